@@ -13,7 +13,7 @@ from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.cpu.register_tile import Dealt, Tile, choose, domain_cycles, fits
+from dlc_core.schedule.rules.cpu.register_tile import Distribution, Tile, choose, domain_cycles, fits
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import block_list, stmts
@@ -384,11 +384,11 @@ def test_rows_of_a_padded_copy_are_kept_apart(name):
 def test_panels_are_dealt_out_evenly():
     """Five panels would leave one of two threads idle for a third of the time."""
     assert choose(49, 160, 16, 32).vectors == 2
-    evenly = choose(49, 160, 16, 32, Dealt(2))
+    evenly = choose(49, 160, 16, 32, Distribution(2))
     assert -(-160 // 16 // evenly.vectors) % 2 == 0
-    assert choose(49, 160, 16, 32, Dealt(2, panels=False)).vectors == 2
+    assert choose(49, 160, 16, 32, Distribution(2, panels=False)).vectors == 2
     many = choose(4096, 4096, 16, 32)
-    assert choose(4096, 4096, 16, 32, Dealt(8)) == many
+    assert choose(4096, 4096, 16, 32, Distribution(8)) == many
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(196, 408), (30, 100)])
@@ -410,7 +410,7 @@ def dealt_out(func: PrimFunc) -> list[For]:
 
 def test_what_is_left_of_panels_counts_for_evenness():
     for rows, columns in ((196, 408), (196, 912), (49, 408)):
-        panels = -(-columns // 16) // choose(rows, columns, 16, 32, Dealt(2)).vectors
+        panels = -(-columns // 16) // choose(rows, columns, 16, 32, Distribution(2)).vectors
         assert panels % 2 == 0 or panels > 8
 
 

@@ -34,9 +34,9 @@ from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.strassen_plan import (
     Shape,
     direct_cycles,
+    is_memory_bound,
     plan,
     plan_blocks,
-    waits_for_weights,
 )
 
 MATMUL, PRODUCT, CONV, ADD = (OPS[name] for name in ("matmul", "strassen_matmul", "conv", "add"))
@@ -144,7 +144,7 @@ def _kind(form: Form | None) -> str:
 
 
 def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None:
-    if waits_for_weights(shape, core):
+    if is_memory_bound(shape, core):
         return None
     forms = _forms(shape, core, parts, known)
     if not forms:

@@ -1,4 +1,4 @@
-"""What kind of computation a kernel is, read from its blocks' axes and access patterns, never from names."""
+"""The kind of computation of a kernel, from the axes and access patterns of its blocks, never from names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reduced(block: Block) -> list[IterVar]:
 
 
 def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -> dict[Var, Expr] | None:
-    """The factor of each axis in an access's element offset; None where it is not affine in one of them."""
+    """Return the factor of each axis in the element offset of an access; None if the offset is not affine."""
     analyzer = Analyzer()
     offset = buffer.linear_index(list(indices))
     found: dict[Var, Expr] = {}
@@ -41,9 +41,9 @@ def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -
 
 @dataclass(frozen=True)
 class Operand:
-    """A load in a reduction's source and the factors of the block's axes in its offset.
+    """A load in the source of a reduction, with the factors of the block's axes in its offset.
 
-    `beside` are the factors in other loads that the operand is computed from, such as scales.
+    `beside` are the factors in other loads of the operand, such as scales.
     """
 
     load: Load
@@ -58,7 +58,7 @@ class Operand:
 class Contraction:
     """out[m…, n] += lhs[m…, k…] * rhs[n, k…].
 
-    `n` is the axis that only rhs has and that is contiguous in the output.
+    `n` is the axis that only rhs has; it is contiguous in the output.
     """
 
     block: Block
@@ -66,9 +66,9 @@ class Contraction:
     rhs: Operand
     n: IterVar
     shared: tuple[IterVar, ...]
-    """Spatial axes that both operands have: batches and groups."""
+    """Spatial axes of both operands: batches and groups."""
     m: tuple[IterVar, ...]
-    """Spatial axes that only lhs has, outer to inner."""
+    """Spatial axes of lhs only, outer to inner."""
     k: tuple[IterVar, ...]
 
 
@@ -79,7 +79,7 @@ def _strip(expr: Expr) -> Expr:
 
 
 def update_of(block: Block) -> Expr | None:
-    """The value combined into the accumulator by `acc = acc + value`, or None for any other body."""
+    """Return the value of `acc = acc + value`, or None for any other body."""
     body = block.body
     if block.init is None or not isinstance(body, Store) or not isinstance(body.value, Binary):
         return None
@@ -90,7 +90,7 @@ def update_of(block: Block) -> Expr | None:
 
 
 def _operand(value: Expr, axes: Sequence[Var]) -> Operand | None:
-    """A factor of a product: a load, or numbers of at most a byte that are widened by arithmetic."""
+    """Find an operand of a product: a load, or narrow numbers that arithmetic widens."""
     loads = [e for e in post_order(value) if isinstance(e, Load)]
     if not loads or (value is not loads[0] and min(load.dtype.bits for load in loads) > 8):
         return None
@@ -105,7 +105,7 @@ def _operand(value: Expr, axes: Sequence[Var]) -> Operand | None:
 
 
 def contraction_of(block: Block) -> Contraction | None:
-    """The block as a contraction, or None where it is not one."""
+    """Return the block as a contraction, or None."""
     update = update_of(block)
     if not isinstance(update, Binary) or update.op != "mul" or not isinstance(block.body, Store):
         return None
@@ -139,7 +139,7 @@ def contraction_of(block: Block) -> Contraction | None:
 
 
 def anchor(func: PrimFunc) -> Contraction | None:
-    """The contraction that a kernel is about: its only reduction block, when that is one."""
+    """Return the contraction of a kernel, if it is its only reduction."""
     blocks = [b for b in block_list(func.body) if b.init is not None]
     return contraction_of(blocks[0]) if len(blocks) == 1 else None
 
@@ -154,7 +154,7 @@ def is_pointwise(block: Block) -> bool:
 
 
 def bytes_of(buffer: Buffer) -> int | None:
-    """Size of a buffer, None where it is symbolic."""
+    """Bytes of a buffer; None if they are symbolic."""
     count = const_value(buffer.num_elements())
     return None if count is None else count * buffer.dtype.itemsize
 
@@ -168,7 +168,7 @@ def loads_of(block: Block) -> list[Load]:
 
 
 def contiguous_over(block: Block, axis: Var) -> bool:
-    """Whether all that a block reads is contiguous over the axis, or does not have it."""
+    """Whether every load of a block is contiguous along an axis, or does not depend on it."""
     for load in loads_of(block):
         factors = coefficients(load.buffer, load.indices, [axis])
         if factors is None or const_value(factors[axis]) not in (0, 1):
@@ -177,7 +177,7 @@ def contiguous_over(block: Block, axis: Var) -> bool:
 
 
 def work_of(func: PrimFunc) -> int | None:
-    """Iterations of the block that has most, with loops inside of it; None where an extent is symbolic."""
+    """Return the iterations of the largest block, with its inner loops; None if an extent is symbolic."""
     most = 0
     for block in block_list(func.body):
         total = _iterations(block.body)
@@ -191,7 +191,7 @@ def work_of(func: PrimFunc) -> int | None:
 
 
 def _iterations(stmt: Stmt) -> int | None:
-    """Iterations of the innermost of nested loops, 1 where there are none."""
+    """Return the iterations of the innermost of nested loops, 1 without loops."""
     inner = [_iterations(child) for child in child_stmts(stmt)]
     known = [count for count in inner if count is not None]
     extent = const_value(stmt.extent) if isinstance(stmt, For) else 1
@@ -201,7 +201,7 @@ def _iterations(stmt: Stmt) -> int | None:
 
 
 def inline_pointwise(schedule: Schedule) -> BlockRV:
-    """Inline pointwise blocks that feed others, reductions excepted; returns the block of the output."""
+    """Inline pointwise blocks into their readers, except reductions; return the output block."""
     outputs = {b.name for b in schedule.get_output_blocks()}
     for handle in schedule.get_blocks():
         block = schedule.get(handle)
@@ -214,13 +214,13 @@ def inline_pointwise(schedule: Schedule) -> BlockRV:
 
 
 def epilogue_of(schedule: Schedule, block: BlockRV) -> BlockRV:
-    """The block that stores what a reduction has summed up: what follows on it, or a copy of its own."""
+    """Return the block that stores the result of a reduction: its pointwise consumer, or a copy."""
     alone = schedule.get_output_blocks() == [block]
     return schedule.cache_write(block, 0, "local") if alone else inline_pointwise(schedule)
 
 
 def inline_behind(schedule: Schedule, stages: Iterable[BlockRV], results: BlockRV) -> BlockRV:
-    """Inline pointwise blocks, `results` too, but no other of `stages`; returns the output's block."""
+    """Inline pointwise blocks, `results` included, but no other of `stages`; return the output block."""
     (out,) = schedule.get_output_blocks()
     kept = {*stages, out} - {results}
     for handle in schedule.get_blocks():
@@ -230,7 +230,7 @@ def inline_behind(schedule: Schedule, stages: Iterable[BlockRV], results: BlockR
 
 
 def loop_of(schedule: Schedule, block: BlockRV, axis: int) -> LoopRV:
-    """The loop that block axis number `axis` is bound to, while bindings are plain variables."""
+    """Return the loop of block axis number `axis`; bindings must be plain variables."""
     value = schedule.get(block).values[axis]
     for loop in schedule.get_loops(block):
         if loop.var is value:
@@ -239,15 +239,13 @@ def loop_of(schedule: Schedule, block: BlockRV, axis: int) -> LoopRV:
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Whether two index expressions are known to be equal without analysis."""
+    """Whether two index expressions are equal without analysis."""
     x, y = const_value(a), const_value(b)
     return a is b or (x is not None and x == y)
 
 
 def parallelize(schedule: Schedule, loops: Sequence[LoopRV]) -> None:
-    """Make the outermost of these loops that has several iterations parallel, if there is one and none is
-    parallel yet.
-    """
+    """Parallelise the outermost of these loops with several iterations, unless one is parallel already."""
     if any(schedule.get_for(loop).kind == "parallel" for loop in loops):
         return
     for loop in loops:
@@ -263,7 +261,7 @@ def is_plain(block: Block, loops: list[LoopRV]) -> bool:
 
 
 def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:
-    """How many of the innermost loops are one contiguous axis of every access of a pointwise block."""
+    """Return how many innermost loops form one contiguous axis in every access of a pointwise block."""
     axes = spatial(block)
     if not is_plain(block, loops):
         return 1

@@ -1,8 +1,8 @@
-"""What a schedule rule is: a choice of schedule for one kind of kernel, read from the target's description
+"""The base class of schedule rules: each rule schedules one kind of kernel from the target's description
 record.
 
-Rules are tried in order of `priority`, highest first; the first whose `matches` holds schedules the
-kernel.  A plugin adds rules through the hook `dlc_schedule_rules`.
+Rules are tried in order of `priority`, highest first. The first rule whose `matches` holds schedules the
+kernel. A plugin adds rules by the hook `dlc_schedule_rules`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class Machine:
-    """What rules read: the description record, and how many threads the code is made for."""
+    """The input of rules: the description record, and the number of threads that code is generated for."""
 
     description: Description
     threads: int
 
     @property
     def registers(self) -> int:
-        """Registers for the values of a tile, its vectors and one broadcast."""
+        """Registers for the accumulators, the vectors of one step and one broadcast."""
         return self.description.usable_registers
 
     @property
     def plain(self) -> bool:
-        """Whether tiles are of one value, for short code."""
+        """Whether tiles have one value, for short code."""
         return self.description.short_code
 
     @property
     def workers(self) -> int:
-        """Threads that loops are dealt out to."""
+        """Threads that parallel loops run on."""
         return self.threads if self.description.parallel else 1
 
     def lanes(self, bits: int) -> int:
@@ -42,13 +42,13 @@ class Machine:
 
 
 class ScheduleRule:
-    """Base of rules."""
+    """The base class of schedule rules."""
 
     name: ClassVar[str] = ""
     priority: ClassVar[int] = 0
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        """Whether the rule knows this kind of kernel on this kind of machine."""
+        """Whether the rule schedules this kernel on this machine."""
         raise NotImplementedError(f"{type(self).__name__}.matches")
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:

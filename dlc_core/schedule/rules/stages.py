@@ -1,4 +1,4 @@
-"""Kernels of several stages: which axes of the result each stage runs with."""
+"""Kernels of several stages: the output axis that each axis of a stage corresponds to."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc, Store
 
 Along = Mapping[BlockRV, Mapping[Var, Var | None]]
-"""Which axis of the output each axis of a block runs with, None for one that runs with none."""
+"""The output axis of each block axis, or None."""
 
 
 def marked_stages(s: Schedule, mark: str) -> dict[str, BlockRV]:
-    """The blocks that an op has marked as its stages by an annotation, by the names that it gave."""
+    """Return the blocks that an op has marked as its stages by an annotation, by stage name."""
     blocks = {handle: s.get(handle).annotations for handle in s.get_blocks()}
     return {str(known[mark]): handle for handle, known in blocks.items() if mark in known}
 
 
 def stage_names(func: PrimFunc, mark: str) -> list[str]:
-    """The names of the stages that an op has marked so, sorted."""
+    """Return the sorted names of the marked stages."""
     return sorted(str(b.annotations[mark]) for b in block_list(func.body) if mark in b.annotations)
 
 
 def has_known_sizes(func: PrimFunc) -> bool:
-    """Whether no axis of a kernel is of a symbolic size."""
+    """Whether no axis of a kernel is symbolic."""
     return all(const_value(a.dom.extent) is not None for b in block_list(func.body) for a in b.axes)
 
 
 def known_extent(s: Schedule, handle: BlockRV, axis: int) -> int:
-    """The size of an axis of a block, of a kernel of known sizes."""
+    """Return the extent of a block axis in a kernel with known sizes."""
     size = const_value(s.get(handle).axes[axis].dom.extent)
     assert isinstance(size, int)
     return size
 
 
 def loops_that_read(s: Schedule, out: BlockRV, of: BlockRV) -> list[LoopRV]:
-    """The loops of a block, in the order of the results of another that it reads, each for one of its own;
-    ScheduleError where it reads them otherwise.
+    """Return the loops of a block that correspond to the results of another block that it reads, in their
+    order.
+
+    Raises ScheduleError if they do not correspond one to one.
     """
     block, own = s.get(out), s.get_loops(out)
     buffer = s.get(of).writes[0].buffer
@@ -55,14 +57,14 @@ def loops_that_read(s: Schedule, out: BlockRV, of: BlockRV) -> list[LoopRV]:
 
 
 def has_row_stages(func: PrimFunc) -> bool:
-    """Whether a kernel reduces, one value at a time, and does nothing besides but elementwise work."""
+    """Whether a kernel has only reductions of one value and elementwise work."""
     found = reductions(func)
     others = [b for b in block_list(func.body) if b not in found]
     return bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
 
 
 def axes_along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]]:
-    """For every block that the output depends on: which axis of the output each of its axes runs with."""
+    """Return, for every block that the output depends on, the output axis of each of its axes."""
     writers = {}
     for handle in s.get_blocks():
         body = s.get(handle).body
@@ -86,13 +88,13 @@ def axes_along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]
 
 
 def row_axes(s: Schedule, out: BlockRV, along: Along) -> list[Var]:
-    """The output's axes along which every reduction has one result for each point, outer to inner."""
+    """Return the output axes that no reduction covers, outer to inner."""
     found = [owners for handle, owners in along.items() if s.get(handle).init is not None]
     return [a.var for a in s.get(out).axes if all(a.var in owners.values() for owners in found)]
 
 
 def is_costly(value: Expr) -> bool:
-    """Whether computing a value again costs more than keeping it: calls and divisions."""
+    """Whether recomputing a value costs more than storing it: it has calls or divisions."""
     return any(isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div") for e in post_order(value))
 
 

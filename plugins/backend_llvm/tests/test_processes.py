@@ -133,7 +133,10 @@ def test_what_copies_do_not_give_is_done_here(
 
 
 def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "dumps", lambda value, known=(): (_ for _ in ()).throw(TypeError("no bytes")))
+    def refuse(value: object, known: object = ()) -> bytes:
+        raise TypeError("no bytes")
+
+    monkeypatch.setattr(processes, "dumps", refuse)
     assert same(compiled(2), alone)
 
 

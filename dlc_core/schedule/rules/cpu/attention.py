@@ -1,13 +1,13 @@
-"""Attention (see `op/std/attentions.py`): all stages of a tile of queries while its scores are in the cache.
+"""Attention (see `op/std/attentions.py`): all stages of a tile of queries, while its scores are in the cache.
 
     for batch and head (parallel):
       keys                                   transposed, panel by panel
       for tile of queries:
-        for panel of keys: scores            rows × one vector of products in registers
-        for query: top, weights, total       vectors of scores
-        for panel of features: results       rows × vectors in registers, divided by the totals, one store
+        for panel of keys: scores            rows × one vector of accumulators in registers
+        for query: max, weights, sum         vectors of scores
+        for panel of features: results       rows × vectors in registers, divided by the sums, one store
 
-For one query transposed keys are not worth their making: each product is a sum over lanes.
+For a single query the keys are not transposed: each score is a reduction over lanes.
 """
 
 from __future__ import annotations
@@ -40,15 +40,19 @@ READERS: Mapping[str, tuple[str, ...]] = {
     "scores": ("top", "weights"),
     "products": ("scores",),
 }
-"""Stages that are computed for a tile of queries, and those that read them, the output aside."""
+"""The stages that are computed per tile of queries, each with the stages that read it; the output is not
+listed.
+"""
 PARALLEL_WORK = 1 << 16
-"""Products below which a kernel is not worth waking other threads for."""
+"""Multiply-adds below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
 class AttentionRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of one attention, with panels of one vector of keys, or
-    of single keys for one query."""
+    """The rule for kernels whose blocks are marked as the stages of one attention.
+
+    A panel is one vector of keys, or a single key for one query.
+    """
 
     name: ClassVar[str] = "cpu.attention"
     priority: ClassVar[int] = 120
@@ -68,7 +72,7 @@ class AttentionRule(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Part:
-    """Tiles of `rows` queries: the loops of the output block and the stages that are for them alone."""
+    """Tiles of `rows` queries: the loops of the output block, and the stages that belong to these tiles."""
 
     rows: int
     row: LoopRV
@@ -116,7 +120,7 @@ class _Attend:
     # Tiles of queries
 
     def _parts(self, whole: _Part) -> list[_Part]:
-        """Whole tiles, then one of the rest; where that is symbolic, smaller ones and single queries."""
+        """Return the whole tiles and the tail; a symbolic tail has shorter tiles and single queries."""
         s = self.s
         known = const_value(s.extent(whole.row))
         if known is None:
@@ -135,7 +139,7 @@ class _Attend:
         return parts
 
     def _tile(self, part: _Part) -> None:
-        """All stages of a tile of queries."""
+        """Schedule all stages of a tile of queries."""
         s = self.s
         tiles, row = s.split(part.row, [None, part.rows], tail="exact")
         vectors = max(
@@ -145,7 +149,7 @@ class _Attend:
         )
         extent = const_value(s.extent(part.feature))
         if extent is None:
-            raise ScheduleError("the number of features is not known")
+            raise ScheduleError("the number of features is symbolic")
         vectors = -(-extent // (-(-extent // (vectors * self.lanes)) * self.lanes))
         width = min(vectors * self.lanes, extent)
         panels, feature = s.split(part.feature, [None, width], tail="shrink")
@@ -171,7 +175,9 @@ class _Attend:
                 self._results(copy[stage["mixed"]], copy[row], copy[feature])
 
     def _scores(self, stage: Mapping[str, BlockRV]) -> None:
-        """Products of a tile with one panel of keys in registers; what is behind the last key apart."""
+        """Compute the scores of a tile for one panel of keys in registers; the tail after the last key is
+        separate.
+        """
         s = self.s
         row, panel, lane = s.get_loops(stage["scores"])[-3:]
         s.reorder(panel, row, lane)
@@ -185,7 +191,7 @@ class _Attend:
             s.vectorize(lanes)
 
     def _over_keys(self, handle: BlockRV) -> None:
-        """A reduction of each row of scores, with partial results in the lanes of a vector."""
+        """Reduce each row of scores, with partial results in the lanes of a vector."""
         s = self.s
         lane = s.get_loops(handle)[-1]
         partial = s.rfactor(lane, 0)
@@ -204,7 +210,7 @@ class _Attend:
         s.unroll(last)
 
     def _keys_of(self, mixed: BlockRV) -> list[LoopRV]:
-        """The loops over keys around the products with values."""
+        """Return the loops over keys around the products with values."""
         axes = self.s.get(mixed).axes
         own = self.s.get_loops(mixed)[-len(axes) :]
         return [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
@@ -219,7 +225,7 @@ class _Attend:
             s.unroll(rows)
             vectorize_columns(s, features, self.lanes)
 
-    # One query
+    # A single query
 
     def _one_query(self, row: LoopRV, feature: LoopRV) -> None:
         s, stage = self.s, self.stage

@@ -1,10 +1,10 @@
-"""Borders made where they are read: the padded input of a window, a part at a time, in the cache.
+"""Padding on demand: the padded input of a window is computed part by part, in the cache.
 
     for band of rows (parallel):                        for strip of channels (parallel):
       padded[…] = the rows that the band reads            padded[…] = the channels of the strip
       for row of the band: …                              for row: …
 
-Bands where there are enough rows for the threads, strips where there are not.
+Bands are used if there are enough rows for all threads, else strips.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dlc_core.tir.stmt import Store
 
 BORDER = Decision(
     "conv.border",
-    "Where the padded input of windows is made: for bands of rows, for strips of channels, or before.",
+    "Where the padded input of windows is computed: per band of rows, per strip of channels, or before.",
     ("bands", "strips", "before"),
     has_values=True,
 )
 CACHE_SHARE = 4
-"""A band takes one part in so many of the second cache."""
+"""A band takes this fraction (one quarter) of L2."""
 LEAST_ROWS = 4
-"""Rows of a band: the borders of smaller ones would be made too often."""
+"""The fewest rows of a band; smaller bands would recompute their halo too often."""
 BANDS_PER_THREAD = 4
 
 
@@ -41,10 +41,10 @@ def place_borders(
     strips: LoopRV,
     machine: Machine,
 ) -> list[LoopRV]:
-    """Make what `producers` give in parts, inside the loops around their reader: `loops` (outer to inner)
-    and, within these, `strips`.  Returns the loops as they are then, the one to deal out to threads first.
+    """Compute `producers` in parts, inside the loops around their reader.
 
-    Where sizes are not known producers run before.
+    `loops` are these loops, outer to inner, and `strips` the loop inside them. Returns the loops afterwards,
+    the one to parallelise first. With symbolic sizes the producers run before the reader.
     """
     s = schedule
     row = next((i for i, loop in enumerate(loops) if const_value(s.extent(loop)) != 1), None)
@@ -78,7 +78,7 @@ def place_borders(
 
 
 def _bytes(s: Schedule, producers: Sequence[BlockRV]) -> int | None:
-    """Size of what blocks give; None where there are none, or one that is not made point by point."""
+    """Return the bytes of the producers' results; None without producers, or if one is not pointwise."""
     total = 0
     for handle in producers:
         block = s.get(handle)
@@ -92,7 +92,9 @@ def _bytes(s: Schedule, producers: Sequence[BlockRV]) -> int | None:
 
 
 def _rows(extent: int, total: int, machine: Machine) -> int | None:
-    """Rows of a band, a divisor of their number: as many as the cache holds, but a band for each thread."""
+    """Return the rows of a band, a divisor of all rows: as many as fit the cache, but at least one band per
+    thread.
+    """
     caches = machine.description.caches
     fitting = caches[min(1, len(caches) - 1)] // CACHE_SHARE * extent // total
     for parts in (BANDS_PER_THREAD * machine.threads, machine.threads):

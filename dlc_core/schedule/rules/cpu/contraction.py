@@ -1,13 +1,15 @@
-"""Matrix products and convolutions: one rule for every block that sums products of two operands.
+"""GEMM and convolution: one rule for every block that sums products of two operands.
 
-    for group of rows, or panel of columns (parallel):
+    for block of rows, or panel of columns (parallel):
       for panel / tile of rows:
         accumulators = 0                        rows × vectors, in registers over the whole reduction
         for k…: accumulators += broadcast(lhs) * vector(rhs)
         epilogue on the accumulators, one store
 
-The right-hand side, where it is constant, is repacked at compile time as [panel][k…][column in panel], so
-that the inner loop streams it.
+A constant right-hand side is packed at compile time as [panel][k…][column in panel], so that the microkernel
+streams it. The tile is chosen in `register_tile.py`, K blocking and prefetch in `panels.py`, tails of
+symbolic rows in `tails.py`, dot products in `dots.py`, and tile units in `tile_unit.py`. Split-K exists on
+GPUs only (`rules/gpu/tile.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from dlc_core.schedule.rules.cpu.gemm_decisions import (
 )
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.panels import Names, prefetch_panel, steps_at_once
-from dlc_core.schedule.rules.cpu.register_tile import ALONE, Dealt, Tile, choose
+from dlc_core.schedule.rules.cpu.register_tile import ALONE, Distribution, Tile, choose
 from dlc_core.schedule.rules.cpu.tails import never_negative, tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile_unit import tile_of, tile_products, unit_for
@@ -58,18 +60,18 @@ from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 16
-"""Multiply-adds below which a kernel is not worth waking other threads for."""
+"""Multiply-adds below which other threads are not woken."""
 NUMBERS_OF_BYTE = 4
-"""Most numbers that are packed into a byte."""
+"""The largest number of low-bit weights in a byte."""
 CHUNK = 128
-"""Steps of a single row's sum that are summed by themselves."""
+"""K steps per partial sum in the blocked summation of single rows."""
 MANY_COLUMNS = 128
-"""Columns from which a copy of the left-hand side costs little beside the products."""
+"""Columns from which a copy of the left-hand side is cheap compared with the GEMM."""
 
 
 @dataclass(frozen=True)
 class ContractionRule(ScheduleRule):
-    """See the module's text."""
+    """The rule for GEMM and convolution; see the module docstring."""
 
     name: ClassVar[str] = "cpu.contraction"
     priority: ClassVar[int] = 100
@@ -86,7 +88,7 @@ class ContractionRule(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the domain with tiles of one size."""
+    """A part of the domain whose tiles have one size."""
 
     rows: LoopRV | None
     height: int
@@ -96,12 +98,12 @@ class _Part:
 
 
 class Contract:
-    """The steps of the rule; other rules that have a contraction among their stages use them too."""
+    """The steps of the rule.  Rules for algorithms that contain a GEMM use them too."""
 
     def __init__(
         self, schedule: Schedule, machine: Machine, found: Contraction, block: BlockRV | None = None
     ) -> None:
-        """`block` is that of the contraction or a copy of it."""
+        """`block` is the block of the contraction, or a copy of it."""
         self.s = schedule
         self.machine = machine
         self.found = found
@@ -113,11 +115,11 @@ class Contract:
         self.dot: Dot | None = None
         self.unit: MatrixUnit | None = None
         self.tiled: list[tuple[LoopRV, ...]] = []
-        """Loops over rows, columns and steps that a matrix unit shall compute."""
+        """Loops over rows, columns and K that a tile unit will compute."""
         self.dotted: list[LoopRV] = []
-        """Loops over columns that dot products shall compute."""
+        """Loops over columns that dot products will compute."""
         self.packed: Buffer | None = None
-        """The right-hand side, once it is in panels."""
+        """The packed right-hand side, if it is packed."""
 
     def run(self) -> None:
         s = self.s
@@ -140,9 +142,9 @@ class Contract:
         if self.unit is not None and row_extent is not None and columns_extent is not None:
             tile = tile_of(self.unit, row_extent, columns_extent)
         else:
-            dealt = self._dealt(out, row)
+            workers = self._workers(out, row)
             sizes = row_extent, columns_extent, self.lanes, self.machine.registers
-            tile = TILE.pick(choose(*sizes, dealt), lambda: tiles_within(*sizes), kind_of, size_of)
+            tile = TILE.pick(choose(*sizes, workers), lambda: tiles_within(*sizes), kind_of, size_of)
         self.pack(tile)
         self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
@@ -156,10 +158,10 @@ class Contract:
             for loops in self.tiled:
                 tile_products(s, loops, self.unit, self.dot)
 
-    # Which loops of the output are rows and columns
+    # Row and column loops of the output
 
     def _result_in(self, out: BlockRV) -> Load:
-        """Where the output block reads the contraction's result."""
+        """Find where the output block reads the contraction's result."""
         written = self.s.get(self.block).writes[0].buffer
         found = next((e for e in loads_of(self.s.get(out)) if e.buffer is written), None)
         if found is None:
@@ -167,7 +169,7 @@ class Contract:
         return found
 
     def _split_digits(self, out: BlockRV) -> None:
-        """Split the output's loops over what are several axes of the contraction, as channel groups are."""
+        """Split output loops that stand for several axes of the contraction, such as channel groups."""
         s = self.s
         block, load = s.get(out), self._result_in(out)
         bound = {a.var: v for a, v in zip(block.axes, block.values, strict=True)}
@@ -181,7 +183,7 @@ class Contract:
                     self.digits = True
 
     def _loops_for(self, out: BlockRV, axis: IterVar) -> list[LoopRV]:
-        """The loops of the output block that a spatial axis of the contraction runs with, outer to inner."""
+        """Return the output loops of a spatial axis of the contraction, outer to inner."""
         s = self.s
         block, load = s.get(out), self._result_in(out)
         accumulator = s.get(self.block).body
@@ -204,7 +206,7 @@ class Contract:
         return [a.var for a in self.found.block.axes].index(axis.var)
 
     def _rows(self, out: BlockRV) -> LoopRV | None:
-        """The loop over the innermost row axis; where the output sees it as several axes, these fused."""
+        """Return the loop over the innermost row axis; if the output has several axes for it, fuse them."""
         rows = [a for a in self.found.m if extent_of(a) != 1]
         if not rows:
             return None
@@ -212,10 +214,10 @@ class Contract:
         return self.s.fuse(*loops) if len(loops) > 1 else loops[0]
 
     def _keep_rows_apart(self, tile: Tile) -> None:
-        """Let rows of the left-hand side that fall on the same lines of the nearest cache begin on others.
+        """Pad the rows of a copied left-hand side so that they map to different cache sets.
 
-        A tile reads one element of each of its rows in every step: rows a power of two apart push each other
-        out.
+        A tile reads one element of each of its rows in every step. Rows that are a power of two apart would
+        evict each other from L1.
         """
         s, found = self.s, self.found
         buffer = found.lhs.load.buffer
@@ -229,7 +231,7 @@ class Contract:
         facts = self.machine.description
         way = facts.caches[0] // facts.cache_ways
         places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
-        # Where there is a copy anyhow, it costs nothing to be careful.
+        # A copy exists anyway, so padding its rows is free.
         fine = -(-tile.rows // places) <= facts.cache_ways // (4 if copied else 2)
         fine = fine or (columns < MANY_COLUMNS and not copied)
         if PAD_ROWS.choose("dense" if fine else "padded") == "dense":
@@ -239,15 +241,17 @@ class Contract:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
         else:
-            # A padded input has several: its rows and its borders are written by blocks of their own.
+            # A padded input has several blocks, which write its rows and its edges.
             made = next(p for p in s.get_producers(self.block) if s.get(p).writes[0].buffer is buffer)
-        # An odd number of lines between rows takes them to all places in turn.
+        # An odd number of cache lines between rows spreads them over all sets.
         s.storage_align(made, 0, buffer.ndim - 2, 2 * line, line)
 
     # Packing
 
     def pack(self, tile: Tile, parts: int = 1) -> None:
-        """Repack a constant right-hand side into panels of the tile's width, parts of the columns apart."""
+        """Pack a constant right-hand side into panels as wide as a tile, separately for each part of the
+        columns.
+        """
         s, found = self.s, self.found
         if not is_constant(s.func, found):
             return
@@ -277,7 +281,7 @@ class Contract:
     # Loops
 
     def nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
-        """Tile the loops of the output block and compute the contraction in each tile."""
+        """Tile the output loops and compute the contraction in each tile."""
         s = self.s
         parts = self._parts(out, rows, column, tile)
         blocks = [self.block, *(s.duplicate(self.block, [part.out]) for part in parts[1:])]
@@ -287,7 +291,7 @@ class Contract:
             if part.rows is not None and part.height > 1:
                 full = s.extent(part.rows) // part.height
                 known = const_value(s.extent(part.rows))
-                even = bool(known) and self.unit is None  # units take as long for fewer rows
+                even = bool(known) and self.unit is None  # a tile unit takes as long for fewer rows
                 if known and even:
                     full = as_expr(known % -(-known // part.height))
                 tiles, row = s.split(part.rows, [None, part.height], tail="balanced" if even else "shrink")
@@ -295,22 +299,24 @@ class Contract:
             self._tiled(names, part.width, part.height, full)
 
     def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
-        """The domain; where it is symbolic, whole tiles and what is left: a few rows, single rows, single
+        """Split the domain into parts with one tile size each.
+
+        A symbolic domain is split into whole tiles and tails: shorter tiles of rows, single rows, single
         columns.
         """
         s = self.s
         width = tile.vectors * self.lanes
         parts: list[_Part] = []
         if rows is not None and const_value(s.extent(rows)) is None:
-            # Of rows that come by a known number, as several axes, tiles begin at no known place.
+            # If a known number of rows comes as several axes, the first row of a tile is not known.
             single = Analyzer().modular(s.extent(rows))[0] == 1
             for height in tail_heights(tile.rows) if single else [tile.rows]:
                 loop = s.get_for(rows)
                 if const_value(Analyzer().simplify(loop.extent // height)) is not None:
-                    continue  # a number of rows whatever the sizes are, most often none
+                    continue  # a known number of rows, usually none
                 end = loop.begin + loop.extent - loop.extent % height
                 if parts and not never_negative(end):
-                    continue  # what follows would be rows that may not be there, tested one by one
+                    continue  # the rest would be rows that may not exist, each with a test
                 main, rest = s.partition(rows, [end])
                 parts.append(_Part(main.loop, height, column, width, out))
                 rows, column, out = rest.loop, rest[column], rest[out]
@@ -321,7 +327,7 @@ class Contract:
         whole = columns is not None and (columns % width == 0 or columns < width)
         if whole or width == 1 or (columns is not None and not self.digits):
             return parts
-        # Of axes that are digits of one axis, regions are only exact where panels never reach over the end.
+        # If axes are digits of one axis, regions are exact only if panels do not cross its end.
         last = 1 if columns is None else columns % width
         cut = []
         for part in parts:
@@ -352,7 +358,7 @@ class Contract:
             names = replace(names, number=const_value(s.extent(names.tiles)))
         inner = [column] if names.row is None else [names.row, column]
         nest = [*outer, panels] if names.tiles is None else self._order(outer, panels, names.tiles)
-        # Loops that other tiles share stay where they are.
+        # Loops that hold other tilings keep their position.
         shared = [loop for loop in outer if self._is_shared(loop, names.out)]
         free = [loop for loop in nest if loop not in shared]
         s.reorder(*free, *inner)
@@ -362,7 +368,7 @@ class Contract:
         threads = worth_threads(self.machine, self._work(), PARALLEL_WORK)
         if threads:
             parallelize(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
-        # A loop that is cut takes copies of those inside of it along: the outermost is cut first.
+        # Cutting a loop copies the loops inside, so the outermost is cut first.
         cuts = [("panels", full_panels), ("tiles", full_tiles)]
         if names.tiles in nest and nest.index(names.tiles) < nest.index(panels):
             cuts.reverse()
@@ -373,11 +379,11 @@ class Contract:
                 pieces = [piece for piece in pieces if not self._by_steps(piece, height, full_tiles, steps)]
         for piece in pieces:
             if threads:
-                self._deal_rest(piece)
+                self._parallelize_rest(piece)
             self._inner(piece)
 
-    def _deal_rest(self, names: Names) -> None:
-        """Deal tiles of rows out where the loop that was dealt has one iteration left of a cut."""
+    def _parallelize_rest(self, names: Names) -> None:
+        """Parallelise the tiles of rows if cutting left a parallel loop with one iteration."""
         s = self.s
         loops = [loop for loop in s.get_loops(names.out) if loop not in (names.row, names.column)]
         for loop in loops:
@@ -390,9 +396,11 @@ class Contract:
         return any(block != out for block in self.s.get_child_blocks(loop))
 
     def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
-        """Outer loops, the parallel one first: panels where weights are larger than rows, else rows.
+        """Order the outer loops, the parallel one first: panels if the weights are larger than the rows, else
+        rows.
 
-        Tiles outside of panels read and write rows once, and weights once for each tile, out of a near cache.
+        With rows outside of panels, each row is read and written once, and the weights once for each tile
+        from a near cache.
         """
         batched = any(const_value(self.s.extent(loop)) != 1 for loop in outer)
         first, second, third = LOOP_ORDER.alternatives
@@ -404,21 +412,21 @@ class Contract:
         return [*outer, panels, tiles] if order == second else [*outer, tiles, panels]
 
     def _weights_are_near(self) -> bool:
-        """Whether the right-hand side is no larger than the second cache."""
+        """Whether the right-hand side fits in L2."""
         size = bytes_of(self.found.rhs.load.buffer)
         caches = self.machine.description.caches
         return size is None or size <= caches[min(1, len(caches) - 1)]
 
     def _rows_in_parallel(self) -> bool:
-        """Whether rows, not panels, are dealt out to threads."""
+        """Whether threads get rows rather than panels."""
         if self.found.shared:
             return True
         rows = _product(self.found.m)
         columns = extent_of(self.found.n)
         return rows is None or columns is None or rows >= columns
 
-    def _dealt(self, out: BlockRV, row: LoopRV | None) -> Dealt:
-        """What `_order` puts outermost, where it is that which threads are dealt."""
+    def _workers(self, out: BlockRV, row: LoopRV | None) -> Distribution:
+        """Describe the parallel loop of `_order`, for the choice of the tile."""
         if self.found.shared or not worth_threads(self.machine, self._work(), PARALLEL_WORK):
             return ALONE
         columns = self._loops_for(out, self.found.n)
@@ -426,14 +434,16 @@ class Contract:
         by_rows = self._rows_in_parallel()
         if by_rows and any(const_value(self.s.extent(loop)) != 1 for loop in outer):
             return ALONE
-        return Dealt(self.machine.threads, panels=not by_rows or not self._weights_are_near())
+        return Distribution(self.machine.threads, panels=not by_rows or not self._weights_are_near())
 
     def _work(self) -> int:
-        """Multiply-adds, a symbolic extent taken for large."""
+        """Multiply-adds; a symbolic extent counts as large."""
         return _product(self.found.block.axes) or PARALLEL_WORK
 
     def _cut(self, names: Names, which: str, full: Expr) -> Iterator[Names]:
-        """The full iterations of a tiling loop, then the last one where the border of the domain cuts it."""
+        """Yield a nest for the full iterations of a tiling loop, then one for the last iteration if it is
+        cut.
+        """
         s = self.s
         loop, inner = (names.panels, names.column) if which == "panels" else (names.tiles, names.row)
         if loop is None or inner is None or const_value(s.extent(inner)) is not None:
@@ -443,7 +453,7 @@ class Contract:
             yield names.within(copy)
 
     def _inner(self, names: Names) -> None:
-        """Registers, vectors and the reduction of one tile."""
+        """Schedule registers, vectors and the reduction of one tile."""
         s = self.s
         spatial, reduction = self._own_loops(names.block)
         within = []
@@ -461,8 +471,8 @@ class Contract:
         self._registers([names.column] if names.row is None else [names.row, names.column])
 
     def _steps_at_once(self, names: Names, inside: Sequence[LoopRV], width: int, height: int) -> int:
-        """Iterations of the outermost reduction loop that all tiles in a panel make before the next ones, 0
-        for each tile's whole sum.
+        """Return the K block: iterations of the outermost reduction loop for all tiles of a panel; 0 is all
+        of K.
         """
         rounds = [const_value(self.s.extent(loop)) for loop in inside]
         if self.packed is None or self.dot is not None or self.found.rhs.beside or names.tiles not in inside:
@@ -475,8 +485,10 @@ class Contract:
         return steps_at_once(self.machine, self.packed, extents, height, rows * width * itemsize)
 
     def _by_steps(self, names: Names, height: int, full_tiles: Expr, count: int) -> bool:
-        """Sum so many iterations of the outermost reduction loop in all tiles of a panel, then the next ones;
-        False where tiles are what threads are dealt.
+        """Block K: sum `count` iterations of the outermost reduction loop in all tiles of a panel before the
+        next ones.
+
+        Returns False if threads are distributed over tiles, which excludes it.
         """
         s = self.s
         assert names.panels is not None
@@ -508,7 +520,7 @@ class Contract:
         return True
 
     def _own_loops(self, handle: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
-        """The loops of a block that runs with one loop for each axis: spatial ones, and those of its sum."""
+        """Return the loops of a block with one loop per axis: spatial loops and reduction loops."""
         axes = self.s.get(handle).axes
         own = list(zip(self.s.get_loops(handle)[-len(axes) :], axes, strict=True))
         return [loop for loop, axis in own if axis.kind != "reduce"], [
@@ -516,7 +528,7 @@ class Contract:
         ]
 
     def _prefetch_next(self, reduction: Sequence[LoopRV], names: Names) -> None:
-        """Hints for the packed right-hand side, where it is."""
+        """Prefetch the packed right-hand side, if it is packed."""
         if self.packed is None:
             return
         rows = _product(self.found.m)
@@ -527,7 +539,7 @@ class Contract:
     def _accumulate(
         self, block: BlockRV, reduction: Sequence[LoopRV], spatial: Sequence[LoopRV], by_unit: bool = False
     ) -> None:
-        """Sums of a tile in registers."""
+        """Keep the sums of a tile in registers."""
         s = self.s
         init = s.decompose_reduction(block, reduction[0])
         if self.dot is None:
@@ -543,8 +555,10 @@ class Contract:
         self._registers(s.get_loops(init)[-len(spatial) :])
 
     def _chunk(self, names: Names, reduction: Sequence[LoopRV]) -> int:
-        """Steps that are summed by themselves, 0 for all: of a long sum each number is rounded as often as
-        it is added to.  Single rows wait for memory, so that sums of sums cost them nothing.
+        """Return the K steps per partial sum, or 0 for one running sum.
+
+        Blocked summation bounds the rounding error. It is used for single rows, which are memory-bound, so
+        that it costs nothing.
         """
         count = const_value(self.s.extent(reduction[-1]))
         single = names.row is None or const_value(self.s.extent(names.row)) == 1
@@ -561,7 +575,7 @@ class Contract:
         )
 
     def _sum_chunks(self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int) -> None:
-        """Sums of so many steps in registers, and their sum."""
+        """Sum blocks of K in registers, then add the partial sums."""
         s = self.s
         chunk, _ = s.split(reduction, [None, steps], tail="exact")
         part = s.rfactor(chunk, 0)
@@ -576,7 +590,7 @@ class Contract:
         self._accumulate(block, [chunk], own)
 
     def _unpack(self, numbers: LoopRV) -> None:
-        """Numbers that are packed into one byte are taken from one load of it."""
+        """Unpack all low-bit weights of a byte from one load."""
         extent = const_value(self.s.extent(numbers))
         if extent is not None and extent <= NUMBERS_OF_BYTE:
             self.s.unroll(numbers)

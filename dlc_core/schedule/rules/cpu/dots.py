@@ -1,9 +1,9 @@
-"""Contractions of narrow elements by the dot products that the target's description names.
+"""Contractions of narrow dtypes by the dot-product instructions of the target's description.
 
     accumulators[row, lane] += sum over j of lhs[row, k + j] * rhs[k + j, lane]          j < group
 
-The right-hand side is constant and packed as [panel][k…][column in panel × group], so that a vector of it has
-a group of neighbours for each lane; the left-hand side is read in place, a group at a time.
+The right-hand side is constant and packed as [panel][k…][column in panel × group], so that a vector holds one
+group per lane. The left-hand side is read in place, one group at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 
 def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
-    """The dot product that a contraction can be made of, or None."""
+    """Return the dot product for a contraction, or None."""
     body = found.block.body
     assert isinstance(body, Store)
     lhs, rhs = found.lhs.load.buffer, found.rhs.load.buffer
@@ -32,7 +32,7 @@ def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
 
 
 def is_constant(func: PrimFunc, found: Contraction) -> bool:
-    """Whether the right-hand side is known at compile time, and indexed by axes as they are and by zeros."""
+    """Whether the right-hand side is constant, and indexed by plain axes and zeros."""
     buffer, axes = found.rhs.load.buffer, {a.var for a in found.block.axes}
     if buffer not in func.params or func.params.index(buffer) not in func.attrs.get("constants", ()):
         return False
@@ -40,14 +40,14 @@ def is_constant(func: PrimFunc, found: Contraction) -> bool:
 
 
 def grouped_axis(found: Contraction) -> IterVar | None:
-    """The reduction axis that neighbours of the left-hand side lie along, which is the innermost."""
+    """Return the reduction axis along which the left-hand side is contiguous: the innermost one."""
     last = found.k[-1]
     both = found.lhs.uses(last) and found.rhs.uses(last)
     return last if both and const_value(found.lhs.factors[last.var]) == 1 else None
 
 
 def dot_columns(schedule: Schedule, column: LoopRV, dot: Dot) -> None:
-    """A loop over columns around one over the elements of a group, as unrolled dot products."""
+    """Compute a loop over columns, around the loop over a group, as unrolled dot products."""
     extent = const_value(schedule.extent(column))
     assert extent is not None
     lanes = min(dot.lanes, 1 << (extent.bit_length() - 1))

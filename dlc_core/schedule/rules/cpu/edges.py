@@ -1,12 +1,12 @@
-"""Windows that reach over the edge of their input, read without a copy that has a border.
+"""Padded windows that are read in place, without a padded copy of the input.
 
     for row:
-      for tile of pixels:                    the first and the last ones by themselves: there, what each tap
-        for tap of the column that is out:   reads is known when the program is compiled
-          accumulators += border
-        for tap of the column that is in: …
+      for tile of pixels:                    the first and the last tiles separately: there, the input of
+        for tap of the column outside:       each tap is known at compile time
+          accumulators += padding value
+        for tap of the column inside: …
 
-A border is a value that every tap outside of the input has.
+The padding is a constant that every tap outside of the input reads.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, Store
 
 EDGE_TILES = 4
-"""Tiles at the edges that are written out one by one."""
+"""Tiles at the edges that have code of their own."""
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Where the windows of a block lie inside of the input."""
+    """The ranges in which the windows of a block are inside of the input."""
 
     axes: tuple[Var, ...]
-    """Those of the block."""
+    """The axes of the block."""
     first: int
     last: int
     """Positions along the row whose windows are inside."""
     tap: Var | None
-    """The axis of taps in the other direction, where some are outside, and the range of those inside."""
+    """The axis of taps across rows, if some are outside, and the range of those inside."""
     low: Expr
     high: Expr
 
     def taps(self, s: Schedule, handle: BlockRV) -> tuple[LoopRV, list[Expr]] | None:
-        """The loop over taps that has ones outside, and where these end and begin."""
+        """Return the loop over taps across rows, and the ends of the taps inside."""
         if self.tap is None:
             return None
         loops = [s.get_for(loop) for loop in s.get_loops(handle)]
@@ -65,7 +65,7 @@ class Edges:
             for axis, value in zip(self.axes, s.get(handle).values, strict=True)
         }
         own = next((loop for loop in loops if loop.var is values[self.tap]), None)
-        if own is None:  # a single tap, whose test each pixel makes
+        if own is None:  # a single tap, which each pixel tests
             return None
         analyzer = Analyzer()
         for loop in loops:
@@ -75,7 +75,7 @@ class Edges:
         return LoopRV(own.var), [point for point in points if const_value(point) not in ends]
 
     def cuts(self, count: int, tiles: int) -> list[int]:
-        """Where to cut a loop over tiles of nearly equal size: those at the edges are by themselves."""
+        """Return the cuts of a loop over tiles of nearly equal size; they separate the tiles at the edges."""
         low, larger = divmod(count, tiles)
         begins = [tile * low + min(tile, larger) for tile in range(tiles + 1)]
         left = sum(begin < self.first for begin in begins[:-1])
@@ -87,7 +87,7 @@ class Edges:
 
 
 def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> Edges | None:
-    """Let a block test itself what of its windows is inside, where borders are all that its producers add."""
+    """Let a block test its windows itself if padding is all that its producers do."""
     if not borders or not all(_is_border(s.get(border)) for border in borders):
         return None
     trial = Schedule(s.func)
@@ -101,7 +101,7 @@ def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> 
 
 
 def inline_tests(s: Schedule, borders: Sequence[BlockRV]) -> list[BlockRV]:
-    """Let readers test what they read, which takes no memory; returns producers of more than borders."""
+    """Inline padding into its readers, which takes no memory; return the producers that do more."""
     rest = []
     for border in borders:
         if _is_border(s.get(border)):
@@ -112,7 +112,7 @@ def inline_tests(s: Schedule, borders: Sequence[BlockRV]) -> list[BlockRV]:
 
 
 def _is_border(block: Block) -> bool:
-    """Whether a block only chooses between an element and a constant."""
+    """Whether a block only selects between an element and a constant."""
     if not is_pointwise(block) or not isinstance(block.body, Store):
         return False
     value = block.body.value
@@ -125,7 +125,7 @@ def _is_border(block: Block) -> bool:
 
 
 def _edges(block: Block) -> Edges | None:
-    """The edges of windows that move with one spatial and one reduction axis in each direction."""
+    """Find the edges of windows that move with one spatial and one reduction axis in each direction."""
     row, *others = reversed(spatial(block)[:-1])
     extent = extent_of(row)
     taps = {a.var: a for a in reduced(block)}

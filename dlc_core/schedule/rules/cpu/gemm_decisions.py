@@ -1,4 +1,4 @@
-"""The decisions of contractions on processors, and the candidates of each."""
+"""The decisions of GEMM and convolution on CPUs, with the candidates of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PREFETCH = Decision(
 )
 PARTIAL_SUMS = Decision(
     "gemm.partial_sums",
-    "Whether the sum of a single row is one running sum, or a sum of partial sums of so many steps.",
+    "Blocked summation of single rows: one running sum, or partial sums of so many K steps.",
     ("running", "partial"),
     has_values=True,
 )
@@ -45,13 +45,13 @@ TRANSPOSED = Decision(
 )
 INSTRUCTIONS = Decision(
     "gemm.instructions",
-    "What computes the tiles of narrow elements: dot products of groups, or a matrix unit.",
+    "The instructions for tiles of narrow dtypes: dot products of groups, or a tile unit.",
     ("dot", "matrix_unit"),
 )
 
 
 def kind_of(tile: Tile) -> str:
-    """Which of the alternatives of `gemm.tile` a tile is."""
+    """The alternative of `gemm.tile` that a tile belongs to."""
     return f"{'1' if tile.rows == 1 else 'M'}x{'1' if tile.vectors == 1 else 'N'}"
 
 
@@ -60,7 +60,7 @@ def size_of(tile: Tile) -> str:
 
 
 def tiles_within(rows: int | None, columns: int | None, lanes: int, registers: int) -> list[Tile]:
-    """All tiles whose accumulators fit the registers, no larger than the domain (None: a symbolic size)."""
+    """All tiles that fit the registers and are no larger than the domain (None: a symbolic size)."""
     most = UNKNOWN_EXTENT if rows is None else rows
     widest = 1 if columns is None else min(-(-columns // lanes), registers)
     return [

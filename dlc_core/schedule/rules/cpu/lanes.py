@@ -1,12 +1,12 @@
-"""Reductions whose output has a contiguous axis that is not reduced: pooling, depthwise convolution, sums
-over outer axes.
+"""Reductions whose output has a contiguous axis that is not reduced: pooling, depthwise convolution, column
+sums.
 
-    for band of rows (parallel):                   the padded input of a band, where there is a border
+    for band of rows (parallel):                   the padded input of a band, if there is padding
       for strip of channels, tile of pixels:
         accumulators of the tile, in registers over the whole window; one store
 
-The contiguous axis is vectorised.  Where windows of neighbouring results overlap, a tile has several of these
-and the loops over the window are unrolled, so that what they share is read once.
+The contiguous axis is vectorised. If the windows of neighbouring results overlap, a tile has several results,
+and the loops over the window are unrolled, so that shared inputs are read once.
 """
 
 from __future__ import annotations
@@ -41,32 +41,28 @@ from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 MOST_VECTORS = 4
-"""Vectors of accumulators: enough chains to hide the latency of an addition."""
-VECTORS = Decision(
-    "window.vectors", "Vectors of channels that a tile accumulates.", ("one", "several"), has_values=True
-)
-PIXELS = Decision(
-    "window.pixels", "Neighbouring results that a tile accumulates.", ("one", "several"), has_values=True
-)
+"""Vectors of accumulators per tile: enough independent chains to hide the latency of an addition."""
+VECTORS = Decision("window.vectors", "Vectors of channels per tile.", ("one", "several"), has_values=True)
+PIXELS = Decision("window.pixels", "Neighbouring results per tile.", ("one", "several"), has_values=True)
 CHANNEL_BLOCK = Decision(
     "window.channel_block",
-    "Strips of channels whose inputs stay in the first cache from one row of results to the next, 0 for all.",
+    "Strips of channels whose inputs stay in L1 from one row of results to the next; 0 is all.",
     ("all", "some"),
     has_values=True,
 )
 MOST_UNROLLED = 1 << 10
-"""Steps of a tile up to which a choice of more results than preferred unrolls the loops over a window."""
+"""Steps of a tile up to which a forced choice of more results unrolls the window loops."""
 POINTS = 7
-"""Neighbouring results that are accumulated at once where their windows overlap."""
+"""Results per tile if their windows overlap."""
 UNROLLED_STEPS = 448
-"""Steps of a tile of results up to which the loops over its windows are unrolled."""
+"""Steps of a tile up to which the window loops are unrolled."""
 PARALLEL_WORK = 1 << 14
-"""Iterations below which a kernel is not worth waking other threads for."""
+"""Iterations below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
 class LanesRule(ScheduleRule):
-    """One reduction into an output whose innermost axis is spatial and at least two wide."""
+    """The rule for one reduction whose innermost output axis is spatial and has at least two elements."""
 
     name: ClassVar[str] = "cpu.lanes"
     priority: ClassVar[int] = 50
@@ -112,7 +108,7 @@ class LanesRule(ScheduleRule):
             number = -(-count // points)
             cuts = [count % number] if edges is None else [*edges.cuts(count, number)]
             tiles, point = s.split(row, [None, points], tail="balanced")
-            # Without a border made for a strip, the input is read as it lies: all channels of a tile.
+            # Without padding per strip, the input is read in place: all channels of a tile.
             if edges is None:
                 s.reorder(strips, tiles, point, strip)
             else:
@@ -133,8 +129,9 @@ class LanesRule(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Tile:
-    """The loops of one tile of accumulators: `strips` and `tiles` run over tiles, `point` and `strip` inside
-    one."""
+    """The loops of one tile of accumulators: `strips` and `tiles` iterate over tiles, `point` and `strip`
+    inside one.
+    """
 
     block: BlockRV
     strips: LoopRV
@@ -150,7 +147,7 @@ class _Tile:
     def cut(
         self, s: Schedule, loop: LoopRV | None, inner: LoopRV | None, points: Sequence[ExprLike]
     ) -> Iterator[_Tile]:
-        """The parts of a loop over tiles; one where all its tiles are alike."""
+        """Yield the parts of a loop over tiles; one part if all its tiles are equal."""
         alike = self.edges is None or loop == self.strips
         if loop is None or inner is None or (alike and const_value(s.extent(inner)) is not None):
             yield self
@@ -166,7 +163,7 @@ class _Tile:
             )
 
     def schedule(self, s: Schedule, lanes: int) -> None:
-        """Accumulators in registers, the reduction around them."""
+        """Keep the accumulators in registers around the reduction."""
         axes = s.get(self.block).axes
         own = s.get_loops(self.block)[-len(axes) :]
         reduction = [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
@@ -196,8 +193,9 @@ class _Tile:
 def _bands(
     s: Schedule, handle: BlockRV, outer: list[LoopRV], strips: LoopRV, width: int, machine: Machine
 ) -> tuple[list[LoopRV], LoopRV]:
-    """A loop over groups of strips around that over rows, where all strips are too much for the near cache;
-    the loops outside of a tile then, a band of rows for each thread first, and that over strips.
+    """Add a loop over groups of strips around the rows, if L1 cannot hold all strips of a window's rows.
+
+    Returns the loops outside of a tile, a band of rows per thread first, and the loop over strips.
     """
     size = _near(s.get(handle), s.extent(strips), width, machine)
     if size is None or not outer:
@@ -215,8 +213,9 @@ def _bands(
 
 
 def _near(block: Block, count: Expr, width: int, machine: Machine) -> int | None:
-    """How many strips of `width` channels have what lies under a window's rows in the nearest cache, from one
-    row of results to the next; None where all have, or not even two.
+    """Return how many strips of `width` channels fit in L1 with the rows of a window.
+
+    None if all strips fit, or fewer than two.
     """
     strips = const_value(count)
     row, taps = spatial(block)[-2].var, {a.var: extent_of(a) for a in reduced(block)}
@@ -243,7 +242,7 @@ def _near(block: Block, count: Expr, width: int, machine: Machine) -> int | None
 
 
 def _points(block: Block, extent: Expr) -> int:
-    """How many neighbouring results are worth a tile: several where windows of known size overlap."""
+    """Return the results per tile: several if windows of known size overlap."""
     count, steps = const_value(extent), 1
     for axis in reduced(block):
         steps *= extent_of(axis) or UNROLLED_STEPS

@@ -1,11 +1,11 @@
-"""Kernels of any kind, as they stand: their innermost contiguous loops are vectorised, independent ones dealt
-out to threads.
+"""The fallback rule for kernels of any kind: vectorise contiguous innermost loops, parallelise independent
+ones.
 
     for part of the columns (parallel):
-      for step (in order):                     what scans and scatters do one after the other
+      for step (in order):                     the sequential loop of a scan or scatter
         for vector of the part: …
 
-The last resort: reductions of several values at once, as argmax is, scans and scatters come here.
+Reductions of several values at once, such as argmax, scans and scatters have this schedule.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dlc_core.tir.functor import block_list, exprs_of, stmts
 from dlc_core.tir.stmt import Block, If, Let, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 13
-"""Iterations below which a kernel is not worth waking other threads for."""
+"""Iterations below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
 class LoopsRule(ScheduleRule):
-    """Whatever has blocks."""
+    """The rule for every kernel that has blocks."""
 
     name: ClassVar[str] = "cpu.loops"
     priority: ClassVar[int] = 0
@@ -60,7 +60,7 @@ class LoopsRule(ScheduleRule):
 
 
 def _inline_maps(s: Schedule) -> None:
-    """Compute pointwise values where pointwise blocks read them, as far as that is possible."""
+    """Inline pointwise blocks into pointwise readers."""
     outputs = s.get_output_blocks()
     for handle in s.get_blocks():
         if handle in outputs or not is_pointwise(s.get(handle)):
@@ -71,11 +71,11 @@ def _inline_maps(s: Schedule) -> None:
         try:
             s.compute_inline(handle)
         except ScheduleError:
-            continue  # a part of what a scan holds, which others write too
+            continue  # part of a scan's state, which other blocks write too
 
 
 def _recurs(block: Block) -> bool:
-    """Whether a block of one store reads what it writes at other points."""
+    """Whether a block with one store reads what it writes at other points."""
     assert isinstance(block.body, Store)
     return any(isinstance(e, Load) and e.buffer is block.body.buffer for e in post_order(block.body.value))
 
@@ -83,8 +83,10 @@ def _recurs(block: Block) -> bool:
 def _vectorized(
     s: Schedule, handle: BlockRV, free: Sequence[LoopRV], lanes: int, threads: int
 ) -> list[LoopRV]:
-    """Vectorise the last of the loops over spatial axes of a block, where all that it touches is contiguous
-    over that; the loops that threads may be dealt then, parts of the vectorised one where there is no other.
+    """Vectorise the innermost spatial loop of a block if every access is contiguous along it.
+
+    Returns the loops that may be parallel: the others, or parts of the vectorised loop if there are no
+    others.
     """
     block, (*others, column) = s.get(handle), free
     axis = next(a for a, v in zip(block.axes, block.values, strict=True) if v is column.var)
@@ -104,9 +106,7 @@ def _vectorized(
 
 
 def _parallelize_any(s: Schedule, handle: BlockRV, loops: Sequence[LoopRV], threads: int) -> None:
-    """Deal the first of these loops that may run in any order out to threads, parts of it in front of loops
-    that keep their order.
-    """
+    """Parallelise the first loop with independent iterations; split it if sequential loops surround it."""
     for loop in loops:
         extent = const_value(s.extent(loop))
         if extent == 1:
@@ -120,13 +120,13 @@ def _parallelize_any(s: Schedule, handle: BlockRV, loops: Sequence[LoopRV], thre
                 s.reorder(loop, *before)
             s.parallel(loop)
         except ScheduleError:
-            continue  # iterations depend on one another
+            continue  # iterations are not independent
         return
 
 
 def _along(block: Block, axis: Var) -> bool:
-    """Whether a block is stores under conditions that are the same all along an axis, and every access is
-    contiguous over it or does not have it.
+    """Whether a block has only stores, under conditions that are constant along an axis, and accesses that
+    are contiguous along it or do not depend on it.
     """
     found: list[tuple[Load | Store, Sequence[Expr]]] = []
     for stmt in stmts(block.body):

@@ -20,7 +20,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.threads import worth_threads
-from dlc_core.schedule.rules.cpu.transpose import schedule_transpose, turned
+from dlc_core.schedule.rules.cpu.transpose import schedule_transpose, transposed_read
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -28,25 +28,25 @@ from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 _TURNS = ("cos", "sin", "tan", "cosh", "sinh", "tanh")
 LONG = frozenset((*_TURNS, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt"))
-"""Functions of many instructions that wait for one another, or of one that takes long."""
+"""Functions with long dependency chains or a long latency."""
 GROUP = Decision(
     "map.registers",
-    "Registers that each value of an elementwise kernel spans, for instructions that are independent.",
+    "Registers per value of an elementwise kernel, which give independent instructions.",
     ("one", "several"),
     has_values=True,
 )
 TRANSPOSE = Decision(
     "map.transpose",
-    "Whether data read across the axis it is written along is transposed by tiles and vector shuffles.",
+    "How strided reads of a map are done: transposed by tiles with vector shuffles, or element by element.",
     ("strided", "tiles"),
 )
 PARALLEL_ELEMENTS = 1 << 14
-"""Elements below which a kernel is not worth waking other threads for."""
+"""Elements below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
 class MapRule(ScheduleRule):
-    """Kernels of pointwise blocks only."""
+    """The rule for kernels with pointwise blocks only."""
 
     name: ClassVar[str] = "cpu.map"
     priority: ClassVar[int] = 10
@@ -61,12 +61,12 @@ class MapRule(ScheduleRule):
 
 
 def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
-    """Vectorise a pointwise block's contiguous axis and deal its outer axes out to threads."""
+    """Vectorise the contiguous axis of a pointwise block and parallelise its outer axes."""
     block = schedule.get(handle)
     if not isinstance(block.body, Store) or not block.axes:
         return
     loops = schedule.get_loops(handle)
-    if _reads_across(schedule, block, loops, machine):
+    if _transposed(schedule, block, loops, machine):
         return
     group = _group(block, machine)
     merged = mergeable_tail(block, loops)
@@ -96,10 +96,9 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
 
 
 def _group(block: Block, machine: Machine) -> int:
-    """Registers that each value of a block spans: several where long functions follow one another.
+    """Return the registers per value of a block: several for chains of long functions.
 
-    Each waits for the one before it, longer than a processor looks ahead: instructions of several elements
-    have to be side by side.
+    The latency of such a chain exceeds the out-of-order window, so independent elements are interleaved.
     """
     most = machine.description.vector_group
     assert isinstance(block.body, Store)
@@ -120,18 +119,18 @@ def _group(block: Block, machine: Machine) -> int:
 
 
 def _along(block: Block, axis: Var) -> bool:
-    """Whether every access of a block is contiguous along an axis, or the same all along it."""
+    """Whether every access of a block is contiguous along an axis or does not depend on it."""
     assert isinstance(block.body, Store)
     accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
     known = [coefficients(buffer, indices, [axis]) for buffer, indices in accesses]
     return all(steps is not None and const_value(steps[axis]) in (0, 1) for steps in known)
 
 
-def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
-    """Schedule a block whose results lie across what it reads; whether it is one."""
+def _transposed(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
+    """Schedule a block whose reads are strided as tiled transposition; return False if it is not one."""
     if not is_plain(block, loops) or not isinstance(block.body, Store):
         return False
-    found = turned(block, machine)
+    found = transposed_read(block, machine)
     total = 1
     for loop in loops:
         total *= const_value(schedule.extent(loop)) or 1

@@ -1,12 +1,12 @@
-"""Panels of packed weights: what of them stays in the second cache, and when they are asked for.
+"""K blocking and prefetch of packed weight panels.
 
-All tiles of rows read a panel, one tile after the other.  A panel that the second cache does not hold until
-the next tile comes would be read from further away each time; sums are cut into chunks of steps then:
+All tiles of rows read the same panel, one after the other. If L2 cannot hold a panel between two tiles, each
+tile would read it from a slower level. Then K is blocked: all tiles sum one block of K before the next block.
 
     for panel of columns (parallel):
       sums = 0                                  of all rows, in memory
-      for chunk of steps:
-        for tile of rows: sums += the chunk's products, in registers
+      for block of K:
+        for tile of rows: sums += the block's products, in registers
       epilogue on the sums
 """
 
@@ -25,24 +25,28 @@ from dlc_core.schedule.rules.cpu.gemm_decisions import K_BLOCK, PREFETCH
 from dlc_core.schedule.schedule import Schedule
 
 AHEAD = 8
-"""Weights are asked for one part in so many of the second cache before they are used."""
+"""The prefetch distance is this fraction (one eighth) of L2."""
 FEWEST_PANELS = 8
-"""Panels of a thread from which tiles ask for the next panel: nobody asks for the first one then."""
+"""Panels per thread from which tiles prefetch the next panel; the first panel of a thread is never
+prefetched.
+"""
 PREFETCHED_ROWS = 8
-"""Rows from which products take longer than memory takes to give weights.  Below it the processor reads ahead
-by itself, as fast as memory and caches are, and hints only take places in its queues.
+"""Rows of a tile from which arithmetic takes longer than streaming the weights from memory.
+
+Below it the kernel is memory-bound, the hardware prefetcher keeps up, and software prefetches only occupy its
+queues.
 """
 HINTED_BYTES_PER_CYCLE = 16.0
-"""What a core gets from the last cache where it asks ahead."""
+"""Bytes per cycle that a core reads from the LLC with software prefetch."""
 SUMS = 8
-"""Sums of all rows of a panel take one part in so many of the second cache at most."""
+"""K blocking is not used if the partial sums of a panel's rows exceed this fraction (one eighth) of L2."""
 LEAST_STEPS = 64
-"""Steps beside which it costs little to add what they sum to memory."""
+"""The smallest K block; below it, adding the partial sums to memory costs too much."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the parts of the nest are called in one copy of it."""
+    """The handles of one copy of the loop nest."""
 
     tiles: LoopRV | None
     row: LoopRV | None
@@ -51,7 +55,7 @@ class Names:
     out: BlockRV
     panels: LoopRV | None = None
     number: int | None = 1
-    """Tiles of rows in all, of which a copy has some; None where it is not known."""
+    """The number of all row tiles, of which a copy has some; None if it is not known."""
 
     def within(self, copy: Copy) -> Names:
         return Names(
@@ -68,18 +72,19 @@ class Names:
 def steps_at_once(
     machine: Machine, packed: Buffer, extents: Sequence[int | None], rows: int, sums: int
 ) -> int:
-    """How many iterations of the outermost loop over a sum's steps, of which there are so many of each axis,
-    to make in all tiles before the next ones: as many as read what the second cache holds, with what they ask
-    for ahead.  0 for all, where that cache holds whole panels, or tiles of so many `rows` read no more than
-    comes from the last one; also where `sums`, bytes of what lies between, are many, and where no number of
-    iterations is right.
+    """Return the K block of a panel, in iterations of the outermost reduction loop, or 0 for all of K.
+
+    A K block, together with its prefetched successor, fits in L2. K is not blocked if L2 holds a whole panel;
+    if a tile of `rows` rows needs no more bytes per cycle than the LLC delivers; if `sums`, the bytes of the
+    partial sums, are too large; or if no number of iterations fits. `steps` are the extents of the reduction
+    axes.
     """
     first = extents[0]
     if first is None:
         return 0
     return K_BLOCK.pick(
         _preferred_steps(machine, packed, extents, rows, sums),
-        # A single step of a single axis would leave no sum for the tiles.
+        # A single step of a single axis would leave no reduction loop for the tiles.
         lambda: [0, *(count for count in range(1 + (len(extents) == 1), first) if first % count == 0)],
         lambda count: "blocked" if count else "whole",
     )
@@ -102,14 +107,14 @@ def _preferred_steps(
 
 
 def _panel_bytes(packed: Buffer, steps: int) -> int:
-    """Those of a packed panel, of whose dims so many are steps of the sum."""
+    """The bytes of a packed panel whose leading `steps` dims are reduction axes."""
     return math.prod((packed.static_shape() or ())[-1 - steps :]) * packed.dtype.itemsize
 
 
 def prefetch_panel(
     s: Schedule, machine: Machine, packed: Buffer, rows: int | None, reduction: Sequence[LoopRV], names: Names
 ) -> None:
-    """Ask for the next panels while these are used, by `rows`: the first tile of a panel outruns memory."""
+    """Prefetch the next panels by the tiles of this one; the first tile of a panel runs ahead of memory."""
     caches = machine.description.caches
     size = bytes_of(packed)
     if len(caches) < 2 or size is None:
@@ -132,9 +137,7 @@ def prefetch_panel(
 
 
 def _readers(s: Schedule, names: Names, reduction: Sequence[LoopRV]) -> tuple[list[LoopRV], list[int]]:
-    """The loops around whose rounds all read the same panel, and of how many rounds they are or were a part;
-    none where that is not known.
-    """
+    """Return the loops whose iterations read the same panel, with their full extents; empty if not known."""
     around = s.get_loops(names.block)
     around = around[: around.index(reduction[0])]
     if names.panels not in around:

@@ -1,9 +1,8 @@
-"""Register tiles: how many rows and vectors of accumulators a contraction keeps in registers.
+"""Register tiles: the rows and vectors of accumulators that a microkernel keeps in registers.
 
-A tile of `rows` × `vectors` accumulators takes `rows * vectors` fused multiply-adds per reduction step,
-`vectors` vector loads and `rows` broadcasts.  A step costs what the busiest unit takes: two multiply-adds and
-two loads a cycle, and at least the latency of the chain on each accumulator.  The tile with the least total
-cost over the whole (rows × columns) domain wins, the tiles cut at its borders included.
+One K step of a tile takes `rows * vectors` multiply-adds, `vectors` vector loads and `rows` broadcasts. Its
+cost is that of the busiest unit: two multiply-adds and two loads per cycle, and at least the latency of an
+accumulator's chain. The tile with the least cost over the whole domain wins, tails included.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ FMA_PER_CYCLE = 2.0
 LOADS_PER_CYCLE = 2.0
 FMA_LATENCY = 4.0
 STEP_OVERHEAD = 0.25
-"""Cycles of loop control a reduction step, unrolling considered."""
+"""Cycles of loop control per K step, after unrolling."""
 UNKNOWN_EXTENT = 1 << 12
-"""What a symbolic extent is taken for."""
+"""The extent that a symbolic dim counts as."""
 
 
 @dataclass(frozen=True)
@@ -27,28 +26,28 @@ class Tile:
 
 
 def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of one reduction step of a tile."""
+    """Cycles of one K step of a tile."""
     arithmetic = rows * vectors / FMA_PER_CYCLE
     loads = (rows + vectors) / LOADS_PER_CYCLE
     return max(arithmetic, loads, FMA_LATENCY) + STEP_OVERHEAD
 
 
 def fits(rows: int, vectors: int, registers: int) -> bool:
-    """Accumulators, the vectors of one step and one broadcast must be in registers at once."""
+    """Whether the accumulators, the vectors of one step and one broadcast fit in the registers."""
     return rows * vectors + vectors + 1 <= registers
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """Who computes the tiles: `threads` that are dealt panels of columns, or tiles of rows."""
+class Distribution:
+    """The distribution of tiles over `threads`: by panels of columns, or by tiles of rows."""
 
     threads: int = 1
     panels: bool = True
 
     def uneven(self, rows: int, vectors: int, height: int, width: int) -> float:
-        """How much longer the thread with most parts takes than one with an even share.
+        """Return the load imbalance: the time of the busiest thread relative to an even distribution.
 
-        Of a panel that is narrower than the others tiles of rows are dealt.
+        A panel that is narrower than the others is distributed by its row tiles.
         """
         if not self.panels:
             return self._longest(-(-rows // height)) / -(-rows // height)
@@ -57,29 +56,36 @@ class Dealt:
         return (self._longest(whole) * width + self._longest(tiles) / tiles * rest) / vectors
 
     def _longest(self, parts: int) -> int:
-        """Parts that the threads would compute while one of them has most."""
+        """The parts that all threads could compute in the time of the busiest one."""
         return -(-parts // self.threads) * self.threads
 
 
-ALONE = Dealt()
+ALONE = Distribution()
 
 
 @lru_cache(maxsize=4096)
-def choose(rows: int | None, columns: int | None, lanes: int, registers: int, dealt: Dealt = ALONE) -> Tile:
-    """The cheapest tile for `rows` × `columns` elements (None: symbolic) of a machine."""
+def choose(
+    rows: int | None,
+    columns: int | None,
+    lanes: int,
+    registers: int,
+    distribution: Distribution = ALONE,
+) -> Tile:
+    """Return the cheapest tile for `rows` × `columns` elements (None: symbolic)."""
     m = UNKNOWN_EXTENT if rows is None else rows
     n = UNKNOWN_EXTENT if columns is None else columns
     vectors_needed = -(-n // lanes)
-    # Columns left over by whole tiles are computed one by one where their number is symbolic: keep few.
+    # Columns after the last whole tile are computed one by one if their number is symbolic, so narrow tiles
+    # are better.
     widest = 1 if columns is None else min(vectors_needed, 8)
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):
         for width in range(1, widest + 1):
             if not fits(height, width, registers) or (lanes == 1 and -n % width * 32 > n):
-                continue  # without vectors padded panels gain little, and take memory
+                continue  # without vectors, padded panels gain little and take memory
             cost = domain_cycles(m, vectors_needed, height, width)
-            cost *= dealt.uneven(m, vectors_needed, height, width)
-            # Among equals the squarest tile loads least.
+            cost *= distribution.uneven(m, vectors_needed, height, width)
+            # Of equal tiles, the one nearest to a square has the fewest loads.
             key = (cost, abs(height - 3 * width), -height)
             if best is None or key < best:
                 best = key
@@ -88,7 +94,7 @@ def choose(rows: int | None, columns: int | None, lanes: int, registers: int, de
 
 
 def domain_cycles(rows: int, vectors: int, height: int, width: int) -> float:
-    """Cycles for one reduction step of every tile of a domain, rows split evenly."""
+    """Cycles of one K step of every tile of a domain, with its rows split evenly."""
     tiles = -(-rows // height)
     low, extra = divmod(rows, tiles)
     full, rest = divmod(vectors, width)

@@ -1,9 +1,9 @@
-"""Convolutions by filtered rows (see `op/std/row_filter.py`): transforms around a batch of matrix products.
+"""Convolution by row filters (see `op/std/row_filter.py`): transforms around a batch of GEMMs.
 
 for tile of rows (parallel):
   inputs                                     vectors along rows
   for strip of columns:
-    for point: products                      as any matrix product: register tiles, packed weights
+    for point: products                      as a plain GEMM: register tiles, packed weights
     results with the epilogue                vectors over output channels
 """
 
@@ -29,7 +29,7 @@ from dlc_core.tir.stmt import PrimFunc
 STAGES = ("inputs", "products", "checked", "results")
 STRIP = Decision(
     "row_filter.strip",
-    "Columns of results of a row that are computed together, whose products shall stay in the cache.",
+    "Columns of results per strip; the products of a strip stay in the cache.",
     ("whole", "strips"),
     has_values=True,
 )
@@ -37,7 +37,9 @@ STRIP = Decision(
 
 @dataclass(frozen=True)
 class RowFilterRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of such a convolution, of known sizes."""
+    """The rule for kernels whose blocks are marked as the stages of a row-filter convolution with known
+    sizes.
+    """
 
     name: ClassVar[str] = "cpu.row_filter"
     priority: ClassVar[int] = 110
@@ -94,7 +96,7 @@ class RowFilterRule(ScheduleRule):
 
 
 def _vectorize_row(s: Schedule, loop: LoopRV, lanes: int) -> None:
-    """Whole vectors; what is left of a long row one by one, which takes no time, and little code."""
+    """Vectorise a row; the tail of a long row is scalar, which costs little time and code."""
     extent = const_value(s.extent(loop))
     if lanes < 2 or extent is None or extent < lanes:
         return
@@ -102,7 +104,7 @@ def _vectorize_row(s: Schedule, loop: LoopRV, lanes: int) -> None:
 
 
 def _lanes(size: int, lanes: int) -> int:
-    """The widest vectors that the channels are a whole number of."""
+    """Return the widest vector that divides the channels."""
     while size % lanes:
         lanes //= 2
     return lanes

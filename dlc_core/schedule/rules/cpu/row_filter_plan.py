@@ -1,4 +1,4 @@
-"""What a convolution costs by filtered rows, and how its results are cut into strips.
+"""Cost model of convolutions by row filters, and the width of their strips.
 
 All figures are cycles of one core.
 """
@@ -14,21 +14,21 @@ from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.register_tile import choose, domain_cycles
 
 NEAR_SHARE = 0.8
-"""Part of the first cache that the products of a strip may take."""
+"""The share of L1 for the products of a strip."""
 FAR_SHARE = 0.9
-"""Part of the second cache that a tile may take with all weights."""
+"""The share of L2 for a tile with all weights."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A convolution of windows [rows, columns] that step by `stride` in both directions."""
+    """The sizes of a convolution with windows [rows, columns] and the same stride in both directions."""
 
     batch: int
     height: int
     width: int
     inputs: int
     outputs: int
-    """Results in each direction, and channels."""
+    """Rows and columns of the result, and channels."""
     rows: int
     columns: int
     stride: int
@@ -36,9 +36,10 @@ class Window:
 
 @lru_cache(maxsize=1024)
 def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
-    """Columns of results that are computed together: a divisor of their number, of whole tiles, few enough
-    for the products of all points to stay in the first cache, and of them those whose register tiles are the
-    best.
+    """Return the columns per strip: a divisor of all columns, in whole tiles.
+
+    The products of all points of a strip fit in L1; of such widths, the one with the best register tiles is
+    taken.
     """
     fitting = [
         size for size in strips(width) if points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
@@ -47,7 +48,7 @@ def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
 
 
 def strips(width: int) -> list[int]:
-    """The sizes that strips can have: divisors of the columns, of whole tiles; at least one."""
+    """Return the widths of strips: divisors of the columns, in whole tiles; at least one."""
     found = [size for size in range(1, width + 1) if width % size == 0 and size % together(width) == 0]
     return found or [width]
 
@@ -60,15 +61,16 @@ def _products(width: int, strip: int, outputs: int, core: Core) -> float:
 
 
 def direct_cycles(layer: Window, core: Core) -> float:
-    """Cycles of the convolution as it is."""
+    """Cycles of the direct convolution."""
     steps = layer.rows * layer.columns * layer.inputs
     rows = layer.batch * layer.height * _products(layer.width, layer.width, layer.outputs, core)
     return core.products(rows * steps)
 
 
 def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
-    """Cycles by tiles of so many rows; None where there are no matrices for it, or where what a tile needs
-    falls out of the second cache.
+    """Cycles with tiles of so many rows.
+
+    None if there are no filter matrices for the size, or if a tile does not fit in L2.
     """
     points = points_of(tile, layer.stride, layer.rows)
     if points > MOST_POINTS:
@@ -81,7 +83,7 @@ def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
     if kept * FLOAT > FAR_SHARE * core.second_cache:
         return None
     row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
-    # Products are stored and read again beside what is computed of them.
+    # Products are stored and read again next to the arithmetic on them.
     vectors = -(-layer.outputs // core.lanes)
     row += layer.width * vectors * (_factors(made.results) + 2 * points)
     row += across * layer.inputs / core.lanes * (_factors(made.inputs) + points)

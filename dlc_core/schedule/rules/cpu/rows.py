@@ -1,11 +1,11 @@
-"""Kernels that reduce rows: softmax, normalisations, sums over inner axes.
+"""Reductions along rows: softmax, normalisations, sums over inner axes.
 
     for row (parallel):
       each stage over that row, vectorised
 
-Rows are the axes of the output along which nothing is reduced: all stages of a row run while it is in the
-nearest cache, scalars of a row stay in registers.  Where rows lie side by side in memory (the innermost
-axis is not reduced), lanes go over that axis; else partial results of a reduction are the lanes of a vector.
+A row is a point of the output axes that no reduction covers. All stages of a row run while it is in L1, and
+its scalars stay in registers. If rows are contiguous in memory (the innermost axis is not reduced), vector
+lanes are neighbouring rows. Otherwise the lanes are partial results of the reduction.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 SPLITTABLE = ("add", "mul", "min", "max")
 """Reductions whose partial results may be combined in any order."""
 PARALLEL_WORK = 1 << 13
-"""Iterations below which a kernel is not worth waking other threads for."""
+"""Iterations below which other threads are not woken."""
 LANES = Decision(
     "rows.lanes",
-    "Whether lanes of vectors are neighbouring rows, where these are contiguous, or terms of one row's sum.",
+    "The lanes of vectors: neighbouring rows, if these are contiguous, or terms of one row's reduction.",
     ("rows", "terms"),
 )
 KEEP = Decision(
     "rows.keep",
-    "Whether an elementwise stage of a row is kept in the cache or computed again by each reader.",
+    "Whether an elementwise stage of a row is stored in the cache or recomputed by each reader.",
     ("inline", "keep"),
 )
 ROW_BYTES = 1 << 16
-"""Values of a row up to this size are kept; longer rows are computed again where they are needed."""
+"""Bytes of a row up to which intermediate values are stored; for longer rows each reader recomputes them."""
 
 
 @dataclass(frozen=True)
 class RowsRule(ScheduleRule):
-    """Any kernel with reductions of one value, where the other rules do not fit."""
+    """The rule for kernels with reductions of one value that no other rule matches."""
 
     name: ClassVar[str] = "cpu.rows"
     priority: ClassVar[int] = 40
@@ -98,13 +98,13 @@ class RowsRule(ScheduleRule):
         _pointwise(s, inner, lanes)
 
 
-# Which axes are rows
+# Row axes
 
 
 def _rows(s: Schedule, out: BlockRV) -> tuple[Var, ...]:
-    """The output's axes along which every reduction has one result for each point, outer to inner.
+    """Return the output axes that no reduction covers, outer to inner.
 
-    The innermost axis is left out where lanes go over it.
+    The innermost axis is left out if vector lanes cover it.
     """
     along = axes_along(s, out)
     axes = [a.var for a in s.get(out).axes]
@@ -121,11 +121,11 @@ def _is_wide(axis: IterVar) -> bool:
     return const_value(axis.dom.extent) != 1
 
 
-# What is kept of a row
+# Stored values of a row
 
 
 def _inline(s: Schedule, out: BlockRV) -> None:
-    """Inline pointwise stages that are used once, that cost little, or whose rows are too long to keep."""
+    """Inline pointwise stages that are used once, are cheap, or have rows too long to store."""
     rows = set(_rows(s, out))
     along = axes_along(s, out)
     for handle in s.get_blocks():
@@ -139,7 +139,7 @@ def _inline(s: Schedule, out: BlockRV) -> None:
         if costly and all(const_value(a.dom.extent) == 1 for a in across):
             continue
         inlined = once or not _is_small(block.body, across) or not (costly or loads > 2)
-        # A stage whose rows have no bound would need memory of unknown size for each row.
+        # A stage with unbounded rows would need memory of unknown size for each row.
         both = all(const_value(a.dom.extent) is not None for a in across)
         candidates = None if both else ("inline",)
         if KEEP.choose("inline" if inlined else "keep", candidates, where=handle.name) == "inline":
@@ -147,7 +147,7 @@ def _inline(s: Schedule, out: BlockRV) -> None:
 
 
 def _is_small(store: Store, across: Sequence[IterVar]) -> bool:
-    """Whether the part of a buffer that one row needs may be kept."""
+    """Whether the part of a buffer that one row needs is small enough to store."""
     size = store.buffer.dtype.itemsize
     for axis in across:
         extent = const_value(axis.dom.extent)
@@ -167,7 +167,7 @@ def _pointwise(s: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
 
 
 def _outermost(s: Schedule, handle: BlockRV, wanted: Sequence[LoopRV]) -> LoopRV:
-    """The first of the wanted loops around a block."""
+    """Return the outermost of the wanted loops around a block."""
     for loop in s.get_loops(handle):
         if loop in wanted:
             return loop
@@ -175,7 +175,7 @@ def _outermost(s: Schedule, handle: BlockRV, wanted: Sequence[LoopRV]) -> LoopRV
 
 
 def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
-    """Lanes over a spatial axis where there is one, else partial results side by side."""
+    """Vectorise a reduction over a spatial axis if it has one, else by partial results in lanes."""
     block = s.get(handle)
     own = s.get_loops(handle)[-len(block.axes) :]
     places = list(zip(own, block.axes, strict=True))
@@ -214,7 +214,7 @@ def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
 
 
 def _mergeable(block: Block) -> int:
-    """How many of the innermost reduction axes are one contiguous axis of all that is read."""
+    """The number of innermost reduction axes that form one contiguous axis in every input."""
     axes = reduced(block)
     known = [coefficients(e.buffer, e.indices, [a.var for a in axes]) for e in loads_of(block)]
     count = 1

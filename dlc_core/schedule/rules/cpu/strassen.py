@@ -1,21 +1,22 @@
-"""Matrix products by Strassen's algorithm (see `op/std/strassen.py`).
+"""GEMM by one level of Strassen's algorithm (see `op/std/strassen.py`).
 
-    for block of rows, where their number is not known, the rows that are left as any matrix product; or where
-                                                                   blocks are asked for (parallel then):
+    for block of rows                                              if blocks are requested (parallel), or if
+                                                                   the number of rows is symbolic; the tail
+                                                                   is a plain GEMM
     for share of the panels (parallel):
-      rows: sums of quarters of the left-hand side                 vectors over the inner dim
+      rows: sums of submatrices of the left-hand side              vectors over K
       for panel of columns of both halves:
         for tile of rows of both halves:
           for each of the seven products:                          accumulators in registers
             …: accumulators += broadcast(rows) * (vector(rhs) + vector(rhs))
           results: sums of products, with the epilogue             vectors over columns
 
-Products of a tile stay in the nearest cache.  Where the second one has no room for all that tiles of a panel
-read again and again, products go one by one through all rows, each in tiles as any matrix product, and the
-results are made behind them.
+The products of a tile stay in L1. If L2 cannot hold what all tiles of a panel read repeatedly, each product
+runs through all rows, tiled like a plain GEMM, before the next one, and the results are computed after the
+last.
 
-Each thread makes the sums of rows for itself: what another one has just written takes longer to read.  Sums
-of quarters of the right-hand side, which is constant, are never stored: a tile adds them as it reads.
+Each thread computes its own sums of rows, because data that another core has just written is slow to read.
+Sums of submatrices of the constant right-hand side are never stored: each tile adds them while it reads.
 """
 
 from __future__ import annotations
@@ -44,16 +45,18 @@ from dlc_core.tir.stmt import PrimFunc
 
 STAGES = frozenset(("rows", "weights", "pairs", "singles", "results"))
 REST = "rest"
-"""The stage of the rows that fill no block, where the number of rows is not known."""
+"""The stage of the tail rows, if the number of rows is symbolic."""
 PRODUCTS = ("pairs", "singles", REST)
 AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
-"""How many halves of a panel ahead products that go one by one ask for weights: the first ones for the third
-quarter, and for the next panel's second one; those that read one quarter, and run last, for the other two of
-that."""
+"""The prefetch distance, in half panels, of products that run one by one.
+
+Products of two submatrices prefetch one half ahead; those of one submatrix run last and prefetch two halves
+ahead.
+"""
 TILE = Decision(
     "strassen.tile",
-    "Rows and vectors of the register tiles of the seven products, and whether all products of a tile of "
-    "rows or all rows of a panel of columns come first.",
+    "Rows and vectors of the register tiles of the seven products, and the loop order: all products of a "
+    "tile of rows first, or all rows of one product first.",
     ("by_panels", "by_tiles"),
     has_values=True,
 )
@@ -61,7 +64,7 @@ TILE = Decision(
 
 @dataclass(frozen=True)
 class StrassenRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of such a product."""
+    """The rule for kernels whose blocks are marked as the stages of Strassen's algorithm on one level."""
 
     name: ClassVar[str] = "cpu.strassen"
     priority: ClassVar[int] = 110
@@ -75,7 +78,7 @@ class StrassenRule(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Loops:
-    """Those around the results: panels, halves of the rows and of the columns, what a panel has of both."""
+    """The loops around the results: panels, row and column halves, and the loops of a panel in both."""
 
     panel: LoopRV
     below: LoopRV
@@ -85,7 +88,7 @@ class _Loops:
 
 
 class Submatrices:
-    """The steps of the rule; that of two levels uses them too."""
+    """The steps of the rule; the rule for two levels uses them too."""
 
     levels: ClassVar[int] = 1
 
@@ -98,8 +101,8 @@ class Submatrices:
         self.half, self.depth = (self.extent("rows", axis) for axis in (-2, -1))
         self.columns = columns = self.extent("results", 1)
         self.share = 1
-        self.dealt: LoopRV | None = None
-        """The loop whose iterations threads are dealt."""
+        self.parallel_loop: LoopRV | None = None
+        """The loop that will be parallel."""
         parts = 2**self.levels
         self.blocks = self.levels == 1 and len(s.get(self.stage["rows"]).axes) > 3
         rows = parts * self.half if self.blocks else self.extent("results", 0)
@@ -111,7 +114,7 @@ class Submatrices:
         found = plan(shape, core, self.levels)
         if found is None:
             raise ScheduleError(
-                f"no tile divides {columns // parts} columns", why="they are no whole vectors"
+                f"no tile divides {columns // parts} columns", why="they are not whole vectors"
             )
         self.plan = TILE.pick(
             found,
@@ -123,7 +126,7 @@ class Submatrices:
         self.panel = self.tile.vectors * self.lanes
 
     def _plans(self, shape: Shape, core: Core) -> list[Plan]:
-        """All tiles, on one level in both orders."""
+        """Return all plans; on one level, with both loop orders."""
         found = plans(shape, core, self.levels)
         turned = (replace(one, by_tiles=not one.by_tiles) for one in found)
         return [*found, *turned] if self.levels == 1 else list(found)
@@ -152,9 +155,10 @@ class Submatrices:
         s.reorder(panel, below, right, row, column)
         share: LoopRV | None = None
         if block is not None and self.known_blocks:
-            # Each of a known number of blocks is computed by one thread, which has most often written what it
-            # reads of the left-hand side: no other makes sums of it.
-            self.dealt = block if self.machine.workers > 1 and const_value(s.extent(block)) != 1 else None
+            # A known number of blocks: one thread computes a block.  Usually it has also written the block's
+            # part of the left-hand side, so no other thread sums it.
+            several = self.machine.workers > 1 and const_value(s.extent(block)) != 1
+            self.parallel_loop = block if several else None
         else:
             share, panel = self.shares(panel)
         if self.plan.by_tiles:
@@ -175,9 +179,9 @@ class Submatrices:
     def _by_tiles(
         self, out: BlockRV, found: Mapping[str, Contraction], loops: _Loops, packed: str | None
     ) -> None:
-        """All products of a tile of rows, and the results that they make, before those of the next tile.
+        """Compute all products of a tile of rows, and their results, before the next tile.
 
-        Tiles ask for the weights of the next panel, each for its part of them.
+        Each tile prefetches its part of the next panel.
         """
         s, height = self.s, self.tile.rows
         tiles, row = s.split(loops.row, [None, height], tail="balanced")
@@ -205,8 +209,8 @@ class Submatrices:
                         s.prefetch(inner, packed, ahead, [tile], [number])
 
     def _rest(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
-        """The rows that are left, by definition."""
-        # Loops from zero on: where they end is then proved from their number alone.
+        """Compute the tail rows by a plain GEMM."""
+        # Loops start at zero, so that their ends are proved from the extents alone.
         row, _ = self.s.split(row, [None, 1], tail="exact")
         registers = self.machine.registers
         height = max(n for n in range(1, registers) if fits(n, self.tile.vectors, registers))
@@ -214,8 +218,8 @@ class Submatrices:
         Contract(self.s, self.machine, found).nest(out, row, column, tile)
 
     def shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
-        """A loop to deal out around that over panels, one share of neighbours for each thread, if there are
-        several.
+        """Add a parallel loop around the panels, with one share of neighbouring panels per thread, if there
+        are several.
         """
         s, threads = self.s, self.machine.workers
         count = const_value(s.extent(panel))
@@ -223,16 +227,16 @@ class Submatrices:
             return None, panel
         self.share = -(-count // threads)
         share, panel = s.split(panel, [None, self.share], tail="shrink")
-        self.dealt = share
+        self.parallel_loop = share
         return share, panel
 
     def parallelize(self) -> None:
-        """Let threads run what they are dealt: once all stands in its place, it is proved that they may."""
-        if self.dealt is not None:
-            self.s.parallel(self.dealt)
+        """Parallelise the chosen loop at the end, because legality is proved for the final nest."""
+        if self.parallel_loop is not None:
+            self.s.parallel(self.parallel_loop)
 
     def pack(self) -> str | None:
-        """Repack the right-hand side into panels at compile time; its name where that can be."""
+        """Pack the right-hand side into panels at compile time; return its name if that is possible."""
         s, panel = self.s, self.panel
         buffer = loads_of(s.get(self.stage["weights"]))[0].buffer
         if buffer not in s.func.params:
@@ -254,7 +258,7 @@ class Submatrices:
         return found
 
     def _with_weights(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
-        """Some of the products, for all rows and a panel of columns."""
+        """Compute some of the products for all rows and one panel of columns."""
         for user in self.products(self.stage[name], found, panel):
             inner = self.reduction(user)
             if name == "pairs":
@@ -266,27 +270,27 @@ class Submatrices:
                 self.s.prefetch(inner, packed, ahead, tiles, rounds)
 
     def tiles(self, user: BlockRV) -> list[LoopRV]:
-        """The loop over tiles of rows of a block, where there is one."""
+        """Return the loop over tiles of rows of a block, if it has one."""
         s, row = self.s, self.s.get(user).values[-3]
         used = free_vars(row)
         return [loop for loop in s.get_loops(user) if loop.var in used][:-1]
 
     def products(self, block: BlockRV, found: Contraction, at: LoopRV) -> list[BlockRV]:
-        """Products of a stage in tiles, inside a loop; the blocks that sum them up."""
+        """Tile the products of a stage inside a loop; return the blocks that sum them."""
         s = self.s
         known = s.get_blocks()
         products = s.cache_write(block, 0, "local")
         s.compute_at(products, at)
         row, column = s.get_loops(products)[-2:]
         machine = self.machine
-        if self.dealt is not None:
+        if self.parallel_loop is not None:
             machine = replace(machine, description=replace(machine.description, parallel=False))
         Contract(s, machine, found, block).nest(products, row, column, self.tile)
         made = [block, *(other for other in s.get_blocks() if other not in known)]
         return [user for user in made if reduced(s.get(user))]
 
     def add_in_tile(self, weights: BlockRV, user: BlockRV, inner: LoopRV) -> None:
-        """Differences of quarters of the right-hand side as a tile reads them."""
+        """Compute differences of submatrices of the right-hand side while a tile reads them."""
         s = self.s
         users = s.get_consumers(weights)
         copy = weights if users == [user] else s.duplicate(weights, [user])
@@ -295,21 +299,23 @@ class Submatrices:
         vectorize_columns(s, s.get_loops(copy)[-1], self.lanes)
 
     def reduction(self, handle: BlockRV) -> LoopRV:
-        """The loop over what a block sums up."""
+        """Return the reduction loop of a block."""
         block = self.s.get(handle)
         place = next(i for i, axis in enumerate(block.axes) if axis.kind == "reduce")
         return next(loop for loop in self.s.get_loops(handle) if loop.var is block.values[place])
 
     def keep_apart(self, rows: BlockRV) -> None:
-        """A tile reads one element of each of its rows in every step: an odd number of lines between them
-        takes them to all places of the nearest cache in turn.
+        """Pad rows to an odd number of cache lines.
+
+        A tile reads one element of each of its rows in every step; padding maps the rows to different cache
+        sets.
         """
         s = self.s
         line = self.machine.description.cache_line // s.get(rows).writes[0].buffer.dtype.itemsize
         s.storage_align(rows, 0, len(s.get(rows).axes) - 2, 2 * line, line)
 
     def sums_at_a_time(self, handle: BlockRV, number: int = 0) -> None:
-        """Vectors of all sums along an axis at a time, so that each quarter is loaded once."""
+        """Compute all sums of a vector before the next vector, so that each submatrix is loaded once."""
         s = self.s
         own = s.get_loops(handle)[-len(s.get(handle).axes) :]
         sums, row, k = own[number], *own[-2:]

@@ -1,6 +1,6 @@
-"""What a matrix product costs by its definition and by Strassen's algorithm on one level or two, and tiles.
+"""Cost model of Strassen's algorithm: plain GEMM against one level or two, and their register tiles.
 
-All figures are cycles of one core.
+All figures are cycles of one core. The constants are fitted; they decide only which correct plan is used.
 """
 
 from __future__ import annotations
@@ -23,53 +23,58 @@ from dlc_core.schedule.rules.cpu.register_tile import (
 )
 
 SHARE = 0.5
-"""Part of the second cache that the products of a panel may take."""
+"""The share of L2 that the products of a panel may take."""
 SHARE_BY_TILES = 0.75
-"""Part of it that sums of rows and two panels of weights may take where a tile of rows goes through all
-products before the next one: each reads all of the panel."""
+"""The share of L2 for row sums and two panels of weights, if all products of a row tile come before the next
+tile.
+
+Each tile then reads the whole panel.
+"""
 COMBINED_CYCLES = 5.0
-"""Cycles of each vector of the result in that order, in which its products stay in the nearest cache."""
+"""Cycles per vector of the result with this loop order, in which the products stay in L1."""
 RESULT_TRAFFIC = MappingProxyType({1: 3.0, 2: 5.0})
-"""Elements that are moved for each one of the result, beyond what the product by its definition moves, on so
-many levels."""
+"""Elements moved per element of the result, in addition to those of a plain GEMM, by number of levels."""
 ROW_TRAFFIC = MappingProxyType({1: 0.5, 2: 3.0})
-"""Those for each one of the left-hand side, of which every thread stores sums."""
+"""Elements moved per element of the left-hand side, whose sums every thread stores, by number of levels."""
 NEAR_ROW_TRAFFIC = 0.25
-"""Those on one level where the sums stay in the second cache."""
+"""The same on one level if the sums stay in L2."""
 AGAIN = 0.125
-"""Part of the reads of weights for each block of rows but the first that is not hidden behind arithmetic,
-where they come from the last cache."""
+"""The share of weight reads per further block of rows that arithmetic does not hide, if they come from the
+LLC.
+"""
 MEMORY_SHARE = 0.28
-"""Part of a product's cycles by its definition in which memory may give the weights: where it takes longer,
-fewer multiplications save no time."""
+"""The share of a plain GEMM's cycles that loading the weights from memory may take.
+
+Beyond it the GEMM is memory-bound, and fewer multiplications save no time.
+"""
 LEAST_BLOCK = 48
-"""Rows of a block from which tiles of a quarter of it are as good as those of more rows."""
+"""The rows of a block from which tiles of its submatrices are efficient."""
 OTHERS_BYTES_PER_CYCLE = 7.0
-"""What a core reads of a left-hand side that other cores have written, where it makes sums of all of it."""
+"""Bytes per cycle that a core reads of a left-hand side which other cores have written."""
 NEAR = 1 / 8
-"""Part of the second cache that products may take to be summed at `NEAR_BYTES_PER_CYCLE`."""
+"""The share of L2 that products may take to be summed at `NEAR_BYTES_PER_CYCLE`."""
 NEAR_BYTES_PER_CYCLE = 14.0
 LINE_CYCLES = 3.0
-"""Cycles that a vector takes from the second cache where many are read, and are asked for ahead."""
+"""Cycles per vector that is loaded from L2, with many loads and prefetch."""
 UNASKED_CYCLES = 4.5
-"""Those where they are not, as there is one tile only."""
+"""The same without prefetch, because there is only one tile."""
 TILE_CYCLES = 100.0
-"""Cycles of a tile on two levels besides those of its steps, which are few, for each vector of its width."""
+"""Overhead of a tile on two levels, in cycles per vector of its width."""
 LOADS_BESIDE = 1 / 32
-"""Part of the loads that is not hidden behind arithmetic."""
+"""The share of loads that arithmetic does not hide."""
 BETWEEN_TWICE = 1 + 4
-"""Products of one outer product, and the quarters of all, in place of products of one level."""
+"""Values between stages on two levels, relative to the products of one level: products and submatrices."""
 STORED = 5 / 16
-"""Part of the last cache that sums of the left-hand side on two levels may take, on all threads together."""
+"""The share of the LLC that sums of the left-hand side may take on two levels, for all threads together."""
 READ_TWICE = 8
-"""Sixteenths of the right-hand side that the products of an outer one read, again and again."""
+"""Second-level submatrices of the right-hand side that the products of one outer product read repeatedly."""
 WIDEST = 8
-"""Most vectors of a tile."""
+"""The largest width of a tile in vectors."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A product of [rows, inner] and [inner, columns]."""
+    """The sizes of a GEMM [rows, inner] × [inner, columns]."""
 
     rows: int
     inner: int
@@ -77,42 +82,42 @@ class Shape:
 
     @property
     def half(self) -> int:
-        """Rows of a quarter."""
+        """Rows of a submatrix."""
         return -(-self.rows // 2)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Register tiles of the seven products, and the cycles on all threads together."""
+    """The register tile of the products, and the cycles on all threads together."""
 
     tile: Tile
     cycles: float
     by_tiles: bool = False
-    """Whether a tile of rows goes through all products before the next one does."""
+    """Whether all products of a row tile are computed before the next tile."""
 
 
 def direct_cycles(shape: Shape, core: Core) -> float:
-    """Cycles of the product by its definition."""
+    """Cycles of the plain GEMM."""
     tile = choose(shape.rows, shape.columns, core.lanes, core.registers)
     vectors = -(-shape.columns // core.lanes)
     return core.products(shape.inner * domain_cycles(shape.rows, vectors, tile.rows, tile.vectors))
 
 
-def waits_for_weights(shape: Shape, core: Core) -> bool:
-    """Whether memory gives the weights hardly faster than the product by its definition uses them."""
+def is_memory_bound(shape: Shape, core: Core) -> bool:
+    """Whether the plain GEMM is memory-bound, or nearly so."""
     read = FLOAT * shape.inner * shape.columns / core.from_memory
     return read > MEMORY_SHARE * direct_cycles(shape, core)
 
 
 @lru_cache(maxsize=1024)
 def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
-    """The cheapest tiles; None where the columns of a part are no whole vectors."""
+    """Return the cheapest plan; None if the columns of a part are not whole vectors."""
     return min(plans(shape, core, levels), key=lambda found: found.cycles, default=None)
 
 
 @lru_cache(maxsize=64)
 def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
-    """All tiles that caches have room for."""
+    """Return all plans that fit the caches."""
     parts = 2**levels
     vectors, left = divmod(shape.columns // parts, core.lanes)
     if left or not vectors or (levels == 2 and shape.inner % parts):
@@ -150,8 +155,9 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
 
 @lru_cache(maxsize=1024)
 def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
-    """The cheapest number of rows to compute together on one level, of those that threads can be dealt, and
-    what they cost together; None where there is none.
+    """Return the cheapest number of rows per block on one level, with its plan for all blocks.
+
+    Blocks are distributed over threads. None if no block size fits.
     """
     weights = FLOAT * shape.inner * shape.columns
     again = 0.0 if weights <= SHARE * core.second_cache else AGAIN * weights / CACHE_BYTES_PER_CYCLE
@@ -170,14 +176,14 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
 
 
 def _stays_near(rows: int, inner: float, width: int, core: Core) -> bool:
-    """Whether the second cache holds what all products of a panel on one level read, and the next panel."""
+    """Whether L2 holds what all products of a panel on one level read, and the next panel."""
     sums = PRODUCTS * rows * inner / 2
     weights = 2 * inner * 2 * width * core.lanes
     return (sums + weights) * FLOAT <= SHARE_BY_TILES * core.second_cache
 
 
 def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: bool) -> float:
-    """Cycles to keep products, of which those of a panel take so many bytes, and to sum them up."""
+    """Cycles to store products, of `between` bytes per panel, and to sum them."""
     if by_tiles:
         return COMBINED_CYCLES * shape.rows * shape.columns / core.lanes
     near = between <= NEAR * core.second_cache
@@ -186,9 +192,9 @@ def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: b
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:
-    """Cycles of one reduction step of all tiles of a panel.
+    """Cycles of one K step of all tiles of a panel.
 
-    On one level each tile adds weights while it reads them; on two, the first one does.
+    On one level each tile adds weights while it reads them; on two levels only the first tile does.
     """
     tiles = -(-rows // height)
     low, extra = divmod(rows, tiles)
@@ -201,18 +207,20 @@ def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) 
 
 
 def _plain_cycles(rows: int, vectors: int, core: Core) -> float:
-    """Broadcasts are loads of one element, of which two begin in a cycle however wide vectors are."""
+    """Cycles of one K step of a plain tile. A broadcast loads one element; two start per cycle for any vector
+    width.
+    """
     arithmetic = core.products(rows * vectors / FMA_PER_CYCLE)
     loads = rows / LOADS_PER_CYCLE + core.products(vectors / LOADS_PER_CYCLE)
     return max(arithmetic, loads, FMA_LATENCY) + STEP_OVERHEAD
 
 
 def _step_cycles(rows: int, vectors: int, core: Core) -> float:
-    """Loads go to as many units as multiply-adds; weights are two vectors each, from the second cache."""
+    """Cycles of one K step of a tile that adds weights, which are two vectors each, from L2."""
     arithmetic = core.products(rows * vectors / FMA_PER_CYCLE)
     loads = core.products((rows + 3 * vectors) / LOADS_PER_CYCLE)
     lines = 2 * vectors * LINE_CYCLES
     return max(arithmetic, loads, lines, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
 
 
-__all__ = ["Plan", "Shape", "direct_cycles", "plan", "plan_blocks", "plans", "waits_for_weights"]
+__all__ = ["Plan", "Shape", "direct_cycles", "is_memory_bound", "plan", "plan_blocks", "plans"]

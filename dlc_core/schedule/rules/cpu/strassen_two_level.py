@@ -1,17 +1,17 @@
-"""Matrix products by two levels of Strassen's algorithm (see `op/std/strassen_two_level.py`).
+"""GEMM by two levels of Strassen's algorithm (see `op/std/strassen_two_level.py`).
 
     for share of the panels (parallel):
-      rows: sums of sixteenths of the left-hand side               vectors over the inner dim
-      for panel of columns of all sixteenths:
+      rows: sums of second-level submatrices of the left-hand side  vectors over K
+      for panel of columns of all second-level submatrices:
         for each of the seven outer products:
-          for each of its seven products:                          as any matrix product: register tiles
+          for each of its seven products:                          as a plain GEMM: register tiles
             first tile: factors = vector(rhs) - vector(rhs) - …; accumulators += broadcast(rows) * factors
             others: accumulators += broadcast(rows) * factors
-          quarters: sums of products
-        results: sums of quarters, with the epilogue               vectors over columns
+          submatrices: sums of products
+        results: sums of submatrices, with the epilogue            vectors over columns
 
-The factors of one product stay in a near cache.  What the first tile reads comes from the second cache as
-fast as it can: the others ask for the quarters of the next outer product.
+The factors of one product stay in L1 or L2: the first tile computes them, the others read them. The other
+tiles also prefetch the submatrices of the next outer product, which the first tile will read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STAGES = frozenset(("sums", "rows", "weights", "products", "quarters", "results"
 
 @dataclass(frozen=True)
 class TwoLevelStrassenRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of such a product."""
+    """The rule for kernels whose blocks are marked as the stages of Strassen's algorithm on two levels."""
 
     name: ClassVar[str] = "cpu.strassen_two_level"
     priority: ClassVar[int] = 111
@@ -81,7 +81,7 @@ class _TwoLevelParts(Submatrices):
         self.parallelize()
 
     def _products(self, found: Contraction, at: LoopRV) -> list[BlockRV]:
-        """The products of an outer one; the blocks of tiles that are not the first one."""
+        """Compute the products of an outer product; return the blocks of all tiles but the first."""
         s, weights = self.s, self.stage["weights"]
         users = self.products(self.stage["products"], found, at)
         first, others = users[0], users[1:]
@@ -94,13 +94,14 @@ class _TwoLevelParts(Submatrices):
         return others
 
     def _tiles(self, user: BlockRV) -> LoopRV:
-        """The loop over tiles of rows of a block."""
+        """Return the loop over tiles of rows of a block."""
         row = self.s.get(user).values[-3]
         return next(loop for loop in self.s.get_loops(user) if loop.var in free_vars(row))
 
     def _ask(self, buffer: str, users: list[BlockRV], panels: list[LoopRV], product: LoopRV) -> None:
-        """Let tiles that read nothing of the right-hand side ask for the quarters of the next outer product,
-        which may be that of the next panel: each inner product for one sixteenth of either.
+        """Prefetch the submatrices of the next outer product, which may belong to the next panel.
+
+        Tiles that do not read the right-hand side do this, one submatrix per inner product.
         """
         s, count = self.s, self.columns // 4 // self.panel
         line = self.machine.description.cache_line // FLOAT
@@ -127,7 +128,7 @@ class _TwoLevelParts(Submatrices):
                 s.prefetch_at(inner, buffer, [*panels, product, own, inner], places(of, lane))
 
     def _sums(self, share: LoopRV | None) -> None:
-        """Sums of sixteenths of the left-hand side, of sums of quarters that are made row by row."""
+        """Compute the second-level sums of the left-hand side from first-level sums, row by row."""
         s = self.s
         rows, sums = self.stage["rows"], self.stage["sums"]
         if share is not None:

@@ -1,4 +1,4 @@
-"""Tails of a number of rows that is not known before the call: what whole register tiles leave over."""
+"""Tails of a symbolic number of rows: the rows after the last whole register tile."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dlc_core.ir.expr import Expr, free_vars
 
 TAILS = Decision(
     "gemm.tails",
-    "Which tiles compute the rows that whole tiles leave of an unknown number: single rows alone, or shorter "
-    "tiles before them; values are heights.",
+    "The tiles for the tail of a symbolic number of rows: single rows only, or shorter tiles first; "
+    "values are heights.",
     ("single_rows", "short_tiles"),
     has_values=True,
 )
 SHORT = 3
-"""Part of a tile's rows that a short tile has: enough independent sums to hide the latency of one row."""
+"""A short tile has a third of a tile's rows: enough independent sums to hide the FMA latency."""
 
 
 def tail_heights(rows: int) -> list[int]:
-    """Rows of whole tiles and of short ones, the larger first; single rows are left out.
+    """Return the heights of tiles, the largest first: whole tiles and short ones; single rows are left out.
 
-    No height divides the one before: the analyzer cannot compare x % 9 with x % 3.
+    No height divides the next larger one, because the analyzer cannot compare x % 9 with x % 3.
     """
     shorter = [height for height in range(2, rows) if rows % height]
     preferred = next((height for height in shorter if height >= rows // SHORT), 0)
@@ -31,7 +31,7 @@ def tail_heights(rows: int) -> list[int]:
 
 
 def never_negative(index: Expr) -> bool:
-    """Whether an index that depends on sizes alone is at least 0 whatever they are."""
+    """Whether an index that depends only on sizes is never negative."""
     analyzer = Analyzer()
     for size in free_vars(index):
         analyzer.declare_dim(size)

@@ -1,4 +1,4 @@
-"""Whether the threads of a machine share the loops of a kernel."""
+"""The decision whether a kernel's loops run on several threads."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dlc_core.schedule.rules.base import Machine
 
 THREADS = Decision(
     "loops.threads",
-    "Whether threads share a kernel's loops, which pays from some amount of work.",
+    "Whether a kernel's loops run on all threads; that pays from some amount of work.",
     ("one", "all"),
 )
 
 
 def worth_threads(machine: Machine, work: int | None, least: int) -> bool:
-    """Whether threads share the loops of a kernel of so many iterations or multiply-adds.
+    """Return whether threads are worth waking for so many iterations or multiply-adds.
 
-    `work` None is a number that is not known before the call, taken for a large one; `least` is where waking
-    other threads begins to pay.
+    `work` None is a symbolic number, which counts as large. `least` is the work from which threads pay.
     """
     if not machine.description.parallel:
         return False

@@ -1,8 +1,7 @@
-"""Contractions by the matrix units that a thread has for itself.
+"""GEMM by tile units, the matrix units of a single thread.
 
-The right-hand side is packed as dot products want it (see `dots.py`), so that a panel's steps are rows of
-groups, one group for each column.  A tile of the nest is cut into products of one size; what these leave at
-its borders is left to dot products.
+The right-hand side is packed as for dot products (see `dots.py`): a K step of a panel is a row of groups, one
+group per column. A tile of the nest is split into products of one size. Dot products compute the tails.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from dlc_core.tir.matrix import MatrixUnit, whole_unit
 from dlc_core.tir.stmt import Store
 
 LEAST_ROWS = 4
-"""Rows from which a unit is worth its start: it takes as long as it has rows, and fetches as much for one."""
+"""The fewest rows for which a tile unit pays: it takes as long, and loads as much, for fewer."""
 PRODUCTS = 4
-"""Products beside each other: one waits for its sum, the others go on."""
+"""Independent products in flight, which hide the latency of their sums."""
 
 
 def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUnit | None:
-    """The part of a unit that a contraction can be made of which `dot` could compute, or None.
+    """Return the part of a tile unit for a contraction that `dot` can compute, or None.
 
-    All products of a kernel are of one size: registers are configured for sizes, and there are few.
+    All products of a kernel have one size, because the tile registers are configured for sizes.
     """
     body = found.block.body
     assert isinstance(body, Store)
@@ -53,13 +52,13 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
 
 
 def tile_of(unit: MatrixUnit, rows: int, columns: int) -> Tile:
-    """Rows and vectors of the sums that are kept in the unit's registers."""
+    """The rows and vectors of the sums that are kept in tile registers."""
     down = 2 if rows >= 2 * unit.m else 1
     return Tile(down * unit.m, min(PRODUCTS // down, columns // unit.n))
 
 
 def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit, dot: Dot) -> None:
-    """Loops over rows, columns and steps as products of the unit; by dot products what these leave."""
+    """Compute loops over rows, columns and K by the unit, and their tails by dot products."""
     s = schedule
     outer: list[LoopRV] = []
     inner: list[LoopRV] = []
@@ -84,7 +83,7 @@ def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit, 
 
 
 def _by_dots(s: Schedule, nest: Sequence[LoopRV], dot: Dot, outer: Sequence[LoopRV]) -> None:
-    """Loops over rows, columns and steps, in loops over such parts of the first ones, as dot products."""
+    """Compute loops over rows, columns and K by dot products, inside the outer loops of the tail."""
     row, column, steps = nest
     around, member = s.split(steps, [None, dot.group])
     s.reorder(around, *outer, row, column, member)

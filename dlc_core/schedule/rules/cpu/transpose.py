@@ -1,10 +1,10 @@
-"""Maps that read across: the axis that is contiguous in what is read is not the innermost of the result.
+"""Maps with strided reads: the contiguous axis of the input is not the innermost axis of the result.
 
-    for tile of columns, tile of rows of the result:          transposes, heads, layouts of images
+    for tile of columns, tile of rows of the result:          transposes, attention heads, image layouts
       for row of the tile (unrolled): vectors of columns      strided loads, which become rows and shuffles
 
-Where the innermost axis is a few elements, as in channels that are dealt like cards, vectors go over the axis
-that is contiguous in what is read, and stores are strided: they too become whole vectors.
+If the innermost axis has only a few elements, as in a channel shuffle, vectors go over the axis that is
+contiguous in the input, and the stores are strided. They become whole vectors too.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from dlc_core.tir.stmt import Block, IterVar, Store
 
 SHUFFLE = "vector_shuffle"
 LEAST = 4
-"""Lanes, and rows of a tile, from which rows and shuffles are fewer instructions than elements."""
-DEALT = 8
-"""Elements of an innermost axis that is stored in strides."""
+"""Lanes, and rows of a tile, from which loads of rows and shuffles take fewer instructions than single
+elements.
+"""
+INTERLEAVED = 8
+"""The largest innermost axis for which stores are strided."""
 
 
 @dataclass(frozen=True)
 class TransposedRead:
-    """Axes of a block by number: runs of neighbours that are one axis in every access.  `across` is the run
-    that is contiguous in what is read, the last one is contiguous in the result.
+    """Axes of a block, by number, in runs that every access sees as one contiguous axis.
+
+    `across` is the run that is contiguous in the input; the last run is contiguous in the result.
     """
 
     runs: tuple[tuple[int, ...], ...]
     across: int
 
 
-def turned(block: Block, machine: Machine) -> TransposedRead | None:
-    """How a pointwise block reads across; None where it does not, or where sizes are not known."""
+def transposed_read(block: Block, machine: Machine) -> TransposedRead | None:
+    """Return how a pointwise block reads transposed; None if it does not, or if sizes are symbolic."""
     axes = spatial(block)
     if SHUFFLE not in machine.description.intrinsics or len(axes) < 2 or not isinstance(block.body, Store):
         return None
@@ -71,9 +74,9 @@ def turned(block: Block, machine: Machine) -> TransposedRead | None:
 def schedule_transpose(
     s: Schedule, loops: list[LoopRV], found: TransposedRead, lanes: int
 ) -> list[LoopRV] | None:
-    """Tile the loops around a block that reads across; the loops over tiles, outer to inner.
+    """Tile the loops of a block with transposed reads and return the loops over tiles, outer to inner.
 
-    None, and nothing is done, where an axis is too short.
+    Returns None and changes nothing if an axis is too short.
     """
     sizes = []
     for run in found.runs:
@@ -83,7 +86,7 @@ def schedule_transpose(
             size *= extent if isinstance(extent, int) else 1
         sizes.append(size)
     across, inner = sizes[found.across], sizes[-1]
-    dealt = 1 < inner <= DEALT and inner & (inner - 1) == 0 and across >= lanes > inner
+    dealt = 1 < inner <= INTERLEAVED and inner & (inner - 1) == 0 and across >= lanes > inner
     if lanes < LEAST or not (dealt or (across > 1 and inner >= LEAST)):
         return None
     row, column = (
@@ -93,11 +96,11 @@ def schedule_transpose(
     others = [loops[n] for place, run in enumerate(found.runs[:-1]) if place != found.across for n in run]
     s.reorder(*others, row, column)
     if dealt:
-        return [*others, _dealt(s, row, column, lanes)]
+        return [*others, _interleaved(s, row, column, lanes)]
     return [*others, *_tiled(s, row, column, min(lanes, across), lanes)]
 
 
-def _dealt(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
+def _interleaved(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
     split = s.split(row, [None, lanes], tail="partition")
     s.reorder(split[0], column, split[1])
     s.unroll(column)
@@ -117,7 +120,7 @@ def _tiled(s: Schedule, row: LoopRV, column: LoopRV, rows: int, lanes: int) -> l
     columns = _columns(s, tiles[1], column, lanes)
     rest = tiles.tail
     if rest is not None:
-        # What is left of the rows: vectors of columns, one row after the other.
+        # The tail of the rows: vectors of columns, row by row.
         s.reorder(rest[column], rest.loop)
         _columns(s, rest.loop, rest[column], lanes)
     return [tiles[0], columns]
@@ -141,4 +144,4 @@ def _columns(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
     return split[0]
 
 
-__all__ = ["TransposedRead", "schedule_transpose", "turned"]
+__all__ = ["TransposedRead", "schedule_transpose", "transposed_read"]

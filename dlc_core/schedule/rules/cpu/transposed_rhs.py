@@ -1,10 +1,10 @@
-"""Right-hand sides that are computed, and lie across: neighbours are terms of a sum, not columns.
+"""GEMM with a computed right-hand side that is transposed: K is innermost in memory.
 
-    x · yᵀ, as scores of queries and keys:       the tile of columns would load one element of each row of y
+    x · yᵀ, as scores of queries and keys:       a tile of columns would load one element of each row of y
                                                   in every step
 
-They are copied once with columns side by side, by tiles of rows and shuffles, where several rows of the
-result read the copy; for fewer rows each column is a sum along a row of y (`cpu.rows`).
+The right-hand side is copied once with columns innermost, by tiled transposition, if several rows of the
+result read the copy. For fewer rows each column is a reduction along a row of y (`cpu.rows`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 LEAST_ROWS = 4
-"""Rows of the result from which a copy and products by tiles take less time than sums along rows."""
+"""Rows of the result from which a transposed copy and register tiles are faster than reductions along rows.
+"""
 
 
 def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
-    """The contraction over a copy of its right-hand side in which columns are neighbours, where that pays."""
+    """Return the contraction over a copy of its right-hand side with columns innermost, if that pays."""
     if not _is_transposed(schedule.func, found, machine) or not _copied(found):
         return found
     load = found.rhs.load
@@ -45,7 +46,9 @@ def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, mac
 
 
 def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
-    """Whether each column is a sum along a row of the right-hand side, for too few rows to copy it."""
+    """Whether each column is reduced along a row of the right-hand side, because there are too few rows to
+    copy it.
+    """
     return _is_transposed(func, found, machine) and not _copied(found)
 
 
@@ -54,12 +57,12 @@ def _copied(found: Contraction) -> bool:
 
 
 def _rows(found: Contraction) -> int:
-    """Rows of the result, an unknown number taken for many."""
+    """Rows of the result; a symbolic number counts as many."""
     return math.prod(extent_of(axis) or LEAST_ROWS for axis in found.m)
 
 
 def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
-    """Whether neighbours of a right-hand side that is given, of known sizes, are terms of the sum."""
+    """Whether the right-hand side is computed, has known sizes, and has K innermost."""
     rhs = found.rhs
     buffer, axes = rhs.load.buffer, {a.var for a in found.block.axes}
     if SHUFFLE not in machine.description.intrinsics or buffer not in func.params:

@@ -1,4 +1,4 @@
-"""Vectorising loops: whole vectors first, then narrower ones of a power of two for what is left."""
+"""Vectorisation of loops: whole vectors first, then narrower powers of two for the tail."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.schedule import Schedule
 
 UNROLLED = 4
-"""Vectors up to which a loop is unrolled whole."""
+"""Vectors up to which a loop is fully unrolled."""
 
 
 def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
-    """A loop of constant extent as unrolled vectors, on scalar machines as unrolled elements."""
+    """Unroll a loop of constant extent into vectors; on scalar machines, into elements."""
     extent = const_value(schedule.extent(loop))
     if extent is None:
         raise ScheduleError(
@@ -36,7 +36,9 @@ def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
 
 
 def vectorize_long(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
-    """Whole vectors in a loop, unrolled where few; the rest narrower, or one by one where it is symbolic."""
+    """Vectorise a loop: whole vectors, unrolled if there are few; then a narrower tail, or single elements if
+    it is symbolic.
+    """
     extent = const_value(schedule.extent(loop))
     if lanes < 2:
         return

@@ -1,12 +1,12 @@
-"""Convolutions by tiles (see `op/std/winograd.py`): transforms around a batch of matrix products.
+"""Winograd convolution (see `op/std/winograd.py`): transforms around a batch of GEMMs.
 
     for group of rows of tiles (parallel):
       for row of tiles: rows, then inputs            vectors over input channels
-      for point of the tile: products                as any matrix product: register tiles, packed weights
+      for point of the tile: products                as a plain GEMM: register tiles, packed weights
       for tile: columns, then results with the epilogue
 
-Where an image has too few rows of tiles for the threads, each of these computes a part of the output
-channels, or each stage is dealt out to them by itself.
+If an image has too few rows of tiles for all threads, each thread computes a part of the output channels, or
+each stage is parallelised separately.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from dlc_core.tir.stmt import PrimFunc
 STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
 GROUPS = Decision(
     "winograd.group",
-    "How tiles are dealt out to threads, and rows of tiles of a group: groups of all channels, each stage "
-    "for all images, or parts of the output channels.",
+    "The distribution of tiles over threads, and the rows of tiles per group: groups of all channels, each "
+    "stage for all images, or parts of the output channels.",
     ("groups", "phases", "parts"),
     has_values=True,
 )
@@ -42,7 +42,7 @@ GROUPS = Decision(
 
 @dataclass(frozen=True)
 class WinogradRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of a transformed convolution, of known sizes."""
+    """The rule for kernels marked as the stages of a Winograd convolution with known sizes."""
 
     name: ClassVar[str] = "cpu.winograd"
     priority: ClassVar[int] = 110
@@ -117,8 +117,10 @@ class _Winograd:
             self.s.parallel(loop)
 
     def _results(self, out: BlockRV) -> tuple[LoopRV | None, LoopRV, LoopRV, LoopRV, LoopRV]:
-        """Tile the loops of the results; those over parts of the channels, where there are several, images,
-        groups, rows of a group and tiles of a row.
+        """Tile the loops of the results.
+
+        Returns the loops over parts of the channels (if there are several), images, groups, rows of a group,
+        and tiles of a row.
         """
         s, part = self.s, None
         batch, height, width, channel = s.get_loops(out)
@@ -134,7 +136,7 @@ class _Winograd:
         return part, batch, group, row, column
 
     def _lanes(self, loop: LoopRV) -> tuple[LoopRV, LoopRV]:
-        """Vectors, and the lanes of one."""
+        """Split a loop into vectors and lanes."""
         s = self.s
         size = const_value(s.extent(loop))
         assert isinstance(size, int)

@@ -1,8 +1,8 @@
-"""What a convolution of 3 × 3 windows costs, directly and by tiles, and how tiles are grouped.
+"""Cost model of 3 × 3 convolutions: direct and by Winograd tiles, and the grouping of tiles.
 
-All figures are cycles of one core; most of the reads are taken to run beside arithmetic.  Tiles of a
-convolution are computed in groups of whole rows of tiles: larger groups read the transformed weights fewer
-times, smaller ones keep what lies between the stages in the cache.
+All figures are cycles of one core. Most loads overlap arithmetic. Tiles are computed in groups of whole tile
+rows: larger groups read the transformed weights less often, smaller groups keep the values between the stages
+in the cache. The constants are fitted; they decide only which correct plan is used.
 """
 
 from __future__ import annotations
@@ -24,49 +24,51 @@ from dlc_core.schedule.rules.cpu.core import (
 from dlc_core.schedule.rules.cpu.register_tile import Tile, choose, domain_cycles, fits
 
 EXCHANGED_BYTES_PER_CYCLE = 16.0
-"""What a core reads of what other cores have just written, part by part."""
+"""Bytes per cycle that a core reads of data that other cores have just written, in separate parts."""
 INPUT_BYTES_PER_CYCLE = 2.0
-"""What a core reads of an input that other cores have written, where all cores read all of it."""
+"""Bytes per cycle that a core reads of an input that other cores have written, if all cores read all of it.
+"""
 NOT_HIDDEN = 0.1
-"""Part of the shorter one of arithmetic and reads that does not run beside the longer one."""
+"""The share of the shorter of arithmetic and loads that does not overlap the longer one."""
 CACHE_SHARE = 0.85
-"""Part of the second cache that is counted on."""
+"""The share of L2 that is available."""
 LAST_SHARE = 0.25
-"""Part of the last cache that is: other cores and the weights of other kernels use it, too."""
+"""The share of the LLC that is available; other cores and the weights of other kernels use the rest."""
 INPUT_STEPS = MappingProxyType(
     {(2, 2, 1): 28.0, (4, 4, 1): 240.0, (2, 2, 2): 70.0, (4, 4, 2): 420.0, (2, 1, 1): 14.0, (4, 2, 1): 90.0}
 )
 RESULT_STEPS = MappingProxyType(
     {(2, 2, 1): 40.0, (4, 4, 1): 200.0, (2, 2, 2): 60.0, (4, 4, 2): 350.0, (2, 1, 1): 28.0, (4, 2, 1): 100.0}
 )
-"""Cycles of the transforms of one tile for each vector of channels, for rows and columns of results of a
-tile and strides: about one instruction a cycle.
+"""Cycles of the transforms of one tile per vector of channels, by tile rows, tile columns and stride.
+
+They are about one instruction per cycle.
 """
 PHASES = 3 * 2000.0
-"""Cycles that each thread waits for the others at the ends of the three stages."""
+"""Cycles that each thread waits at the three barriers between stages."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of 3 × 3 windows."""
+    """The sizes of a 3 × 3 convolution."""
 
     batch: int
     height: int
     width: int
     inputs: int
     outputs: int
-    """Results in each direction, and channels."""
+    """Rows and columns of the result, and channels."""
     stride: int = 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Tiles of `tile` rows and columns of results, `group` rows of tiles at a time; `cycles` on all threads
+    """A tile size and its grouping: `group` rows of tiles at a time; `cycles` are those of all threads
     together.
 
-    Where `phases` holds, each stage is done for all images, dealt out to threads, before the next; what lies
-    between must fit the last cache then.  Of more than one of `parts`, each has as many output channels, and
-    its thread transforms all inputs for itself.
+    With `phases`, each stage runs for all images, in parallel, before the next; the values between must fit
+    the LLC. With several `parts`, each thread computes a part of the output channels and transforms all
+    inputs itself.
     """
 
     tile: tuple[int, int]
@@ -77,12 +79,12 @@ class Plan:
 
 
 def tiles_of(rows: int, stride: int) -> list[tuple[int, int]]:
-    """Rows and columns of results of the tiles of so many rows: as many columns, or half as many."""
+    """Return the tile sizes with so many rows: square ones, and those with half as many columns."""
     return [tile for tile in ((rows, rows), (rows, rows // 2)) if (*tile, stride) in INPUT_STEPS]
 
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
-    """What repeated reads of so many bytes run at; None where the second cache holds them."""
+    """Bytes per cycle of repeated reads of `size` bytes; None if L2 holds them."""
     if size <= core.second_cache * CACHE_SHARE:
         return None
     if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * LAST_SHARE:
@@ -96,12 +98,12 @@ def _traffic(size: float, times: float, core: Core) -> float:
 
 
 def _beside(cycles: float, moved: float) -> float:
-    """Arithmetic and reads together."""
+    """Cycles of overlapping arithmetic and loads."""
     return max(cycles, moved) + NOT_HIDDEN * min(cycles, moved)
 
 
 def direct_cycles(layer: Layer, core: Core) -> float:
-    """Cycles of the convolution as it is, on all threads together."""
+    """Cycles of the direct convolution on all threads together."""
     vectors = -(-layer.outputs // core.lanes)
     tile = choose(layer.width, layer.outputs, core.lanes, core.registers)
     rows = layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors)
@@ -111,7 +113,7 @@ def direct_cycles(layer: Layer, core: Core) -> float:
 
 @lru_cache(maxsize=1024)
 def part_tile(rows: int, columns: int, core: Core) -> Tile:
-    """The cheapest register tile whose columns are a part of the columns, all of which are whole vectors."""
+    """Return the cheapest register tile whose width divides the columns; the columns are whole vectors."""
     vectors = columns // core.lanes
     found = [
         Tile(height, width)
@@ -124,12 +126,12 @@ def part_tile(rows: int, columns: int, core: Core) -> Tile:
 
 @lru_cache(maxsize=1024)
 def plan(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
-    """The cheapest way to group the tiles of a size."""
+    """Return the cheapest grouping of tiles of one size."""
     return min(plans(layer, tile, core), key=lambda found: found.cycles)
 
 
 def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
-    """All ways to group the tiles of a size."""
+    """Yield all groupings of tiles of one size."""
     down, across = -(-layer.height // tile[0]), -(-layer.width // tile[1])
     points = points_of(tile[0], layer.stride) * points_of(tile[1], layer.stride)
     tiles = layer.batch * down * across
@@ -149,7 +151,7 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         cycles = transforms + core.products(groups * points * layer.inputs * products)
         kept = between * group
         together = min(groups, core.threads)
-        # What lies between is in memory, too, where other kernels have pushed it out before this one.
+        # Other kernels may have evicted the values between the stages, so they come from memory too.
         moved = together * (weights + kept) / MEMORY_BYTES_PER_CYCLE
         moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups

@@ -1,4 +1,4 @@
-"""Rules for machines that launch groups of threads: they read the axes and memories of the description."""
+"""Schedule rules for machines that launch groups of threads."""
 
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.schedule.rules.gpu.attention import AttentionRule
@@ -23,4 +23,4 @@ GPU_RULES: tuple[ScheduleRule, ...] = (
     LoopsRule(),
     AloneRule(),
 )
-"""Highest priority first."""
+"""The rules, highest priority first."""

@@ -1,17 +1,17 @@
-"""Attention in one launch (see `op/std/attention_stages.py`), its scores never in global memory.
+"""Attention in one launch (see `op/std/attention_stages.py`); scores stay out of global memory.
 
     for batch, head, tile of queries (group):
       queries of the tile                      by all threads, to shared memory
       for panel of keys: keys                  by all threads, to shared memory
-        products, scores: rows x columns       in registers, of which a thread has a part
-        top and total of its part              in registers
-      top and total of each query              from those of the threads that share it
+        products, scores: rows x columns       in registers, a part per thread
+        max and sum of the part                in registers
+      max and sum of each query                combined from the threads of a row
       for panel of keys: keys, values          by all threads, to shared memory
-        products, scores, weights              the last to shared memory
+        products, scores, weights              weights to shared memory
         results: rows x features               in registers
-      results by the totals, stored
+      results divided by the sums, stored
 
-Panels that are hidden from all queries of a tile are left out.
+Panels that a causal mask hides from all queries of a tile are skipped.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ STAGES = ("queries", "keys", "products", "scores", "top", "weights", "values", "
 THREADS = 128
 """Threads of a group."""
 MOST_RESULTS = 64
-"""Results that a thread has in registers."""
+"""The most results that a thread holds in registers."""
 OWN_ROWS = 4
-"""Queries of a tile that a thread works on."""
+"""Queries of a tile per thread."""
 TILES = ((32, 64), (32, 32), (16, 32), (16, 16), (8, 16), (4, 8))
-"""Queries and keys that a group works on at a time; the first that fits is the best."""
+"""Queries and keys of a tile; the first pair that fits is used."""
 LEAST_QUERIES = 4
-"""Queries below which groups would have next to nothing to do: other launches share the keys among groups."""
+"""The fewest queries for this rule; with fewer, other schedules distribute the keys over groups."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a group works on, and how it is dealt out: `tall` x `wide` threads."""
+    """The tile of a group and its distribution over `tall` x `wide` threads."""
 
     rows: int
     panel: int
@@ -63,9 +63,9 @@ class Shape:
 
 
 def shape_for(queries: int | None, size: int, features: int, facts: Description) -> Shape | None:
-    """The tile of queries and panel of keys for a machine; None where it has no place for any.
+    """Return the tile of queries and the panel of keys for a machine, or None.
 
-    `queries` is None where their number is not known; `size` is that of a query and a key.
+    `queries` is None if symbolic; `size` is the head size of queries and keys.
     """
     few = queries is not None and queries < LEAST_QUERIES
     most = None if queries is None else 2 * queries
@@ -85,7 +85,7 @@ def shape_for(queries: int | None, size: int, features: int, facts: Description)
 
 
 def dealt(rows: int, panel: int, size: int, features: int, facts: Description) -> Shape | None:
-    """How a tile of queries and a panel of keys are dealt out; None where they do not fit the machine."""
+    """Distribute a tile of queries and a panel of keys over threads; None if they do not fit the machine."""
     axis = next((a for a in facts.thread_axes if level_of(a) == THREAD), "")
     most = min(THREADS, facts.group_threads or THREADS, facts.thread_axes.get(axis, 1))
     threads = 1 << (most.bit_length() - 1)
@@ -101,7 +101,9 @@ def dealt(rows: int, panel: int, size: int, features: int, facts: Description) -
 
 
 def shared_bytes(shape: Shape, size: int, features: int, banks: int) -> int:
-    """Shared memory of a group: queries, keys of both times, weights, values, parts of tops and totals."""
+    """Shared memory of a group in bytes: queries, keys of both loops, weights, values, partial maxima and
+    sums.
+    """
     tiles = [(shape.rows, size), (size, shape.panel), (size, shape.panel)]
     tiles += [(shape.rows, shape.panel), (shape.panel, features)]
     words = sum(lines * _stride(width, banks) for lines, width in tiles)
@@ -109,14 +111,14 @@ def shared_bytes(shape: Shape, size: int, features: int, banks: int) -> int:
 
 
 def _stride(width: int, banks: int) -> int:
-    """Words from one line of a tile to the next, which begins some banks apart where there are several."""
+    """Return the words per row of a tile, padded to avoid bank conflicts."""
     offset, factor = PADDING // 4, min(banks, width)
     return width + (offset - width) % factor if width > offset else width
 
 
 @dataclass(frozen=True)
 class AttentionRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of one streamed attention."""
+    """The rule for kernels whose blocks are marked as the stages of one streamed attention."""
 
     name: ClassVar[str] = "gpu.attention"
     priority: ClassVar[int] = 120
@@ -138,7 +140,7 @@ class _Attend:
         self.shape = self._shape(machine.description)
 
     def _shape(self, facts: Description) -> Shape:
-        """What the graph's pass has chosen, for the stages as they are."""
+        """Return the shape that the graph pass has chosen."""
         products, values = (self.s.get(self.stage[name]) for name in ("products", "values"))
         size, features = (const_value(b.axes[-1].dom.extent) for b in (products, values))
         rows, panel = (
@@ -163,7 +165,7 @@ class _Attend:
         s.reorder(*heads, tiles, ty, tx, i, j)
         thread = s.fuse(ty, tx)
         s.bind(thread, self.grid.threads)
-        # The second time scores are computed they are weighed.
+        # The second loop computes the scores again and weights the values with them.
         first = self._scores_again()
         self._mix(thread, i, j)
         self._running_maxima(tiles, first)
@@ -172,37 +174,37 @@ class _Attend:
         s.bind(s.fuse(*heads, tiles) if heads else tiles, self.grid.groups)
 
     def _scores_again(self) -> Mapping[str, BlockRV]:
-        """Stages of their own for the tops and totals."""
+        """Give the maxima and sums stages of their own."""
         s, stage, made = self.s, self.stage, {"top": self.stage["top"]}
         for name, user in (("scores", "top"), ("products", "scores"), ("keys", "products")):
             made[name] = s.duplicate(stage[name], [made[user]])
         return made
 
-    # Both times
+    # Both loops over keys
 
     def _keys(self, handle: BlockRV, panel: LoopRV) -> None:
-        """A panel of keys or values in shared memory, filled by all threads."""
+        """Load a panel of keys or values to shared memory by all threads."""
         self.s.set_scope(handle, 0, "shared")
         self._keep_apart(handle)
         self.s.compute_at(handle, panel)
         self._fill(handle)
 
     def _keep_apart(self, handle: BlockRV, axis: int = -2) -> None:
-        """Let rows begin some banks apart."""
+        """Pad rows to avoid bank conflicts."""
         buffer = self.s.get(handle).writes[0].buffer
         offset, width = PADDING // 4, const_value(buffer.shape[-1])
         if width is not None and width > offset and SHARED_LAYOUT.choose("padded") == "padded":
             self.s.storage_align(handle, 0, buffer.ndim + axis, min(self.banks, width), offset)
 
     def _fill(self, handle: BlockRV) -> None:
-        """Deal what is filled in out to all threads, neighbours to neighbours."""
+        """Distribute a copy over all threads, so that neighbouring threads copy neighbouring elements."""
         s = self.s
         loops = s.get_loops(handle)[-len(s.get(handle).axes) :]
         _, thread = s.split(s.fuse(*loops), [None, self.shape.threads])
         s.bind(thread, self.grid.threads)
 
     def _products(self, stage: Mapping[str, BlockRV], at: LoopRV, panel: LoopRV) -> None:
-        """The products of a thread's queries and keys, and the scores, in registers."""
+        """Compute the products and scores of a thread in registers."""
         s = self.s
         for name in ("scores", "products"):
             s.set_scope(stage[name], 0, "local")
@@ -243,7 +245,7 @@ class _Attend:
         self._products(stage, own, panel)
         self._keys(stage["values"], panel)
 
-    # Tops and totals
+    # Maxima and sums
 
     def _running_maxima(self, group: LoopRV, stage: Mapping[str, BlockRV]) -> None:
         s, shape = self.s, self.shape
@@ -280,7 +282,7 @@ class _Attend:
                     s.unroll(loop)
 
     def _queries(self, group: LoopRV) -> None:
-        """The queries of a tile in shared memory."""
+        """Load the queries of a tile to shared memory."""
         s, handle = self.s, self.stage["queries"]
         s.set_scope(handle, 0, "shared")
         self._keep_apart(handle)

@@ -1,16 +1,17 @@
-"""Attention by matrix units in one loop over the keys (see `op/std/attention_online.py`).
+"""FlashAttention by matrix units: one loop over the keys with online softmax (see
+`op/std/attention_online.py`).
 
     for batch, head, tile of queries (group):
       queries of the tile                       by all threads, to shared memory
-      for panel of keys: keys, values           by all threads, to shared memory, while the last are used
-        for subgroup (its rows): all of the loop on values that its threads hold
-          products, scores                      as the unit deals out its results
-          tops                                  by exchanges of the threads that share a row
-          weights                               narrowed, the unit's first operand as they are
-          totals, mixed                         as the unit deals out its results
-      results by the totals, stored
+      for panel of keys: keys, values           by all threads, to shared memory, double-buffered
+        for subgroup (its rows): all on values in the registers of its threads
+          products, scores                      in the fragment layout of the unit's results
+          running maxima                        by exchanges of the threads of a row
+          weights                               narrowed; the fragment is the unit's next left operand
+          running sums, weighted values         in the fragment layout of the unit's results
+      results divided by the sums, stored
 
-Nothing but queries, keys and values goes through memory.
+Only queries, keys and values pass through memory.
 """
 
 from __future__ import annotations
@@ -42,26 +43,27 @@ from dlc_core.tir.stmt import PrimFunc
 
 TILED = ("queries", "keys", "values")
 TOGETHER = {"here": "max", "whole": "add"}
-"""Stages in which threads exchange values, and what these make of them."""
+"""The stages in which threads exchange values, with the combining operation."""
 STATES = ("here", "next", "factor", "top", "sums", "total", "whole")
-"""Stages with a value for each row and lane."""
+"""The stages with one value per row and lane."""
 PARTS = ("part",)
 MATRICES = ("scores", "weights", "share", "scale")
 STAGES = {*TILED, *STATES, *PARTS, *MATRICES, "products", "mixed", "divided"}
 LEAST_QUERIES = 9
-"""Queries below which tiles of units would be mostly padding."""
+"""The fewest queries for this rule; with fewer, matrix tiles would be mostly padding."""
 SUBGROUPS = (4, 2, 1)
-"""Of a group, best first."""
+"""Subgroups of a group, the preferred first."""
 PANELS = ((64, True), (32, True), (64, False), (32, False), (16, True), (16, False))
-"""Keys that are taken at a time, and whether those after them are filled in beside, best first."""
+"""Keys per panel, and whether panels are double-buffered, the preferred first."""
 LEAST_KEYS = 16
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A group's subgroups take as many queries each as the unit has rows, and `panel` keys at a time.
+    """The tile of a group: each subgroup takes as many queries as the unit has rows, and `panel` keys per
+    iteration.
 
-    `twice` says that keys and values are filled in while those before are used.
+    `twice` says that keys and values are double-buffered.
     """
 
     unit: MatrixUnit
@@ -75,26 +77,26 @@ class Plan:
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """The threads of a row of the unit's results, and the neighbours that each has."""
+        """The threads of a row of the unit's results, and the neighbouring elements of each."""
         found = lanes_of(self.unit)
         assert found is not None
         return found
 
     def shared_bytes(self, size: int, features: int) -> int:
-        """Shared memory of a group: queries, keys and values, with what keeps their rows apart."""
+        """Shared memory of a group in bytes: queries, keys and values, with padding."""
         element = dtype(self.unit.a).itemsize
         query, key = (filled(x, by) * element + PADDING for x, by in ((size, STEPS), (features, COLUMNS)))
         return self.rows * query + (1 + self.twice) * self.panel * (query + key)
 
     def registers(self, features: int) -> int:
-        """Registers of a thread: scores, weights twice, results, and what else it needs."""
+        """Registers of a thread: scores, weights, results and addresses."""
         unit, columns = self.unit, filled(features, COLUMNS)
         sums = (2 * self.panel + columns) // unit.n * unit.of_acc.count
         operands = max(self.panel, columns) // unit.n * unit.of_b.count * dtype(unit.b).bits // 32
         return sums + operands + SPARE_REGISTERS
 
     def fits(self, size: int, features: int, facts: Description) -> bool:
-        """Whether a machine has what it needs."""
+        """Whether a machine has these resources."""
         shared, group = facts.shared_bytes, facts.group_threads
         return (
             (not shared or self.shared_bytes(size, features) <= shared)
@@ -104,8 +106,9 @@ class Plan:
 
 
 def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
-    """The threads of a row of a unit's results, and the neighbours that each has; None where they are others
-    than those of neighbouring numbers."""
+    """Return the threads of a row of a unit's results and the neighbouring elements of each; None for other
+    layouts.
+    """
     threads, own = digits_of(unit.of_acc)
     beside = [d for d in threads if d.dim == 1]
     mine = [d for d in own if d.dim == 1]
@@ -117,7 +120,7 @@ def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
 
 
 def suits(unit: MatrixUnit) -> bool:
-    """Whether a unit's results can be its first operand where they are, and rows of them be shared."""
+    """Whether a unit's result fragment can be its left operand, with rows shared by threads."""
     sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and LEAST_KEYS % unit.k == 0
     held = unit.turns and not unit.in_place and lanes_of(unit) is not None
     return sizes and held and chain_of(unit) is not None
@@ -126,9 +129,9 @@ def suits(unit: MatrixUnit) -> bool:
 def plan_for(
     of: str, queries: int | None, keys: int | None, size: int, features: int, facts: Description
 ) -> Plan | None:
-    """How a machine's units make an attention of a dtype; None where they do not.
+    """Choose the unit and tile of an attention, or return None.
 
-    Numbers of queries and keys are None where they are not known; `size` is that of a query and a key.
+    The numbers of queries and keys are None if symbolic; `size` is the head size of queries and keys.
     """
     if queries is not None and queries < LEAST_QUERIES:
         return None
@@ -152,7 +155,7 @@ def plan_for(
 
 @dataclass(frozen=True)
 class AttentionMatrixRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of one attention in one loop over the keys."""
+    """The rule for kernels whose blocks are marked as the stages of one attention with online softmax."""
 
     name: ClassVar[str] = "gpu.attention_matrix"
     priority: ClassVar[int] = 121
@@ -176,7 +179,7 @@ class _Attend:
         self.threads, self.own = digits_of(self.unit.of_acc)
 
     def _plan(self) -> Plan:
-        """What the graph's pass has chosen, for the stages as they are."""
+        """Return the plan that the graph pass has chosen."""
         queries, values, scores = (self.s.get(self.stage[name]) for name in ("queries", "values", "scores"))
         of = queries.writes[0].buffer.dtype.name
         size, features, panel = (const_value(b.axes[-1].dom.extent) or 0 for b in (queries, values, scores))
@@ -224,10 +227,10 @@ class _Attend:
             s.double_buffer(stage["values"])
         s.bind(s.fuse(*heads, tile) if heads else tile, grid.groups)
 
-    # Memory of the group
+    # Shared memory
 
     def _keep_apart(self, handle: BlockRV) -> None:
-        """Let rows be an odd number of blocks long: blocks of rows side by side lie in different banks."""
+        """Pad rows to an odd number of blocks, so that blocks of neighbouring rows are in different banks."""
         buffer = self.s.get(handle).writes[0].buffer
         block = PADDING // buffer.dtype.itemsize
         if SHARED_LAYOUT.choose("padded") == "dense":
@@ -235,7 +238,7 @@ class _Attend:
         self.s.storage_align(handle, 0, buffer.ndim - 2, 2 * block, block)
 
     def _fill(self, handle: BlockRV, lanes: int) -> None:
-        """Deal what is filled in out to all threads, neighbours to neighbours."""
+        """Distribute a copy over all threads, so that neighbouring threads copy neighbouring elements."""
         s, plan = self.s, self.plan
         loops = s.get_loops(handle)[-2:]
         points, inner = count_of(s, loops), const_value(s.extent(loops[-1]))
@@ -258,10 +261,10 @@ class _Attend:
         if self.plan.subgroups > 1:
             self.s.bind(loop, self.grid.rows)
 
-    # Memory of threads
+    # Registers
 
     def _rows(self) -> list[tuple[str, Digit]]:
-        """The digits of a row of the tile, highest first, by name."""
+        """Return the digits of a row of the tile, highest first, by name."""
         found = [("high", Digit(0, self.unit.m, self.plan.subgroups)), *self._named(0)]
         return sorted(found, key=lambda x: -x[1].step)
 
@@ -286,7 +289,7 @@ class _Attend:
         return dict(zip((name for name, _ in digits), parts, strict=True))
 
     def _deal(self, name: str) -> None:
-        """Deal a stage of the loop out to threads, as the unit's results are."""
+        """Distribute a stage of the loop over threads in the layout of the unit's results."""
         handle = self.stage[name]
         block = self.s.get(handle)
         reduced = sum(a.kind == "reduce" for a in block.axes) if block.init is not None else 0
@@ -300,7 +303,7 @@ class _Attend:
             self._bind(row, column, inner, width)
 
     def _together(self, name: str, row: LoopRV, column: LoopRV, lane: LoopRV) -> None:
-        """What all threads of a row know, for each of them."""
+        """Compute what all threads of a row know, once per thread."""
         s, found = self.s, self._split(row, self._rows())
         own = [loop for name, loop in found.items() if name.startswith("own")]
         s.reorder(found["high"], *own, found["thread0"], column, lane)
@@ -318,7 +321,7 @@ class _Attend:
         self._bind_digits(found, inner)
 
     def _bind_digits(self, found: Mapping[str, LoopRV], inner: Sequence[LoopRV] = (), lanes: int = 1) -> None:
-        """Loops by the names of their digits to threads, and what each thread has of its own unrolled."""
+        """Bind loops to threads by the names of their digits, and unroll each thread's own part."""
         s, last = self.s, self.own[-1:]
         order = [name for name in self._order() if name in found]
         s.reorder(*(found[name] for name in order), *inner)
@@ -337,7 +340,7 @@ class _Attend:
                 s.unroll(loop)
 
     def _parallelize(self, out: BlockRV, lanes: int) -> None:
-        """The results, each thread's own: rows and columns of the tile that there are."""
+        """Distribute the results over threads: the rows and columns of the tile that exist."""
         s = self.s
         row, column = s.get_loops(out)[-2:]
         width = filled(const_value(s.extent(column)) or 0, COLUMNS)
@@ -346,7 +349,7 @@ class _Attend:
         )
 
     def _layouts(self) -> None:
-        """The memory of the stages by threads, each of which has elements of its own."""
+        """Lay the memory of the stages out by threads."""
         s = self.s
         for name in ("products", "mixed_begin", *MATRICES[:-1], *PARTS, *STATES, "divided"):
             handle = self.stage[name]
@@ -358,7 +361,7 @@ class _Attend:
             s.set_scope(handle, 0, "local")
 
     def _map(self, outer: int, width: int, tiles: bool) -> IndexMap:
-        """From rows and columns to digits; `tiles` says that rows are those of all tiles."""
+        """Map rows and columns to digits; `tiles` says that rows are those of all tiles."""
         order, whole = self._order(), dict(self._rows())
         columns = {} if width == self.plan.lanes[0] else dict(self._columns(width))
 
@@ -379,7 +382,7 @@ class _Attend:
     # Products
 
     def _products(self) -> None:
-        """The axes of both products in the order of the unit's parts, what they begin with apart."""
+        """Order the axes of both products as the unit does; their initialisation is separate."""
         s = self.s
         self.made: dict[str, LoopRV] = {}
         for name in ("products", "mixed"):

@@ -1,6 +1,6 @@
-"""What the rules choose among, declared so that it can be forced (see `dlc_core.decisions`).
+"""The decisions of GPU rules (see `dlc_core.decisions`), and choices that several rules share.
 
-The models of the rules prefer; here are the names, and what several rules ask in the same way.
+The cost models of the rules choose; this module declares the names and alternatives.
 """
 
 from __future__ import annotations
@@ -14,75 +14,75 @@ T = TypeVar("T")
 
 TILE = Decision(
     "gpu.tile",
-    "Rows and columns of a product, or queries and keys of attention, that a block of threads computes.",
+    "The tile of a block of threads: rows and columns of a GEMM, or queries and keys of attention.",
     ("square", "tall", "wide"),
     has_values=True,
 )
 SPLIT_K = Decision(
     "gpu.split_k",
-    "Parts of a product's or a reduction's steps, each of another block; a second launch adds them up.",
+    "Split-K: parts of the reduction, each for another block; a second launch adds the partial sums.",
     ("whole", "split"),
     has_values=True,
 )
 STAGES = Decision(
     "gpu.stages",
-    "Tiles of an operand in shared memory: all but one are filled while that is used.",
+    "Pipeline stages: tiles of an operand in shared memory; all but one are being filled.",
     ("single", "double", "multi"),
     has_values=True,
 )
 EPILOGUE = Decision(
     "gpu.epilogue",
-    "Whether what follows on a product is computed on its accumulators, or by a launch of its own.",
+    "Whether the epilogue of a GEMM runs on its accumulators or in a launch of its own.",
     ("fused", "separate"),
 )
 BLOCK_ORDER = Decision(
     "gpu.block_order",
-    "How blocks go through the tiles of a product: row by row, or a few rows column by column.",
+    "The order of tiles of a GEMM: row by row, or a few rows column by column.",
     ("row_major", "swizzled"),
 )
 SHARED_LAYOUT = Decision(
     "gpu.shared_layout",
-    "Whether rows of a tile in shared memory are padded, so that those of a column lie in different banks.",
+    "Whether rows of a tile in shared memory are padded, so that a column is spread over banks.",
     ("dense", "padded"),
 )
 VECTOR_WIDTH = Decision(
     "gpu.vector_width",
-    "Neighbouring elements that a thread loads or stores at once.",
+    "Elements that a thread loads or stores as a vector.",
     ("scalar", "vector"),
     has_values=True,
 )
 THREADS_PER_BLOCK = Decision(
     "gpu.threads_per_block",
-    "Threads of a block where each has points of its own.",
+    "Threads of a block, if each thread has points of its own.",
     ("one_subgroup", "several_subgroups", "most"),
     has_values=True,
 )
 GRID_STRIDE = Decision(
     "gpu.grid_stride",
-    "Whether there is a block for each tile of points or rows, or blocks take several, a grid apart.",
+    "Whether each tile of points or rows has a block, or blocks take several in grid strides.",
     ("block_per_tile", "grid_stride"),
     has_values=True,
 )
 ROWS = Decision(
     "gpu.rows",
-    "What reduces a row: a thread, threads of a block that has neighbouring columns, a warp, or a block.",
+    "The threads that reduce a row: one, those of a block with neighbouring columns, a warp, or a block.",
     ("thread", "column_block", "warp", "block"),
     has_values=True,
 )
 ROWS_PER_BLOCK = Decision(
     "gpu.rows_per_block",
-    "Rows that a block reduces at once, where a warp or more is for each of them.",
+    "Rows of a block, if a warp or more reduces each row.",
     ("one", "several"),
     has_values=True,
 )
 ROW_STAGES = Decision(
     "gpu.row_stages",
-    "Whether the stages of a row, as those of softmax, share a launch.",
+    "Whether all stages of a row, such as those of softmax, are in one launch.",
     ("one_launch", "launch_per_stage"),
 )
 RESULTS_PER_THREAD = Decision(
     "gpu.results_per_thread",
-    "Neighbouring pixels that a thread computes where it slides a window over them.",
+    "Neighbouring pixels per thread of a sliding window.",
     ("one", "several"),
     has_values=True,
 )
@@ -94,7 +94,7 @@ def choose_tile(
     size: Callable[[T], tuple[int, int]],
     text: Callable[[T], str] = str,
 ) -> T:
-    """A tile, of `size` (rows, columns), which `text` names; candidates are ordered, the best first."""
+    """Choose a tile of `size` (rows, columns), named by `text`; the best candidate is first."""
 
     def kind(tile: T) -> str:
         rows, columns = size(tile)
@@ -104,19 +104,19 @@ def choose_tile(
 
 
 def choose_parts(preferred: int, candidates: Callable[[], Sequence[int]], where: str = "") -> int:
-    """Parts of the steps of a product or reduction."""
+    """Choose the parts of split-K."""
     kinds = {1: "whole"}
     return SPLIT_K.pick(preferred, candidates, lambda n: kinds.get(n, "split"), where=where)
 
 
 def choose_stages(preferred: int, candidates: Iterable[int]) -> int:
-    """Tiles of an operand in shared memory at once."""
+    """Choose the pipeline stages: tiles of an operand in shared memory."""
     kinds = {1: "single", 2: "double"}
     return STAGES.pick(preferred, lambda: [*candidates], lambda n: kinds.get(n, "multi"))
 
 
 def choose_lanes(preferred: int, candidates: Iterable[int] | None = None, where: str = "") -> int:
-    """Elements of a vector; by default those that the preferred width can be cut into are candidates."""
+    """Choose the elements of a vector; the default candidates are divisors of the preferred width."""
 
     def widest_first() -> list[int]:
         narrower = (n for n in powers_of_two(1, preferred) if preferred % n == 0)
@@ -127,7 +127,7 @@ def choose_lanes(preferred: int, candidates: Iterable[int] | None = None, where:
 
 
 def powers_of_two(least: int, most: int) -> list[int]:
-    """All from `least`, rounded up to one, to `most`."""
+    """The powers of two from `least`, rounded up, to `most`."""
     return [1 << n for n in range(max(0, least - 1).bit_length(), max(0, most).bit_length())]
 
 

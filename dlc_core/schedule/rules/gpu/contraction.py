@@ -1,17 +1,19 @@
-"""Matrix products and convolutions: one rule for every block that sums products of two operands.
+"""GEMM and convolution on machines with thread axes: one rule for every block that sums products of two
+operands.
 
     for tile of rows and columns (group):
       for thread:
         accumulators = 0                          rows x columns in registers
-        for tile of steps:
+        for tile of K:
           copies of both operands' tiles          by all threads, as vectors, to shared memory
-          for step: accumulators += column of the one * row of the other
+          for step: accumulators += column of one * row of the other
         epilogue on the accumulators, stored as vectors
 
-Operands lie in shared memory with the steps outermost, so that a thread reads its part of them as vectors;
-where it has more than a vector of them, they are dealt like cards, so that threads side by side read side by
-side.  Sizes that are no multiple of a tile are padded in the copies and cut in the epilogue.  Where there are
-few tiles, groups share the steps of one, and a second launch adds up.
+Shared memory holds operands with K outermost, so that a thread reads vectors. If a thread has several
+vectors, they are interleaved over threads, so that neighbouring threads read neighbouring vectors. Sizes that
+are not multiples of a tile are padded in the copies and masked in the epilogue. With few tiles, split-K
+distributes K over groups, and a second launch adds the partial sums. The tile and split-K are chosen in
+`tile.py`.
 """
 
 from __future__ import annotations
@@ -62,12 +64,12 @@ from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 SWIZZLED = 8
-"""Rows of tiles that groups go through column by column."""
+"""Rows of tiles that groups traverse column by column, for reuse in the cache."""
 
 
 @dataclass(frozen=True)
 class ContractionRule(ScheduleRule):
-    """See the module's text."""
+    """The rule for GEMM and convolution; see the module docstring."""
 
     name: ClassVar[str] = "gpu.contraction"
     priority: ClassVar[int] = 100
@@ -97,7 +99,7 @@ class ContractionRule(ScheduleRule):
 
 
 def problem_of(found: Contraction) -> Problem:
-    """The sizes that a tile is chosen by."""
+    """Return the sizes that determine the tile."""
     body = found.block.body
     assert isinstance(body, Store)
 
@@ -127,7 +129,9 @@ def problem_of(found: Contraction) -> Problem:
 
 
 def normal_of(s: Schedule, machine: Machine, grid: Grid, found: Contraction, splits: int) -> Normal:
-    """The normal form of a contraction whose steps so many groups share; ScheduleError where it has none."""
+    """Bring a contraction to normal form with split-K over `splits` groups; raise ScheduleError if it has
+    none.
+    """
     block = BlockRV(found.block.name)
     if splits > 1:
         block, out = _split_steps(s, grid, found, splits)
@@ -140,7 +144,9 @@ def normal_of(s: Schedule, machine: Machine, grid: Grid, found: Contraction, spl
 
 
 def _separated(s: Schedule, machine: Machine, grid: Grid, block: BlockRV) -> BlockRV | None:
-    """What stores a contraction's results where what follows has a launch of its own; else None."""
+    """Give the epilogue a launch of its own, if that is decided, and return the block that stores the
+    results.
+    """
     outputs = s.get_output_blocks()
     if len(outputs) != 1 or outputs == [block] or not is_pointwise(s.get(outputs[0])):
         return None
@@ -151,7 +157,7 @@ def _separated(s: Schedule, machine: Machine, grid: Grid, block: BlockRV) -> Blo
 
 
 def _split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
-    """Let groups share the steps of a tile: the contraction of parts, and what stores its results."""
+    """Split K over groups: return the contraction of a part, and the block that stores the results."""
     block = BlockRV(found.block.name)
     out = epilogue_of(s, block)
     axis = max(found.k, key=lambda a: extent_of(a) or 1)
@@ -233,10 +239,10 @@ class Contract:
             s.unroll(loop)
         self._store(out, vector_n if stored >= vector_n else 1)
 
-    # Before
+    # Preparation
 
     def _pad(self) -> None:
-        """Make tiles whole, and read the larger result in place of the one cut out of it."""
+        """Pad the sizes to whole tiles; consumers read the padded result."""
         s, tile, normal = self.s, self.tile, self.normal
         padding = [*[1] * normal.batch, tile.rows, tile.columns, tile.depth]
         made = s.pad_einsum(normal.block, padding)
@@ -246,13 +252,13 @@ class Contract:
                 s.compute_inline(handle)
 
     def _operands(self) -> list[str]:
-        """The buffers that the contraction reads now: those of rows, then those of columns."""
+        """Return the buffers that the contraction reads: rows first, then columns."""
         names = [r.buffer.name for r in self.s.get(self.normal.block).reads]
         sides = (self.normal.a.buffer, self.normal.b.buffer)
         return [next(name for name in names if name in (side, f"{side}_pad")) for side in sides]
 
     def _bind_groups(self, batches: list[LoopRV], mo: LoopRV, no: LoopRV) -> None:
-        """Groups near in time read the same rows and columns."""
+        """Bind tiles to groups, so that groups close in time read the same rows and columns."""
         s, grid = self.s, self.grid
         rows = const_value(s.extent(mo))
         swizzled = isinstance(rows, int) and rows % SWIZZLED == 0 and rows > SWIZZLED
@@ -262,10 +268,10 @@ class Contract:
             tiles = s.fuse(mo, no)
         s.bind(s.fuse(*batches, tiles) if batches else tiles, grid.groups)
 
-    # Copies
+    # Copies to shared memory
 
     def _inline_into(self, copy: BlockRV) -> None:
-        """Let a copy compute what it copies."""
+        """Inline the producers of a copy into it."""
         s = self.s
         while True:
             made = [p for p in s.get_producers(copy) if is_pointwise(s.get(p))]
@@ -275,7 +281,7 @@ class Contract:
                 s.compute_inline(producer)
 
     def _keep_apart(self, copy: BlockRV, width: int) -> None:
-        """Let rows of a tile begin four banks apart, so that columns are written to different ones."""
+        """Pad rows of a tile by four banks, so that writes of a column go to different banks."""
         buffer = self.s.get(copy).writes[0].buffer
         size = buffer.dtype.itemsize
         row = self.machine.description.shared_banks * 4 // size
@@ -284,7 +290,7 @@ class Contract:
             self.s.storage_align(copy, 0, buffer.ndim - 2, min(row, width), PADDING // size)
 
     def _fill(self, loops: list[LoopRV], side: Side) -> None:
-        """Fill a tile in shared memory: all threads, along what is contiguous in the operand."""
+        """Fill a tile in shared memory by all threads, along the contiguous axis of the operand."""
         s = self.s
         points = count_of(s, loops)
         if not loops:
@@ -319,7 +325,7 @@ class Contract:
             self.s.vectorize(loop)
 
     def _twice(self) -> bool:
-        """Whether tiles are filled while those before are used: where it costs no group its place."""
+        """Whether tiles are double-buffered: only if that does not reduce the number of resident groups."""
         facts, normal = self.machine.description, self.normal
         bits = max(normal.a.bits, normal.b.bits)
         twice = shared_bytes(self.tile, bits, 2)
@@ -330,7 +336,7 @@ class Contract:
         at_once = [resident(self.tile, bits, normal.bits, facts, buffers) for buffers in (1, 2)]
         return choose_stages(2 if at_once[0] == at_once[1] else 1, (1, 2)) == 2
 
-    # After
+    # Epilogue
 
     def _store(self, out: BlockRV, lanes: int) -> None:
         s = self.s

@@ -1,9 +1,9 @@
-"""Dot products of narrow elements in products: the steps of a tile in shared memory, in groups.
+"""Dot products of narrow dtypes in GEMM: a tile in shared memory has K in groups.
 
     shared[step // group, column * group + step % group]
 
-A thread reads the groups of its columns, or rows, as vectors, and multiplies each group of the one operand
-with one of the other at once.
+A thread reads the groups of its columns, or rows, as vectors, and one instruction multiplies a group of each
+operand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlc_core.tir.stmt import Store
 
 
 def dot_of(found: Contraction, machine: Machine, depth: int) -> Dot | None:
-    """The dot product that tiles of so many steps can be made of; None where the machine has none."""
+    """Return the dot product for tiles of `depth` steps; None if the machine has none."""
     body = found.block.body
     assert isinstance(body, Store)
     a, b = found.lhs.load.dtype.name, found.rhs.load.dtype.name
@@ -30,7 +30,7 @@ def dot_of(found: Contraction, machine: Machine, depth: int) -> Dot | None:
 
 
 def group_steps(s: Schedule, copy: BlockRV, group: int) -> None:
-    """Lay out the tile that a copy fills, over (…, step, own axis), with neighbouring steps as neighbours."""
+    """Lay out the tile of a copy over (…, step, own axis), with the steps of a group contiguous."""
     buffer = s.get(copy).writes[0].buffer
 
     def grouped(*indices: Expr) -> Sequence[Expr]:

@@ -1,5 +1,6 @@
-"""What stores the results of a contraction, over the axes of these: rows that it has as pictures and pixels
-become one axis, channels that are those of groups become two.
+"""The epilogue of a contraction over the axes of its results.
+
+Row axes such as images and pixels become one axis; a channel axis that consists of groups becomes two.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from dlc_core.tir.stmt import IterVar, Store
 
 
 def epilogue_order(s: Schedule, out: BlockRV, body: Store, order: Sequence[IterVar]) -> list[int]:
-    """The order of the output's axes in which it reads results as the contraction makes them.
+    """Return the order of the output axes that matches the results of the contraction.
 
-    Axes are split and fused before, where results are read by parts of them; ScheduleError where that is
+    Axes are split and fused first if results are indexed by parts of them. Raises ScheduleError if that is
     not enough.
     """
     _split(s, out, body.buffer)
     _fuse(s, out, body.buffer)
     axes = s.get(out).axes
-    place = _place(s, out, body.buffer)
+    place = _result_indices(s, out, body.buffer)
     numbers: dict[Expr, int] = {axis.var: number for number, axis in enumerate(axes)}
     read = dict(zip(body.indices, place, strict=True))
     single = [axes.index(a) for a in _single(axes, place)]
@@ -42,8 +43,8 @@ def _strange(out: BlockRV, buffer: Buffer) -> ScheduleError:
     return ScheduleError(f"block {out.name!r} reads {buffer.name} in an order of its own")
 
 
-def _place(s: Schedule, out: BlockRV, buffer: Buffer) -> tuple[Expr, ...]:
-    """Where an output reads results, which is one place for each of its points."""
+def _result_indices(s: Schedule, out: BlockRV, buffer: Buffer) -> tuple[Expr, ...]:
+    """Return the indices at which an output reads the results; they must be the same in all loads."""
     places = dict.fromkeys(e.indices for e in loads_of(s.get(out)) if e.buffer is buffer)
     if len(places) != 1:
         raise _strange(out, buffer)
@@ -52,8 +53,8 @@ def _place(s: Schedule, out: BlockRV, buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _split(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
-    """Make two axes of one whose multiples and remainders are indices of their own."""
-    place = _place(s, out, buffer)
+    """Split an axis whose quotients and remainders are separate indices."""
+    place = _result_indices(s, out, buffer)
     sizes = {i.a: i.b for i in place if isinstance(i, Binary) and i.op == "floormod"}
     axes = [a.var for a in s.get(out).axes]
     if not any(v in sizes and v // sizes[v] in place for v in axes):
@@ -69,9 +70,9 @@ def _split(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
 
 
 def _fuse(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
-    """Make one axis of those that are one index."""
+    """Fuse the axes of one index."""
     for dim in range(buffer.ndim):
-        place = _place(s, out, buffer)
+        place = _result_indices(s, out, buffer)
         axes = s.get(out).axes
         here = free_vars(place[dim])
         spare = _single(axes, place)[sum(not free_vars(i) for i in place) :] if here else []
@@ -83,14 +84,14 @@ def _fuse(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
             s.fuse_block_axes(out, 0, len(parts))
 
 
-def _single(axes: Sequence[IterVar], place: Sequence[Expr]) -> list[IterVar]:
-    """Axes of one point that no index has."""
-    used = free_vars(*place)
+def _single(axes: Sequence[IterVar], indices: Sequence[Expr]) -> list[IterVar]:
+    """Return axes of extent one that no index uses."""
+    used = free_vars(*indices)
     return [a for a in axes if const_value(a.dom.extent) == 1 and a.var not in used]
 
 
 def _check_digits(out: BlockRV, buffer: Buffer, index: Expr, parts: Sequence[IterVar]) -> None:
-    """Axes are the digits of an index, the first being the highest one."""
+    """Check that axes are the digits of an index, the first one the highest."""
     total: Expr = parts[0].var
     for axis in parts[1:]:
         total = total * axis.dom.extent + axis.var

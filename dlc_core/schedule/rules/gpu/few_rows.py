@@ -1,21 +1,21 @@
-"""Products of few rows, such as a matrix and a vector: columns are streamed past the rows once.
+"""Skinny GEMM and GEMV: the matrix is streamed once past a few rows.
 
-Where the steps of a column lie side by side, threads share a column:
+If K is contiguous, threads share a column:
 
     for tile of columns (group), column (second axis of threads):
       for thread: for every T-th vector of steps:       vectors of columns and rows, in registers
         sums of rows x columns
-      sums of all threads                               through subgroups
+      sums of all threads                               by subgroup exchanges
 
-Where columns lie side by side, a thread has a vector of them:
+If columns are contiguous, a thread has a vector of them:
 
-    for tile of columns, part of the steps (group):
-      for part of the steps (second axis of threads), for thread: for every P-th few steps:
+    for tile of columns, part of K (group):
+      for part of K (second axis of threads), for thread: for every P-th few steps:
         sums of rows x columns                          in registers
-      sums of all parts                                 through shared memory
+      sums of all parts                                 by shared memory
 
-Such products take the time in which the columns are read, so that all units have to read: how many threads
-share the steps follows from a model of that.  Where groups share them, a second launch adds up.
+The kernel is memory-bound, so all units must read. A model chooses how many threads share K. With split-K
+over groups, a second launch adds the partial sums.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 ROWS = 8
-"""Most rows: of more, what is multiplied takes longer than what is read."""
+"""The most rows; with more, the kernel is no longer memory-bound."""
 LEAST_STEPS = 16
-"""Steps below which there is nothing to share."""
+"""The least K that is worth sharing."""
 SUMS = 32
-"""Sums of a thread."""
+"""The most sums of a thread."""
 SECTOR = 32
-"""Bytes that memory gives at least."""
+"""The smallest memory transaction in bytes."""
 GROUPS = (32, 64, 128, 256, 512, 1024)
 """Threads of a group."""
 MOST_ALONG = 256
-"""Threads of a group that have no need of others than those of their column."""
+"""The most threads of a group that share one column only."""
 COLUMNS, STEPS = (1, 2, 4), (4, 8)
-"""Columns that a thread shares with others; steps of columns side by side that it loads together."""
+"""Columns per thread if threads share columns, and steps per thread that are loaded together otherwise."""
 UNIT_THREADS = 2048
-"""Threads of a unit where their number is not known."""
+"""Threads of a unit if the description does not say."""
 LATENCY = 600
 """Cycles from a load to its result."""
 LAUNCH = 4000
-"""Cycles that a second launch takes."""
+"""Cycles of a second launch."""
 BURST = 3
-"""How much more than its share of the memory's bytes a unit gets where others ask for nothing."""
+"""The bandwidth of a single unit relative to its share of the total, when the other units are idle."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`threads` x `beside` threads of a group; a thread loads `lanes` neighbours at once, and so for `own` of
-    the other kind: columns where steps are side by side, else steps.
+    """The group: `threads` x `beside` threads. A thread loads vectors of `lanes` elements, for `own` columns
+    if K is contiguous, else for `own` steps.
     """
 
     along_k: bool
@@ -88,23 +88,23 @@ class Plan:
 
     @property
     def columns(self) -> int:
-        """Of a group."""
+        """Columns of a group."""
         return self.beside * self.own if self.along_k else self.threads * self.lanes
 
     @property
     def depth(self) -> int:
-        """Steps that a group takes at once."""
+        """Steps of K per iteration of a group."""
         return self.threads * self.lanes if self.along_k else self.beside * self.own
 
     @property
     def sums(self) -> int:
-        """Of a thread, for one row."""
+        """Sums of a thread for one row."""
         return self.own if self.along_k else self.lanes
 
 
 @dataclass(frozen=True)
 class FewRowsRule(ScheduleRule):
-    """See the module's text."""
+    """The rule for skinny GEMM; see the module docstring."""
 
     name: ClassVar[str] = "gpu.few_rows"
     priority: ClassVar[int] = 115
@@ -123,15 +123,15 @@ class FewRowsRule(ScheduleRule):
         _inline_moves(s, BlockRV(first.block.name))
         found = anchor(s.func)
         if found is None:
-            raise ScheduleError("what the product reads is moved in a way that it cannot read itself")
+            raise ScheduleError("an operand is rearranged in a way that cannot be inlined")
         along = const_value(found.rhs.factors[found.k[-1].var]) == 1
         if not along and const_value(found.rhs.factors[found.n.var]) != 1:
-            raise ScheduleError("neither columns nor their steps lie side by side")
+            raise ScheduleError("neither columns nor K are contiguous")
         run, bits = extent_of(found.k[-1] if along else found.n), found.rhs.load.dtype.bits
         problem = problem_of(found)
         plan = plan_for(problem, along, run, bits, machine, grid)
         if plan is None:
-            raise ScheduleError("no groups fit the product and the machine")
+            raise ScheduleError("no group fits the GEMM and the machine")
         splits = plan.splits
         best = choose_tile(
             plan,
@@ -149,7 +149,7 @@ def _size(axes: tuple[object, ...]) -> int | None:
 
 
 def _inline_moves(s: Schedule, block: BlockRV) -> None:
-    """Let the product read in place what is only moved for it, as by transposition."""
+    """Inline data movement, such as transposition, into the GEMM."""
     while made := [p for p in s.get_producers(block) if _is_move(s.get(p))]:
         for producer in made:
             s.compute_inline(producer)
@@ -159,15 +159,16 @@ def _is_move(block: Block) -> bool:
     return is_pointwise(block) and isinstance(block.body, Store) and isinstance(block.body.value, Load)
 
 
-# The model
+# Cost model
 
 
 def plan_for(
     problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
 ) -> Plan | None:
-    """The plan that takes the least time by the model; None where none fits the machine.
+    """Return the cheapest plan; None if none fits the machine.
 
-    `along`: the steps of a column lie side by side, else columns do; `run` of them, each of `bits`.
+    `along` says that K is contiguous, else columns are; `run` is the number of contiguous elements, of `bits`
+    each.
     """
     known = [
         (cost(plan, problem, bits, machine, grid), number, plan)
@@ -179,11 +180,11 @@ def plan_for(
 def _plans(
     along: bool, run: int | None, problem: Problem, bits: int, machine: Machine, grid: Grid
 ) -> Iterator[Plan]:
-    """All that fit the machine."""
+    """Yield all plans that fit the machine."""
     widest = max(1, machine.description.load_bytes * 8 // bits)
     while widest > 1 and (run is None or run % widest):
         widest //= 2
-    # Steps are added up for every thread that shares them, so that wide loads are better; columns are not.
+    # Sums over threads cost per thread, so wide loads along K are better; along columns they are not.
     lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
     most = min(grid.group_threads, MOST_ALONG if along else GROUPS[-1])
     groups = [n for n in GROUPS if n <= most] or [1 << (most.bit_length() - 1)]
@@ -201,13 +202,13 @@ def _plans(
 def fitting(
     splits: int, problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
 ) -> list[Plan]:
-    """All plans that fit the machine, the best first, where so many groups share the steps."""
+    """Return all plans with split-K over `splits` groups that fit the machine, the best first."""
     found = {replace(plan, splits=splits) for plan in _plans(along, run, problem, bits, machine, grid)}
     return sorted(found, key=lambda plan: (cost(plan, problem, bits, machine, grid), str(plan)))
 
 
 def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
-    """A plan, and those in which so many groups share the steps that all units have one."""
+    """Yield a plan, and those with split-K that give every unit a group."""
     groups = groups_of(plan, problem)
     for splits in splits_of(problem):
         if splits == 1 or (groups * splits < 4 * grid.units and plan.depth * splits <= (problem.k or 0)):
@@ -215,12 +216,12 @@ def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
 
 
 def groups_of(plan: Plan, problem: Problem) -> int:
-    """Groups of a launch, where the steps are not shared."""
+    """Groups of a launch without split-K."""
     return (problem.batches or 1) * -(-(UNKNOWN if problem.n is None else problem.n) // plan.columns)
 
 
 def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> bool:
-    """Whether a machine has what a plan needs."""
+    """Whether a plan fits the machine."""
     facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.beside
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
     if rows * plan.sums > SUMS or group < grid.subgroup or (together < SECTOR and group >= SECTOR):
@@ -235,7 +236,7 @@ def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid)
 
 
 def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> float:
-    """Cycles: of what the busiest unit reads, and what its groups take besides."""
+    """Cycles: the reads of the busiest unit, and the overhead of its groups."""
     facts = machine.description
     n, k = (UNKNOWN if size is None else size for size in (problem.n, problem.k))
     rows = problem.m or 1
@@ -245,10 +246,10 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     at_once = min(turns, max(1, (facts.unit_threads or UNIT_THREADS) // group))
     steps = ceil(k / plan.splits / plan.depth)
     taken = plan.lanes * plan.own * bits // 8
-    # Rows are read as well, from the nearest cache.
+    # Rows are read too, from the nearest cache.
     loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // 128))
     rate = min(at_once * group * taken / LATENCY, BYTES * grid.units / min(groups, grid.units), BURST * BYTES)
-    # What is read in lines of the cache is of use where neighbours are read together.
+    # A cache line is fully used only if neighbours are read together.
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
     line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
     rate *= min(1.0, together / max(1, line))
@@ -259,7 +260,7 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     return total if plan.splits == 1 else total + LAUNCH
 
 
-# The schedule
+# Schedule
 
 
 class _Stream(Contract):
@@ -271,13 +272,13 @@ class _Stream(Contract):
 
     def run(self) -> None:
         if not self.normal.b.both:
-            raise ScheduleError("the columns of the product are a vector")
+            raise ScheduleError("the columns of the GEMM are a vector")
         self._pad()
         sides = self._operands()
         (self._along if self.plan.along_k else self._beside)(sides)
 
     def _along(self, sides: Sequence[str]) -> None:
-        """Threads share each column."""
+        """Let threads share each column."""
         s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, column, j = s.split(n, [None, plan.beside, plan.own])
@@ -304,7 +305,7 @@ class _Stream(Contract):
             s.unroll(loop)
 
     def _beside(self, sides: Sequence[str]) -> None:
-        """Each thread has columns of its own, and some share their steps."""
+        """Give each thread columns of its own, and let threads share K."""
         s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, thread, lane = s.split(n, [None, plan.threads, plan.lanes])
@@ -340,10 +341,10 @@ class _Stream(Contract):
         if plan.lanes > 1:
             s.vectorize(vector)
 
-    # What both do
+    # Common steps
 
     def _registers(self, block: BlockRV, sides: Sequence[str], at: LoopRV) -> None:
-        """Read what a thread needs of both operands for some steps as vectors, before it multiplies."""
+        """Load a thread's operands for some steps as vectors to registers before they are multiplied."""
         s, normal = self.s, self.normal
         copies = [s.cache_read(block, name, "local") for name in sides]
         for copy, side in zip(copies, (normal.a, normal.b), strict=True):

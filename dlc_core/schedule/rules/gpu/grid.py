@@ -1,7 +1,7 @@
-"""The axes of a launch that rules bind loops to, and flat launches: one thread for each point.
+"""Launch axes that rules bind loops to, and flat launches with one thread per point.
 
-One axis of groups and one of threads are enough for most kernels: what has more dims is fused, and its
-indices are found by division.  A second axis of threads, where there is one, is for rows beside each other.
+One axis of groups and one of threads suffice for most kernels: more dims are fused, and indices are computed
+by division. The second axis of threads, if there is one, is for neighbouring rows.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.threads import GROUP, THREAD, level_of
 
 THREADS = 256
-"""Threads of a group, where nothing asks for another number."""
+"""The default number of threads of a group."""
 ANY_NUMBER = (1 << 31) - 1
-"""Groups that are as many as a kernel of unknown size may need."""
+"""The most groups that a kernel with symbolic sizes may need."""
 GROUPS_OF_ANY = 16
-"""Groups for each unit where there is no telling how many are needed, and an axis may have too few."""
+"""Groups per unit if their number is symbolic and may exceed the axis."""
 GROUPS_PER_UNIT = 1 << 12
-"""Groups beyond which each of them takes several tiles: what they have in common is worked out once."""
+"""Groups beyond which each takes several tiles, so that common work is done once."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a machine has for launches of one dim, and its second axis of threads."""
+    """The launch axes of a machine: one of groups and up to two of threads."""
 
     groups: str
     """The axis of groups with the largest extent."""
     most_groups: int
     threads: str
-    """The axis along which consecutive threads are consecutive: subgroups are parts of it."""
+    """The axis of consecutive threads; subgroups are parts of it."""
     most_threads: int
     rows: str
-    """The next axis of threads; "" where there is none."""
+    """The second axis of threads; empty if there is none."""
     most_rows: int
     group_threads: int
-    """Most threads of a group."""
+    """The most threads of a group."""
     units: int
     subgroup: int
 
     @staticmethod
     def of(machine: Machine) -> Grid:
-        """Raises ScheduleError for a machine that has no axis of groups, or none of threads."""
+        """Return the grid of a machine; raise ScheduleError if it has no axis of groups or of threads."""
         facts = machine.description
         groups = [axis for axis in facts.thread_axes if level_of(axis) == GROUP]
         threads = [axis for axis in facts.thread_axes if level_of(axis) == THREAD]
@@ -69,9 +69,10 @@ class Grid:
         )
 
     def turns(self, groups: int | None) -> int | None:
-        """The extent of the axis of groups where each of them takes several turns; None where one is enough.
+        """Return the extent of the axis of groups if groups must take several tiles; None if one tile each is
+        enough.
 
-        `groups` is None where it is not known how many there are.
+        `groups` is None if symbolic.
         """
         most = min(self.most_groups, GROUPS_PER_UNIT * self.units)
         if groups is not None:
@@ -79,8 +80,8 @@ class Grid:
         return None if self.most_groups >= ANY_NUMBER else min(self.most_groups, GROUPS_OF_ANY * self.units)
 
     def choose_turns(self, groups: int | None, *, strides: bool = True, where: str = "") -> int | None:
-        """The extent of the axis of groups where each of them takes several turns, which it may where
-        `strides` says so; None where one is enough.
+        """Decide the extent of the axis of groups; `strides` allows several tiles per group. None is one tile
+        each.
         """
 
         def candidates() -> list[int | None]:
@@ -100,7 +101,7 @@ class Grid:
         )
 
     def choose_width(self, points: int | None) -> int:
-        """Threads of a group for so many points (None: many)."""
+        """Choose the threads of a group for so many points (None: many)."""
 
         def kind(width: int) -> str:
             if width <= max(1, self.subgroup):
@@ -112,7 +113,7 @@ class Grid:
         )
 
     def width(self, points: int | None, most: int = THREADS) -> int:
-        """Threads of a group for so many points (None: many): few groups are better smaller."""
+        """Return the preferred threads of a group (None: many points); few groups are better smaller."""
         most = min(most, self.most_threads)
         if points is None:
             return most
@@ -121,12 +122,12 @@ class Grid:
 
 
 def power_of_two(size: int) -> int:
-    """The smallest power of two that is not below."""
+    """The smallest power of two that is not below `size`."""
     return 1 << max(0, size - 1).bit_length()
 
 
 def count_of(s: Schedule, loops: Sequence[LoopRV]) -> int | None:
-    """Iterations of nested loops; None where that is not known."""
+    """Iterations of nested loops; None if symbolic."""
     total = 1
     for loop in loops:
         extent = const_value(s.extent(loop))
@@ -137,9 +138,9 @@ def count_of(s: Schedule, loops: Sequence[LoopRV]) -> int | None:
 
 
 def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0) -> LoopRV:
-    """One thread for each point of directly nested independent loops; gives the innermost loop.
+    """Bind nested independent loops to one thread per point; return the innermost loop.
 
-    Where there are more groups than an axis has, or than are worth while, each takes several tiles.
+    If there are more groups than the axis allows, or than are useful, each takes several tiles.
     """
     points = count_of(s, loops)
     flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
@@ -157,7 +158,7 @@ def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0
 
 
 def bind_alone(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> LoopRV:
-    """All that a loop or a block does as the work of a single thread."""
+    """Bind a loop or block to a single thread."""
     thread = s.add_unit_loop(target)
     group = s.add_unit_loop(thread)
     s.bind(group, grid.groups)

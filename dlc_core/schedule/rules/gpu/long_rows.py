@@ -1,9 +1,9 @@
-"""Few long rows or columns: parts of each are reduced in a launch of their own, and others combine them.
+"""Few long rows or columns: a first launch reduces parts, further launches combine them.
 
 launch: for row, part (group): for thread: elements of the part      partial results
 launch: for row (group): for thread: partial results                 the value of the row
   … the same for the next reduction of the row …
-launch: for element (thread)                                         what follows
+launch: for element (thread)                                         the consumers
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from dlc_core.schedule.rules.gpu.maps import map_points
 from dlc_core.schedule.schedule import Schedule
 
 WIDE = 8
-"""Neighbouring results from which threads stand side by side along them."""
+"""Contiguous results from which neighbouring threads take neighbouring results."""
 PART = 1 << 11
 """Elements of a part of a long row."""
 PARTS = (2, 5, 16)
-"""Numbers of parts that may be asked for."""
+"""The numbers of parts that can be forced."""
 STEPS = 32
-"""Elements of a part of a column, which one thread reduces."""
+"""Elements of a part of a column, for one thread."""
 FEW_COLUMNS = 64
-"""Columns for each unit below which columns are shared by threads of many groups."""
+"""Columns per unit below which threads of several groups share a column."""
 THREADS_OF_UNIT = 1 << 10
-"""Threads that keep a unit busy, where columns are shared."""
+"""Threads that keep a unit busy if columns are shared."""
 ROW_THREADS = 256
 """Threads of a part of a row."""
 
 
 def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
-    """Reduce parts of rows in a launch of its own, where there are too few rows for all units.
+    """Reduce parts of rows in a launch of its own, if there are too few rows for all units.
 
-    `handle` then combines them; None where rows are short, many or of unknown size.
+    `handle` then combines the parts. Returns None if rows are short, many or symbolic.
     """
     block, loops = s.get(handle), s.get_loops(handle)
     steps = [loop for loop, a in zip(loops, block.axes, strict=True) if a.kind == "reduce"]
@@ -70,7 +70,7 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     lead = [loop for loop in around if values.get(loop.var) == "spatial"]
     rest = [loop for loop in around if loop not in lead]
     if beside:
-        # The part is the first dim of what is made, and rows lie side by side in it too.
+        # The part is the outermost dim of the partial results, so rows stay contiguous.
         (own,) = [loop for loop in lead if loop.var is s.get(partial).values[0]]
         lead = [own, *(loop for loop in lead if loop != own)]
         s.reorder(*lead, *rest)
@@ -82,7 +82,7 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
 
 
 def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
-    """Give each stage of few long rows launches of its own, where a row has several reductions."""
+    """Give each stage of few long rows a launch of its own, if a row has several reductions."""
     found = reductions(s.func)
     sizes = [_sizes(s, BlockRV(b.name)) for b in found]
     if len(found) < 2 or any(count is None or length is None for count, length in sizes):
@@ -111,7 +111,7 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
 
 
 def is_beside(s: Schedule, handle: BlockRV) -> bool:
-    """Whether neighbouring results of a reduction are reduced from neighbours."""
+    """Whether neighbouring results are reduced from neighbouring inputs."""
     block = s.get(handle)
     axes = [a for a in spatial(block) if const_value(a.dom.extent) != 1]
     extent = const_value(axes[-1].dom.extent) if axes else None
@@ -120,7 +120,7 @@ def is_beside(s: Schedule, handle: BlockRV) -> bool:
 
 
 def inline_producers(s: Schedule, handle: BlockRV) -> None:
-    """Let a block compute what is made for it element by element."""
+    """Inline the pointwise producers of a block."""
     while made := [p for p in s.get_producers(handle) if is_pointwise(s.get(p))]:
         for producer in made:
             s.compute_inline(producer)
@@ -136,7 +136,7 @@ def _sizes(s: Schedule, handle: BlockRV) -> tuple[int | None, int | None]:
 def _bind_row(
     s: Schedule, grid: Grid, handle: BlockRV, rows: list[LoopRV], steps: Sequence[LoopRV], threads: int
 ) -> None:
-    """A group for each row, and its threads for every T-th step of it."""
+    """Reduce each row by a group, whose threads take every T-th step."""
     flat = s.fuse(*steps) if len(steps) > 1 else steps[0]
     step, thread = s.split(flat, [None, threads])
     s.reorder(thread, step)

@@ -1,7 +1,6 @@
-"""Kernels of any kind, as they stand: outermost independent loops are dealt out to threads, others serial.
+"""The fallback rules: outermost independent loops are bound to threads, the others are serial.
 
-The last resort, which takes whatever no other rule takes: each nest is a launch of its own, and launches
-follow one another.
+Each nest is a launch of its own; launches run in order.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dlc_core.tir.threads import is_axis
 
 @dataclass(frozen=True)
 class LoopsRule(ScheduleRule):
-    """Whatever has blocks."""
+    """The rule for every kernel that has blocks."""
 
     name: ClassVar[str] = "gpu.loops"
     priority: ClassVar[int] = 0
@@ -39,7 +38,7 @@ class LoopsRule(ScheduleRule):
 
 @dataclass(frozen=True)
 class AloneRule(ScheduleRule):
-    """Each nest by a single thread: where it is not known which iterations are independent."""
+    """The rule for kernels with unknown dependences: each nest runs in a single thread."""
 
     name: ClassVar[str] = "gpu.alone"
     priority: ClassVar[int] = -10
@@ -57,7 +56,7 @@ class AloneRule(ScheduleRule):
 
 
 def bind_nest(s: Schedule, grid: Grid, handle: BlockRV) -> None:
-    """Launch the nest that a block is in, unless that has been done."""
+    """Launch the nest of a block, unless it is launched already."""
     loops = s.get_loops(handle)
     if any(is_axis(s.get_for(loop)) for loop in loops):
         return
@@ -69,7 +68,7 @@ def bind_nest(s: Schedule, grid: Grid, handle: BlockRV) -> None:
 
 
 def _independent(s: Schedule, loops: list[LoopRV]) -> list[LoopRV]:
-    """The outermost loops, one directly inside another, whose iterations may all run at once."""
+    """Return the outermost perfectly nested loops whose iterations are independent."""
     found: list[LoopRV] = []
     trial = s.copy()
     for loop in loops:

@@ -1,7 +1,7 @@
-"""Elementwise and injective kernels: one thread for each vector of neighbouring results.
+"""Elementwise and injective kernels: one thread per vector of neighbouring results.
 
-for group, thread:                 all dims of the output fused; several tiles where there are very many
-  vector of the innermost dim      where all that is read and written is contiguous over it, or constant
+for group, thread:                 all dims of the output fused; several tiles if there are very many
+  vector of the innermost dim      if all accesses are contiguous along it, or constant
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 @dataclass(frozen=True)
 class MapRule(ScheduleRule):
-    """Kernels of pointwise blocks only."""
+    """The rule for kernels with pointwise blocks only."""
 
     name: ClassVar[str] = "gpu.map"
     priority: ClassVar[int] = 10
@@ -46,7 +46,7 @@ class MapRule(ScheduleRule):
 
 
 def map_points(s: Schedule, grid: Grid, handle: BlockRV, machine: Machine) -> None:
-    """Bind all loops of a pointwise block, the innermost one as vectors where that is possible."""
+    """Bind all loops of a pointwise block, the innermost as vectors if possible."""
     loops = s.get_loops(handle)
     if not loops:
         bind_alone(s, grid, handle)
@@ -59,7 +59,7 @@ def map_points(s: Schedule, grid: Grid, handle: BlockRV, machine: Machine) -> No
     lanes = vector_lanes(s.get(handle), machine)
     inner = const_value(s.extent(loops[-1]))
     if len(loops) > 1:
-        # A vector begins at a multiple of its width in every row only where rows are whole vectors.
+        # Rows must be whole vectors, so that each row's vectors are aligned.
         while lanes > 1 and (not isinstance(inner, int) or inner % lanes):
             lanes //= 2
     many = points is None or points >= lanes * max(1, grid.subgroup)
@@ -71,7 +71,7 @@ def map_points(s: Schedule, grid: Grid, handle: BlockRV, machine: Machine) -> No
 
 
 def vector_lanes(block: Block, machine: Machine) -> int:
-    """How many neighbours of the innermost axis a thread best takes at once; 1 where that is no gain."""
+    """Return the elements of a thread's vectors along the innermost axis; 1 if vectors do not pay."""
     body, axes = block.body, block.axes
     if not axes or not isinstance(body, Store):
         return 1

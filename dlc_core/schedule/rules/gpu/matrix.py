@@ -1,15 +1,15 @@
-"""Matrix products and convolutions by the matrix units of a machine that launches groups of threads.
+"""GEMM and convolution by the matrix units of machines that launch groups of threads.
 
     for tile of rows and columns (group):
       for subgroup:
-        accumulators = 0                          dealt out over its threads as the unit holds them
-        for tile of steps:
+        accumulators = 0                          fragments in the registers of its threads
+        for tile of K:
           copies of both operands' tiles          by all threads, as vectors, to shared memory
-          for step: accumulators += product       each thread gets its parts of the operands, units multiply
+          for step: accumulators += product       load fragments, multiply by the unit
         epilogue on the accumulators
 
-Operands lie in shared memory as in the caller's, or, where the unit cannot turn them, so that a thread's
-values are neighbours.  Padding, splits, and the order of groups are those of `contraction`.
+Operands in shared memory keep the caller's layout if the unit can transpose them, else each thread's fragment
+is contiguous. Padding, split-K and the order of groups are those of `contraction`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc, Store
 
 MOST_WAITED = 4
-"""Tiles of an operand from which on one is spared for products that still run."""
+"""Pipeline stages from which one is reserved for multiplications in flight."""
 
 
 @dataclass(frozen=True)
 class MatrixRule(ScheduleRule):
-    """See the module's text."""
+    """The rule for GEMM by matrix units; see the module docstring."""
 
     name: ClassVar[str] = "gpu.matrix"
     priority: ClassVar[int] = 110
@@ -67,7 +67,7 @@ class MatrixRule(ScheduleRule):
         units = units_for(found, machine)
         tile = choose_matrix(units, problem, machine, grid)
         if tile is None:
-            raise ScheduleError("no tile of the matrix unit fits the product and the machine")
+            raise ScheduleError("no tile of the matrix unit fits the GEMM and the machine")
         splits = tile.splits
         best = choose_tile(
             tile, lambda: fitting(units, problem, splits, machine, grid), lambda t: (t.rows, t.columns)
@@ -83,9 +83,9 @@ class MatrixRule(ScheduleRule):
 
 
 def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
-    """The units that multiply a contraction's operands.
+    """Return the units that multiply a contraction's operands.
 
-    Not those that read operands in place where copies would have to turn these, value by value, for them.
+    Units that read shared memory are excluded if copies would have to transpose operands element by element.
     """
     body = found.block.body
     assert isinstance(body, Store)
@@ -113,7 +113,7 @@ class MatrixContract(Contract):
         self.blocks = matrix_tile
         self.unit = matrix_tile.unit
         self.stages = stages
-        """Tiles of an operand in shared memory at once."""
+        """Pipeline stages: tiles of an operand in shared memory."""
 
     def run(self) -> None:
         s, tile, normal, unit = self.s, self.blocks, self.normal, self.unit
@@ -135,33 +135,33 @@ class MatrixContract(Contract):
             s.bind(s.fuse(*subgroup) if len(subgroup) > 1 else subgroup[0], self.grid.rows)
         init = s.decompose_reduction(block, loops["ko"])
         copies = [s.cache_read(block, side, operand_scope(unit)) for side in (a, b)]
-        lies = [self._turned(side) for side in (normal.a, normal.b)]
-        for copy, turned in zip(copies, lies, strict=True):
-            if turned:
+        lies = [self._is_transposed(side) for side in (normal.a, normal.b)]
+        for copy, transposed in zip(copies, lies, strict=True):
+            if transposed:
                 rank = s.get(copy).writes[0].buffer.ndim
                 s.transform_layout(copy, ("write", 0), _swapped(rank))
                 s.reorder_block_axes(copy, [*range(rank - 2), rank - 1, rank - 2])
-        for copy, turned in zip(copies, lies, strict=True):
+        for copy, transposed in zip(copies, lies, strict=True):
             s.compute_at(copy, loops["ko"])
             self._inline_into(copy)
             inner_extent = s.get_loops(copy)[-1]
             width = const_value(s.extent(inner_extent))
             if not unit.in_place:
                 self._keep_apart(copy, width if isinstance(width, int) else 1)
-            elif not turned:
+            elif not transposed:
                 buffer = s.get(copy).writes[0].buffer
                 rows = _in_rows(buffer.ndim, row_of(unit, buffer.dtype.name))
                 s.transform_layout(copy, ("write", 0), rows)
         s.transform_layout(block, ("write", 0), layout.of_results())
         s.compact_buffers()
-        # A buffer of the first operand lies as [k, m] in normal form, and the unit's as [m, k].
+        # The first operand is [k, m] in normal form, and [m, k] for the unit.
         tiles = Tiles(unit, tile.down, tile.across, self.grid.threads, not lies[0], lies[1])
         s.tensorize(loops["thread0"], matrix_intrin(tiles))
         batches = [loops[f"b{i}"] for i in range(normal.batch)]
         self._bind_groups(batches, loops["mo"], loops["no"])
-        for copy, side, turned in zip(copies, (normal.a, normal.b), lies, strict=True):
-            if not self._fill_in_bulk(copy, loops["ko"], side, turned):
-                self._fill_from(_inside(s.get_loops(copy), loops["ko"]), side, turned)
+        for copy, side, transposed in zip(copies, (normal.a, normal.b), lies, strict=True):
+            if not self._fill_in_bulk(copy, loops["ko"], side, transposed):
+                self._fill_from(_inside(s.get_loops(copy), loops["ko"]), side, transposed)
         if self._twice():
             for copy in copies:
                 s.double_buffer(copy)
@@ -169,14 +169,14 @@ class MatrixContract(Contract):
         self._begin(init, len(threads))
         self._end(out, stored)
 
-    def _turned(self, side: Side) -> bool:
-        """Whether an operand's tile has its steps innermost, where they are outermost in normal form."""
+    def _is_transposed(self, side: Side) -> bool:
+        """Whether K is innermost in an operand's tile; in normal form it is outermost."""
         return side.along_k or not self.unit.turns
 
-    # Sums
+    # Accumulators
 
     def _begin(self, init: BlockRV, digits: int) -> None:
-        """The sums begin at 0, each thread's own."""
+        """Initialise the accumulators of each thread."""
         s = self.s
         loops = s.get_loops(init)
         count = sum(len(part) for part in digits_of(self.unit.of_acc))
@@ -188,7 +188,7 @@ class MatrixContract(Contract):
             s.unroll(loop)
 
     def _end(self, out: BlockRV, lanes: int) -> None:
-        """What follows on the sums, each thread's own."""
+        """Compute the epilogue on the accumulators of each thread."""
         s, unit = self.s, self.unit
         rows, columns = s.get_loops(out)[-2:]
         found: dict[tuple[str, int], LoopRV] = {}
@@ -197,7 +197,7 @@ class MatrixContract(Contract):
         rest = []
         for dim, loop in ((0, rows), (1, columns)):
             size = const_value(s.extent(loop))
-            # What lies behind the end of a narrow result are digits that are always 0.
+            # Behind the end of a narrow result all digits are 0.
             inside = [x for x in whose if x[2].dim == dim and (size is None or x[2].step < size)]
             digits = sorted(inside, key=lambda x: -x[2].step)
             outer, *parts = s.split(loop, [None, *(d.extent for _, _, d in digits)])
@@ -219,13 +219,13 @@ class MatrixContract(Contract):
             else:
                 s.unroll(loop)
 
-    # Copies
+    # Copies to shared memory
 
-    def _fill_from(self, loops: Sequence[LoopRV], side: Side, turned: bool) -> None:
-        """Fill a tile in shared memory: all threads, along what is contiguous in the operand."""
+    def _fill_from(self, loops: Sequence[LoopRV], side: Side, transposed: bool) -> None:
+        """Fill a tile in shared memory by all threads, along the contiguous axis of the operand."""
         s, tile, grid = self.s, self.tile, self.grid
         *others, one, last = loops
-        if turned != side.along_k:
+        if transposed != side.along_k:
             s.reorder(last, one)
             one, last = last, one
         points, inner = count_of(s, (one, last)), const_value(s.extent(last))
@@ -244,13 +244,13 @@ class MatrixContract(Contract):
         s.bind(thread, grid.threads)
         s.unroll(turns)
 
-    def _fill_in_bulk(self, copy: BlockRV, step: LoopRV, side: Side, turned: bool) -> bool:
-        """Fill a tile in shared memory by boxes that the machine copies, where it is made of such."""
+    def _fill_in_bulk(self, copy: BlockRV, step: LoopRV, side: Side, transposed: bool) -> bool:
+        """Fill a tile in shared memory by tensor copies, if the operand allows it."""
         s, machine = self.s, self.machine.description.bulk
         *_, one, last = _inside(s.get_loops(copy), step)
         row = row_of(self.unit, s.get(copy).writes[0].buffer.dtype.name)
         width, high = const_value(s.extent(last)), const_value(s.extent(one))
-        if machine is None or not self.unit.in_place or turned != side.along_k:
+        if machine is None or not self.unit.in_place or transposed != side.along_k:
             return False
         if not isinstance(width, int) or not isinstance(high, int) or width % row:
             return False
@@ -270,10 +270,10 @@ class MatrixContract(Contract):
         return True
 
     def _in_stages(self, loop: LoopRV) -> None:
-        """Tiles are asked for several steps before they are used, as many as there is memory for.
+        """Pipeline the loop: tiles are requested several iterations before they are used.
 
-        Products in place run beside the threads, which then ask for the next tile; where there is memory for
-        it, they run on while those of the next step begin.
+        Units that read shared memory run asynchronously, while threads request the next tile. With enough
+        memory, their multiplications overlap the next iteration.
         """
         count = self.stages
         spare = int(self.unit.in_place and count >= MOST_WAITED)
@@ -289,28 +289,28 @@ class MatrixContract(Contract):
 
 
 def _inside(loops: Sequence[LoopRV], outer: LoopRV) -> Sequence[LoopRV]:
-    """The loops inside of one of them."""
+    """The loops inside of `outer`."""
     return loops[list(loops).index(outer) + 1 :]
 
 
 def _in_rows(rank: int, row: int) -> IndexMap:
-    """The last dim in parts of so many elements, which become outermost of the last two."""
+    """Split the last dim into parts, and move these in front of the last two dims."""
     return IndexMap.of(lambda *at: [*at[:-2], at[-1] // row, at[-2], at[-1] % row], rank)
 
 
 def _swapped(rank: int) -> IndexMap:
-    """The last two dims the other way round."""
+    """Swap the last two dims."""
     return IndexMap.of(lambda *at: [*at[:-2], at[-1], at[-2]], rank)
 
 
 class _Layout:
-    """The axes of a product in the order of its loops, and the dims of its results in theirs."""
+    """The axes of a GEMM in the order of its loops, and the dims of its results."""
 
     def __init__(self, batch: int, tile: MatrixTile) -> None:
         unit = tile.unit
         threads, own = digits_of(unit.of_acc)
         found: dict[str, tuple[int, int, int | None]] = {}
-        """For each name the axis that it is a digit of, its lowest value there, its extent."""
+        """For each name: the axis that it is a digit of, its lowest bit there, and its extent."""
 
         def add(name: str, axis: int, lower: int, extent: int | None) -> None:
             if extent != 1:
@@ -336,11 +336,11 @@ class _Layout:
         self._steps = k
 
     def of_block(self) -> IndexMap:
-        """From the axes of the normal form."""
+        """The map from the axes of the normal form."""
         return self._map(list(self._found), self._steps + 1)
 
     def of_results(self) -> IndexMap:
-        """From the dims of the results."""
+        """The map from the dims of the results."""
         names = [name for name, (axis, _, _) in self._found.items() if axis != self._steps]
         return self._map(names, self._steps)
 

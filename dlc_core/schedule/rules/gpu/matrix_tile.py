@@ -1,4 +1,4 @@
-"""Sizes of tiles for products by matrix units, from the same kind of model as `tile`."""
+"""Tiles of GEMM by matrix units, from a cost model like that of `tile`."""
 
 from __future__ import annotations
 
@@ -28,31 +28,33 @@ from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import SWIZZLED_ROW
 
 FASTER = 8
-"""How many times the products of other threads a unit of matrices does, where that is not known."""
+"""The throughput of a matrix unit relative to other multiply-adds, if the description does not say."""
 BYTES = 32
-"""Bytes that a processor gets from global memory in a cycle: most from a cache, for many groups at once."""
+"""Bytes per cycle that a unit gets from global memory, mostly from a cache that groups share."""
 HIDING = 8
 """Subgroups of a unit from which latencies are hidden."""
 APART = 0.1
-"""What part of the time of each is not spent beside the others."""
+"""The share of each resource's time that does not overlap the others."""
 LATENCY = 800
-"""Cycles from when a tile is asked for until it is in shared memory."""
+"""Cycles from the request of a tile until it is in shared memory."""
 MEETING = 80
-"""Cycles that a group takes for the threads to meet, once for each depth of a tile."""
+"""Cycles of a barrier, once per depth of a tile."""
 GROUPS = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
-"""Subgroups of a group below and beside each other."""
+"""Subgroups of a group, vertically and horizontally."""
 GROUPS_IN_PLACE = ((1, 1), (1, 2), (2, 1))
-"""The same for units that read operands in place, which take several subgroups each."""
+"""The same for units that read shared memory and consist of several subgroups."""
 WORD = 32
-"""Bits of the least that is copied beside the threads."""
+"""Bits of the smallest asynchronous copy."""
 DEPTHS = (32, 64, 128)
-"""Bytes of an operand's tile along the steps."""
+"""Bytes of an operand's tile along K."""
 
 
 @dataclass(frozen=True)
 class MatrixTile:
-    """A group is `high` x `wide` subgroups, each of which computes `down` x `across` tiles of a unit, `deep`
-    of its steps at a time; `splits` groups share the steps of one tile of theirs.
+    """The tile of a group: `high` x `wide` subgroups, each with `down` x `across` tiles of a unit, `deep` of
+    its steps at a time.
+
+    `splits` groups share K (split-K).
     """
 
     unit: MatrixUnit
@@ -89,11 +91,11 @@ class MatrixTile:
         return Tile(self.rows, self.columns, self.depth, 1, own, self.splits)
 
     def buffers(self, k: int | None) -> int:
-        """Tiles of an operand in shared memory, at least: the next is filled while one is used."""
+        """The least pipeline stages: one tile is filled while another is used."""
         return 1 if k is not None and k <= self.depth * self.splits else 2
 
     def shared_bytes(self, bits: int, buffers: int = 1) -> int:
-        """Shared memory for operands of so many bits, rows kept apart, whichever way they lie."""
+        """Shared memory in bytes for operands of so many bits, padding included, for any layout."""
         size = bits // 8
         if self.unit.in_place:
             return buffers * (self.rows + self.columns) * self.depth * size
@@ -102,8 +104,7 @@ class MatrixTile:
         return buffers * max(rows, columns)
 
     def registers(self, problem: Problem) -> int:
-        """Registers of a thread: sums, operands of a step, those that are widened besides, what it copies
-        itself, and what else it needs."""
+        """Registers of a thread: accumulators, operands of a step, widened ones, copies, and addresses."""
         unit = self.unit
         sums = self.down * self.across * unit.of_acc.count * max(32, problem.result_bits) // 32
         held = 0 if unit.in_place else self.down * unit.of_a.count + self.across * unit.of_b.count
@@ -111,8 +112,9 @@ class MatrixTile:
         return sums + operands + self.copied(problem) + SPARE_REGISTERS
 
     def copied(self, problem: Problem) -> int:
-        """Registers for what no unit copies beside the threads: words whose elements come to lie elsewhere,
-        and less than a word, each with a place of its own."""
+        """Registers for copies that cannot be asynchronous: those that rearrange elements, or are smaller
+        than a word.
+        """
         count, threads = 0, self.subgroups * self.unit.width
         for side, (along, run) in zip((self.rows, self.columns), problem.lies, strict=True):
             elements, together = side * self.depth // threads, run & -run
@@ -123,7 +125,7 @@ class MatrixTile:
         return count
 
     def resident(self, problem: Problem, facts: Description, buffers: int = 1) -> int:
-        """Groups that a processor runs at once."""
+        """Groups that a unit runs at once."""
         threads = self.subgroups * self.unit.width
         limits = [MOST_GROUPS]
         if facts.unit_threads:
@@ -138,7 +140,7 @@ class MatrixTile:
 def choose_matrix(
     units: Sequence[MatrixUnit], problem: Problem, machine: Machine, grid: Grid
 ) -> MatrixTile | None:
-    """The best tile; None where none fits the machine, or all of them would be mostly padding."""
+    """Return the best tile; None if none fits the machine, or all are mostly padding."""
     found = [tile for unit in units if (tile := _best(unit, problem, machine, grid)) is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -146,7 +148,7 @@ def choose_matrix(
 
 
 def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> MatrixTile | None:
-    """The best tile of one unit."""
+    """Return the best tile of one matrix unit."""
     sizes = ((problem.m, unit.m), (problem.n, unit.n), (problem.k, unit.k))
     if any(size is not None and 2 * size < least for size, least in sizes):
         return None
@@ -156,7 +158,7 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
         known = [(cost(tile, problem, machine, grid), number, tile) for number, tile in enumerate(fitting)]
         return [tile for _, _, tile in sorted(known, key=lambda one: one[:2])[:count]]
 
-    # Depth and splits matter less than shapes, of which the best few are looked at again.
+    # Depth and split-K matter less than shapes: only the best shapes are tried with all of them.
     deeps, forms = _forms(unit, problem)
     splits = _splits(problem)
     plain = (MatrixTile(unit, *group, down, across, deeps[0]) for group, down, across in forms)
@@ -170,9 +172,9 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
 def _forms(
     unit: MatrixUnit, problem: Problem
 ) -> tuple[list[int], Iterable[tuple[tuple[int, int], int, int]]]:
-    """How deep tiles of a unit may be, and how its subgroups may be laid out, and how much is of each."""
+    """Return the depths of a unit's tiles, and the layouts of subgroups with their tile sizes."""
     if unit.in_place:
-        # What is deeper than a row of memory is more stages; narrower units are narrower tiles.
+        # A depth beyond a row of memory is another stage; narrower units are narrower tiles.
         return [SWIZZLED_ROW * 8 // problem.bits // unit.k], product(GROUPS_IN_PLACE, (1, 2), (1,))
     deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
     return deeps, product(GROUPS, DOWN, ACROSS)
@@ -185,7 +187,7 @@ def _splits(problem: Problem) -> list[int]:
 def fitting(
     units: Sequence[MatrixUnit], problem: Problem, splits: int, machine: Machine, grid: Grid
 ) -> list[MatrixTile]:
-    """All tiles that fit the machine, the best first, where so many groups share the steps."""
+    """Return all tiles with split-K over `splits` groups that fit the machine, the best first."""
     found = []
     for unit in units:
         deeps, forms = _forms(unit, problem)
@@ -197,12 +199,12 @@ def fitting(
 
 
 def parts_of(tile: MatrixTile, problem: Problem) -> list[int]:
-    """In how many parts the steps of a tile may be cut, each of at least its depth."""
+    """Return the candidates for split-K; each part has at least the depth of a tile."""
     return [n for n in _splits(problem) if n == 1 or problem.k is None or n * tile.depth <= problem.k]
 
 
 def most_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
-    """Tiles of an operand in shared memory that a group has steps and memory for."""
+    """Return the most pipeline stages for which a group has steps and memory."""
     facts, found = machine.description, tile.buffers(problem.k)
     steps = UNKNOWN if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
     while found < min(facts.pipeline_stages, steps) and (
@@ -213,8 +215,7 @@ def most_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
 
 
 def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> int:
-    """Tiles of an operand in shared memory, at most: further ones are asked for where that costs no group, of
-    those that there are for a processor, its place."""
+    """Return the pipeline stages: as many as possible without reducing the number of resident groups."""
     facts = machine.description
     found, most = tile.buffers(problem.k), most_stages(tile, problem, machine)
     turns = -(-_groups(tile, problem) // grid.units)
@@ -225,14 +226,14 @@ def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) 
 
 
 def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> float:
-    """Cycles that the busiest processor takes."""
+    """Cycles of the busiest unit."""
     unit, facts = tile.unit, machine.description
     k = UNKNOWN if problem.k is None else problem.k
     groups = _groups(tile, problem)
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
     size = problem.bits / 8
     own = tile.rows * tile.columns
-    # What the subgroups of a row or column read of an operand, each for itself.
+    # Each subgroup of a row or column reads the operand's fragments itself.
     again = (tile.across, tile.down) if unit.in_place else (1, 1)
     reads = (tile.rows * tile.wide * again[0] + tile.columns * tile.high * again[1]) * size
     reads /= 4 * facts.shared_banks
@@ -247,7 +248,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     turns = -(-groups // grid.units)
     side_by_side = min(at_once, turns)
     hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * HIDING))
-    # Tiles arrive while those before are used, or the groups of a processor wait for them in turn.
+    # With double buffering copies overlap; otherwise the groups of a unit wait in turn.
     each = MEETING + max(tile.depth * step / hidden, LATENCY / side_by_side / under_way)
     write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)
     total = turns * (steps / tile.depth * each + OVERHEAD + write)
@@ -260,7 +261,7 @@ def _groups(tile: MatrixTile, problem: Problem) -> int:
 
 
 def _filling(tile: MatrixTile, problem: Problem, splits: Sequence[int], units: int) -> int:
-    """Into how many parts the steps are cut so that every processor has a group, and few have two."""
+    """Return the split-K for which every unit has a group, and few have two."""
     groups, k = _groups(tile, problem), UNKNOWN if problem.k is None else problem.k
     return max((c for c in splits if groups * c <= units and tile.depth * c <= k), default=1)
 

@@ -1,8 +1,8 @@
-"""Contractions in normal form: C[b…, m, n] += A[b…, k, m] * B[b…, k, n], whatever the nest looked like.
+"""Contractions in normal form: C[b…, m, n] += A[b…, k, m] * B[b…, k, n].
 
-Axes that play the same part become one, in the order of the nest; operands become buffers over these, which
-nobody ever allocates: their producers (borders, strides, windows of a convolution, casts) are put into the
-copies to shared memory later.
+Axes with the same role are fused into one, in the order of the nest. Operands become buffers over the fused
+axes. These buffers are never allocated: their producers (padding, strides, convolution windows, casts) are
+inlined into the copies to shared memory.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ class Side:
 
     buffer: str
     along_k: bool
-    """Whether its neighbours in memory lie along k, else along its other axis."""
+    """Whether it is contiguous along k, else along its other axis."""
     both: bool
-    """Whether it has both axes: one of a single point is left out."""
+    """Whether it has both axes; an axis of extent one is left out."""
     run: int
-    """How many elements are neighbours there at least."""
+    """The least number of contiguous elements."""
     bits: int
 
 
 @dataclass(frozen=True)
 class Normal:
-    """The block and its epilogue, both over (b…, m, n), the operands, and sizes; None for unknown ones."""
+    """The block and its epilogue, both over (b…, m, n), the operands, and sizes; None if symbolic."""
 
     block: BlockRV
     out: BlockRV
     batch: int
-    """How many batch axes there are."""
+    """The number of batch axes."""
     a: Side
     b: Side
     batches: int | None
-    """Of all batch axes together."""
+    """The product of all batch axes."""
     m: int | None
     n: int | None
     k: int | None
     bits: int
-    """Of an accumulator."""
+    """Bits of an accumulator."""
 
 
 def is_product(block: Block) -> bool:
-    """Whether what is added up is a product of two elements, each perhaps cast."""
+    """Whether the source of a reduction is a product of two elements, with optional casts."""
     update = update_of(block)
 
     def element(e: Expr) -> bool:
@@ -66,7 +66,7 @@ def is_product(block: Block) -> bool:
 
 
 def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
-    """Bring a contraction to normal form; ScheduleError where it has none."""
+    """Bring a contraction to normal form; raise ScheduleError if it has none."""
     block = BlockRV(found.block.name)
     body = found.block.body
     assert isinstance(body, Store)
@@ -139,8 +139,8 @@ def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own
 
 
 def neighbours(operand: Operand, own: IterVar, k: IterVar) -> tuple[bool, int]:
-    """Whether an operand's neighbours in memory lie along the innermost step, else along its innermost own
-    axis, and how many they are at least.
+    """Return whether an operand is contiguous along k, else along its own axis, and the least number of
+    contiguous elements.
     """
     along_k, along_own = (const_value(operand.factors[axis.var]) == 1 for axis in (k, own))
     inner = k if along_k or not along_own else own
@@ -156,7 +156,7 @@ def _relay(
     sizes: Sequence[ExprLike],
     groups: Sequence[tuple[int, ...]],
 ) -> None:
-    """Lay a buffer out with one dim for each group of axes; `dims` are the axes that its dims are now."""
+    """Lay a buffer out with one dim for each group of axes; `dims` are the axes of its current dims."""
     if [(d,) for d in dims] == list(groups):
         return
 

@@ -1,14 +1,14 @@
-"""Kernels that reduce: sums, softmax, normalisations.  What is reduced is dealt out among threads.
+"""Reductions on machines with thread axes: sums, softmax, normalisations.
 
-    for row (group, or one of a few in a group):        for point (thread):          columns side by side
+    for row (group, or one of several in a group):      for point (thread):          neighbouring columns
       for thread: a part of each stage of the row         for part (second axis of threads): a part of each
                                                           stage
 
-Rows are the axes of the result along which nothing is reduced.  Where they are contiguous in what is reduced,
-as in sums over outer axes, threads stand side by side along them; else along the row, each taking every
-T-th vector, and partial results are combined through subgroups and shared memory
-(`lower_cross_thread_reduction`).  Values of a row that several stages need stay in the registers of the
-thread that made them.  Few long rows are reduced in two launches: parts of rows first.
+A row is a point of the result axes that no reduction covers. If rows are contiguous in the input, as in sums
+over outer axes, neighbouring threads take neighbouring rows. Otherwise threads go along the row, each taking
+every T-th vector, and partial results are combined by subgroup exchanges and shared memory
+(`lower_cross_thread_reduction`). Values of a row that several stages need stay in registers. Few long rows
+are reduced in two launches: parts of rows first.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SHORT = 8
-"""Elements of a row that one thread reduces by itself."""
+"""Elements of a row that a single thread reduces."""
 KEPT = 32
-"""Values of a row that a thread keeps in registers."""
+"""Values of a row that a thread holds in registers."""
 COLUMNS, PARTS = 32, 8
-"""Threads side by side, and for parts of a column, where there are few columns."""
+"""Neighbouring threads, and threads per column, if there are few columns."""
 ROW_THREADS = 256
-"""Most threads of a row, where there are many rows."""
+"""The most threads of a row, if there are many rows."""
 
 
 @dataclass(frozen=True)
 class RowsRule(ScheduleRule):
-    """Any kernel with reductions of one value."""
+    """The rule for kernels with reductions of one value."""
 
     name: ClassVar[str] = "gpu.rows"
     priority: ClassVar[int] = 40
@@ -70,7 +70,7 @@ class RowsRule(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Deal:
-    """How stages are dealt out: over the threads of an axis, so many of them, each taking vectors."""
+    """The distribution of stages over the threads of an axis, each taking vectors."""
 
     axis: str
     threads: int
@@ -116,10 +116,12 @@ class _Rows:
                 self._deal_steps(handle, own, deal)
         self._deal_points(out, inner, deal)
 
-    # How rows become groups and threads
+    # Distribution of rows over groups and threads
 
     def _beside(self, rows: Sequence[Var]) -> bool:
-        """Whether neighbouring results are reduced from neighbours, so that threads stand side by side."""
+        """Whether neighbouring results are reduced from neighbouring inputs, so that threads are neighbours
+        too.
+        """
         s, axes = self.s, self.s.get(self.out).axes
         if not rows or rows[-1] is not axes[-1].var:
             return False
@@ -137,7 +139,7 @@ class _Rows:
         return True
 
     def _deal(self, count: int | None, length: int | None, points: bool) -> _Deal:
-        """What rows are dealt out to; `points` prefers that threads have rows of their own."""
+        """Choose the distribution of rows; `points` prefers one thread per row."""
         grid = self.grid
         preferred = self._columns(count, length) if points else self._row(count, length)
 
@@ -165,11 +167,11 @@ class _Rows:
         )
 
     def _parts(self) -> int:
-        """Threads of a column, where these are few."""
+        """Threads per column, if there are few columns."""
         return min(PARTS, self.grid.most_rows, max(1, self.grid.group_threads // COLUMNS))
 
     def _columns(self, count: int | None, length: int | None) -> _Deal:
-        """Threads side by side; where these are few, parts of a column too."""
+        """Choose the neighbouring threads; with few columns, several threads per column."""
         grid = self.grid
         few = count is not None and count < grid.units * COLUMNS * PARTS
         if not grid.rows or not few or (length is not None and length < 2 * PARTS):
@@ -179,7 +181,7 @@ class _Rows:
     def _row(self, count: int | None, length: int | None) -> _Deal:
         grid = self.grid
         most = min(grid.most_threads, grid.group_threads)
-        # See `_bind_rows` on vectors and turns.
+        # See `_bind_rows` on vectors and iterations.
         lanes = self._lanes(length) if grid.turns(count) is None else 1
         if count is None or count >= grid.units:
             most = min(most, ROW_THREADS)
@@ -189,22 +191,22 @@ class _Rows:
         return _Deal(grid.threads, threads, lanes)
 
     def _lanes(self, length: int | None) -> int:
-        """Elements that a thread takes at once along a row."""
+        """Elements that a thread loads at once along a row."""
         if length is None:
             return 1
         lanes = self._widest()
         most = min(self.grid.most_threads, ROW_THREADS)
         while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
             lanes //= 2
-        # Vectors of a row go through registers, which have to hold it.
+        # Vectors of a row are copied to registers, which must hold them.
         return lanes if length <= most * KEPT else 1
 
     def _widest(self) -> int:
-        """Neighbours along a row that a thread can load at once."""
+        """The widest contiguous load of a thread along a row."""
         return min((_reduced_lanes(b, self.machine) for b in reductions(self.s.func)), default=1)
 
     def _bind_rows(self, lead: list[LoopRV], inner: list[LoopRV], deal: _Deal, count: int | None) -> LoopRV:
-        """Bind what is left and right of a row; gives the loop that stages are computed in."""
+        """Bind the loops outside and inside of a row; return the loop in which stages are computed."""
         s, grid = self.s, self.grid
         if not lead:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
@@ -217,7 +219,7 @@ class _Rows:
         if beside > 1:
             row, one = s.split(row, [None, beside])
             count = None if count is None else count // beside
-        # Rows under a condition, as the last turn has them, are not copied to registers.
+        # Rows under a condition, as in the last iteration, are not copied to registers.
         groups = grid.choose_turns(count, strides=deal.lanes == 1, where="rows")
         if groups is not None:
             tiles, row = s.split(row, [None, groups])
@@ -229,7 +231,7 @@ class _Rows:
         return row if tiles is None else tiles
 
     def _rows_beside(self, threads: int, count: int | None) -> int:
-        """Rows of a group: several where they are short and none is left over."""
+        """Rows per group: several if they are short and divide the count."""
         grid = self.grid
         if not grid.rows or count is None:
             return 1
@@ -249,14 +251,14 @@ class _Rows:
             self.s.reorder(*lead, *inner)
 
     def _is_bound(self, handle: BlockRV, at: LoopRV | None = None) -> bool:
-        """Whether a block is in a launch of its own."""
+        """Whether a block has a launch of its own."""
         loops = self.s.get_loops(handle)
         return any(self.s.get_for(loop).kind == "thread" for loop in loops) and at not in loops
 
-    # What is kept of a row
+    # Stored values of a row
 
     def _inline(self, rows: set[Var], threads: int) -> None:
-        """Inline pointwise stages that cost little, or of which a thread would have to keep too much."""
+        """Inline pointwise stages that are cheap, or of which a thread would have to store too much."""
         s, out = self.s, self.out
         along = axes_along(s, out)
         for handle in s.get_blocks():
@@ -275,7 +277,7 @@ class _Rows:
     # Loops of a stage
 
     def _deal_points(self, handle: BlockRV, own: Sequence[LoopRV], deal: _Deal) -> None:
-        """The points of a stage over the threads of a row."""
+        """Distribute the points of a stage over the threads of a row."""
         s = self.s
         loops = [loop for loop in own if const_value(s.extent(loop)) != 1]
         if not loops:
@@ -301,7 +303,7 @@ class _Rows:
         return isinstance(extent, int) and extent % lanes == 0
 
     def _deal_steps(self, handle: BlockRV, own: Sequence[LoopRV], deal: _Deal) -> None:
-        """The steps of a reduction over the threads of a row."""
+        """Distribute the steps of a reduction over the threads of a row."""
         s = self.s
         block = s.get(handle)
         kinds = [a.kind for a in block.axes]
@@ -319,7 +321,7 @@ class _Rows:
             s.bind(thread, deal.axis)
 
     def _through_registers(self, handle: BlockRV, deal: _Deal) -> None:
-        """Read by vectors first what a reduction needs of a row, where its steps take that in order."""
+        """Load a row as vectors to registers before a reduction that reads it in order."""
         s = self.s
         block = s.get(handle)
         for name, loads in _loads_by_buffer(block).items():
@@ -330,7 +332,7 @@ class _Rows:
             self._deal_points(copy, s.get_loops(copy)[-len(axes) :], deal)
 
     def _split(self, loops: Sequence[LoopRV], deal: _Deal) -> tuple[LoopRV | None, LoopRV | None]:
-        """One loop over threads around what each of them does: every T-th vector."""
+        """Split a loop into threads and the iterations of each: every T-th vector."""
         s = self.s
         flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
         if deal.threads == 1:
@@ -352,7 +354,7 @@ class _Rows:
 
 
 def _length_of(blocks: Sequence[Block]) -> int | None:
-    """Steps of the longest reduction; None where that is not known."""
+    """Steps of the longest reduction; None if symbolic."""
     longest = 0
     for block in blocks:
         total = 1
@@ -366,7 +368,7 @@ def _length_of(blocks: Sequence[Block]) -> int | None:
 
 
 def _fits(across: Sequence[IterVar], threads: int) -> bool:
-    """Whether the threads of a row may keep its values of a stage in registers."""
+    """Whether the registers of a row's threads can hold the values of a stage."""
     total = 1
     for axis in across:
         extent = const_value(axis.dom.extent)
@@ -377,7 +379,7 @@ def _fits(across: Sequence[IterVar], threads: int) -> bool:
 
 
 def _loads_by_buffer(block: Block) -> dict[str, list[Load]]:
-    """What a block reads of buffers in memory."""
+    """The loads of a block from buffers in memory."""
     found: dict[str, list[Load]] = {}
     for load in loads_of(block):
         if load.buffer.scope == "global":
@@ -390,12 +392,13 @@ def _is_guard(e: Expr) -> bool:
 
 
 def _in_order(load: Load, block: Block) -> bool:
-    """Whether the steps of a reduction read an element each, as these lie, so that a thread that copies its
-    share of them has what its steps need.
+    """Whether each step of a reduction reads one element, in memory order.
+
+    Then a thread that copies its part of the row has what its steps need.
     """
     body = block.body
     if isinstance(body, Store) and any(_is_guard(e) for e in post_order(body.value)):
-        return False  # steps whose condition is false have no element
+        return False  # steps with a false condition read no element
     analyzer, last = Analyzer(), -1
     for axis in reduced(block):
         if const_value(axis.dom.extent) == 1:
@@ -411,7 +414,7 @@ def _in_order(load: Load, block: Block) -> bool:
 
 
 def _reduced_lanes(block: Block, machine: Machine) -> int:
-    """Neighbours along the innermost reduced axis that a thread loads at once; 1 where they are none."""
+    """Elements that a thread loads at once along the innermost reduced axis; 1 if it is not contiguous."""
     axes = reduced(block)
     widest = 0
     for e in loads_of(block):

@@ -1,8 +1,8 @@
-"""Sizes of tiles for products, from a model of what a unit can do in a cycle and hold at once.
+"""The tile of a GEMM and split-K, from a model of a unit's throughput and resources.
 
-Nothing is measured: each candidate's time is what its slowest part takes, products, reads of shared memory
-or reads of global memory, for the groups that the busiest unit has to run, longer where too few threads are
-there to hide latencies.  Only ratios count.
+The time of a candidate is that of its slowest resource: multiply-adds, shared memory or global memory. It is
+taken for the groups of the busiest unit, and is longer if too few threads hide latencies. Only ratios matter;
+nothing is measured.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.target.target import Description
 
 PRODUCTS = 128
-"""Multiply-adds that a unit does in a cycle."""
+"""Multiply-adds of a unit per cycle."""
 BYTES = 24
-"""Bytes that a unit gets from global memory in a cycle, caches included."""
+"""Bytes per cycle that a unit gets from global memory, caches included."""
 HIDING = 512
 """Threads of a unit from which latencies are hidden."""
 OVERHEAD = 600
-"""Cycles that a group takes besides its steps: its start, its epilogue."""
+"""Cycles of a group in addition to its steps: launch and epilogue."""
 UNKNOWN = 1 << 10
-"""What a size is taken to be that is not known."""
+"""The size that a symbolic dim counts as."""
 SPARE_REGISTERS = 40
-"""Registers of a thread for addresses and loads under way."""
+"""Registers of a thread for addresses and loads in flight."""
 REGISTERS = 128
-"""Registers of a thread where their number is not known."""
+"""Registers of a thread if the description does not say."""
 PADDING = 16
-"""Bytes between rows of a tile in shared memory."""
+"""Padding between rows of a tile in shared memory, in bytes."""
 MOST_GROUPS = 8
-"""Groups of a unit beyond which more of them make no difference."""
+"""Resident groups of a unit beyond which more do not help."""
 MOST_SPLITS, MOST_THREADS = 32, 256
 DEPTHS = (8, 16, 32)
 FINALISTS = 6
-"""Shapes of tiles that are looked at with every depth."""
+"""Shapes of tiles that are tried with every depth."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A group computes `rows` x `columns` results, `depth` steps at a time; a thread `own_rows` x
-    `own_columns` of them.  `splits` groups share the steps of one tile.
+    """The tile of a group: `rows` x `columns` results, `depth` steps of K at a time.
+
+    A thread computes `own_rows` x `own_columns` results. `splits` groups share K (split-K).
     """
 
     rows: int
@@ -63,7 +64,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be computed: sizes (None: unknown), and bits of an element and of a result."""
+    """The sizes of a GEMM (None: symbolic), and the bits of an element and of a result."""
 
     batches: int | None
     m: int | None
@@ -72,20 +73,19 @@ class Problem:
     bits: int
     result_bits: int
     splittable: int = 1
-    """What the steps may be cut into: a multiple of the number of parts."""
+    """K may be split into any divisor of this number."""
     lies: tuple[tuple[bool, int], tuple[bool, int]] = ((True, UNKNOWN), (True, UNKNOWN))
-    """Of either operand: whether neighbours in memory lie along the steps, and how many they are at least,
-    which is what vectors may be cut from."""
+    """For each operand: whether it is contiguous along K, and the least number of contiguous elements."""
 
 
 def choose(problem: Problem, machine: Machine, grid: Grid) -> Tile | None:
-    """The best tile; None where no tile fits the machine."""
+    """Return the best tile; None if no tile fits the machine."""
 
     def best(tiles: list[Tile], count: int) -> list[Tile]:
         known = [(cost(t, problem, machine, grid), number, t) for number, t in enumerate(tiles)]
         return [t for _, _, t in sorted(known)[:count]]
 
-    # Depth and splits matter less than shapes, of which the best few are looked at again.
+    # Depth and split-K matter less than shapes: only the best shapes are tried with all of them.
     shapes = best([t for t in _shapes() if _fits(t, problem, machine, grid)], FINALISTS)
     found = [
         tile
@@ -98,14 +98,14 @@ def choose(problem: Problem, machine: Machine, grid: Grid) -> Tile | None:
 
 
 def fitting(problem: Problem, splits: int, machine: Machine, grid: Grid) -> list[Tile]:
-    """All tiles that fit the machine, the best first, where so many groups share the steps."""
+    """Return all tiles that fit the machine, the best first, with `splits` groups per tile."""
     every = (replace(shape, depth=depth, splits=splits) for shape in _shapes() for depth in DEPTHS)
     found = [tile for tile in every if _fits(tile, problem, machine, grid)]
     return sorted(found, key=lambda tile: cost(tile, problem, machine, grid))
 
 
 def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
-    """Cycles, by the model of the module's text."""
+    """Cycles by the model of the module docstring."""
     facts = machine.description
     m, n, k = (UNKNOWN if size is None else size for size in (problem.m, problem.n, problem.k))
     batches = problem.batches or 1
@@ -113,7 +113,7 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
     size = problem.bits // 8
     own = tile.rows * tile.columns
-    # A vector of four words is read in as many turns as one of its parts is by single words.
+    # A vector of four words takes as many cycles as four accesses of a word.
     reads = own * (1 / tile.own_rows + 1 / tile.own_columns) / facts.shared_banks
     step = max(own / PRODUCTS, reads, (tile.rows + tile.columns) * size / BYTES)
     at_once = max(1, resident(tile, problem.bits, problem.result_bits, facts))
@@ -125,7 +125,7 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
 
 
 def shared_bytes(tile: Tile, bits: int, buffers: int = 1) -> int:
-    """Shared memory of a tile of elements of so many bits, what keeps rows apart included."""
+    """Shared memory of a tile in bytes, padding included."""
     return buffers * tile.depth * ((tile.rows + tile.columns) * bits // 8 + 2 * PADDING)
 
 
@@ -142,7 +142,7 @@ def resident(tile: Tile, bits: int, result_bits: int, facts: Description, buffer
 
 
 def _registers(tile: Tile, bits: int, result_bits: int) -> int:
-    """Registers of a thread: accumulators, a row and a column of operands, and what else it needs."""
+    """Registers of a thread: accumulators, a row and a column of operands, and addresses."""
     words = max(1, result_bits // 32)
     operands = (tile.own_rows + tile.own_columns) * max(1, bits // 32)
     return tile.own_rows * tile.own_columns * words + operands + SPARE_REGISTERS
@@ -161,14 +161,14 @@ def _shapes() -> tuple[Tile, ...]:
 
 
 def _fits(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> bool:
-    """Whether a machine can run a tile, and none of it is made in vain."""
+    """Whether a machine can run a tile, and no part of it is wasted."""
     facts = machine.description
     threads = tile.threads
     if not max(1, grid.subgroup) <= threads <= min(grid.most_threads, grid.group_threads):
         return False
     if _wasteful(tile.rows, problem.m) or _wasteful(tile.columns, problem.n):
         return False
-    # Threads that fill the tiles take whole vectors, and none is idle.
+    # The threads that fill a tile take whole vectors, and none is idle.
     if threads > 32 and threads > tile.depth * min(tile.rows, tile.columns):
         return False
     if tile.depth > 8 and problem.k is not None and problem.k < tile.depth * tile.splits:
@@ -179,12 +179,12 @@ def _fits(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> bool:
 
 
 def _wasteful(tile: int, size: int | None) -> bool:
-    """Whether a smaller tile would do for all there is."""
+    """Whether a smaller tile would cover the whole size."""
     return size is not None and tile > 1 and tile // 2 >= size
 
 
 def splits_of(problem: Problem) -> list[int]:
-    """In how many parts the steps may be cut."""
+    """Return the candidates for split-K."""
     found = [1]
     while 2 * found[-1] <= MOST_SPLITS and problem.splittable % (2 * found[-1]) == 0:
         found.append(2 * found[-1])

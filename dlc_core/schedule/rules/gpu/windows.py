@@ -1,12 +1,12 @@
-"""Windows over channels side by side: depthwise convolutions, pooling.
+"""Windows over contiguous channels: depthwise convolution and pooling.
 
     for group, thread:                          tiles of neighbouring pixels, vectors of channels
       for tap of the window (unrolled):
         for pixel, for channel (vector): accumulators += input * weight
       epilogue on the accumulators, stored as vectors
 
-Nothing is shared but the nearest cache: neighbouring threads read neighbouring channels, and what windows of
-a tile have in common is read once, into registers, where the steps of all of them are unrolled.
+Shared memory is not used. Neighbouring threads read neighbouring channels. Inputs that windows of a tile
+share are read once, to registers, if the steps of all windows are unrolled.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 TAPS = 81
-"""Most elements of a window."""
+"""The largest window in elements."""
 PIXELS = (4, 2, 7, 3, 5)
-"""Results of a thread along a line of pixels, the preferred first."""
+"""Results of a thread along a row of pixels, the preferred first."""
 WRITTEN_OUT = 256
-"""Steps of a thread that are unrolled at most."""
+"""The most unrolled steps of a thread."""
 THREADS_OF_UNIT = 512
-"""Threads of a unit from which a thread rather takes several pixels."""
+"""Threads of a unit from which a thread takes several pixels."""
 
 
 @dataclass(frozen=True)
 class WindowsRule(ScheduleRule):
-    """See the module's text."""
+    """The rule for windows; see the module docstring."""
 
     name: ClassVar[str] = "gpu.windows"
     priority: ClassVar[int] = 60
@@ -59,12 +59,12 @@ class WindowsRule(ScheduleRule):
         s, grid = schedule, Grid.of(machine)
         block = BlockRV(reductions(s.func)[0].name)
         if any(map(_is_costly, map(s.get, _makers(s, block)))):
-            raise ScheduleError("each window would compute its elements again")
+            raise ScheduleError("each window would recompute its elements")
         inline_producers(s, block)
         out = epilogue_of(s, block)
         axes, loops = s.get(out).axes, s.get_loops(out)
         if not is_beside(s, block) or row_axes(s, out, axes_along(s, out)) != [a.var for a in axes]:
-            raise ScheduleError("channels of windows are not side by side")
+            raise ScheduleError("channels of windows are not contiguous")
         if len(loops) != len(axes) or len(loops) < 2:
             raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
         lanes = choose_lanes(self._lanes(s, machine, block, out))
@@ -86,7 +86,7 @@ class WindowsRule(ScheduleRule):
             s.vectorize(lane)
 
     def _steps(self, s: Schedule, block: BlockRV, lanes: int, pixels: int) -> None:
-        """All taps, over the results of a thread."""
+        """Compute all taps for the results of a thread."""
         own = s.get_loops(block)[-len(s.get(block).axes) :]
         kinds = [a.kind for a in s.get(block).axes]
         taps = [loop for loop, kind in zip(own, kinds, strict=True) if kind == "reduce"]
@@ -105,7 +105,7 @@ class WindowsRule(ScheduleRule):
                 s.unroll(loop)
 
     def _lanes(self, s: Schedule, machine: Machine, block: BlockRV, out: BlockRV) -> int:
-        """Channels of a thread, which it reads and writes at once."""
+        """Channels of a thread, which it loads and stores as a vector."""
         channels = const_value(s.get(out).axes[-1].dom.extent)
         if vector_lanes(s.get(out), machine) == 1:
             return 1
@@ -119,7 +119,7 @@ class WindowsRule(ScheduleRule):
         return lanes
 
     def _pixels(self, s: Schedule, grid: Grid, block: BlockRV, loops: list[LoopRV], lanes: int) -> int:
-        """Results of a thread along a line: some, where lines have whole tiles and threads are enough."""
+        """Results of a thread along a row: several if rows have whole tiles and there are enough threads."""
         line, points = const_value(s.extent(loops[-2])), count_of(s, loops)
         taps = count_of(s, [x for x in s.get_loops(block) if x.var in _moved(s.get(block))]) or TAPS
         if not isinstance(line, int):
@@ -132,13 +132,13 @@ class WindowsRule(ScheduleRule):
 
 
 def _moved(block: Block) -> set[Var]:
-    """The loops that a block's reduced axes run with."""
+    """The loops that the reduced axes of a block depend on."""
     pairs = zip(block.axes, block.values, strict=True)
     return {v for a, value in pairs if a.kind == "reduce" for v in free_vars(value)}
 
 
 def _makers(s: Schedule, block: BlockRV) -> list[BlockRV]:
-    """Pointwise blocks that a block depends on."""
+    """The pointwise blocks that a block depends on."""
     found: list[BlockRV] = []
     work = [block]
     while work:
@@ -149,14 +149,14 @@ def _makers(s: Schedule, block: BlockRV) -> list[BlockRV]:
 
 
 def _is_costly(block: Block) -> bool:
-    """Whether computing a value for each window that has it costs more than reading it."""
+    """Whether recomputing a value for each window costs more than reading it."""
     body = block.body
     calls = [e for e in post_order(body.value) if isinstance(e, Call)] if isinstance(body, Store) else []
     return any(call.name != "if_then_else" for call in calls)
 
 
 def _has_window(block: Block) -> bool:
-    """Whether a block reduces few elements that lie around a place."""
+    """Whether a block reduces a small window of neighbouring elements."""
     if not isinstance(block.body, Store):
         return False
     length = 1
