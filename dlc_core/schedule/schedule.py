@@ -1,4 +1,4 @@
-"""`Schedule`: a program and the primitives that transform it without changing what it computes.
+"""`Schedule`: a program and the primitives that transform it without changing its results.
 
     sch = Schedule(func)
     c = sch.get_block("matmul")
@@ -7,8 +7,9 @@
     sch.parallel(i0)
     sch.func                       # the transformed PrimFunc
 
-Each primitive checks its own legality and raises ScheduleError, which shows the loop nest and the reason; the
-program is then as it was.  Handles stay valid until a primitive removes or replaces what they name.
+Each primitive checks its legality.  An illegal call raises ScheduleError with the loop nest and the reason,
+and leaves the program unchanged.  Handles stay valid until a primitive removes or replaces their loop or
+block.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ from dlc_core.tir.tensor_copy import Bulk
 class Schedule(Sampling):
     """A PrimFunc, or all PrimFuncs of a module, under transformation.
 
-    Blocks are known by name; names used twice in a function are numbered.  `seed` starts the generator of
-    the sampling primitives; `intrins` are tensor intrinsics by name.
+    Blocks are identified by name; duplicate names in a function are numbered.  `seed` seeds the sampling
+    primitives; `intrins` maps names to tensor intrinsics.
     """
 
     def __init__(
@@ -84,19 +85,20 @@ class Schedule(Sampling):
 
     @property
     def func(self) -> PrimFunc:
-        """The function that is worked on, as it is now."""
+        """The current function."""
         return self._program.func
 
     @property
     def mod(self) -> IRModule:
-        """The module as it is now; one of a single function where the schedule is of a function."""
+        """The current module; a module of one function if the schedule is of a function."""
         module = IRModule(entry=self._working) if self._module is None else self._module
         return module.with_functions({name: program.func for name, program in self._programs.items()})
 
     @primitive
     def work_on(self, func: str) -> None:
-        """Let `func`, `get_block` without a function, and handles that name none, mean another function of
-        the module."""
+        """Select the function for `func`, for `get_block` without a function, and for handles without a
+        function.
+        """
         self._home(BlockRV("", func))
         self._working = func
 
@@ -105,7 +107,7 @@ class Schedule(Sampling):
         return "\n".join(self._program.outline())
 
     def copy(self) -> Schedule:
-        """A schedule that goes its own way from here; handles are good for both."""
+        """Return an independent schedule of the current program; handles are valid for both."""
         other = Schedule.__new__(Schedule)
         programs = {name: Program(program.func) for name, program in self._programs.items()}
         Traced.__init__(other, programs, self._module, self._working)
@@ -118,8 +120,9 @@ class Schedule(Sampling):
 
     @primitive
     def get_block(self, name: str, func: str | None = None) -> BlockRV:
-        """The block of that name, of a function of the module where `func` names one; ScheduleError lists the
-        known ones."""
+        """Return the block with this name, of function `func` of the module; ScheduleError lists the known
+        names.
+        """
         if func is not None:
             self._active = self._home(BlockRV(name, func))
         self._program.block(BlockRV(name))
@@ -132,103 +135,106 @@ class Schedule(Sampling):
 
     @primitive
     def get_loops(self, block: BlockRV) -> list[LoopRV]:
-        """Loops around a block, outer to inner."""
+        """The loops around a block, outer to inner."""
         return query.loops_of(self._program, block)
 
     @primitive
     def get_child_blocks(self, parent: BlockRV | LoopRV) -> list[BlockRV]:
-        """Outermost blocks inside a loop or a block, in order of execution."""
+        """The outermost blocks inside a loop or a block, in order of execution."""
         return query.child_blocks(self._program, parent)
 
     @primitive
     def get_producers(self, block: BlockRV) -> list[BlockRV]:
-        """Other blocks that write what the block reads."""
+        """The blocks that write what the block reads."""
         return query.producers(self._program, block)
 
     @primitive
     def get_consumers(self, block: BlockRV) -> list[BlockRV]:
-        """Other blocks that read what the block writes."""
+        """The blocks that read what the block writes."""
         return query.consumers(self._program, block)
 
     @primitive
     def get_output_blocks(self) -> list[BlockRV]:
-        """Blocks that write a parameter of the function."""
+        """The blocks that write a parameter of the function."""
         return query.output_blocks(self._program)
 
     def get(self, handle: BlockRV) -> Block:
-        """The block as it stands in the tree."""
+        """The current block of a handle."""
         return self._programs[self._function_of(handle)].block(BlockRV(handle.name))
 
     def get_for(self, handle: LoopRV) -> For:
-        """The loop as it stands in the tree."""
+        """The current loop of a handle."""
         return self._programs[self._function_of(handle)].loop(handle)
 
     def extent(self, loop: LoopRV) -> Expr:
-        """Number of iterations."""
+        """The number of iterations."""
         return self.get_for(loop).extent
 
     # Loops.
 
     @primitive
     def split(self, loop: LoopRV, factors: Sequence[ExprLike | None], tail: str = "predicate") -> Loops:
-        """Loops of the given extents, outer to inner, in place of one; a factor None is computed.
+        """Split a loop into loops with the given extents, outer to inner; a factor None is computed.
 
-        `tail` says what happens where the extent is no multiple of the product of the factors:
-        "predicate" guards the blocks inside; "shrink" makes the inner loops of the last tile shorter (extents
-        become `min(factor, what is left)`: a later partition of the outer loop makes both constant);
-        "balanced" makes the tiles of a known extent equal up to one, the larger ones first (a partition after
-        those makes the inner extents constant);
-        "partition" runs full tiles only and then, as `.tail` of the result, a copy of the loop over the rest;
-        "exact" refuses.  Extents and factors may be symbolic.
+        `tail` handles an extent that is not a multiple of the product of the factors.
+        - "predicate" guards the blocks inside.
+        - "shrink" shortens the inner loops of the last tile to `min(factor, rest)`; a later partition of the
+          outer loop makes both extents constant.
+        - "balanced" makes tiles of a known extent equal up to one, the larger ones first; a partition after
+          these makes the inner extents constant.
+        - "partition" runs full tiles only; `.tail` of the result is a copy of the loop for the rest.
+        - "exact" refuses.
+
+        Extents and factors may be symbolic.
         """
         return loop_primitives.split(self._program, loop, factors, tail)
 
     @primitive
     def partition(self, loop: LoopRV, points: Sequence[ExprLike]) -> list[Copy]:
-        """Consecutive loops [begin, p0), [p0, p1), … in place of one, each with a copy of the body.
+        """Partition a loop into consecutive loops [begin, p0), [p0, p1), …, each with a copy of the body.
 
-        The first keeps the handles; `copy[handle]` names the loops and blocks of the others.  Points are
+        The first loop keeps the handles; `copy[handle]` gives the loops and blocks of the others.  Points are
         values of the loop variable.  Bounds and predicates inside are simplified for each range.
         """
         return loop_primitives.partition(self._program, loop, points)
 
     @primitive
     def decide(self, loop: LoopRV) -> None:
-        """Leave out of the blocks in a loop what conditions choose between, where ranges of loops decide
-        them.
+        """Remove the branches in a loop's blocks that loop ranges exclude.
 
-        After `partition` a part may read less than the whole did.
+        After `partition`, a part may then read less than the whole loop did.
         """
         deciding.decide(self._program, loop)
 
     @primitive
     def trim(self, loop: LoopRV) -> None:
-        """End a loop that accumulates where the condition of what is combined holds no more.
+        """End a reduction loop where the condition of its values becomes false for the rest.
 
-        What the new end ensures is left out of the condition.  The loop holds one block; where nothing is
-        known of its condition it stays.
+        The part of the condition that the new end ensures is removed.  The loop must hold one block.  A loop
+        with an unknown condition is unchanged.
         """
         trimming.trim(self._program, loop)
 
     @primitive
     def fuse(self, *loops: LoopRV) -> LoopRV:
-        """One loop over the product of directly nested ones, given outer to inner."""
+        """Fuse directly nested loops, given outer to inner, into one."""
         return loop_primitives.fuse(self._program, loops)
 
     @primitive
     def reorder(self, *loops: LoopRV) -> None:
-        """Put loops of one nest in the given order, outer to inner; loops between them that are not named
-        stay."""
+        """Reorder loops of one nest, outer to inner; loops between them that are not named keep their
+        position.
+        """
         loop_primitives.reorder(self._program, loops)
 
     @primitive
     def unroll(self, loop: LoopRV) -> None:
-        """Replace a loop of constant extent by its iterations, when lowered."""
+        """Unroll a loop of constant extent when it is lowered."""
         loop_primitives.set_kind(self._program, loop, "unrolled")
 
     @primitive
     def vectorize(self, loop: LoopRV) -> None:
-        """Run a loop of constant extent as lanes of vectors."""
+        """Vectorise a loop of constant extent: its iterations become lanes."""
         loop_primitives.set_kind(self._program, loop, "vectorized")
 
     @primitive
@@ -238,25 +244,26 @@ class Schedule(Sampling):
 
     @primitive
     def serial(self, loop: LoopRV) -> None:
-        """Run the iterations one after the other."""
+        """Run the iterations in order."""
         loop_primitives.set_kind(self._program, loop, "serial")
 
     @primitive
     def bind(self, loop: LoopRV, thread: str) -> None:
         """Bind a loop to a hardware axis of the target, by the target's name for it (`tir/threads.py`).
 
-        Names that begin with "block" are axes of groups of threads, "vthread" gives virtual threads, which
-        one thread runs in turn.  A loop that accumulates may be bound to threads of a group where
-        `lower_cross_thread_reduction` can let them share the reduction.
+        Names that begin with "block" are axes of groups.  "vthread" gives virtual threads, which one thread
+        runs in turn.  A reduction loop may be bound to threads of a group if `lower_cross_thread_reduction`
+        supports it.
         """
         threads.bind(self._program, loop, thread)
 
     @primitive
     def swizzle(self, outer: LoopRV, inner: LoopRV, group: int, thread: str = "") -> LoopRV:
-        """One loop over two nested ones that goes through `group` rows (of the outer one) at a time, column
-        by column, so that iterations near in time are near in both dims and find their inputs in a cache.
+        """Fuse two nested loops into one that traverses `group` rows of the outer loop at a time, column by
+        column.
 
-        Any extents will do.  The loop is bound to `thread`, an axis of groups, or else like the outer one.
+        Iterations that are close in time are then close in both dims and share inputs in a cache.  Any
+        extents are allowed.  The loop is bound to `thread`, an axis of groups, or like the outer loop.
         """
         return threads.swizzle(self._program, outer, inner, group, thread)
 
@@ -264,16 +271,16 @@ class Schedule(Sampling):
     def software_pipeline(
         self, loop: LoopRV, stages: Sequence[int], order: Sequence[int] | None = None, spare: int = 0
     ) -> None:
-        """Let the parts of a serial loop's body be in different iterations at once, when lowered.
+        """Software-pipeline a serial loop: parts of its body run in different iterations at the same time,
+        when lowered.
 
-        Parts are the statements in sequence in the body, in order of execution.  One of stage s runs s
-        iterations behind those of stage 0; `order` is each part's place in the new body (as it is, by
-        default).  Memory between stages is kept as often as there are iterations that need it.  The results
-        stay, and ScheduleError says where a part would run too early.
+        Parts are the statements of the body, in order of execution.  A part of stage s runs s iterations
+        after stage 0.  `order` is the position of each part in the new body; the default keeps the order.
+        Buffers between stages are duplicated as needed.  Results are unchanged; ScheduleError reports a part
+        that would run too early.
 
-        Shared memory that is read two stages or more after it is filled may be filled by copies that run
-        beside the threads; with `spare` it is kept for so many iterations more, in which units that read it
-        in place may still do so.
+        Shared memory that is read at least two stages after it is filled may be filled by asynchronous
+        copies.  `spare` keeps it for so many further iterations, for units that still read it.
         """
         pipeline.software_pipeline(self._program, loop, stages, order, spare)
 
@@ -281,20 +288,21 @@ class Schedule(Sampling):
     def bulk_copy(
         self, loop: LoopRV, *, dims: int = 5, extent: int = 256, align: int = 16, row: int = 128
     ) -> None:
-        """Let one thread have a box of a tensor copied to shared memory, which a nest of loops does.
+        """Turn a loop nest into a tensor copy to shared memory, which one thread issues.
 
-        The nest copies from a parameter, without gaps; what lies outside of the tensor is zero.  A box has up
-        to `dims` dims of up to `extent` elements, its rows up to `row` bytes; strides and rows are multiples
-        of `align` bytes.  ScheduleError says what is different.
+        The nest copies from a parameter without gaps; elements outside of the tensor are zero.  The copied
+        region has up to `dims` dims of up to `extent` elements, and rows of up to `row` bytes; strides and
+        rows are multiples of `align` bytes.  ScheduleError reports the difference.
         """
         tensor_copies.bulk_copy(self._program, loop, Bulk(dims, extent, align, row))
 
     @primitive
     def double_buffer(self, block: BlockRV) -> LoopRV:
-        """Let a block fill its buffer for the next iteration while its readers use the present one.
+        """Double-buffer a block: it fills its buffer for the next iteration while its readers use the current
+        one.
 
-        It is a software pipeline of two stages over the serial loop that holds the block and its readers,
-        which is returned.  What the block depends on there runs ahead with it.
+        This is a software pipeline of two stages over the serial loop that holds the block and its readers;
+        the loop is returned.  The producers of the block in that loop run ahead with it.
         """
         return pipeline.double_buffer(self._program, block)
 
@@ -307,11 +315,11 @@ class Schedule(Sampling):
         among: Sequence[LoopRV] = (),
         rounds: Sequence[int] = (),
     ) -> None:
-        """Ask in each iteration of a loop for memory `ahead` elements behind what it reads of a buffer.
+        """Prefetch in each iteration of a loop the memory `ahead` elements after what it reads of a buffer.
 
-        The distance is one in memory, whatever the buffer's shape, and may lead out of it: hints do no harm.
-        Where rounds of the loops `among` around it read the same, each asks for its part of the lines; of
-        how many `rounds` each of these loops has some.
+        The distance is in memory order, whatever the buffer's shape, and may leave the buffer, because
+        prefetches cannot fault.  If iterations of the surrounding loops `among` read the same data, each
+        prefetches its part of the cache lines; `rounds` are the full extents of these loops.
         """
         prefetching.prefetch(self._program, loop, buffer, ahead, among, rounds)
 
@@ -319,9 +327,9 @@ class Schedule(Sampling):
     def prefetch_at(
         self, loop: LoopRV, buffer: str, counts: Sequence[LoopRV], places: IndexMap | Callable[..., Any]
     ) -> None:
-        """Ask in each iteration of a loop for one place of a parameter, which the loop need not read.
+        """Prefetch in each iteration of a loop one element of a parameter, which the loop need not read.
 
-        `places` gives the place from where `counts` are, loops around this one or the loop itself.
+        `places` computes the element's index from `counts`, which are this loop or loops around it.
         """
         chosen = places if isinstance(places, IndexMap) else IndexMap.of(places)
         prefetching.prefetch_at(self._program, loop, buffer, counts, chosen)
@@ -329,27 +337,26 @@ class Schedule(Sampling):
 
     @primitive
     def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:
-        """Attach a value to a loop or block; None takes it away."""
+        """Attach a value to a loop or block; None removes it."""
         loop_primitives.annotate(self._program, target, key, value)
 
     @primitive
     def add_unit_loop(self, target: LoopRV | BlockRV) -> LoopRV:
-        """A loop of one iteration around a loop or block."""
+        """Add a loop of one iteration around a loop or block."""
         return loop_primitives.add_unit_loop(self._program, target)
 
     # Where blocks are computed.
 
     @primitive
     def compute_inline(self, block: BlockRV) -> None:
-        """Put the expression of a block without reduction into all its readers; the block and its buffer
-        vanish."""
+        """Inline a block without reduction into all its readers; the block and its buffer are removed."""
         inline.compute_inline(self._program, block)
 
     @primitive
     def reverse_compute_inline(self, block: BlockRV) -> None:
-        """Put a block that reads one intermediate buffer point by point into that buffer's producer.
+        """Inline a block that reads one intermediate buffer elementwise into the producer of that buffer.
 
-        The producer (without reduction) takes the block's name and writes the block's output directly.
+        The producer must not be a reduction.  It takes the block's name and writes the block's output.
         """
         inline.reverse_compute_inline(self._program, block)
 
@@ -357,14 +364,13 @@ class Schedule(Sampling):
     def compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = True, index: int | None = None
     ) -> None:
-        """Compute a block inside a loop around its readers, over the region they need in one iteration.
+        """Move a block into a loop around its readers, where it computes the region that one iteration needs.
 
-        Readers behind the loop may read what all its iterations make; memory then stays where it is.
+        Readers after the loop may read what all its iterations compute; the buffer then stays where it is.
 
-        The block gets one fresh loop for each of its axes, in their order, also for those of one point unless
-        `preserve_unit_loops` is False; its buffer is allocated inside the loop (`compact_buffers` shrinks it
-        to the region).  `index` is the number among the loop's statements that it gets; else it stands right
-        before the first reader.
+        The block gets a new loop for each of its axes, in order; `preserve_unit_loops=False` omits loops of
+        one iteration.  Its buffer is allocated inside the loop (`compact_buffers` shrinks it to the region).
+        `index` is its position among the loop's statements; the default is right before the first reader.
         """
         moving.compute_at(self._program, block, loop, preserve_unit_loops, index)
 
@@ -372,18 +378,18 @@ class Schedule(Sampling):
     def reverse_compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = True, index: int | None = None
     ) -> None:
-        """Compute a block inside a loop of its producers, over the region that one iteration completes.
+        """Move a block into a loop of its producers, where it computes the region that one iteration
+        completes.
 
-        Options as for `compute_at`; without `index` it stands right after the last producer.
+        The options are those of `compute_at`; without `index` it stands right after the last producer.
         """
         moving.reverse_compute_at(self._program, block, loop, preserve_unit_loops, index)
 
     @primitive
     def duplicate(self, block: BlockRV, consumers: Sequence[BlockRV]) -> BlockRV:
-        """A second copy of a block, with a buffer of its own, for some of its readers; the others keep the
-        first.
+        """Duplicate a block, with a buffer of its own, for some of its readers; the others keep the original.
 
-        Lets a block be computed at several places, each for its own readers.
+        Then the block can be computed at several positions, each for its own readers.
         """
         return buffers.duplicate(self._program, block, consumers)
 
@@ -391,7 +397,7 @@ class Schedule(Sampling):
 
     @primitive
     def set_scope(self, block: BlockRV, buffer: int | str, scope: str) -> None:
-        """Put an intermediate buffer that the block writes into another memory, such as "local".
+        """Move an intermediate buffer that the block writes to another memory scope, such as "local".
 
         `buffer`, here and below, is its number among the block's writes (or reads), or its name.
         """
@@ -399,29 +405,28 @@ class Schedule(Sampling):
 
     @primitive
     def cache_read(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
-        """Let the block read a copy, in `scope`, of one of its inputs; returns the copying block.
+        """Copy an input of the block to `scope` and let the block read the copy; return the copying block.
 
-        The copy is made in full before the block's loops; `compute_at` moves it to where it is used.
+        The copy is complete before the block's loops; `compute_at` moves it to its use.
         """
         return buffers.cache_read(self._program, block, buffer, scope)
 
     @primitive
     def cache_write(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
-        """Let the block write to a buffer in `scope` that is copied to its output; returns the copying block.
+        """Let the block write to a buffer in `scope` that is copied to its output; return the copying block.
 
-        The copy is made in full after the block's loops; `reverse_compute_at` moves it, or `compute_at` moves
-        the block under the copy's loops.
+        The copy follows the block's loops; `reverse_compute_at` moves it, or `compute_at` moves the block
+        under the copy's loops.
         """
         return buffers.cache_write(self._program, block, buffer, scope)
 
     @primitive
     def reindex(self, block: BlockRV, buffer: str | tuple[str, int]) -> BlockRV:
-        """Let the block touch a buffer in its own order: a copy whose dims are those of the block's axes that
-        index the buffer.
+        """Let the block access a buffer through a copy whose dims are the block's axes that index it.
 
-        `buffer` is a name, or ("read", n), ("write", n) among the block's, which touches it at one place.
-        Returns the copying block `<buffer>_reindex`, before the block's loops, or after them where the block
-        writes the buffer.
+        `buffer` is a name, or ("read", n) or ("write", n) of the block, which must access it at one index.
+        Returns the copying block `<buffer>_reindex`; it is before the block's loops, or after them if the
+        block writes the buffer.
         """
         return reindexing.reindex(self._program, block, buffer)
 
@@ -429,17 +434,18 @@ class Schedule(Sampling):
     def storage_align(
         self, block: BlockRV, buffer: int | str, axis: int, factor: int, offset: int = 0
     ) -> None:
-        """Give dim `axis` of an intermediate buffer that the block writes a stride, in elements, that is
-        `offset` more than a multiple of `factor`.
+        """Give dim `axis` of an intermediate buffer that the block writes a stride of `offset` more than a
+        multiple of `factor`.
 
-        Keeps rows apart, such as over the banks of a memory; `compact_buffers` keeps it so.
+        The stride is in elements.  This spreads rows over the banks of a memory; `compact_buffers` keeps it.
         """
         alignment.storage_align(self._program, block, buffer, axis, factor, offset)
 
     @primitive
     def compact_buffers(self) -> None:
-        """Shrink every intermediate buffer to what is alive, allocated in the innermost loop around its
-        uses."""
+        """Shrink every intermediate buffer to its live region, and allocate it in the innermost loop around
+        its uses.
+        """
         self._program.set_func(compact.compact_buffer_allocation(self._program.func))
 
     @primitive
@@ -450,13 +456,13 @@ class Schedule(Sampling):
         index_map: IndexMap | Callable[..., Any],
         pad_value: float | None = None,
     ) -> None:
-        """Store a buffer in another layout: element [i…] becomes element [index_map(i…)].
+        """Change the layout of a buffer: element [i…] becomes element [index_map(i…)].
 
-        `buffer` is a name, or ("read", n), ("write", n) among the block's.  An intermediate buffer is changed
-        for all its users; where its producer is a plain assignment with loops of its own, that one then runs
-        over the new dims, and with `pad_value` also fills what the layout adds.  A parameter that is only
-        read is passed in the new layout from now on: `func.attrs["repack"]` maps the number of the parameter
-        to the IndexMap, whose `apply_numpy` repacks an array (with zeros for padding).
+        `buffer` is a name, or ("read", n) or ("write", n) of the block.  An intermediate buffer changes for
+        all its users.  If its producer is a plain assignment with loops of its own, the producer runs over
+        the new dims, and with `pad_value` it also fills the padding of the layout.  A parameter that is only
+        read is then passed in the new layout: `func.attrs["repack"]` maps the number of the parameter to the
+        IndexMap, whose `apply_numpy` packs an array (with zeros for padding).
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         layout.transform_layout(self._program, block, buffer, chosen, pad_value)
@@ -467,18 +473,18 @@ class Schedule(Sampling):
 
     @primitive
     def reorder_block_axes(self, block: BlockRV, order: Sequence[int]) -> None:
-        """Put the axes of a block in another order, given by their numbers; loops stay.
+        """Reorder the axes of a block, given by their numbers; loops are unchanged.
 
-        The order is that of the loops which `compute_at` makes, and of the dims which `reindex` makes.
+        The order determines the loops that `compute_at` makes, and the dims that `reindex` makes.
         """
         block_axes.reorder_block_axes(self._program, block, order)
 
     @primitive
     def transform_block_layout(self, block: BlockRV, index_map: IndexMap | Callable[..., Any]) -> None:
-        """Run a block over other axes: point [axes…] is run as point [index_map(axes…)].
+        """Run a block over other axes: point [axes…] becomes point [index_map(axes…)].
 
-        The block must have one loop for each axis, and gets one for each output, in order.  Outputs are
-        digits of axes, in whole tiles.  Axes that stay as they are may have loops that hold more than it.
+        The block must have one loop per axis, and gets one per output of the map, in order.  Outputs are
+        digits of axes, in whole tiles.  Axes that are unchanged may have loops that hold other statements.
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         block_axes.transform_block_layout(self._program, block, chosen)
@@ -486,9 +492,9 @@ class Schedule(Sampling):
 
     @primitive
     def fuse_block_axes(self, block: BlockRV, first: int, count: int) -> None:
-        """Run a block over one axis in place of `count` neighbouring ones of a kind, from number `first` on.
+        """Fuse `count` neighbouring axes of a kind, from number `first` on, into one axis.
 
-        The block must have one loop for each axis, and then has one for each of the new ones, in their order.
+        The block must have one loop per axis, and then has one per new axis, in order.
         """
         block_axes.fuse_block_axes(self._program, block, first, count)
 
@@ -496,22 +502,22 @@ class Schedule(Sampling):
 
     @primitive
     def blockize(self, target: LoopRV | BlockRV) -> BlockRV:
-        """Make all that a loop runs, which must be one block, a unit: an outer block around an inner one.
+        """Turn everything that a loop runs, which must be one block, into a unit: an outer block around an
+        inner one.
 
-        Each axis is divided into tiles, which the outer block `<name>_o` moves, and the points of a tile,
-        which run inside it over the loop and those within; a tile may be cut by the block's predicate.  Loops
-        inside are moved by primitives as before, but not out of the outer block.  For a block: itself without
-        loops.
+        Each axis is divided into tiles, over which the outer block `<name>_o` iterates, and points of a tile,
+        over which the inner loops iterate.  The block's predicate may cut a tile.  Primitives still move the
+        inner loops, but not out of the outer block.  For a block: the block itself, without loops.
         """
         return blockizing.blockize(self._program, target)
 
     @primitive
     def tensorize(self, target: LoopRV | BlockRV, intrin: TensorIntrin | str) -> BlockRV:
-        """Let an intrinsic compute what a loop runs, or what a block made by `blockize` does.
+        """Compute what a loop runs, or a block made by `blockize`, by a tensor intrinsic.
 
-        The computation must be the one that the intrinsic describes, up to the order of loops, of operands
-        that commute, and of dims that do not move; an initialisation that is not described is done before.
-        A name means one of the schedule's `intrins`.  Compact buffers and change layouts before.
+        The computation must match the intrinsic's description, up to the order of loops, the order of
+        commuting operands, and dims that do not vary.  An initialisation that is not part of the description
+        runs before.  A name refers to the schedule's `intrins`.  Compact buffers and change layouts before.
         """
         found = self._intrin(intrin)
         result = tensorizing.tensorize(self._program, target, found)
@@ -534,32 +540,31 @@ class Schedule(Sampling):
 
     @property
     def intrins(self) -> Mapping[str, TensorIntrin]:
-        """The tensor intrinsics that are known by name."""
+        """The tensor intrinsics by name."""
         return MappingProxyType(self._intrins)
 
     @property
     def externs(self) -> dict[str, Callable[..., Any]]:
-        """What the external symbols of the intrinsics in use do, for the interpreter."""
+        """The Python functions of the external symbols in use, for the interpreter."""
         return {s: f for intrin in self._used.values() for s, f in intrin.functions().items()}
 
     # Reductions.
 
     @primitive
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
-        """Initialise before `loop` instead of at the first step; returns the initialising block
-        `<name>_init`.
+        """Initialise a reduction before `loop` instead of at its first step; return the block `<name>_init`.
 
-        Its loops are copies of those from `loop` inward that move spatial axes, vectorized and unrolled ones
-        staying so.  No loop outside of `loop` may accumulate.
+        Its loops are copies of those from `loop` inward over spatial axes; vectorised and unrolled loops stay
+        so.  No loop outside of `loop` may be a reduction loop.
         """
         return reduction.decompose_reduction(self._program, block, loop)
 
     @primitive
     def rfactor(self, loop: LoopRV, axis: int) -> BlockRV:
-        """Give every iteration of a loop that accumulates an accumulator of its own.
+        """Give every iteration of a reduction loop an accumulator of its own (factor the reduction).
 
-        The partial results form a new buffer with the loop as dim `axis`; the returned block `<name>_rf`
-        computes them, and the old block now combines them.  Sums of floats are reordered.
+        The partial results form a new buffer with the loop as dim `axis`.  The returned block `<name>_rf`
+        computes them, and the old block combines them.  Sums of floats are reordered.
         """
         return reduction.rfactor(self._program, loop, axis)
 
@@ -567,20 +572,20 @@ class Schedule(Sampling):
 
     @primitive
     def decompose_padding(self, block: BlockRV, loop: LoopRV) -> list[BlockRV]:
-        """Split a block `B[…] = value where inside else constant` into fills of the border and a plain copy.
+        """Split a block `B[…] = value where inside else constant` into fills of the padding and a plain copy.
 
-        Done inside `loop`, one of the block's own loops; those from it inward are made anew, one for each
-        axis.  Returns the filling blocks, then the copying one, which keeps the block's name.
+        This happens inside `loop`, one of the block's loops; the loops from it inward are created anew, one
+        per axis.  Returns the filling blocks, then the copying block, which keeps the name.
         """
         return padding.decompose_padding(self._program, block, loop)
 
     @primitive
     def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> list[BlockRV]:
-        """Pad the axes of a sum of products to multiples of the given numbers, one for each axis.
+        """Pad the axes of a sum of products to multiples of the given numbers, one per axis.
 
-        Operands are copied to buffers `<name>_pad` with zeros around them, the result is cut out of a larger
-        one; tiles of those sizes are then whole.  Returns the padding blocks and, where the result was
-        padded, the block that cuts it out.
+        Operands are copied to zero-padded buffers `<name>_pad`, and the result is sliced from a larger
+        buffer, so that tiles of these sizes are whole.  Returns the padding blocks and, if the result is
+        padded, the block that slices it.
         """
         return einsum.pad_einsum(self._program, block, padding)
 

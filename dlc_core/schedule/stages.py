@@ -1,4 +1,4 @@
-"""Schedules of tensors, stage by stage: `s[C].split(axis, factor=8)`.
+"""Schedules of tensors by stages, in the style of classic te: `s[C].split(axis, factor=8)`.
 
     s = create_schedule(C)
     xo, yo, xi, yi = s[C].tile(*C.op.axis, 8, 8)
@@ -6,11 +6,10 @@
     s[C].vectorize(yi)
     exe = dlc.build(s, [A, C])
 
-A stage is what computes one tensor: a block of a `Schedule`, whose primitives do all the work.  Axes are
-those of the tensor's operation (`s[C].op.axis`, `s[C].op.reduce_axis`) and those that `split` and the like
-return.
-What was said of a stage's loops before `compute_at` holds for its loops there too.  Primitives that stages do
-not have are reached by `s.schedule`, `stage.block` and `stage.loop(axis)`.
+A stage computes one tensor: it is a block of a `Schedule`, whose primitives do all the work.  Its axes are
+those of the tensor's operation (`s[C].op.axis`, `s[C].op.reduce_axis`) and those that `split` and other
+primitives return.  Transformations of a stage's loops before `compute_at` also apply to its loops afterwards.
+`s.schedule`, `stage.block` and `stage.loop(axis)` give access to primitives that stages lack.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range
 
 @dataclass(frozen=True, eq=False)
 class StageOp(Operation):
-    """The axes of a stage that a schedule made."""
+    """The axes of a stage that a schedule has created."""
 
     axis: tuple[IterVar, ...]
     reduce_axis: tuple[IterVar, ...] = ()
@@ -46,7 +45,7 @@ class StageOp(Operation):
 
 @dataclass(frozen=True)
 class _Step:
-    """Something done to the loops of a stage: a primitive, the axes it takes and those that it makes."""
+    """A primitive on the loops of a stage, with the axes that it takes and creates."""
 
     name: str
     axes: tuple[IterVar, ...]
@@ -55,18 +54,18 @@ class _Step:
 
 
 class Stage:
-    """What computes one operation; `s[tensor]` gives it."""
+    """The computation of one operation; `s[tensor]` returns it."""
 
     def __init__(self, of: StagedSchedule, op: Any, block: BlockRV, axes: Sequence[IterVar]) -> None:
         self.of = of
         self.op = op
-        """The operation as it is now, with `axis` and `reduce_axis`."""
+        """The current operation, with `axis` and `reduce_axis`."""
         self.block = block
         """The stage's block in `s.schedule`."""
         self.axes = tuple(axes)
-        """One for each axis of the block."""
+        """The axes of the block."""
         self.attached: Stage | None = None
-        """The stage in whose loops it is computed."""
+        """The stage in whose loops this one is computed."""
         self._loops: dict[IterVar, LoopRV] = {}
         self._steps: list[_Step] = []
         self._renew()
@@ -75,14 +74,14 @@ class Stage:
         return f"<stage {self.op.name}>"
 
     def loop(self, axis: IterVar) -> LoopRV:
-        """The loop over an axis; ScheduleError where it has none any more."""
+        """Return the loop over an axis; ScheduleError if the axis has no loop any more."""
         found = self._loops.get(axis)
         if found is None:
             name = getattr(getattr(axis, "var", None), "name", repr(axis))
             known = ", ".join(a.var.name for a in self._loops) or "none"
             raise ScheduleError(
                 f"stage {self.op.name!r} has no loop over axis {name}",
-                why="it is of another stage, or was split or fused",
+                why="it belongs to another stage, or was split or fused",
                 hint=f"its axes now: {known}",
             )
         return found
@@ -92,7 +91,7 @@ class Stage:
     def split(
         self, axis: IterVar, factor: ExprLike | None = None, nparts: ExprLike | None = None
     ) -> tuple[IterVar, IterVar]:
-        """Outer and inner axis in place of one: `factor` steps of the inner one, or `nparts` of the outer."""
+        """Split an axis: the inner one has `factor` iterations, or the outer one has `nparts`."""
         if (factor is None) == (nparts is None):
             raise UsageError("split takes a factor or a number of parts", hint="give one of the two")
         outer, inner = self._do("split", (axis,), [nparts, factor])
@@ -101,7 +100,7 @@ class Stage:
     def tile(
         self, x: IterVar, y: IterVar, x_factor: ExprLike, y_factor: ExprLike
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Tiles of two axes: their outer loops, then their inner ones."""
+        """Tile two axes; return their outer loops, then their inner ones."""
         with self.of.together():
             x_outer, x_inner = self.split(x, x_factor)
             y_outer, y_inner = self.split(y, y_factor)
@@ -109,15 +108,15 @@ class Stage:
         return x_outer, y_outer, x_inner, y_inner
 
     def fuse(self, *axes: IterVar) -> IterVar:
-        """One axis in place of directly nested ones, outer to inner."""
+        """Fuse directly nested axes, given outer to inner."""
         return self._do("fuse", axes)[0]
 
     def reorder(self, *axes: IterVar) -> None:
-        """Put loops in the given order, outer to inner."""
+        """Reorder loops, outer to inner."""
         self._do("reorder", axes)
 
     def vectorize(self, axis: IterVar) -> None:
-        """Run an axis of constant extent as lanes of vectors."""
+        """Vectorise an axis of constant extent."""
         self._do("vectorize", (axis,))
 
     def parallel(self, axis: IterVar) -> None:
@@ -125,11 +124,11 @@ class Stage:
         self._do("parallel", (axis,))
 
     def unroll(self, axis: IterVar) -> None:
-        """Replace an axis of constant extent by its iterations, when lowered."""
+        """Unroll an axis of constant extent when it is lowered."""
         self._do("unroll", (axis,))
 
     def bind(self, axis: IterVar, thread: ThreadAxis | str) -> None:
-        """Bind to a hardware axis of the target, by its name or as a `te.thread_axis`."""
+        """Bind an axis to a hardware axis of the target, by name or as a `te.thread_axis`."""
         name = thread if isinstance(thread, str) else thread.name
         if isinstance(thread, ThreadAxis) and thread.dom is not None:
             extent = self.of.schedule.extent(self.loop(axis))
@@ -148,11 +147,11 @@ class Stage:
         self.of.schedule.annotate(self.block, key, value)
 
     def tensorize(self, axis: IterVar, intrin: TensorIntrin | str) -> None:
-        """Let an intrinsic compute everything from the loop over an axis inward."""
+        """Compute everything from the loop over an axis inward by a tensor intrinsic."""
         with self.of.together():
             self.block = self.of.schedule.tensorize(self.loop(axis), intrin)
 
-    # Places.
+    # Where stages are computed.
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute what one iteration of a consumer's loop needs, inside of it."""
@@ -164,13 +163,13 @@ class Stage:
                 self._apply(step)
 
     def compute_inline(self) -> None:
-        """Put the expression into all its readers; the stage is then no more."""
+        """Inline the stage into all its readers; the stage is removed."""
         self.of.schedule.compute_inline(self.block)
         self._loops.clear()
         self._steps.clear()
 
     def compute_root(self) -> None:
-        """Compute in loops of its own: so it is unless `compute_at` moved it, which stays as it is."""
+        """Compute in loops of its own, which is the default; `compute_at` cannot be undone."""
         if self.attached is not None:
             raise ScheduleError(
                 f"stage {self.op.name!r} is computed in the loops of {self.attached.op.name!r}",
@@ -178,23 +177,23 @@ class Stage:
             )
 
     def set_scope(self, scope: str) -> None:
-        """Put the result, an intermediate, into another memory."""
+        """Move the result, an intermediate, to another memory scope."""
         self.of.schedule.set_scope(self.block, 0, scope)
 
     def storage_align(self, axis: IterVar, factor: int, offset: int = 0) -> None:
-        """Give the dim of an axis of the result a stride of `offset` more than a multiple of `factor`."""
+        """Give a dim of the result a stride of `offset` more than a multiple of `factor`."""
         if axis not in self.op.axis:
             raise UsageError(f"{axis.var.name} is no axis of the result of stage {self.op.name!r}")
         self.of.schedule.storage_align(self.block, 0, self.op.axis.index(axis), factor, offset)
 
     def double_buffer(self) -> None:
-        """Fill the result for the next iteration while its readers use the present one."""
+        """Fill the result for the next iteration while its readers use the current one."""
         self.of.schedule.double_buffer(self.block)
 
-    # How it works.
+    # Implementation.
 
     def _renew(self) -> None:
-        """Find the loops of the block's axes, which are as they were made."""
+        """Find the loops of the block's axes."""
         loops = self.of.schedule.get_loops(self.block)
         self._loops = dict(zip(self.axes, loops[len(loops) - len(self.axes) :], strict=True))
 
@@ -204,7 +203,7 @@ class Stage:
         return step.made
 
     def _apply(self, step: _Step) -> _Step:
-        """Do it to the present loops; a step that was done before makes the same axes."""
+        """Apply a step to the current loops; a repeated step creates the same axes."""
         schedule = self.of.schedule
         found = getattr(schedule, step.name)(*map(self.loop, step.axes), *step.args)
         made = (found,) if isinstance(found, LoopRV) else tuple(found or ())
@@ -223,19 +222,19 @@ class Stage:
 
 
 class StagedSchedule:
-    """A `Schedule` of what computes tensors, by stages; see the module's text."""
+    """A `Schedule` of tensors by stages; see the module docstring."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         self.outputs = tuple(outputs)
         func = create_prim_func(inputs_of(outputs), self.outputs)
         self.schedule = Schedule(func)
-        """The schedule that the stages work on."""
+        """The schedule of the stages."""
         self._stages: dict[Operation, Stage] = {}
         waiting: dict[Operation, list[Operation]] = {}
         for block, handle in zip(block_list(func.body), self.schedule.get_blocks(), strict=True):
             op = _maker(block)
             if isinstance(op, ScanOp):
-                # Its first blocks copy the first values, the others are those of the next ones.
+                # The first blocks of a scan copy the initial values; the others compute the next ones.
                 updates = [s for s in op.stages if any(t.op is s for t in op.update)]
                 left = waiting.setdefault(op, [op] * len(op.state) + list(updates))
                 op = left.pop(0)
@@ -255,13 +254,12 @@ class StagedSchedule:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """All stages, in the order of the first program."""
+        """All stages, in the order of the original program."""
         return tuple(self._stages.values())
 
     @property
     def func(self) -> PrimFunc:
-        """The program as it is now: reductions initialised before their loops, memory as small as what is
-        alive."""
+        """The current program, with reductions initialised before their loops and buffers compacted."""
         settled = self.schedule.copy()
         for handle in settled.get_blocks():
             _initialise_before(settled, handle)
@@ -269,7 +267,7 @@ class StagedSchedule:
         return settled.func
 
     def program(self, args: Sequence[Argument] | None = None, name: str | None = None) -> PrimFunc:
-        """The program with its parameters in the order of `args`: all inputs and outputs, and variables."""
+        """The program with its parameters in the order of `args`: all inputs, outputs and variables."""
         func = self.func if name is None else replace(self.func, name=name)
         if args is None:
             return func
@@ -292,10 +290,10 @@ class StagedSchedule:
         """The loop nest with its blocks, one line each."""
         return self.schedule.show()
 
-    # Stages that are new.
+    # New stages.
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
-        """A copy of a tensor in other memory, which one reader reads in its place."""
+        """Copy a tensor to another memory scope for one reader."""
         if len(readers) != 1:
             raise UsageError(
                 f"cache_read of {tensor.name} for {len(readers)} readers",
@@ -309,9 +307,9 @@ class StagedSchedule:
             return self._made(copy)
 
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """What computes a tensor stores to other memory; the tensor's own stage copies from there.
+        """Compute a tensor in another memory scope; the tensor's own stage copies from there.
 
-        Gives the tensor in that memory, whose stage has the axes to reduce.
+        Returns the tensor in that scope, whose stage has the reduction axes.
         """
         stage = self[tensor]
         if stage._steps or stage.attached is not None:
