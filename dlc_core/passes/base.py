@@ -1,4 +1,4 @@
-"""What a pass is, and the context in which passes run.
+"""The base classes of passes, and the context in which passes run.
 
     @dataclass(frozen=True)
     class Fuse(GraphPass):
@@ -9,8 +9,9 @@
 
         def run_function(self, function, context): ...
 
-A pass is a pure function from module to module; its dataclass fields are its options.  It says itself where
-it stands in the default pipeline of its stage: at the numbers in `place`, or after and before other passes.
+A pass is a pure function from module to module; its dataclass fields are its options.  A class
+attribute gives its position in the default pipeline of its stage: numbers in `place`, or names in `after` and
+`before`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class PassContext:
-    """What passes may read besides the module; immutable.
+    """The immutable settings that passes may read besides the module.
 
     `with PassContext(opt_level=1):` makes it the current one of this thread or task.
     """
@@ -72,7 +73,7 @@ class PassContext:
     tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
     """The tensor intrinsics that rules may name."""
     placement: Any = None
-    """Who takes which parts of the graph, where several targets take part; see `passes.graph.partition`."""
+    """The assignment of graph parts to several targets; see `passes.graph.partition`."""
     passes: tuple[Any, ...] = ()
     """Passes that compiles run besides the default ones: a pass stands where its class says, a pair `(where,
     pass)` where the text says; see `passes.places`."""

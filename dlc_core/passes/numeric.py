@@ -63,7 +63,7 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, *, b
 
 
 def results_of(function: Function, feeds: Feeds, module: IRModule | None = None) -> Any:
-    """What a function computes, as a tuple of arrays; the error itself where it raises DlcError.
+    """Evaluate a function and return its results as a tuple of arrays, or the DlcError that it raises.
 
     `module` has the PrimFuncs that it calls.
     """

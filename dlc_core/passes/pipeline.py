@@ -112,13 +112,13 @@ def default_pipeline(
     *,
     more: Sequence[Pass] = (),
 ) -> Pipeline:
-    """The passes of a stage in the order that they themselves declare, with default options.
+    """Return the passes of a stage in their declared order, with default options.
 
-    `more` are passes with options of their own, which take part instead of the defaults of their class.
+    `more` are passes with options of their own, which replace the defaults of their class.
 
-    Those with `place` are sorted by it (a pass may stand at several places); then each with `after` or
-    `before` goes right behind the last of the passes that it follows, else right before the first that it
-    precedes.  Names that are not in the pipeline do not count.  Raises PassError where both cannot be had.
+    Passes with `place` are sorted by it; a pass may have several.  Then each pass with `after` or `before` is
+    inserted right after the last pass that it follows, else right before the first that it precedes.  Names
+    that are not in the pipeline are ignored.  Raises PassError for contradictions.
     """
     made = {one.name: one for one in more}
     known = {**_by_name(passes), **{name: type(one) for name, one in made.items()}}

@@ -1,9 +1,9 @@
-"""Where passes of a user stand: places in the default pipelines, named by texts.
+"""Positions of users' passes in the default pipelines, named by texts.
 
     PassContext(passes=[("loops", MyPass()), ("before unroll_loops", Other())])
 
-A place is `before NAME` or `after NAME` of a pass, `begin STAGE` or `end STAGE`, or one of the phases of the
-tensor level below.  Several passes of one place run in the order in which they are given.
+A position is `before NAME` or `after NAME` of a pass, `begin STAGE` or `end STAGE`, or one of the phases of
+the tensor level below.  Several passes at one position run in the given order.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def read_place(text: str) -> tuple[str, str]:
 def insert_passes(
     stages: Mapping[str, Sequence[Pass]], extra: Iterable[tuple[str, Pass]]
 ) -> dict[str, list[Pass]]:
-    """The passes of each stage with more of them at the places that texts name.
+    """Insert passes into the stages at named positions.
 
-    Raises UsageError where a place names a pass or a stage that is not there.
+    Raises UsageError for a position that names an unknown pass or stage.
     """
     result = {stage: list(passes) for stage, passes in stages.items()}
     places = [(read_place(where), one) for where, one in extra]

@@ -1,4 +1,4 @@
-"""What repeats a failure: one text file with input, passes still to run, target and versions."""
+"""Reproducers of failures: one text file with the input, the remaining passes, the target and versions."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def strides_for(shape: Sequence[Expr], wanted: Sequence[Alignment]) -> tuple[Exp
 
 
 def alignments(blocks: Iterable[Block]) -> dict[Buffer, list[Alignment]]:
-    """What blocks ask for the strides of what they write."""
+    """Return the alignments that blocks request for the strides of their outputs."""
     found: dict[Buffer, list[Alignment]] = {}
     for block in blocks:
         for number, axis, factor, offset in _rules(block):

@@ -24,7 +24,7 @@ WORDS: Mapping[Any, str] = {
 
 
 def complaint(value: Any, hint: Any) -> str:
-    """What the value should have been; nothing where it fits."""
+    """Describe the expected type of an argument; empty if the value fits."""
     return "" if fits(value, hint) else described(hint)
 
 

@@ -169,9 +169,10 @@ def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -
 
 
 def _positions(block: Block, old: Sequence[IterVar], fused: Var, analyzer: Analyzer) -> dict[Expr, Expr]:
-    """What places that move with all old axes as with one are over that one.
+    """Map indices that vary with all old axes as with one to an index over the fused axis.
 
-    Found before old axes are divisions of the new one, which of symbolic sizes say nothing.
+    This runs before old axes become divisions of the new one, because these cannot be compared with symbolic
+    sizes.
     """
     if all(const_value(axis.dom.extent) is not None for axis in old):
         return {}
@@ -196,9 +197,9 @@ def _positions(block: Block, old: Sequence[IterVar], fused: Var, analyzer: Analy
 def _over_others(
     block: Block, env: dict[Var, Expr], analyzer: Analyzer, known: Mapping[Expr, Expr] = MappingProxyType({})
 ) -> Block:
-    """A block whose axes have these values over others, places being as simple as they can be.
+    """Return a block whose axes have these values over other axes, with simplified indices.
 
-    `known` has places that are simpler than what follows from the values of axes.
+    `known` has indices that are simpler than those that follow from the values.
     """
 
     def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -25,8 +25,10 @@ COPY = "duplicate(block, consumers) gives those consumers a copy of their own"
 
 @dataclass(frozen=True)
 class Part:
-    """What an axis runs over.  `limit` is the range it may never leave, where `over` alone does not ensure
-    it."""
+    """The range of an axis.
+
+    `limit` is a range that the axis must not leave, if `over` alone does not ensure it.
+    """
 
     over: Span
     limit: Span | None = None
@@ -77,7 +79,7 @@ def compute_at(
 
 
 def _check_made_before(program: Program, block: Block, user: Block, target: LoopRV, what: str) -> None:
-    """What a block reads behind the loop that another one moved to is all made there."""
+    """Check that a block which moved into a loop has all its inputs computed before that loop."""
     at = program.loop(target)
     around = [s for s in program.tree.ancestors(user) if isinstance(s, For) and s in program.tree.path(block)]
     analyzer = program.analyzer(*around[:1], inside=True) if around else program.analyzer()
@@ -263,7 +265,7 @@ def _insert(body: Stmt, at: int, nest: Stmt, buffers: Sequence[Buffer]) -> Stmt:
 
 
 def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: str) -> dict[Var, Part]:
-    """What each spatial axis must run over, from the elements read under a loop of what the block writes."""
+    """Return the range of each spatial axis, from the elements that are read under a loop."""
     parts: dict[Var, Part] = {}
     axes = {a.var: a for a in block.axes}
     for buffer in written_by(block):
@@ -325,7 +327,7 @@ def _match_reads(
     axes = {a.var: a for a in block.axes}
     places = {a.indices for a in accesses(block.body, [buffer])}
     if len(places) != 1:
-        raise program.error(what, block, why=f"it reads {buffer.name} at several places")
+        raise program.error(what, block, why=f"it reads {buffer.name} at several indices")
     for index, item, size in zip(next(iter(places)), box, buffer.shape, strict=True):
         shift = _shift(index, axes, analyzer)
         if shift is None:

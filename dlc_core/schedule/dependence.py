@@ -1,4 +1,6 @@
-"""What may change the order of iterations: the kinds of block axes, and values that flow between blocks."""
+"""Dependences that constrain the order of iterations: kinds of block axes, and values that flow between
+blocks.
+"""
 
 from __future__ import annotations
 

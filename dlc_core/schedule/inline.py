@@ -77,7 +77,7 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     maker = makers[0]
     places = {load.indices for load in loads_in(body.value) if load.buffer is source}
     if len(places) != 1:
-        raise program.error(what, block, why=f"it reads {source.name} at several places")
+        raise program.error(what, block, why=f"it reads {source.name} at several indices")
     place = _distinct_axes(program, block, next(iter(places)), what)
     missing = [a.var.name for a in block.axes if a.var not in place and const_value(a.dom.extent) != 1]
     if missing:
@@ -189,7 +189,7 @@ def _covers(program: Program, block: Block, buffer: Buffer, what: str) -> None:
 
 
 def _values_last(program: Program, block: Block, users: list[Block], what: str) -> None:
-    """What the block reads is not overwritten before its users run: all its other writers come before it."""
+    """Check that the inputs of a block are not overwritten before its users run."""
     order = list(program.tree.blocks.values())
     position = {b: i for i, b in enumerate(order)}
     last = max(position[user] for user in users)

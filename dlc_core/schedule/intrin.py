@@ -98,7 +98,7 @@ class TensorIntrin:
         return found
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What the external symbols of impl do, for the interpreter."""
+        """The Python functions of impl's external symbols, for the interpreter."""
         found = dict(self.externs)
         for call in _extern_calls(self.impl):
             symbol = call.name.removeprefix(EXTERN)

@@ -26,10 +26,10 @@ IDENTITY = {"max": -np.inf, "add": 0.0}
 
 @cache
 def lanes_intrin(op: str, width: int, lanes: int, axis: str, dtype: str = "float32") -> TensorIntrin:
-    """What `lanes` neighbours have together, for the `width` threads of a subgroup along `axis`.
+    """Return the reduction over `lanes` neighbouring threads of a subgroup of `width` threads along `axis`.
 
-    `op` is "max" or "add", of floats.  UsageError for lanes that are no power of two, or no part of a
-    subgroup.
+    `op` is "max" or "add", of floats.  Raises UsageError if `lanes` is not a power of two, or does not divide
+    the subgroup.
     """
     if op not in IDENTITY or lanes < 1 or lanes & (lanes - 1) or width % lanes:
         raise UsageError(f"{lanes} of {width} threads have no {op!r} together")

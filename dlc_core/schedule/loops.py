@@ -101,7 +101,7 @@ def _sizes(
 
 
 def _steps(sizes: Sequence[Expr | None]) -> list[Expr]:
-    """What one step of each new loop is in steps of the old one."""
+    """Return the stride of each new loop in steps of the old one."""
     steps: list[Expr] = [const(1)]
     for size in reversed(sizes[1:]):
         assert size is not None

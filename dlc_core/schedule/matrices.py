@@ -28,7 +28,7 @@ from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW
 
 @dataclass(frozen=True)
 class Tiles:
-    """What a subgroup multiplies at once: `down` x `across` tiles of a unit.
+    """The tiles that a subgroup multiplies at once: `down` x `across` tiles of a unit.
 
     With `a_transposed` the first operand lies as [k, m], with `b_transposed` the second as [n, k].
     Of units that read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a

@@ -20,8 +20,9 @@ from dlc_core.tir.intrinsics import prefetch as hint
 from dlc_core.tir.stmt import Block, Eval, IterVar, Range, seq
 
 PREFETCH = "prefetch"
-"""Annotation of a loop: a buffer's name, and how many elements ahead of its reads the loop asks for; where
-rounds of loops around it share that, the number of parts, and which the first is.
+"""Annotation of a loop: a buffer's name and the prefetch distance in elements.
+
+If iterations of surrounding loops share the prefetch, the number of parts and the first part follow.
 """
 PREFETCH_PART = "prefetch_part"
 """Annotation of a loop around one with `PREFETCH`: how many parts later the part of its next round is."""
@@ -83,7 +84,7 @@ def prefetch_at(
         raise program.error(what, loop, *away, why="a loop that counts is not around it")
     if (len(places.inputs), len(places.outputs)) != (len(outer), buffer.ndim):
         raise program.error(
-            what, loop, why=f"{places} is no place in {buffer.ndim} dims for {len(outer)} loops"
+            what, loop, why=f"{places} is no index of {buffer.ndim} dims for {len(outer)} loops"
         )
     axes = tuple(Var(f"v_{o.var.name}") for o in outer)
     point = places(*axes)

@@ -19,7 +19,7 @@ from dlc_core.tir.stmt import Block, For, Store
 
 
 def recurrent_buffers(block: Block) -> list[Buffer]:
-    """Buffers from outside that a block reads at other places than it writes."""
+    """The outer buffers that a block reads at other indices than it writes."""
     written: dict[Buffer, set[tuple[Expr, ...]]] = {}
     inside = list(stmts(block.body))
     for stmt in inside:

@@ -256,7 +256,7 @@ def _own_loops(program: Program, block: Block) -> list[For]:
 
 
 def _combination(program: Program, block: Block, what: str) -> tuple[Combination, tuple[Expr, ...]]:
-    """What a block combines, and the neutral values that it starts from."""
+    """Return the combination of a reduction block and its initial values."""
     if block.init is None:
         raise program.error(what, block, why="its initialisation was decomposed")
     found = combination_of(block.body)

@@ -232,10 +232,10 @@ def extent_of(item: Span, analyzer: Analyzer) -> Expr:
 
 
 def read_regions(block: Block) -> tuple[Region, ...]:
-    """What a block reads, as regions over its axes: points where one place is read, else whole buffers.
+    """Return the regions that a block reads, over its axes: points if one index is read, else whole buffers.
 
-    The buffer a reduction accumulates in is not listed, as long as it is read where it is written.  What
-    blocks inside read is listed as boxes.
+    The accumulator of a reduction is not listed if it is read at the index that is written.  Reads of inner
+    blocks are listed as boxes.
     """
     if any(isinstance(s, Block) for part in child_stmts(block) for s in stmts(part)):
         return _boxes_read(block)

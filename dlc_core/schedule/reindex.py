@@ -78,7 +78,7 @@ def _place(program: Program, block: Block, buffer: Buffer, what: str) -> tuple[E
         if isinstance(stmt, Store) and stmt.buffer is buffer:
             found[stmt.indices] = None
     if len(found) != 1:
-        raise program.error(what, block, why=f"it touches {buffer.name} at {len(found)} places")
+        raise program.error(what, block, why=f"it accesses {buffer.name} at {len(found)} indices")
     point = next(iter(found))
     bound = {
         v for part in (block.init, block.body) if part is not None for s in stmts(part) for v in bound_vars(s)

@@ -60,7 +60,7 @@ class Sampling(Traced):
         last = self._draw().choices(inner, weights)[0]
         factors = [1] * (count - 1)
         for prime, power in _prime_powers(extent // last).items():
-            # A uniform choice of how many of the prime each factor gets: places of bars among stars.
+            # Choose uniformly how many of the prime each factor gets (stars and bars).
             bars = sorted(self._draw().sample(range(power + count - 2), count - 2))
             ends = [-1, *bars, power + count - 2]
             for place, (low, high) in enumerate(itertools.pairwise(ends)):
@@ -95,18 +95,18 @@ class Sampling(Traced):
 
         `decision` is the number of the loop among the possible ones, outer before inner, or -1 for None.
         """
-        places = _locations(self._program, block)
+        locations = _locations(self._program, block)
         if decision is None:
-            decision = self._draw().randrange(-1, len(places))
-        if not -1 <= decision < len(places):
+            decision = self._draw().randrange(-1, len(locations))
+        if not -1 <= decision < len(locations):
             raise self._program.error(
                 f"cannot take place {decision} for block {block.name!r}",
                 self._program.block(block),
-                why=f"it may be computed at {len(places)} loops",
+                why=f"it may be computed at {len(locations)} loops",
                 hint="decision=None draws a new one",
             )
         self._record(block, decision=int(decision))
-        return None if decision < 0 else places[decision]
+        return None if decision < 0 else locations[decision]
 
 
 def _locations(program: Program, block: BlockRV) -> list[LoopRV]:

@@ -1,6 +1,6 @@
-"""Nests of loops that copy a box of a tensor, which machines do at once (`tir.bulk`).
+"""Loop nests that are tensor copies (`tir.tensor_copy`).
 
-`bulk_copy` only checks and notes what is wanted; the pass `bulk_copies` makes the call of it.
+`bulk_copy` checks and annotates the nest; the pass `bulk_copies` turns it into a call.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
 
 
 def _unguarded(value: Expr, conds: list[Expr]) -> Expr:
-    """What is stored where all conditions hold, which are added; elsewhere it is zero."""
+    """Return the value where all conditions hold, and add these to `conds`; elsewhere the value is zero."""
     while isinstance(value, Call) and value.name == "if_then_else":
         cond, other = (e.value if isinstance(e, Broadcast) else e for e in (value.args[0], value.args[2]))
         if not isinstance(other, Const) or other.value != 0 or math.copysign(1, other.value) != 1:

@@ -166,7 +166,7 @@ def _check_layout(
     outer: Block,
     what: str,
 ) -> None:
-    """What the implementation relies on where it takes addresses: strides, and alignment."""
+    """Check the strides and the alignment that the implementation requires where it takes addresses."""
     strides = window.strides()
     if own.strides is None and not escapes(impl.body, own):
         return
@@ -233,7 +233,7 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], w
 
 
 def _reads(made: Block, intrin: TensorIntrin, match: Match) -> tuple[Region, ...]:
-    """What the block declares to read; also what it accumulates in, where calls do that unseen."""
+    """Return the declared reads of a block, including its accumulator if calls read it."""
     if not is_opaque(made):
         return made.reads
     declared = {r.buffer for r in made.reads}

@@ -16,7 +16,7 @@ from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, level, level_of
 
 @dataclass(frozen=True)
 class CrossThread:
-    """A reduction whose terms are dealt out over the threads of one loop."""
+    """A reduction whose terms are distributed over the threads of one loop."""
 
     loop: For
     block: Block
@@ -69,7 +69,7 @@ def _check_same_axis(program: Program, outer: For, inner: For, what: str) -> Non
             what,
             outer,
             inner,
-            why=f"the inner loop depends on {outer.var.name!r}: one thread cannot be at two places of it",
+            why=f"the inner loop depends on {outer.var.name!r}: one thread cannot run two of its iterations",
         )
 
 

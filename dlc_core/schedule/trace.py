@@ -23,7 +23,7 @@ DECISION = "decision"
 
 
 QUERY = "get_"
-"""What the names of primitives begin with that change nothing."""
+"""The prefix of primitives that only query."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Trace:
 
     @property
     def decisions(self) -> list[Any]:
-        """What the sampling primitives drew, in order."""
+        """The decisions of the sampling primitives, in order."""
         return [step.options[DECISION] for step in self.steps if DECISION in step.options]
 
     def with_decisions(self, decisions: Iterable[Any]) -> Trace:
@@ -207,7 +207,7 @@ def primitive_names(schedule: type) -> list[str]:
 
 
 class _Renamed:
-    """What the handles and drawn numbers of a trace are in the schedule that it is replayed on."""
+    """The handles and decisions of a trace in the schedule that it is replayed on."""
 
     def __init__(self) -> None:
         self.handles: dict[Handle, Handle] = {}

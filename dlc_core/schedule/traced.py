@@ -1,5 +1,7 @@
-"""What every primitive shares: its arguments are checked, its function is found, its call is recorded, and a
-refusal leaves everything as it was."""
+"""Common behaviour of all primitives: arguments are checked, the function is found, and the call is recorded.
+
+A refused call leaves the schedule unchanged.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Traced:
 
     @property
     def trace(self) -> Trace:
-        """What was called so far."""
+        """The calls so far."""
         return self._trace
 
     @property

@@ -348,7 +348,7 @@ def _line(stmt: Stmt) -> str:
 
 
 def anew(stmt: Stmt) -> Stmt | None:
-    """For `transform_stmt`: a statement of its own; no statement stands at two places of a tree."""
+    """For `transform_stmt`: copy a statement, because no statement may occur twice in a tree."""
     return replace(stmt) if isinstance(stmt, (Store, Eval)) or stmt is EMPTY_STMT else None
 
 

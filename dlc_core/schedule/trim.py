@@ -69,7 +69,7 @@ def trim(program: Program, handle: LoopRV) -> None:
 
 
 def _conditional(block: Block) -> Select | None:
-    """What a reduction combines where a condition holds, and the neutral value elsewhere; None for others."""
+    """Return the conditional value of a reduction with its neutral value; None for other blocks."""
     body, init = block.body, block.init
     if not isinstance(body, Store) or not isinstance(init, Store) or not isinstance(body.value, Binary):
         return None

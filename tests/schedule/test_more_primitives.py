@@ -248,7 +248,7 @@ def test_reindex_refusals(sch):
         y = te.compute((8,), lambda i: x[i] + x[7 - i], "y")
     odd = Schedule(te.create_prim_func([a], [y], producers=made))
     refused(odd, lambda: odd.reindex(BlockRV("x"), "A"), "may leave A")
-    refused(odd, lambda: odd.reindex(BlockRV("y"), "x"), "touches x at 2 places")
+    refused(odd, lambda: odd.reindex(BlockRV("y"), "x"), "accesses x at 2 indices")
     i, j, r = sch.get_loops(MATMUL)
     sch.reorder(r, i, j)
     other = sch.copy()

@@ -78,11 +78,10 @@ def prim_func_pass(
 ) -> Callable[[Callable[..., PrimFunc]], type[PrimFuncPass]]:
     """Make a function from PrimFunc to PrimFunc a pass class.
 
-    `name` is by default the function's.  `place` is a phase of tensor lowering ("scheduled", "loops", "flat",
-    "final"), "before NAME", "after NAME", "begin STAGE" or "end STAGE"; without one the pass runs only where
-    it is asked for.  Parameters of the function that are given by name alone, which need defaults and types,
-    are the options of the pass; one called `context` gets the PassContext.  Raises UsageError for functions
-    and places that do not fit.
+    `name` defaults to the function's name.  `place` is a phase of tensor lowering ("scheduled", "loops",
+    "flat", "final"), "before NAME", "after NAME", "begin STAGE" or "end STAGE"; without it the pass runs only
+    on request.  Keyword-only parameters, which need defaults and types, are the options of the pass; one
+    called `context` gets the PassContext.  Raises UsageError for unsuitable functions and positions.
     """
     places = _places(place) if place else {}
 

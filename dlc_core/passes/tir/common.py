@@ -109,7 +109,7 @@ class _Namer:
         """Whether a value may be named, and is work enough."""
         count = self.ops_of(e)
         if e.dtype.kind == "handle" or (e.dtype.is_int and e.dtype.lanes > 1):
-            return False  # places in memory are to be seen as what they are
+            return False  # memory locations are compared by identity
         return count is not None and count >= self.min_ops
 
     def ops_of(self, root: Expr) -> int | None:

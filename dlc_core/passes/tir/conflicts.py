@@ -323,7 +323,7 @@ class _Pair:
 
 
 def _divided(equal: Iterable[tuple[Expr, Expr]], analyzer: Analyzer) -> Iterator[tuple[Expr, Expr]]:
-    """What must be equal where both its quotients and its remainders by one number are."""
+    """Yield values that are equal because their quotients and remainders by one number are equal."""
     known = {pair for a, b in equal for pair in ((a, b), (b, a))}
     pairs = [(a, b) for a, b in known if isinstance(a, Binary) and isinstance(b, Binary)]
     for a, b in pairs:

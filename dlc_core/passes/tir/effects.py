@@ -1,4 +1,6 @@
-"""What statements do to memory: which buffers they write, and whether a value stays the same meanwhile."""
+"""Effects of statements on memory: the buffers that they write, and whether a value is unchanged between
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ class Memory:
         return buffer
 
     def roots(self, *exprs: Expr) -> frozenset[Buffer]:
-        """What expressions read, or take the address of."""
+        """The buffers that expressions read, or whose address they take."""
         return frozenset(self.root(e.buffer) for e in loads_in(*exprs))
 
     def written(self, stmt: Stmt) -> frozenset[Buffer] | None:
-        """What a statement may write; None where that may be anything (another thread's writes appear)."""
+        """The buffers that a statement may write; None if it may write any, because writes of other threads
+        appear.
+        """
         if stmt in self._written:
             return self._written[stmt]
         total: frozenset[Buffer] | None = NOTHING

@@ -1,5 +1,6 @@
-"""What no schedule gave to threads becomes launches of one thread: devices with thread axes run
-nothing else.
+"""Launches of one thread for statements that no schedule bound to threads.
+
+Devices with thread axes run nothing outside of launches.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class _Legalize(Walker):
         self.buffers: dict[Buffer, Buffer] = {}
         self.vars: dict[Var, Expr] = {}
         self.multiplied = set(operands(func.body))
-        """What units of matrices take as bits."""
+        """The operands of matrix units, which are passed as bits."""
 
     def parameter(self, param: Buffer | Var) -> Buffer | Var:
         if isinstance(param, Buffer):

@@ -1,4 +1,4 @@
-"""What changes nothing goes: stores that nobody reads, loops and conditions around nothing, unused names."""
+"""Dead-code elimination: stores that are never read, empty loops and conditions, unused names."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _stores_itself(s: Store) -> bool:
 
 @dataclass(frozen=True)
 class RemoveNoOps(PrimFuncPass):
-    """What leaves no trace goes: temporaries that nobody reads, loops and conditions around nothing, unused
-    names, elements stored to themselves.
+    """Dead-code elimination: remove temporaries that are never read, empty loops and conditions, unused
+    names, and elements stored to themselves.
 
     Before:
 

@@ -190,7 +190,7 @@ class _Partition(Walker):
 
 
 def _below_zero(cond: Binary) -> Expr | None:
-    """What is below zero exactly where a comparison holds."""
+    """Return an expression that is negative exactly where a comparison holds."""
     if cond.op in ("lt", "le"):
         return cond.a - cond.b - int(cond.op == "le")
     if cond.op in ("gt", "ge"):

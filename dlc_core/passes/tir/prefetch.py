@@ -51,8 +51,9 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
 
 
 def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
-    """For each line that an iteration reads of the buffer, one for what is as far ahead as is wanted; where
-    rounds of loops around share what all iterations read, as many as it takes for the present round's part.
+    """Yield one prefetch for each cache line that an iteration reads, at the requested distance.
+
+    If iterations of surrounding loops share the lines, each iteration prefetches only its part.
     """
     name, ahead, *shares = loop.annotations[PREFETCH]
     parts, own = shares or (1, 0)

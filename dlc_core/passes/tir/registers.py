@@ -129,8 +129,8 @@ def _valued(body: Stmt, buffer: Buffer) -> Stmt:
 
 @dataclass(frozen=True)
 class PromoteRegisters(PrimFuncPass):
-    """Temporaries of at most `max_elements` elements, set at constant places in straight-line code, become
-    values.
+    """Promote temporaries with at most `max_elements` elements to values, if all their indices are constant
+    and the code is straight-line.
 
     Before:
 

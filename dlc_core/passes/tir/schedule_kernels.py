@@ -24,7 +24,7 @@ from dlc_core.tir.functor import buffers_written, replace_scalars
 from dlc_core.tir.stmt import PrimFunc
 
 TUNED = "tuned"
-"""What kernels have in place of a rule's name where a tuner chose."""
+"""The rule name of kernels that a tuner scheduled."""
 RULE = Decision(
     "schedule.rule",
     "Which of the schedule rules that know a kind of kernel is tried first; values are names of rules.",
@@ -79,7 +79,7 @@ class ScheduleKernels(PrimFuncPass):
     def _attempts(
         self, func: PrimFunc, context: PassContext, machine: Machine
     ) -> Iterator[tuple[str, Callable[[Schedule], None]]]:
-        """What may schedule a kernel, the preferred first, with its name."""
+        """Yield the candidates for the schedule of a kernel with their names, the preferred first."""
         answer = None if context.tuner is None else context.tuner(func, context.target)
         if answer is not None:
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)

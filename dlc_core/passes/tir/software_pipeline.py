@@ -110,10 +110,10 @@ class _Writer:
         return seq(*out)
 
     def step(self, time: Expr, behind: int | None = None) -> Stmt:
-        """What runs at one time: each part in the iteration that its stage has reached.
+        """Emit one time step: each part in the iteration that its stage has reached.
 
-        `behind` counts the steps since the first part has had all iterations.  Each step before the last with
-        copies has one group of them, so that it is known how many may still be under way.
+        `behind` counts the steps since the first part finished its iterations.  Each step but the last with
+        copies has one group of them, so that the number of groups in flight is known.
         """
         copies, ahead, after = self.plan.copies, self.plan.ahead, behind or 0
         last = max((self.plan.stages[i] for i in copies), default=0)

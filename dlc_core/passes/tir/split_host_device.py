@@ -55,7 +55,7 @@ def split_host_device(func: PrimFunc, taken: Iterable[str] = ()) -> tuple[PrimFu
     for root in roots:
         if not is_unified(root):
             raise PassError(
-                f"{func.name}: the launch over {root.var.name} has loops of one axis in several places",
+                f"{func.name}: the launch over {root.var.name} has several loops of one axis",
                 hint="run unify_thread_binding first",
                 spans=func.spans,
             )
@@ -118,8 +118,9 @@ def _shared_bytes(root: For) -> int | None:
 
 
 def launch_problems(kernel: PrimFunc, machine: Description) -> list[str]:
-    """What a machine lacks for a kernel: axes, threads, kinds and sizes of memory.  Unknown sizes are not
-    looked at.
+    """Return the resources that a machine lacks for a kernel: axes, threads, kinds and sizes of memory.
+
+    Symbolic sizes are not checked.
     """
     found: list[str] = []
     threads = 1

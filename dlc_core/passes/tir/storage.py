@@ -122,7 +122,7 @@ class _Storage:
         return found
 
     def may_share(self, need: _Need) -> bool:
-        """Whether a temporary is memory: one whose places are all constant is better left to registers."""
+        """Whether a temporary may share memory; one with constant indices only is left to registers."""
         buffer = need.buffer
         if buffer.strides is not None or const_value(buffer.offset) != 0:
             return False
@@ -263,10 +263,9 @@ def _replaced(s: Stmt, windows: dict[Stmt, Buffer], bases: dict[Stmt, list[Buffe
 
 @dataclass(frozen=True)
 class StorageRewrite(PrimFuncPass):
-    """Temporaries that are not needed at the same time share memory; what is computed element by element is
-    computed in place.
+    """Let temporaries with disjoint live ranges share memory, and compute elementwise results in place.
 
-    It belongs behind `unroll_loops`: temporaries whose places are all constant by then are left to registers.
+    The pass belongs after `unroll_loops`: temporaries with only constant indices are left to registers.
 
     Before:
 

@@ -226,7 +226,7 @@ class _Run:
                 places.update(loads_in(*one.indices))
                 if len(one.indices) == 1 and _strided(one.indices[0]) and one not in guarded:
                     found[one] = None
-        # What other places are made of is wanted lane by lane.
+        # Other indices are computed lane by lane.
         for one in places:
             found.pop(one, None)
         return [(e.buffer, e.indices[0], e) for e in found if isinstance(e.indices[0], Ramp)]
@@ -244,7 +244,9 @@ class _Run:
             self.stores = [replace(s, value=transform(s.value, known.get)) for s in self.stores]
 
     def _taken_apart(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
-        """Every `step`-th element from each of `step` places on: contiguous loads, taken apart."""
+        """Load every `step`-th element from each of `step` offsets on by contiguous loads, and shuffle them
+        apart.
+        """
         step, lanes = group.step, group.first.lanes
         if length < step or step > MOST_STEPS or not _power(step):
             return {}

@@ -207,7 +207,7 @@ class _Launch:
 
 @dataclass(frozen=True)
 class _Around:
-    """What stands around a statement inside the threads of a launch."""
+    """The loops, conditions and names around a statement inside the threads of a launch."""
 
     loops: tuple[For, ...]
     conds: tuple[Expr, ...]

@@ -136,7 +136,7 @@ class _Launch:
         """The virtual threads around what is being built."""
         self.private: list[Buffer] = []
         self.partial: dict[Stmt, tuple[str, ...]] = {}
-        """Stores that all threads of some axes repeat, with the axes that they are dealt out over."""
+        """Stores that all threads of some axes repeat, with the axes over which they are distributed."""
 
     def error(self, what: str, why: str = "", hint: str = "") -> PassError:
         return PassError(f"{self.func.name}: {what}", why=why, hint=hint, spans=self.func.spans)
@@ -306,7 +306,7 @@ class _Launch:
                 )
 
     def _check_nested(self, stmt: For, outer: Var) -> None:
-        """A loop inside another one of its axis deals out what each thread of that one did in full."""
+        """Distribute a nested loop of an axis over the threads of the outer one."""
         what = f"the loop {stmt.var.name} stands inside another one bound to {stmt.thread}"
         uses = any(outer in free_vars(*exprs_of(s)) for s in stmts(stmt))
         if uses:

@@ -37,10 +37,9 @@ SIZES = (4, 16)
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
-    """Every loop of kind "unrolled" as one copy of its body for each iteration; its extent must be
-    constant.
+    """Unroll every loop of kind "unrolled": one copy of the body per iteration; its extent must be constant.
 
-    Choices whose conditions are known in an iteration take their side, and what changes nothing then goes.
+    Conditions that are known in an iteration are folded, and dead code is removed.
     """
     unroll = _Unroll()
     unrolled = replace(func, body=unroll.rebuild(func.body))
@@ -141,7 +140,7 @@ class _Nest:
     def __init__(self, root: For) -> None:
         self.root = root
         self.now: dict[Expr, Expr] = {}
-        """What changing expressions are in the present iteration."""
+        """The values of varying expressions in the current iteration."""
         self.changing: dict[For, list[Expr]] = {}
         """For each loop the expressions that change with it and with no loop inside it, operands first."""
         self._level: dict[Expr, int] = {}

@@ -69,7 +69,7 @@ def vectorize_loops(func: PrimFunc, lanes: bool = False) -> PrimFunc:
 
 
 class _Around:
-    """What is known of a program's loops, worked out when it is first asked for."""
+    """Facts about a program's loops, computed on demand."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func

@@ -137,7 +137,7 @@ def allocations_in_loops(root: Stmt) -> list[tuple[Buffer, Loops]]:
 
 
 def size_bound(size: Expr, loops: Sequence[For], analyzer: Analyzer) -> Expr | None:
-    """What a size never exceeds, in no terms of the loops; None where that is not known."""
+    """Return an upper bound of a size that does not depend on the loops; None if none is known."""
     variables = {loop.var: (loop.begin, loop.extent) for loop in loops}
     if not any(v in variables for v in free_vars(size)):
         return size

@@ -1,4 +1,4 @@
-"""What is known where a statement stands: a chain of loops, conditions and names, and the analyzer for it."""
+"""Facts at a statement: a chain of loops, conditions and names, and the analyzer for them."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ from dlc_core.ir.expr import (
 
 @dataclass(frozen=True)
 class Goal:
-    """What a proof may use.
+    """The facts that a proof may use.
 
-    `analyzer` knows all that holds there, `dims` the sizes of the program alone; `moving` are the variables
-    of loops, lanes and names; `conds` conditions that hold.
+    `analyzer` knows all facts at the access, `dims` only the sizes of the program; `moving` are the variables
+    of loops, lanes and names; `conds` are conditions that hold.
     """
 
     analyzer: Analyzer

@@ -159,7 +159,7 @@ def _with_checks(old: Stmt, new: Stmt, checks: list[Check], writer: _Writer) -> 
 
 
 def _checks_of(access: Access, writer: _Writer, name: str, vectors: bool) -> list[Check]:
-    """What has to hold for an access, in each of its lanes."""
+    """Return the checks of an access, one set for each lane."""
     code = writer.code(f"{ACCESS_KIND}{name} {access}")
     guards = tuple((c.value if isinstance(c, Broadcast) else c, holds) for c, holds in access.guards)
     lanes = max((e.dtype.lanes for e in (*access.indices, *(cond for cond, _ in guards))), default=1)
@@ -327,7 +327,7 @@ def _known(code: Expr) -> int:
 
 
 def _index_checks(index: Expr, extent: Expr, code: int, guards: Guards) -> list[Check]:
-    """What has to hold for an index, in each of its lanes, each with the guards of that lane."""
+    """Return the checks of an index for all lanes, each with the guards of its lane."""
     lanes = max((index.dtype.lanes, *(cond.dtype.lanes for cond, _ in guards)))
     if lanes == 1:
         return [Check(_all_of(guards), index, -extent, extent, code)]

@@ -76,7 +76,7 @@ class Access:
 
 @dataclass(frozen=True)
 class _Group:
-    """What accesses have in common that differ by a constant in their last index."""
+    """The common part of accesses that differ only by a constant in their last index."""
 
     fact: Fact | None
     guards: tuple[tuple[Expr, bool], ...]
@@ -86,7 +86,7 @@ class _Group:
 
 @dataclass
 class Proof:
-    """What became of the accesses of a program."""
+    """The result of a proof: the accesses that are proved, and those that are open."""
 
     proved: int = 0
     open: list[Access] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Prover:
         self.stripped: dict[Expr, tuple[Expr, int]] = {}
         self.extents: dict[Buffer, Bytes] = {}
         self.lane_values: dict[Var, Expr] = {}
-        """What names of vectors stand for."""
+        """The values of vector names."""
         self.holders: dict[Stmt, Stmt] = {}
         """Branches on conditions of lanes, by the statements in them."""
 
@@ -255,7 +255,7 @@ class Prover:
                 self.proof.open.append(replace(access, when=when))
 
     def _guarded(self, group: _Group) -> Fact | None:
-        """What holds where a group is accessed; groups under the same guards share what follows from it."""
+        """Return the facts at a group of accesses; groups with the same guards share derived facts."""
         if not group.guards:
             return group.fact
         fact = self.guarded.get((group.fact, group.guards))
@@ -393,7 +393,7 @@ class Prover:
             self._bulk_copy(stmt, value, fact)
 
     def _kernel_call(self, stmt: Eval, value: Call, symbol: str, fact: Fact | None) -> None:
-        """What a kernel takes for a parameter is no more than what it is given."""
+        """Prove that each kernel parameter is no larger than its argument."""
         callee = self.module.get(symbol)
         if not isinstance(callee, PrimFunc):
             return
@@ -510,7 +510,7 @@ def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
 
 
 def facts_in_block(block: Block, fact: Fact | None) -> Fact | None:
-    """What holds in a block: its axes have the values bound to them, which are in their domains, and its
+    """Return the facts inside a block: its axes equal their bindings, which are in their domains, and its
     predicate holds.
     """
     values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}

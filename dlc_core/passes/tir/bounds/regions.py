@@ -101,7 +101,7 @@ def _box(region: Region) -> str:
 
 
 def _passed(root: Stmt) -> Iterator[tuple[Stmt, _Passed]]:
-    """What statements in blocks pass, with these."""
+    """Yield the addresses that statements in blocks pass, with the statements."""
     bases: dict[Buffer, Buffer] = {}
     work: list[tuple[Stmt, Block | None]] = [(root, None)]
     while work:

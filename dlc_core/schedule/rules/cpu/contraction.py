@@ -400,7 +400,7 @@ class Contract:
         rows.
 
         With rows outside of panels, each row is read and written once, and the weights once for each tile
-        from a near cache.
+        from L2.
         """
         batched = any(const_value(self.s.extent(loop)) != 1 for loop in outer)
         first, second, third = LOOP_ORDER.alternatives

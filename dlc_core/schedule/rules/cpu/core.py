@@ -1,4 +1,4 @@
-"""What the costs of a kernel's plans depend on besides its sizes."""
+"""The machine parameters of CPU cost models."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from dlc_core.schedule.rules.cpu.register_tile import FMA_PER_CYCLE
 from dlc_core.target.target import Description
 
 FLOAT = 4
-"""Bytes of an element."""
+"""Bytes of a float32 element."""
 CACHE_BYTES_PER_CYCLE = 8.0
-"""What a core reads from the last cache."""
+"""Bytes per cycle that a core reads from the LLC."""
 MEMORY_BYTES_PER_CYCLE = 9.0
-"""What a core reads from memory, where the weights of a model are when a kernel begins."""
+"""Bytes per cycle that a core reads from memory, which holds the weights of a model when a kernel starts."""
 TOGETHER = 1 / 3
-"""All cores read so many times what one does: their number to this power, as they share the way to memory."""
+"""All cores together read (number of cores) to this power times what one core reads, as they share the memory
+bus.
+"""
 SECOND_CACHE = 1
 
 
 @dataclass(frozen=True)
 class Core:
-    """The cores of a machine: what one has, and on how many the loops run."""
+    """The parameters of one core, and the number of threads."""
 
     lanes: int
     registers: int
     caches: tuple[int, ...]
     threads: int
     units: int = 2
-    """Vector multiply-adds that begin in a cycle."""
+    """Vector multiply-adds that start per cycle."""
 
     @classmethod
     def of(cls, facts: Description, threads: int, bits: int = 32) -> Core:
-        """That of a description record, for elements of so many bits."""
+        """Read the parameters from a description record, for elements of so many bits."""
         return cls(facts.lanes(bits), facts.usable_registers, facts.caches, threads, facts.vector_units)
 
     @property
     def second_cache(self) -> int:
-        """Bytes of the second cache, or of the only one."""
+        """Bytes of L2, or of the only cache."""
         return self.caches[min(SECOND_CACHE, len(self.caches) - 1)]
 
     @property
     def from_memory(self) -> float:
-        """Bytes that each core reads a cycle while all read other parts of the memory."""
+        """Bytes per cycle that each core reads from memory while all cores do."""
         return MEMORY_BYTES_PER_CYCLE * math.pow(self.threads, TOGETHER - 1)
 
     def products(self, cycles: float) -> float:
-        """Cycles of register tiles, which are counted for two units."""
+        """Convert cycles of register tiles, which are counted for two units."""
         return cycles * FMA_PER_CYCLE / self.units
 
 

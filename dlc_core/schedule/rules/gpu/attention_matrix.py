@@ -1,5 +1,4 @@
-"""FlashAttention by matrix units: one loop over the keys with online softmax (see
-`op/std/attention_online.py`).
+"""FlashAttention by matrix units: online softmax in one loop over panels of keys (`op/std/attention_online.py`).
 
     for batch, head, tile of queries (group):
       queries of the tile                       by all threads, to shared memory
@@ -11,7 +10,7 @@
           running sums, weighted values         in the fragment layout of the unit's results
       results divided by the sums, stored
 
-Only queries, keys and values pass through memory.
+Only queries, keys and values go through memory.
 """
 
 from __future__ import annotations

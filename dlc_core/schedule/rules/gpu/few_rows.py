@@ -246,7 +246,7 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     at_once = min(turns, max(1, (facts.unit_threads or UNIT_THREADS) // group))
     steps = ceil(k / plan.splits / plan.depth)
     taken = plan.lanes * plan.own * bits // 8
-    # Rows are read too, from the nearest cache.
+    # Rows are read too, from L1.
     loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // 128))
     rate = min(at_once * group * taken / LATENCY, BYTES * grid.units / min(groups, grid.units), BURST * BYTES)
     # A cache line is fully used only if neighbours are read together.
