@@ -63,7 +63,10 @@ def prose_of(source: str) -> Iterator[tuple[int, str]]:
             comment.append(token.string)
             last = token.start[0]
         elif token.type == tokenize.STRING and " " in token.string:
-            yield token.start[0], token.string
+            text = token.string
+            if "f" in text[: text.index(text[-1])].lower():  # of an f-string its expressions are code
+                text = re.sub(r"\{[^{}]*\}", lambda code: re.sub(r"[^\n]", " ", code.group()), text)
+            yield token.start[0], text
     if comment:
         yield begin, "\n".join(comment)
 

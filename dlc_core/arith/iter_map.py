@@ -32,7 +32,9 @@ from dlc_core.ir.expr import (
 
 @dataclass(frozen=True)
 class IterMark:
-    """What is split: a loop variable less `begin`, or a fused sum; its values are 0 … extent-1, each once."""
+    """The subject of a split: a loop variable minus `begin`, or a fused sum; its values are 0 … extent-1,
+    each once.
+    """
 
     source: Var | IterSum
     extent: Expr

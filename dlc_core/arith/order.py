@@ -1,7 +1,7 @@
-"""A total order on expressions, the same in every run: what makes canonical forms canonical.
+"""A total order on expressions, the same in every run, which makes canonical forms canonical.
 
-Variables come first, by name; other atoms by operator and a hash of their structure.  Two that look alike
-(variables of one name, or the same expression of them) are told apart by who was seen first.
+Variables come first, by name; other atoms follow by operator and a hash of their structure.  Atoms with equal
+keys (variables with one name, or equal expressions of them) are ordered by first use.
 """
 
 from __future__ import annotations

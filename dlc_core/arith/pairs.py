@@ -1,4 +1,4 @@
-"""What two comparisons of one conjunction or disjunction say together."""
+"""Joint consequences of two comparisons in one conjunction or disjunction."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _joined(analyzer: Analyzer, choose: object, ends: list[Expr | None]) -> Expr
 
 
 def intersection(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
-    """What is in all of them: everything where there are none.  It may be empty: see `is_empty`."""
+    """The intersection of sets; everything if there are none.  It may be empty: see `is_empty`."""
     lows = [s.low for s in sets if s.low is not None]
     highs = [s.high for s in sets if s.high is not None]
     return IntSet(
@@ -117,7 +117,7 @@ def box_union(analyzer: Analyzer, boxes: Sequence[Box]) -> Box:
 
 
 def box_intersection(analyzer: Analyzer, boxes: Sequence[Box]) -> Box | None:
-    """What is in all of them; None where that is certainly nothing."""
+    """The intersection of boxes; None if it is certainly empty."""
     found = tuple(intersection(analyzer, column) for column in zip(*boxes, strict=True))
     return None if any(is_empty(analyzer, s) for s in found) else found
 

@@ -1,4 +1,4 @@
-"""What an analyzer knows: ranges of variables, assumed facts, and the memo tables that depend on them."""
+"""The state of an analyzer: ranges of variables, assumed facts, and the memo tables that depend on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What backends inherit: a code generator of the C family, and a simulated device that runs what it emits.
+"""Base classes of backends: a code generator of the C family, and a simulated device that runs its code.
 
     class NpuCodegen(SourceCodegen):
         name, kinds, format = "npu", ("npu",), "npu-c"

@@ -1,8 +1,7 @@
-"""What compilers of source text have made, kept between processes in `cache_dir/libraries`.
+"""A cache of compiled binaries between processes, in `cache_dir/libraries`.
 
-A file's name says what it was made of, so it is never stale; when it was last used, its time of change says.
-The files used longest ago are removed when they take more than `config.cache_size` together, or more than
-half of what the disk has for them.
+A file's name is a digest of its inputs, so it is never stale; its modification time is that of the last use.
+The least recently used files are removed when the cache exceeds `config.cache_size` or half of the free disk.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class KeptFiles:
         self.limit = config.cache_size << 20 if limit is None else limit
 
     def entries(self) -> list[KeptFile]:
-        """What is kept, the longest unused first."""
+        """The cached files, the least recently used first."""
         return self._looked()[0]
 
     def trim(self, keep: Path | None = None) -> int:
@@ -107,8 +106,10 @@ def _remove(path: Path) -> bool:
 def kept(
     code: bytes, suffix: str, words: Sequence[str], build: Callable[[Path, Path], None], tool: str = ""
 ) -> Path:
-    """What `build(source, out)` makes of a text, kept in the cache folder of dlc by its text, `words`, the
-    compiler, named `tool` where it is not that of this machine, and the processor where `words` mean it.
+    """Return the result of `build(source, out)` from the cache, or build it.
+
+    The key is the text, `words`, the compiler (`tool` if it is not this machine's), and the processor if
+    `words` depend on it.
     """
     parts = [code, " ".join(words).encode(), (tool or compiler_version()).encode()]
     if NATIVE in words:

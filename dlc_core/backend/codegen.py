@@ -43,7 +43,7 @@ class SourceCodegen:
         return replace(source.C99, vectors="extension", alignment="__attribute__((aligned({align})))")
 
     def writer(self) -> type[emission.ModuleWriter]:
-        """What writes the functions."""
+        """The class that writes functions."""
         return emission.ModuleWriter
 
     def flags(self, target: Target) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class SourceCodegen:
         return ("-std=gnu99", *speed, "-Wno-psabi")
 
     def metadata(self, made: emission.Emitted, target: Target) -> Mapping[str, Any]:
-        """What the device needs to know besides."""
+        """Additional metadata for the device."""
         return {}
 
     def emit(self, module: IRModule, target: Target) -> Artifact:

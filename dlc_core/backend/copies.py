@@ -1,5 +1,7 @@
-"""Kernels in languages that copy from the caller's memory to a group's beside the thread, until the next
-barrier, or, in groups of copies, until one that waits for them."""
+"""Kernels in languages with asynchronous copies from global to shared memory.
+
+Copies complete at the next barrier, or, in groups of copies, at a barrier that waits for their group.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class CopyWriter(KernelWriter):
         return self.words.boxes
 
     def first_parameters(self) -> list[str]:
-        """What tensors are like whose boxes are copied."""
+        """Parameters that describe the tensors of tensor copies."""
         return [self._boxes.tensor.format(name=name) for name, _ in self.tensors.values()]
 
     def _declare_arrivals(self) -> None:
@@ -128,7 +130,7 @@ class CopyWriter(KernelWriter):
         self.text.named = {}
 
     def _is_copy(self, stmt: Store) -> bool:
-        """Whether a store is a copy that may run beside the thread."""
+        """Whether a store is a copy that may be asynchronous."""
         if stmt.buffer not in self._filled:
             return False
         cond, value = _guarded(stmt.value)
@@ -159,8 +161,10 @@ class CopyWriter(KernelWriter):
         super().effect(value)
 
     def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
-        """What a thread does before it meets the others: so many groups of copies, and what was begun to be
-        read in place so many barriers ago, may still be under way behind it.
+        """Emit the statements before a barrier.
+
+        `groups` groups of copies, and reads by matrix units that began at most `steps` barriers ago, may stay
+        in flight.
         """
         copies = self.words.copies
         if self._waits and copies is not None:

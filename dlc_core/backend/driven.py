@@ -50,7 +50,7 @@ class Ready:
     """Shared memory that its groups get at launch."""
     driver: Driver
     tensors: tuple[Tensor, ...]
-    """What the driver says of tensors, for each call's memory."""
+    """The driver's tensor descriptors, for the memory of each call."""
 
     def start(self, addresses: Sequence[int]) -> Start:
         """With the buffers of a call."""
@@ -74,7 +74,7 @@ class Session:
         self.blocks: Blocks[Any] = Blocks(driver.name, driver.capacity)
 
     def given(self, kernel: Kernel) -> int:
-        """What groups of a kernel get at launch, for want of arrays so large."""
+        """Bytes of dynamic shared memory of a kernel, if it exceeds the limit of static arrays."""
         return kernel.shared_bytes if kernel.shared_bytes > self.driver.array_bytes else 0
 
     def alloc(self, size: int) -> int:
@@ -191,9 +191,9 @@ class DrivenDevice(OpenedDevice[Session]):
 
     @abstractmethod
     def image(self, driver: Driver, artifact: Artifact) -> bytes:
-        """What of an artefact the driver loads.
+        """Return the image of an artefact that the driver loads.
 
-        Raises ArtifactError for malformed metadata, UnsupportedError for code that the device does not run.
+        Raises ArtifactError for malformed metadata, and UnsupportedError for code that the device cannot run.
         """
 
     def alloc(self, size: int, align: int = 64) -> int:

@@ -23,8 +23,8 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
 
 PACKED = "/* What dlc calls in its own process. */"
 
-_APART = """/* For functions that loops call.  Where GCC inlines them it takes "restrict" to hold across the
-   rounds of the loop, as if what one round writes were never read by the next. */
+_APART = """/* For functions that loops call.  If GCC inlines them, it assumes that "restrict" holds across
+   iterations, as if no iteration read what an earlier one has written. */
 #ifndef DLC_APART
 #ifdef __GNUC__
 #define DLC_APART __attribute__((noinline))

@@ -183,7 +183,7 @@ class FragmentWriter(CopyWriter):
         return stmt.body
 
     def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
-        """What a product is given, besides its sums."""
+        """The operands of a product besides its accumulators."""
         variables = [var for arg in call.args[1:3] if isinstance(var := held(arg), Var)]
         return {name: self.text.vars[var] for name, var in zip("ab", variables, strict=True)}
 
@@ -194,7 +194,7 @@ def _parts(value: Expr) -> tuple[Load, ...]:
 
 
 def _behind(stmt: Let, parts: Sequence[Load]) -> Stmt | None:
-    """What follows where a sum is first put back to where it came from, which are neighbours; else None."""
+    """Return the statement after stores of an accumulator to its own contiguous elements, else None."""
     body = stmt.body.stmts if isinstance(stmt.body, Seq) else (stmt.body,)
     stores, rest = body[: len(parts)], body[len(parts) :]
     if len(stores) < len(parts) or not all(isinstance(part, Load) for part in parts):
@@ -223,7 +223,9 @@ def _is_lane(value: Expr, var: Var, lane: int) -> bool:
 
 
 def _rows_of(blocks: Blocks, table: Sequence[Sequence[int]], count: int) -> list[int] | None:
-    """Where each row of each block begins, from the places of each thread's values; None for other places."""
+    """Return the first element of each row of each block, from the elements of each thread; None for other
+    layouts.
+    """
     of, found = blocks.of, dict[tuple[int, int], int]()
     for thread, places in enumerate(table):
         for number, place in enumerate(places):

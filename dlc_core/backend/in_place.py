@@ -1,9 +1,9 @@
-"""Kernels whose subgroups multiply matrices that lie in memory of their group (`MatrixUnit.in_place`).
+"""Kernels whose matrix units read operands in shared memory (`MatrixUnit.in_place`).
 
-The program says what each thread's part of an operand is; the text hands over where the whole lies, since the
-unit reads it there, beside the threads.  Products that follow each other are begun and left to run; threads
-wait for them before they meet, for what was read may then be written, and before sums are used.  Pipelines
-that spare what was read (`copies_barrier`) let them run on while the next ones begin.
+The program describes each thread's part of an operand; the text passes the address of the whole, which the
+unit reads asynchronously.  Consecutive products are issued without waiting.  Threads wait for them before a
+barrier, after which the memory may be overwritten, and before accumulators are used.  Pipelines that spare
+the memory (`copies_barrier`) let them overlap the next products.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class InPlaceWriter(FragmentWriter):
             super().stmt(stmt)
 
     def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
-        """What a thread does before it meets the others."""
+        """Emit the statements before a barrier."""
         if self._added and steps == 1 and self._running:
             self._around(self._words.wait_but)
         elif self._added:
@@ -133,7 +133,7 @@ class InPlaceWriter(FragmentWriter):
         return stmt.body
 
     def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
-        """What a product is given, besides its sums."""
+        """The operands of a product besides its accumulators."""
         variables = [held(arg) for arg in call.args[1:3]]
         if variables[0] not in self._read:
             return super().product_words(unit, call)
@@ -179,7 +179,7 @@ class InPlaceWriter(FragmentWriter):
 
 
 def _loads(value: Expr) -> Sequence[Load]:
-    """What a vector is put together of."""
+    """The loads that form a vector."""
     parts = value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)
     return [part for part in parts if isinstance(part, Load)]
 

@@ -39,7 +39,7 @@ from dlc_core.tir.threads import THREAD, is_shared, level
 
 _REDUCE = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 OFFSET = "_at"
-"""What the name of the parameter ends with that has a buffer's offset."""
+"""The suffix of the parameter that is a buffer's offset."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class EmittedKernels:
 
     text: str
     symbols: dict[str, str]
-    """What each kernel is called in the text."""
+    """The name of each kernel in the text."""
     shared: dict[str, tuple[Shared, ...]]
     tensors: dict[str, tuple[TensorCopy, ...]] = field(default_factory=dict)
-    """What each kernel takes before its parameters: of tensors that these are the boxes of."""
+    """The tensor descriptors that each kernel takes before its parameters."""
 
 
 class KernelWriter(ModuleWriter):
@@ -75,7 +75,7 @@ class KernelWriter(ModuleWriter):
         self.tensors: dict[tuple[object, ...], tuple[str, TensorCopy]] = {}
         """Tensors whose boxes are copied: what they are called, and one of the copies."""
         self._own: set[Buffer] = set()
-        """What a thread allocates."""
+        """The buffers that a thread allocates."""
         self._parts: dict[Var, list[str]] = {}
         """The lanes of vectors that a `Let` names."""
         self._moved: dict[Expr, str] = {}
@@ -140,7 +140,9 @@ class KernelWriter(ModuleWriter):
         return f"{text}, const {self.unit.scalar_type(INDEX)} {at}"
 
     def space(self, buffer: Buffer) -> str:
-        """What a kernel allocates is its threads' own, whatever its scope is called, unless they share it."""
+        """Return the address space of a buffer; a kernel's allocations are private to threads unless they are
+        shared.
+        """
         return "" if buffer in self._own else super().space(buffer)
 
     # Statements
@@ -197,7 +199,7 @@ class KernelWriter(ModuleWriter):
         return any(isinstance(e, Load) and e.buffer is buffer for e in read)
 
     def _dotted(self, *roots: Expr) -> set[Expr]:
-        """What dot products for which the language has a word multiply."""
+        """The operands of dot products for which the language has an instruction."""
         found = (e for e in post_order(*roots) if isinstance(e, Call) and self._dot_word(e))
         return {arg for dot in found for arg in dot.children[1:]}
 
@@ -313,7 +315,7 @@ class KernelWriter(ModuleWriter):
         return factor % lanes == 0 and rest % lanes == 0
 
     def _words_of_move(self, buffer: Buffer, lanes: int) -> dict[str, object]:
-        """What stands for the names in the formats of `Moves`, those of values and places aside."""
+        """The values of the names in the formats of `Moves`, except values and indices."""
         moves = self.words.moves
         assert isinstance(moves, Moves)
         scalar = self.unit.stored_type(buffer.dtype)
@@ -504,7 +506,7 @@ def group_extents(func: PrimFunc) -> dict[str, int] | None:
 
 
 def defined(text: str, meanings: Mapping[str, str]) -> list[str]:
-    """What has to stand before a text for the words in it that its language lacks, in the table's order."""
+    """Return the definitions that a text needs for words which its language lacks, in the table's order."""
     used = set(re.findall(r"\w+", text))
     return [meaning for word, meaning in meanings.items() if word in used]
 

@@ -46,7 +46,7 @@ def entries_of(module: IRModule) -> list[PrimFunc]:
 
 @dataclass
 class _Scope:
-    """What names mean in a function: memory, and integers of the entry."""
+    """The meaning of names in a function: memory, and integers of the entry."""
 
     buffers: dict[Buffer, Place]
     values: dict[Var, Expr]

@@ -45,7 +45,7 @@ class KernelParameter:
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a launch says of a tensor whose boxes are copied; sizes in elements, outer dims first."""
+    """The descriptor of a tensor for tensor copies; sizes in elements, outer dims first."""
 
     buffer: int
     """The number of the kernel's buffer where it lies."""
@@ -106,7 +106,7 @@ class Kernel:
     meets: bool
     """Whether threads of a group wait for each other."""
     tensors: tuple[TensorParameter, ...] = ()
-    """What it takes first: of tensors whose boxes are copied."""
+    """The tensor descriptors that it takes first."""
 
     @property
     def shared_bytes(self) -> int:
@@ -209,7 +209,7 @@ def _launch(step: _Start, values: Sequence[int]) -> Launch | None:
 
 
 class LaunchList:
-    """What one entry point launches."""
+    """The launches of one entry point."""
 
     def __init__(self, symbol: str, buffers: int, scalars: int, steps: _Steps) -> None:
         self.symbol = symbol

@@ -58,11 +58,11 @@ class LaunchCodegen(SourceCodegen):
         raise NotImplementedError(f"{type(self).__name__}.dialect")
 
     def writer(self) -> type[kernels.KernelWriter]:
-        """What writes the kernels."""
+        """The class that writes kernels."""
         return kernels.KernelWriter
 
     def launch_metadata(self, module: IRModule, target: Target) -> Mapping[str, Any]:
-        """What the device needs to know besides."""
+        """Additional metadata for the device."""
         return {}
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
@@ -87,9 +87,9 @@ class LaunchEntry:
 
     list: LaunchList
     program: Any
-    """What the device made of the kernels."""
+    """The device's form of the kernels."""
     cycles: int
-    """What a call is estimated to take."""
+    """The estimated cycles of a call."""
 
 
 class LaunchProgram:

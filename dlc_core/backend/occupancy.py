@@ -1,4 +1,4 @@
-"""What part of a processor's threads a kernel keeps busy, by what each of its groups takes of it."""
+"""Occupancy: the share of a unit's threads that a kernel keeps busy, from the resources of its groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlc_core.target import Description
 
 @dataclass(frozen=True)
 class Grains:
-    """How a processor deals out what it has."""
+    """The allocation granularity of a unit's resources."""
 
     registers: int
     """Those of a subgroup are a multiple of so many."""

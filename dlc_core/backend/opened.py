@@ -1,4 +1,4 @@
-"""Devices of this machine that are opened when they are first used, and places in their queues."""
+"""Devices of this machine that are opened on first use, and marks in their queues."""
 
 from __future__ import annotations
 

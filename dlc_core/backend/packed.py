@@ -1,4 +1,4 @@
-"""What emitted sources and those who call them agree on.
+"""The calling convention of emitted sources.
 
 Each entry point is a function
 

@@ -33,7 +33,7 @@ class SimulatedEntry:
 
     @property
     def cycles(self) -> int:
-        """What a launch is estimated to take."""
+        """The estimated cycles of a launch."""
         return int(self.function.metadata.get(CYCLES, {}).get(self.function.symbol, 0))
 
 

@@ -1,6 +1,6 @@
-"""What a device with one stream, in order, is asked for: the narrow door to a vendor's driver.
+"""The driver interface of a device with one in-order stream.
 
-Everything else (`driven`) is written against `Driver`, so that it is tested with no device.
+Everything else (`driven`) uses only `Driver`, so that it is tested without a device.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Driver(Protocol):
     name: str
     number: int
     arch: str
-    """What code may be for that it runs."""
+    """The architecture whose code the device runs."""
     capacity: int
     most_groups: tuple[int, int, int]
     """Of a launch along each axis."""
@@ -94,7 +94,7 @@ class Driver(Protocol):
         """Wait for a place in the stream."""
 
     def seconds(self, first: Any, last: Any) -> float:
-        """Between two places that have been reached."""
+        """Seconds between two marks that have been reached."""
 
     def sync(self) -> None:
         """Wait for everything."""

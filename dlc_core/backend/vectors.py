@@ -25,7 +25,7 @@ _SIGNS = {"max_number": ">=", "min_number": "<="}
 
 
 class Scalars(Protocol):
-    """What writes the scalars beside vectors."""
+    """The writer of scalar expressions."""
 
     def value(self, expr: Expr, level: int = 0) -> str: ...
 

@@ -126,7 +126,7 @@ def _bytes_words(size: str) -> str:
 
 
 def _machine_words(machine: Machine) -> str:
-    names = [machine.place(level) for level in range(len(machine.bandwidths))]
+    names = [machine.level_name(level) for level in range(len(machine.bandwidths))]
     reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
     how = "measured" if machine.measured else "from the target's description"
     if machine.launches:

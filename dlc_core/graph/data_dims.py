@@ -1,13 +1,13 @@
-"""Dims that elements of a function's params tell: what a caller works out before it calls.
+"""Host-computed dims: the caller computes them from elements of a function's params before the call.
 
 Two attributes of a function, pairs and triples in the order of their computation:
 
-    elements    (variable, public name of the param, place): the variable is that element, in row-major order,
-                of numbers; floats are cut toward zero where the variable is an integer
+    elements    (variable, public name of the param, index): the variable is that element, in row-major order,
+                of numbers; floats are truncated if the variable is an integer
     data_dims   (dim, expression, what): the dim is the expression over dims of the params, elements and dims
                 before it, and must not be negative, else `what` is wrong
 
-The nodes `dim_of` in the function give the same dims again, for whoever runs it node by node.
+The nodes `dim_of` in the function compute the same dims for programs that run node by node.
 """
 
 from __future__ import annotations

@@ -8,8 +8,11 @@ from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, symbols_of
 
 NEEDS = "needs"
-"""The attribute of a function: what its dims must fulfil, the fields of `ir.conditions.Condition` in tuples,
-over the dims of its params, those that their elements tell, and those that data in the function tells."""
+"""The attribute of a function with the conditions on its dims, as tuples of the fields of
+`ir.conditions.Condition`.
+
+They are over the dims of its params, host-computed dims, and data-dependent dims.
+"""
 
 
 def dims_shown(n: Node) -> set[Var]:

@@ -1,9 +1,9 @@
-"""Inputs of a graph that are given away: an output continues each of them in its memory.
+"""Donated inputs of a graph: an output extends each of them in its memory.
 
     donate(module, {"past_*": 1024})
 
-An output that is `concat(input, new, axis)`, as caches of keys and values are, lies where the input does:
-what is new is written behind what is there, and nothing is copied.
+An output `concat(input, new, axis)`, such as a KV cache, is in the memory of the input: the new part is
+written after the existing elements, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -16,30 +16,28 @@ from dlc_core.graph.node import Function, Node
 from dlc_core.ir.module import IRModule
 
 DONATED = "donated"
-"""Attribute of an entry: for each input given away (input, output, axis, capacity)."""
+"""Attribute of an entry: (input, output, axis, capacity) of each donated input."""
 
 
 def donate(module: IRModule, wanted: Mapping[str, int]) -> IRModule:
-    """The module with inputs of its entry given away.
+    """Return the module with donated inputs.
 
-    `wanted` has names of inputs, or patterns of them with `*` and `?`, and the room of their memory: so many
-    elements along the axis that grows.  Raises UsageError for unknown names, for inputs that no output
-    continues, and for memory without room or whose strides are not known.
+    `wanted` maps names of inputs, or patterns with `*` and `?`, to the capacity of their memory in elements
+    along the axis that grows.  Raises UsageError for unknown names, for inputs that no output extends, and
+    for memory without capacity or with unknown strides.
     """
     entry = module.functions.get(module.entry)
     if not isinstance(entry, Function):
-        raise UsageError("inputs of a graph alone can be given away", why=f"{module.entry!r} is none")
+        raise UsageError("only inputs of a graph can be donated", why=f"{module.entry!r} is none")
     names = tuple(entry.attrs.get("inputs") or (p.attrs["name"] for p in entry.params))
     rooms: dict[int, int] = {}
     for pattern, capacity in wanted.items():
         found = [i for i, name in enumerate(names) if fnmatchcase(name, pattern)]
         if not found:
-            raise UsageError(
-                f"there is no input {pattern!r} to give away", hint=f"inputs: {', '.join(names)}"
-            )
+            raise UsageError(f"there is no input {pattern!r} to donate", hint=f"inputs: {', '.join(names)}")
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
             raise UsageError(
-                f"input {pattern!r} is given away with room for {capacity!r}",
+                f"input {pattern!r} is donated with a capacity of {capacity!r}",
                 hint="give the number of elements that its memory holds along the axis that grows",
             )
         rooms.update(dict.fromkeys(found, capacity))
@@ -54,7 +52,7 @@ def _donation(entry: Function, index: int, name: str, capacity: int) -> tuple[in
         for i, result in enumerate(entry.results)
         if result.op.name == "concat" and result.args[0] is param and entry.results.count(result) == 1
     ]
-    what = f"input {name!r} cannot be given away"
+    what = f"input {name!r} cannot be donated"
     if len(outputs) != 1:
         raise UsageError(
             what,

@@ -29,7 +29,7 @@ class Extracted:
     """Each node of the graph as the function has it."""
 
     def results(self, call: Node) -> dict[Node, Node]:
-        """What stands for each of `escaping` where `call` is the call of the function."""
+        """Return the replacements of `escaping`, if `call` is the call of the function."""
         parts = [call]
         if isinstance(call.type, TupleType):
             parts = [get_item(call, i) for i in range(len(call.type.fields))]

@@ -123,7 +123,7 @@ class Module:
         object.__setattr__(self, name, value)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
-        """What the module computes."""
+        """Compute the outputs of the module."""
         raise UsageError(f"{type(self).__name__} has no forward", hint="define forward(self, x, ...)")
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
@@ -252,7 +252,7 @@ class Module:
         return f"{type(self).__name__}({self.extra_repr()}" + (f"\n{inside}\n)" if parts else ")")
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses of a layer's text."""
+        """The text in the parentheses of a layer's representation."""
         return ""
 
 

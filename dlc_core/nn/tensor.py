@@ -251,7 +251,7 @@ def split(x: Tensor, sizes: Sequence[Dim], axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def type_text(value: Tensor) -> str:
-    """How a tensor's type is told in errors."""
+    """Describe a tensor's type for error messages."""
     type_: TensorType = value.node.tensor_type
     return str(type_)
 

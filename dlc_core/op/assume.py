@@ -1,7 +1,7 @@
-"""What type inference assumes of symbolic dims, for whoever collects it.
+"""Assumptions of type inference on symbolic dims.
 
-Inference accepts what some sizes make right: a dim n where 5 is needed, one of n - 3 elements.  Each such
-assumption is noted while it is made, and becomes a condition that calls are checked for
+Inference accepts a type that is right for some sizes: a dim n where 5 is needed, or a dim of n - 3 elements.
+Each assumption is recorded and becomes a condition that is checked in each call
 (`dlc_core.passes.graph.needs`).
 """
 

@@ -56,7 +56,7 @@ MOVED = (*STORED, "string")
 REQUIRED = object()
 
 FRESH = ("fresh", "freshes")
-"""The kinds of attributes that are dims which data tells."""
+"""The kinds of attributes that are data-dependent dims."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Attr:
     `kind` is one of int, ints, float, floats, bool, str, strs, dtype, dim (int or symbolic expression), dims,
     array, function, fresh, freshes.  An attribute whose default is None may be None.
 
-    A *fresh* one is a new `Var`: a dim of the result that data tells, bound when the op has run; *freshes*
-    are several.  References do not get them.
+    A *fresh* attribute is a new `Var`: a data-dependent dim of the result, bound when the op has run.
+    *freshes* are several.  References do not get them.
     """
 
     name: str
@@ -236,7 +236,7 @@ class OpDecl(Op):
 
 
 def fresh_dims(value: Node) -> list[Var]:
-    """The dims that a node brings: what its data tells when it has run."""
+    """The data-dependent dims that a node defines."""
     if not isinstance(value.op, OpDecl):
         return []
     given = (value.attrs[name] for name in sorted(value.op.fresh))

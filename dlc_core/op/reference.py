@@ -44,7 +44,7 @@ Symbols = dict[Var, int]
 LARGE = 1 << 30
 """Bytes of results for which there may be no memory: that is asked first."""
 _TOO_LARGE = re.compile("too big|too large|maximum (possible|allowed|supported)", re.IGNORECASE)
-"""What NumPy says of arrays that no address space holds."""
+"""NumPy's messages for arrays that exceed the address space."""
 CallPrim = Callable[[str, Sequence[NDArray], Sequence[int], Type], Value]
 """Runs a PrimFunc of the module: symbol, arguments, its dims, result type (with known dims) -> result."""
 
@@ -113,7 +113,7 @@ def apply(
 
 
 def _misfit(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFailure:
-    """The error for arguments that NumPy refuses: sizes or indices that only data tells."""
+    """Return the error for arguments that NumPy refuses because of data-dependent sizes or indices."""
     given = ", ".join(str(_type_of(arg)) for arg in args)
     return RuntimeFailure(
         f"{decl.name} does not fit its inputs", why=str(error), details=[f"inputs: {given}"]

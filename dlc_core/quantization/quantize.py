@@ -30,7 +30,7 @@ PREPARED = Pipeline(
     (Infer(), Simplify(), FoldConstants(), Recompose(), ExpandComposites(), FoldBatchNorm(), Simplify(),
      FoldConstants(), FoldScaleAxis())
 )  # fmt: skip
-"""What is done before ranges are seen: batch norms are part of the weights, names of ops are few."""
+"""Passes before calibration: batch norms are folded into weights, and ops are simplified."""
 
 
 def quantize(

@@ -20,7 +20,7 @@ SHARES = 64
 
 @dataclass
 class Seen:
-    """What was seen of one tensor: the least and the greatest element, and how often parts of that range."""
+    """The statistics of one tensor: its least and greatest element, and a histogram of the range."""
 
     low: float = 0.0
     high: float = 0.0

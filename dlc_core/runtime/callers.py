@@ -24,7 +24,7 @@ def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) 
     """The way to call an entry point of a device."""
     if signature.donated and (hasattr(entry, "evaluate") or not shares_memory(device)):
         raise UnsupportedError(
-            f"device {device.name!r} takes no inputs that are given away",
+            f"device {device.name!r} takes no donated inputs",
             why="it does not work in the caller's memory",
             hint="compile without `donate`",
         )

@@ -1,6 +1,6 @@
-"""Calls that take inputs over: their outputs lie in the memory of inputs given away.
+"""Calls with donated inputs: outputs are in the memory of these inputs.
 
-An input given away is a view of memory with room for `capacity` elements along one axis, such as
+A donated input is a view of memory with a capacity of `capacity` elements along one axis, such as
 `buffer[:, :, :length]`; its output is a longer view of the same memory.  A call may be given any array: one
 that is no such view is copied, once, to memory with room, and what comes back is one.
 """
@@ -23,7 +23,7 @@ from dlc_core.runtime.signature import Donation, Plan, Shape
 
 
 class Donating(InPlace):
-    """Calls on this process's memory with inputs given away."""
+    """Calls with donated inputs in this process's memory."""
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self._placed(arrays)
@@ -48,7 +48,7 @@ class Donating(InPlace):
                 axis, capacity = rooms[index].axis, rooms[index].capacity
                 cut = ", ".join([":"] * axis + [f":{array.shape[axis]}"])
                 raise UsageError(
-                    f"input {value.name!r} is given away without room for what its output adds",
+                    f"input {value.name!r} is donated without capacity for what its output adds",
                     why=f"it is no view of memory of {capacity} elements along axis {axis}",
                     hint=f"buffer = np.empty({roomy(array.shape, rooms[index])}); bind buffer[{cut}]",
                 )
@@ -80,7 +80,7 @@ class Donating(InPlace):
         return self.examined(holding(run, held), arena)
 
     def _placed(self, arrays: Sequence[Any]) -> list[Host]:
-        """The inputs, those given away as views of memory with room."""
+        """The inputs; donated ones are views of memory with capacity."""
         hosts = self.hosts(arrays)
         plan = self.plan(self.signature.facts(hosts))
         rooms = {d.input: d for d in self.signature.donated}
@@ -127,17 +127,17 @@ class Donating(InPlace):
             others = [a for i, a in enumerate(given) if i != d.input]
             if any(np.may_share_memory(one, other) for other in others):
                 name = self.signature.inputs[d.input].name
-                raise UsageError(f"input {name!r} is given away, and another input lies in its memory")
+                raise UsageError(f"input {name!r} is donated, and another input is in its memory")
         return results
 
 
 def roomy(shape: Shape, donation: Donation) -> Shape:
-    """The shape of all the memory of an input given away."""
+    """The shape of the whole memory of a donated input."""
     return (*shape[: donation.axis], donation.capacity, *shape[donation.axis + 1 :])
 
 
 def _whole(array: Host, donation: Donation) -> Host:
-    """All the memory of which an input given away is a part."""
+    """The whole memory of a donated input."""
     owner = _owner(array)
     offset = address(array) - address(owner)
     whole: Host = np.ndarray(roomy(array.shape, donation), array.dtype, owner, offset, array.strides)
@@ -172,7 +172,7 @@ def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
         raise UsageError(
             f"there is room for {donation.capacity} elements along axis {donation.axis},"
             f" and {result[donation.axis]} are needed",
-            hint="give away with more room: donate={name: room}",
+            hint="donate with a larger capacity: donate={name: capacity}",
         )
     if array.strides != _strides(array, donation) or not (array.flags.writeable and array.flags.aligned):
         return False

@@ -211,7 +211,7 @@ class Executable:
         nothing.
 
         Inputs are contiguous host arrays, in order or by name; without `outputs` they are allocated
-        once.  An input given away (`dlc.compile(donate=...)`) is a view of memory with room, its output None
+        once.  A donated input (`dlc.compile(donate=...)`) is a view of memory with capacity, its output None
         or the longer view.  Raises UsageError for arrays that do not fit, are not contiguous, or overlap.
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
@@ -375,7 +375,7 @@ class Executable:
             )
         if self.signature.donated:
             raise UnsupportedError(
-                "inputs are given away, and exported code takes compact tensors",
+                "inputs are donated, and exported code takes compact tensors",
                 hint=f"{_SAVED}; or compile without `donate`",
             )
         write = getattr(self.codegen, "export", None)

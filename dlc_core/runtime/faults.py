@@ -1,8 +1,8 @@
-"""What a process was doing when it touched memory that it may not: written to a file before it dies.
+"""Fault reports: the activity of a process at an illegal memory access, written to a file before it dies.
 
-`report_to(path)` is for processes that run code for others, which read the file by `reported`: which kernel
-was running, for which nodes of the model, and beside which value the memory lies.  The kernel is that of the
-last call which began, by the record in the scratch memory of guard mode.
+`report_to(path)` is for worker processes; their parent reads the file by `reported`.  The report names the
+kernel, its model nodes, and the value next to the memory.  The kernel is that of the last call that began,
+from the record in the scratch memory of guard mode.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _THREADS = 64
 _LAUNCHED: list[tuple[str, int]] = [("", 0)]
 """The kernel that a device launched last, and the number of the call that it is a part of."""
 _KEPT: list[Any] = []
-"""What the system calls or gets back."""
+"""Objects that the system refers to, kept alive."""
 
 
 @record(frozen=True)
 class Fault:
-    """What is known of a fault; empty where nothing is."""
+    """The known facts about a fault; empty if nothing is known."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -122,7 +122,7 @@ def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, i
 
 
 def reported(path: Path) -> Fault:
-    """What was written there."""
+    """Read a fault report."""
     try:
         told = json.loads(path.read_text())
     except (OSError, ValueError):

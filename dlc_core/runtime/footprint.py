@@ -69,7 +69,7 @@ def host_bytes(steps: Steps, bytes_of: Callable[[TensorType], int | None]) -> in
 
 
 def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Block]:
-    """How many blocks of each kind there are at its worst moment; who calls a body keeps its inputs."""
+    """Count the blocks of each kind at the worst step; the caller of a body keeps its inputs."""
     atoms: dict[Node, list[Atom]] = {}
     holders: Counter[Atom] = Counter()
     places: dict[Atom, set[str]] = {}

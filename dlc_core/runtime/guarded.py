@@ -131,10 +131,10 @@ class GuardedInPlace(_Guarded):
 
 
 class GuardedDonating(_Guarded, Donating):
-    """Calls that take inputs over.
+    """Calls that take over donated inputs.
 
-    Memory given away is copied, as much of it as the input takes, to guarded memory with the same room, the
-    rest of which nobody has written; its output is copied back.
+    Donated memory is copied, as far as the input uses it, to guarded memory of the same capacity; the rest is
+    marked as unwritten.  The output is copied back.
     """
 
     def _prepared(

@@ -78,7 +78,7 @@ class GuardedMemory:
 
     @property
     def bytes(self) -> NDArray:
-        """What is there from the layout's `begin` on; it keeps the memory alive."""
+        """The bytes from the layout's `begin` on; the array keeps the memory alive."""
         return np.asarray(self)
 
     def part(self, region: Region) -> NDArray:
@@ -102,7 +102,7 @@ class GuardedMemory:
                     raise RuntimeFailure(f"{count} bytes {where} {region.name} have been written")
 
     def describe(self, where: int) -> str | None:
-        """What lies next to an address; None where it is elsewhere."""
+        """Describe the neighbourhood of an address; None if it is elsewhere."""
         at = where - self._start
         if not -PAGE <= at < self._all.size + PAGE:
             return None
@@ -129,7 +129,7 @@ def live() -> list[GuardedMemory]:
 
 
 def owner_of(where: int) -> str | None:
-    """What an address lies next to; None where it is in no guarded memory."""
+    """Name the value next to an address; None outside of guarded memory."""
     return next(filter(None, (memory.describe(where) for memory in live())), None)
 
 

@@ -71,7 +71,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 
 
 def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
-    """What makes arrays as `empty` does, of one shape and dtype."""
+    """Return a function that creates arrays like `empty`, of one shape and dtype."""
     small = math.prod(shape) * dtype.itemsize < ALIGNED_FROM
     return partial(np.empty if small else empty, shape, dtype)
 

@@ -75,7 +75,7 @@ class Program:
 
     @staticmethod
     def decode(data: bytes) -> Program:
-        """What `encode` wrote; ArtifactError for anything else."""
+        """Decode the result of `encode`; raise ArtifactError for anything else."""
         head, _, graph = data.partition(b"\n")
         try:
             parsed = json.loads(head)
@@ -115,7 +115,7 @@ def host_bytes_of(
 
 
 def counts_of(program: Program, weights: Host) -> list[tuple[Var, Expr]]:
-    """The dims that data tells, each with what it never exceeds, as far as that is known."""
+    """The data-dependent dims, each with its known upper bound."""
     found = []
     for n in post_order(program.function(weights).body):
         if n.op.name == "first_of":

@@ -7,7 +7,7 @@ A library `name` has, besides the functions that its C header declares (`<name>_
 `<name>_signature`: JSON text, ended by a zero byte, that says how it is called.  A code generator that
 exports libraries writes it by `describe`; nothing else of a library is needed to call it.
 
-Loading a library runs the native code of whoever wrote it: load what you trust.  `dlc.open` never does.
+Loading a library runs its author's native code: load only libraries that you trust.  `dlc.open` runs no code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dlc_core.runtime.signature import Signature
 from dlc_core.target import Artifact, Target, TargetKind
 
 FAILED = 1
-"""What `<name>_run` returns where an index that is data was out of range."""
+"""The result of `<name>_run` if a run-time index was out of range."""
 FORMAT = "library"
 VERSION = 1
 _MOST = 1 << 26

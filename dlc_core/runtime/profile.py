@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dlc_core.target.cost import Estimate
 
 PROFILE_SUFFIX = "__profile"
-"""What the instrumented twin of an entry is called besides the entry's name."""
+"""The suffix of the instrumented twin of an entry."""
 
 SHOWN_NODES = 3
 
@@ -81,7 +81,7 @@ class Report:
     """Calls that were measured, whose mean this is."""
     threads: int
     executor: str = "thread"
-    """What `threads` counts: threads of the host, or units that kernels are launched on."""
+    """The unit of `threads`: threads of the host, or units that kernels are launched on."""
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -42,7 +42,7 @@ class Recycled:
     def makers(
         self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
     ) -> list[Callable[[], Host]]:
-        """What makes the results of a call, uninitialised arrays of these shapes."""
+        """Return functions that create the results of a call: uninitialised arrays of these shapes."""
         made: list[Callable[[], Host]] = []
         total = 0
         for shape, dtype in zip(shapes, dtypes, strict=True):
@@ -105,7 +105,7 @@ def _next(kept: deque[Kept]) -> tuple[Kept, int]:
 
 
 _UNHELD = _next(deque([_owned(aligned_bytes(1))]))[1]
-"""What `_next` counts of memory that nobody else holds."""
+"""The reference count of memory that has no other owner."""
 
 
 __all__ = ["Recycled"]

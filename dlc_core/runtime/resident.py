@@ -143,7 +143,7 @@ class Held:
 
 
 def hold(value: Any) -> Any:
-    """What the host computed as held values, tuples element by element."""
+    """Wrap values that the host computed as held values, tuples element by element."""
     if isinstance(value, tuple):
         return tuple([hold(item) for item in value])
     return value if isinstance(value, Held) else Held(np.asarray(value))

@@ -1,7 +1,7 @@
-"""What the system tells of the machine: cache sizes, and which processor it is.
+"""Facts about the machine from the system: cache sizes and the processor.
 
 cache_sizes() -> (L1d, L2, L3) in bytes
-processor_words() -> str                which processor the system says this is
+processor_words() -> str                the processor's name and features
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CHANGING = ("processor", "cpu mhz", "bogomips", "apicid", "initial apicid", "co
 
 
 def processor_words(path: Path = Path("/proc/cpuinfo")) -> str:
-    """What the system tells of the first processor: its name and features; empty where it tells nothing."""
+    """Return the name and features of the first processor; empty if the system does not say."""
     lines = []
     try:
         with path.open(encoding="utf-8", errors="replace") as file:

@@ -38,8 +38,9 @@ else:
 
 @record(frozen=True)
 class Saved:
-    """What a file holds.  `target` and `plugins` are texts: whether they exist here is for the
-    opener to see.
+    """The contents of a file.
+
+    `target` and `plugins` are texts; the opener checks whether they exist here.
     """
 
     signature: Signature

@@ -64,7 +64,7 @@ class Donation:
 
 @record(frozen=True)
 class Plan:
-    """What a call with certain input shapes needs."""
+    """The resources of a call with certain input shapes."""
 
     scalars: tuple[int, ...]
     outputs: tuple[Shape, ...]
@@ -86,7 +86,7 @@ class Signature:
     weights_size: int
     donated: tuple[Donation, ...] = ()
     needs: tuple[Condition, ...] = ()
-    """What the dims of the inputs, and those told, must fulfil."""
+    """Conditions on the dims of the inputs and on host-computed dims."""
     elements: tuple[tuple[Var, int, int], ...] = ()
     """Variables that are elements of inputs, floats cut toward zero where a variable is an integer: the
     input's index, and the place in row-major order."""
@@ -107,7 +107,7 @@ class Signature:
 
     @property
     def dims(self) -> tuple[Var, ...]:
-        """All symbolic dims that a call tells: those of the inputs' shapes, and those that elements tell."""
+        """All symbolic dims of a call: those of the inputs' shapes, and host-computed dims."""
         shown = (v for value in self.inputs for v in value.type.symbols())
         return tuple(dict.fromkeys((*shown, *(var for var, _, _ in self.data_dims))))
 
@@ -136,7 +136,7 @@ class Signature:
             )
 
     def facts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Shape, ...]:
-        """What a call's plan depends on: the inputs' shapes and, where elements tell dims, these at last."""
+        """The facts that a call's plan depends on: the inputs' shapes and host-computed dims."""
         shapes = tuple([array.shape for array in arrays])
         if not self.elements:
             return shapes
@@ -149,7 +149,9 @@ class Signature:
             raise UsageError("the inputs do not fit the model", why=f"a size is no number: {error}") from None
 
     def plan(self, facts: Sequence[Shape]) -> Plan:
-        """What a call with these facts (see `facts`) needs; raises UsageError where they do not fit."""
+        """Return the plan of a call with these facts (see `facts`); raise UsageError if they violate a
+        condition.
+        """
         symbols = self.bind_symbols(facts)
         values = tuple(symbols[v] for v in self.symbols)
         sizes = self._sizes(*values)

@@ -1,12 +1,12 @@
-"""Host graphs as lists of steps, worked out once: a loop round costs what its segments cost, and little more.
+"""Host graphs as lists of steps, prepared once: a loop iteration costs little more than its segments.
 
-Values are checked where they enter; between steps shapes and dtypes are those that inference proved.  What
-the function's dims must fulfil is checked first, and of dims that data tells behind the step that does.  A
-control flow op runs by its own reference on callables that run the steps of its bodies.
+Inputs are checked on entry; between steps, shapes and dtypes are those that inference proved.  Conditions on
+the function's dims are checked first, and those on data-dependent dims after the step that computes them.  A
+control-flow op runs by its own reference on callables that run the steps of its bodies.
 
-Where segments run on devices with memory of their own, values are `Held`: the host fetches what it computes
-with.  Launches that may be left running then come as early as their inputs are there, and other segments,
-too, come before what has to wait for them.
+If segments run on devices with memory of their own, values are `Held`, and the host fetches its operands.
+Launches that may run asynchronously start as soon as their inputs exist, and other segments run before steps
+that must wait for them.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Steps:
             for axis, dim in enumerate(shape)
             if isinstance(dim, Expr) and not isinstance(dim, Var)
         ]
-        # What dims that elements tell must fulfil, alone and with those of inputs, who calls has checked.
+        # The caller has checked conditions on host-computed dims, alone and together with dims of inputs.
         told = {*data_dims(function)}
         called = told.union(v for p in function.params for v in p.tensor_type.symbols())
         needs = [
@@ -342,7 +342,7 @@ def _on_arrays(body: Callable[[Sequence[Any]], Any], *arrays: Any) -> Any:
 
 
 def _on_held(count: int | None, body: Callable[[Sequence[Any]], Any], *values: Any) -> Any:
-    """What a body gives for held values, of which the first `count` stay so; all where that is None."""
+    """Run a body on held values, of which the first `count` stay held; all if `count` is None."""
     found = body(values)
     if isinstance(found, tuple):
         return tuple(_but_first(count, found))

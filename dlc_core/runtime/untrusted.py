@@ -15,7 +15,7 @@ MOST = 1 << 20
 
 
 class _Malformed(Exception):
-    """What is wrong with the data."""
+    """An error in the data."""
 
 
 @contextmanager

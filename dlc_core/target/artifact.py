@@ -1,4 +1,4 @@
-"""What code generators emit and devices load.
+"""Artefacts: the output of code generators and the input of devices.
 
     Codegen.emit(module, target) -> Artifact      pure; needs no hardware
     Device.load(artifact) -> Loaded               needs the hardware (or a simulator)

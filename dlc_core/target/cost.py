@@ -1,12 +1,12 @@
-"""What a kernel costs on a machine: its work, the machine's limits, and the time that follows from them.
+"""The cost model of kernels: their work, the machine's limits, and the time that follows (a roofline).
 
     work = Work(flops=..., steps=..., functions=..., bytes=..., constants=...)
     Machine.of(target.describe()).estimate(work, threads=2, resident=...)  -> Estimate
 
-The model is the roofline's [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
-units, and as its bytes from the place where they lie: a cache that holds them, or memory.  `limit` is that
-time.  `seconds`, what is expected, adds what kernels of this compiler were measured to lose: ATTAINED of the
-limit, and a fixed cost for each call.
+The model is the roofline [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
+units, and as its bytes at the bandwidth of their level: a cache that holds them, or memory.  `limit` is that
+time.  `seconds` is the expected time: good kernels attain the share ATTAINED of the limit, and each call has
+a fixed cost.
 
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
 """
@@ -45,7 +45,7 @@ LEAST_PARALLEL = 2e-5
 
 @dataclass(frozen=True)
 class Work:
-    """What one run of a kernel does; None where that depends on dims."""
+    """The work of one run of a kernel; None if it depends on dims."""
 
     flops: int | None
     """Arithmetic operations on data."""
@@ -75,7 +75,7 @@ class Estimate:
     seconds: float
     limit: float
     bound: str
-    """What sets the limit: `compute`, a cache (`L1`, `L2`, …; `cache`, where units share one) or `memory`."""
+    """The limiting resource: `compute`, a cache (`L1`, `L2`, …; `cache` if units share one) or `memory`."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class Machine:
         return Machine(flops, rates, description.caches[-1:] or (0,), units * memory, launches=units)
 
     def estimate(self, work: Work, *, threads: int = 1, resident: int = 0) -> Estimate | None:
-        """The time of a kernel on `threads` threads, None where its work is not known.
+        """Return the time of a kernel on `threads` threads; None if its work is symbolic.
 
-        `resident` are the bytes of everything that is read between two runs of it: its constants are in the
-        first cache that holds so much.  What it reads and writes besides is taken to be where it fits.
+        `resident` are the bytes of everything that is read between two runs.  The constants are in the
+        fastest cache that holds so much; other data is in the fastest cache that it fits.
         """
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
@@ -151,7 +151,7 @@ class Machine:
         constants = work.constants or 0
         for size, held in ((constants, max(resident, constants)), *self._rest(work)):
             level = next((i for i, cache in enumerate(self.caches) if held <= cache), len(self.caches))
-            name = self.place(level)
+            name = self.level_name(level)
             rate = self.bandwidths[level] * threads
             if level == len(self.caches):
                 rate = min(rate, self.shared_bandwidth)
@@ -160,18 +160,18 @@ class Machine:
 
     @property
     def executor(self) -> str:
-        """What kernels are dealt out to: a `thread` of the host, or a `unit` that they are launched on."""
+        """The executor of kernels: a `thread` of the host, or a `unit` that they are launched on."""
         return "unit" if self.launches else "thread"
 
-    def place(self, level: int) -> str:
-        """What a cache, or memory behind all of them, is called."""
+    def level_name(self, level: int) -> str:
+        """The name of a cache level, or of memory."""
         if level == len(self.caches):
             return "memory"
         return "cache" if self.launches else f"L{level + 1}"
 
     @staticmethod
     def _rest(work: Work) -> list[tuple[int, int]]:
-        """What is no constant: bytes, and the bytes that must fit a cache for it to be there."""
+        """The bytes that are not constants, and the bytes that must fit a cache to hold them."""
         rest = (work.bytes or 0) - (work.constants or 0)
         return [(rest, work.bytes or 0)]
 

@@ -84,7 +84,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Partitioner:
-    """What a target takes of a graph, and how that is compiled.
+    """The parts of a graph that a target takes, and their compiler.
 
     `target` is the name of a target kind.  `compile(region, target)` gives an artefact for the kind's device,
     with an entry point of the region's name that takes the buffers of inputs, outputs, weights and scratch

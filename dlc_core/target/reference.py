@@ -74,7 +74,7 @@ class ReferenceCodegen:
         return GRAPH
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The module's JSON, with the places of its arrays in the metadata."""
+        """The module's JSON, with the offsets of its arrays in the metadata."""
         arrays: list[np.ndarray[Any, Any]] = []
         format_ = _level(target["level"])
         kernels: dict[str, stmt.PrimFunc] = module.of_kind(stmt.PrimFunc)

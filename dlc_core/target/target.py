@@ -32,7 +32,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 _WANTED = {"int": "a whole number", "bool": "true or false"}
-"""What texts of options are that are refused."""
+"""The expected values of options, for errors."""
 
 Stages = tuple[str, ...]
 
@@ -104,7 +104,7 @@ class Description:
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     cache_line: int = 64
     cache_ways: int = 8
-    """Lines of the nearest cache that addresses a power of two apart share."""
+    """Ways of L1: lines at addresses a power of two apart share a set of so many."""
     value_align: int = 64
     """Bytes; constants and values in the arena begin at multiples: at least the widest element and vector."""
     access_align: int = 1
@@ -131,16 +131,17 @@ class Description:
     thread_registers: int = 0
     """Most registers of 32 bits that one thread has; 0 where that is not known."""
     unit_registers: int = 0
-    """Registers of 32 bits that a unit deals out to all the threads it runs; 0 where that is not known."""
+    """Registers of 32 bits of a unit, for all its threads; 0 if unknown."""
     unit_threads: int = 0
     """Most threads that a unit runs at once, of several groups; 0 where that is not known."""
     unit_shared_bytes: int = 0
     """Shared memory of a unit, for all the groups it runs; 0 where that is not known."""
     load_bytes: int = 16
-    """What one thread of a launch preferably loads or stores at once; addresses are multiples of it."""
+    """The preferred load or store of one thread of a launch, in bytes; addresses are multiples of it."""
     pipeline_stages: int = 2
-    """Tiles of an operand that a group has in shared memory at once, at most: one is used, one is filled;
-    more where copies run beside the threads, several of them at a time."""
+    """The most pipeline stages: tiles of an operand in shared memory.  Two is double buffering; more need
+    asynchronous copies.
+    """
     bulk: Bulk | None = None
     """Boxes of tensors that one thread has copied to shared memory for all; None where there are none."""
     shared_banks: int = 32
@@ -170,7 +171,7 @@ class Description:
 
     @property
     def workers(self) -> int:
-        """Threads that loops are dealt out to, where a compile does not say how many."""
+        """The default number of threads of parallel loops."""
         return self.cores if self.parallel else 1
 
     def lanes(self, bits: int) -> int:
@@ -230,7 +231,9 @@ class TargetKind:
     stages: Stages | Callable[[Mapping[str, Any]], Stages] = STAGES
     """The stages of a compile, in order, or a function of the options that gives them."""
     identity: Callable[[Mapping[str, Any]], str] = lambda options: ""
-    """What code depends on besides the options: the machine that empty ones stand for, tool versions."""
+    """The inputs of code generation besides the options: the machine that empty options mean, and tool
+    versions.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, _Careful):
@@ -294,10 +297,10 @@ class Target:
         return Target(self.kind, tuple(sorted(merged.items())))
 
     def for_threads(self, count: int | None) -> Target:
-        """The target for code that runs on so many threads: what to deal out, and how, depends on it.
+        """Return the target with code for so many threads.
 
-        It is the same where `count` is None or what it has anyhow, where its kind has no option
-        `num-threads`, or where that is given.
+        It is unchanged if `count` is None or its default, if the kind has no option `num-threads`, or if that
+        is given.
         """
         known = any(option.name == THREADS for option in self.kind.options)
         usual = type(count) is not int or count < 1
@@ -330,7 +333,7 @@ class Target:
 
     @property
     def identity(self) -> str:
-        """What code for this target depends on besides its text."""
+        """The inputs of code generation besides the target's text."""
         return self.kind.identity(self.values())
 
     def to_json(self) -> str:

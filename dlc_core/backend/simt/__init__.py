@@ -38,7 +38,7 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
 @dataclass(frozen=True)
 class Spelling:
-    """What the words of a language mean where its kernels run on a processor.
+    """The definitions of a language's words for kernels that run on the CPU.
 
     `words` become macros: {"my_barrier()": "DLC_BARRIER()"}.  `simt.h` has what they may be defined by:
     DLC_GROUP(dim), DLC_THREAD(dim), DLC_GROUPS(dim), DLC_THREADS(dim), DLC_SHARED, DLC_BARRIER(),
@@ -67,14 +67,14 @@ _TYPES = ("float32", "int32", "float16", "bfloat16", "int8", "uint8", "float8_e4
 
 
 def matrix_numbers(unit: MatrixUnit) -> str:
-    """What the runtime has to know of a unit, as text: dtypes, sizes, fragments."""
+    """The description of a matrix unit for the runtime, as text: dtypes, sizes, fragments."""
     types = [_TYPES.index(name) for name in (unit.acc, unit.a, unit.b)]
     layouts = [n for each in (unit.of_acc, unit.of_a, unit.of_b) for n in each.literals()]
     return ", ".join(map(str, [*types, unit.m, unit.n, unit.k, unit.mantissa, *layouts]))
 
 
 def block_numbers(blocks: Blocks) -> str:
-    """What the runtime has to know of blocks that a subgroup loads, as text."""
+    """The description of blocks that a subgroup loads, as text."""
     return ", ".join(map(str, [blocks.of.rows, blocks.of.columns, blocks.bits // 8, *blocks.of.literals()]))
 
 
@@ -186,7 +186,7 @@ def load_simt(
 
 
 def _runtime(checked: bool) -> Path:
-    """What runs threads, as an object file."""
+    """The thread runtime as an object file."""
     flags = (*FLAGS, "-fPIC", "-c", *(["-DDLC_SIMT_CHECKED"] if checked else []))
     code = "".join(map(_asset, ("simt.h", "simt.c", "later.c", "matrices.c", "boxes.c"))).encode()
     return kept(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))

@@ -86,7 +86,7 @@ BY_NAME = {decl.name: decl for decl in OPS}
 
 
 class _Build:
-    """What `std.<name>` is: a call makes a node of the op, `.decl` is its declaration."""
+    """The type of `std.<name>`: a call makes a node of the op, `.decl` is its declaration."""
 
     __slots__ = ("decl",)
 

@@ -1,19 +1,19 @@
-"""Attention in one loop over the keys (arXiv:2205.14135): tops and totals of queries run along, and what was
-mixed before is scaled where a top has risen.
+"""Attention by online softmax (FlashAttention, arXiv:2205.14135).
 
     for head, tile of queries:
-      for panel of keys that one of the queries sees:
+      for panel of keys that one of the queries attends to:
         product, score                          rows x keys
-        part, here, next                        tops: of a lane's keys, of the panel's, of all so far
-        factor                                  of what was summed before
+        part, here, next                        maxima: of a lane's keys, of the panel's, of all so far
+        factor                                  of the earlier sums
         weight, share                           exp(score - next), rounded to the type of the values
-        total, mixed                            what they were times the factor, and the panel's
+        total, mixed                            the earlier sums times the factor, plus the panel's
       divided                                   mixed / total
 
-Products are of queries, keys and values as they are, and of rounded weights, so that units for narrow types
-make them.  A row's tops and totals are kept by *lanes*, of which each has some neighbouring keys in turn: a
-lane adds up its keys, and what all lanes of a row know stands there for each of them, so that threads can
-have it.
+A running maximum and a running denominator are kept per query.  When the maximum rises, earlier sums are
+scaled by the factor.  Products take queries, keys, values and rounded weights in their own dtype, so that
+matrix units for narrow types can compute them.  Maxima and denominators of a row are kept per *lane*, each of
+which sums some neighbouring keys; the reduction over lanes is stored for each of them, so that threads can
+hold it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class _Loops:
         its_key = (a * lanes + r) * own + o
 
         def base(at: Expr) -> Expr:
-            """What the scores of a row are relative to; 0 where it has seen nothing."""
+            """The reference of a row's scores: its maximum, or 0 if no key has been seen."""
             known = _at(rises, (i, at))
             return select(known > low, known, zero)
 

@@ -1,9 +1,8 @@
-"""Parts of the lowering of attention (see `attentions`): what hides scores, the streamed form of the loops.
+"""Parts of the lowering of attention (see `attentions`): masks, and the streamed form of the loops.
 
-Streamed, no stage keeps a value for each key.  Tops and totals of queries come from one reduction of pairs
-(arXiv:1805.02867), over scores that are computed again where they are weighed (arXiv:2205.14135 computes
-them once, and scales what was mixed before).  All tiles of queries and panels of keys are whole: what fills
-them up is 0, or hidden.
+In the streamed form no stage stores a value per key.  One reduction of pairs computes the maxima and
+denominators of queries (arXiv:1805.02867).  A second loop computes the scores again and weights the values.
+All tiles of queries and panels of keys are whole: padding is 0 or masked.
 """
 
 from __future__ import annotations

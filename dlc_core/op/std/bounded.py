@@ -1,8 +1,8 @@
-"""Native forms of ops whose data tells how many results there are: as many results as there may be, and how
-many there are.
+"""Native forms of ops with a data-dependent number of results: the largest possible results, and their
+number.
 
-The results that there are stand first, zeros after them; `first_of` takes them, which on the host is another
-view of the same memory.  So what a call needs at most is known before it runs.
+The actual results come first, zeros after them.  `first_of` slices them, which is a view on the host.  So the
+memory of a call is bounded before it runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _first_reference(x: NDArray, total: NDArray, *, axis: int) -> NDArray:
 
 
 FIRST_OF = op(
-    "first_of", "the first places of an axis, as many as a tensor of one number says", ["x", "total"],
+    "first_of", "the first elements of an axis; a tensor of one element gives their number", ["x", "total"],
     [Attr("count", "fresh"), Attr("axis", "int", 0)], kind="opaque", infer=_first_infer,
     reference=_first_reference, dtypes=("float32", "int64"),
     samples=(
@@ -63,7 +63,7 @@ def _places_infer(x: TensorType, attrs: Attrs) -> Type:
 
 
 def nonzero_of(x: NDArray) -> NDArray:
-    """The places of elements that are not 0, [rank, places]."""
+    """The indices of elements that are not 0, [rank, count]."""
     if x.ndim == 0:
         return np.zeros((0, int(x.item() != 0)), np.int64)
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
@@ -106,7 +106,7 @@ def _places_lower(type_: TupleType, attrs: Attrs, x: te.Tensor) -> tuple[te.Tens
 
 NONZERO_PLACES = op(
     "nonzero_places",
-    "the places of elements that are not 0, one in each of the first columns, in row-major order, zeros in"
+    "the indices of elements that are not 0, one in each of the first columns, in row-major order, zeros in"
     " those after them; how many there are",
     ["x"],
     kind="opaque",

@@ -1,7 +1,6 @@
 """Control flow: `if_`, `while_`, `scan`, `loop`, whose bodies are closed functions with explicit arguments.
 
-A function's own symbolic dims are bound by the types of the arguments.  Shapes do not change from one round
-of a loop to the next.
+The types of the arguments bind a function's own symbolic dims.  Shapes do not change between iterations.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
 def _resized(state: Types, places: Sequence[int], sizes: Sequence[Var]) -> Types:
     """The types with other dims; `places` are pairs of a value and an axis."""
     if len(places) != 2 * len(sizes):
-        raise fail(f"{len(sizes)} sizes for {len(places)} places of them", "a value and an axis are a place")
+        raise fail(f"{len(sizes)} sizes for {len(places)} changing dims", "a value and an axis name a dim")
     shapes = [list(t.shape) for t in state]
     for value, axis, size in zip(places[::2], places[1::2], sizes, strict=True):
         if not 0 <= value < len(shapes) or not 0 <= axis < len(shapes[value]):
@@ -136,7 +135,7 @@ _EITHER = {"then_branch": example("add"), "else_branch": example("sub")}
 
 IF = op(
     "if_",
-    "the results of one of two functions of the arguments; only that one runs.  At the places `changing` of"
+    "the results of one of two functions of the arguments; only that one runs.  The dims `changing` of"
     " the results, pairs of a value and an axis, they may have different sizes: that of the result is in"
     " `sizes`",
     ["cond", "*args"],
@@ -324,8 +323,10 @@ def stacking(
 def stacked(
     state: Sequence[Any], cond: Any, body: Any, most: int | None
 ) -> tuple[list[Any], list[NDArray], int, bool]:
-    """The rounds of a loop, at most so many: the last state, the other results stacked, how many rounds there
-    were, and whether another one would follow.
+    """Run a loop, with at most so many iterations.
+
+    Returns the last state, the stacked other results, the number of iterations, and whether another iteration
+    would follow.
     """
     kept, count = list(state), len(state)
     rows: list[Any] = []
@@ -365,7 +366,7 @@ LOOP = op(
     "loop",
     "runs `body` on the state as long as `cond` holds of it, at most `most` rounds where that is given; gives"
     " the last state and, stacked along a new first axis as long as there were rounds, the body's other"
-    " results.  The places `changing` of the state, pairs of a value and an axis, may have another size in"
+    " results.  The dims `changing` of the state, pairs of a value and an axis, may have another size in"
     " each round; the last ones are `sizes`",
     ["*state"],
     [
@@ -402,7 +403,9 @@ LOOP = op(
             "no axis",
         ),
         ErrorSample(
-            _GROWING, {"rounds": Var("rounds"), "sizes": (Var("size"),), **_FEW}, "1 sizes for 0 places"
+            _GROWING,
+            {"rounds": Var("rounds"), "sizes": (Var("size"),), **_FEW},
+            "1 sizes for 0 ",
         ),
         ErrorSample(
             _GROWING,

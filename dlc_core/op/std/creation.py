@@ -16,7 +16,7 @@ from dlc_core.op.lower import compute, narrow
 
 _FLOAT32 = DType("float32")
 _NO_DIAGONAL = 1 << 60
-"""Diagonals further away than this one count as it, so that places beside them do not overflow."""
+"""Larger diagonals are clamped to this number, so that index arithmetic does not overflow."""
 
 
 def _bounded(k: Dim) -> Expr:

@@ -1,11 +1,10 @@
-"""What convolutions by minimal filtering share: where windows lie, what transformed weights must be, and what
-stands for results that are not finite.
+"""Common parts of Winograd convolutions: windows, transformed weights, and results that are not finite.
 
-The input is [n, height, width, channels], the transformed weights end in [channels, outputs].
+The input is [n, height, width, channels]; the transformed weights end in [channels, outputs].
 
-Where one result of a tile is not finite, all results of the tile in `GROUP` channels are computed by
-definition: a transform overflows where the convolution does not, and it spreads what is not finite over its
-tile, the convolution over its window.
+If one result of a tile is not finite, all results of the tile in `GROUP` channels are computed again by
+definition.  A transform can overflow where the convolution does not, and it spreads values that are not
+finite over its tile, while the convolution spreads them over its window.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Tiled:
     shape: tuple[Expr, Expr, Expr, int]
     """Images, rows and columns of tiles, output channels."""
     made: te.Tensor
-    """What results are computed from, ..."""
+    """The tensor that results are computed from, ..."""
     region: Callable[[Expr, Expr, Expr, Range], Sequence[Range]]
     """... the part of it that those of a tile and a range of channels take, ..."""
     value: Callable[[Expr, Expr, Expr, int, int, Expr], Expr]
@@ -186,7 +185,7 @@ class Tiled:
 
 
 def whole(size: Expr) -> Range:
-    """All places of a dim."""
+    """The whole range of a dim."""
     return Range(const(0), size)
 
 

@@ -20,9 +20,9 @@ MOST_TERMS = 64
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, places, weights = tensor_types(types)
     check_rank(x, 3, 3, "the rows")
-    check_rank(places, 3, 3, "the places")
+    check_rank(places, 3, 3, "the indices")
     check_dtype(x.dtype, FLOATS)
-    check_dtype(places.dtype, ("int64",), "the places")
+    check_dtype(places.dtype, ("int64",), "the indices")
     check_dtype(weights.dtype, FLOATS, "the weights")
     if weights.shape != places.shape:
         raise fail(f"places are {places}, weights {weights}", "there must be one for each place")
@@ -76,7 +76,7 @@ _FEW = _sample(4, 2, 3, 5, 8)
 
 GATHER_SUM = op(
     "gather_sum",
-    "sums of rows times weights: out[b, q] = the sum over t of x[b, places[t, b, q]] * weights[t, b, q]."
+    "sums of rows times weights: out[b, q] = the sum over t of x[b, indices[t, b, q]] * weights[t, b, q]."
     "  A negative place has zeros, whatever the weight; others outside are the last row",
     ["x", "places", "weights"],
     kind="opaque",

@@ -1,7 +1,7 @@
-"""Ops whose places are data: gather, one_hot; `scatter` has those that write.
+"""Ops with data-dependent indices: gather, one_hot; `scatter` has those that write.
 
-Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor;
-native code never reads or writes outside its memory: gathers clamp such indices.
+Indices are integers; negative ones count from the end.  The reference refuses indices out of range.  Native
+code never accesses memory out of bounds: gathers clamp such indices.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _gather_nd_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.
 
 GATHER_ND = op(
     "gather_nd",
-    "slices of x: the last dim of the indices holds the places in as many axes, after the shared axes",
+    "slices of x: the last dim of the indices indexes as many axes, after the shared axes",
     ["x", "indices"],
     [Attr("batch_dims", "int", 0)],
     kind="injective",

@@ -1,9 +1,9 @@
-"""Values between the elements of an axis, at places that are data.
+"""Interpolation along an axis at data-dependent positions.
 
-    interpolate(x, places, axis=2)         # places [n] in elements, floats: dim 2 becomes n
+    interpolate(x, positions, axis=2)         # positions [n] in elements, floats: dim 2 becomes n
 
-What is outside is as the elements at the ends, or left out (`cut`).  It is fused with nothing: along several
-axes, one after the other, each neighbour is looked at once.
+Positions outside take the value at the edge, or are left out (`cut`).  The op is not fused: along several
+axes, one after the other, each neighbour is read once.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ FIRST = {"linear": 0, "cubic": -1}
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    x, places = tensor_types(types)
+    x, positions = tensor_types(types)
     check_dtype(x.dtype, FLOATS, "x")
-    check_dtype(places.dtype, ("float32",), "the places")
-    check_rank(places, 1, 1, "the places")
+    check_dtype(positions.dtype, ("float32",), "the positions")
+    check_rank(positions, 1, 1, "the positions")
     axis = axis_of(attrs["axis"], x.ndim)
-    return TensorType((*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]), x.dtype)
+    return TensorType((*x.shape[:axis], positions.shape[0], *x.shape[axis + 1 :]), x.dtype)
 
 
-def _reference(x: NDArray, places: NDArray, *, axis: int, mode: str, a: float, cut: bool) -> NDArray:
+def _reference(x: NDArray, positions: NDArray, *, axis: int, mode: str, a: float, cut: bool) -> NDArray:
     size = x.shape[axis]
-    base = np.floor(places)
-    part = (places - base).astype(np.float64)
+    base = np.floor(positions)
+    part = (positions - base).astype(np.float64)
     weights = np.stack([1 - part, part] if mode == "linear" else cubic_weights(part, a), -1)
     taps = base.astype(np.int64)[:, None] + FIRST[mode] + np.arange(weights.shape[1])
     if cut:
@@ -50,18 +50,18 @@ def _reference(x: NDArray, places: NDArray, *, axis: int, mode: str, a: float, c
     return found
 
 
-def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, places: te.Tensor) -> te.Tensor:
+def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, positions: te.Tensor) -> te.Tensor:
     axis = axis_of(attrs["axis"], x.ndim)
     wide = compute_type(type_.dtype)
     size = as_expr(x.shape[axis])
     zero, one = const(0.0, wide), const(1.0, wide)
 
     def body(*i: Expr) -> Expr:
-        place = cast_to(wide, places[(i[axis],)])
+        place = cast_to(wide, positions[(i[axis],)])
         base = intrinsic("floor", place)
         part = place - base
         weights = [one - part, part] if attrs["mode"] == "linear" else cubic_weights(part, attrs["a"])
-        # Far away places stay outside, and have an index.
+        # Positions far outside stay outside, and have an index.
         near = maximum(minimum(base, cast_to(wide, size) + one), const(-3.0, wide))
         taps = [cast_to(INDEX, near) + FIRST[attrs["mode"]] + k for k in range(len(weights))]
         if attrs["cut"]:
@@ -90,9 +90,9 @@ _PLACES: list[object] = [-4.0, -0.75, 0.0, 0.5, 1.25, 3.0, 3.9, 4.0, 4.5, 7.0]
 
 INTERPOLATE = op(
     "interpolate",
-    "x between its elements along an axis, which becomes that of the places; cubic by the kernel with `a`;"
-    " places outside see the elements at the ends, or with `cut` none",
-    ["x", "places"],
+    "x interpolated along an axis, which becomes the axis of positions; cubic by the kernel with `a`;"
+    " positions outside take the value at the edge, or with `cut` none",
+    ["x", "positions"],
     [
         Attr("axis", "int"),
         Attr("mode", "str", "linear", choices=tuple(FIRST)),
@@ -114,7 +114,7 @@ INTERPOLATE = op(
         Sample((Tensor((1, 5)), Tensor((3,), [-1.0, 0.25, 1.0], "float32")), {"axis": 0}),
     ),
     error_samples=[
-        ErrorSample((Tensor((2, 5)), Tensor((3, 1), dtype="float32")), {"axis": 1}, "the places"),
+        ErrorSample((Tensor((2, 5)), Tensor((3, 1), dtype="float32")), {"axis": 1}, "the positions"),
         ErrorSample((Tensor((2, 5)), Tensor((3,), dtype="float32")), {"axis": 2}, "out of range"),
         ErrorSample((Tensor((2, 5)), Tensor((3,), dtype="int64")), {"axis": 1}, "dtype"),
         ErrorSample((Tensor((2, 5), dtype="int8"), Tensor((3,), dtype="float32")), {"axis": 1}, "dtype"),

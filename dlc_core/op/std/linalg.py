@@ -74,7 +74,7 @@ _Step = Callable[[Buffer, Buffer, Buffer, list[Expr], Expr], Stmt]
 
 
 def _each(type_: TensorType, x: te.Tensor, step: _Step, name: str) -> te.Tensor:
-    """What `step(work, best, out, at, n)` makes of each matrix, of which `work` is a copy."""
+    """Apply `step(work, best, out, at, n)` to each matrix; `work` is a copy of it."""
     held = compute_type(type_.dtype)
     n = x.shape[-1]
 

@@ -123,11 +123,11 @@ BLOCK = 64
 
 @dataclass(frozen=True)
 class _Greedy:
-    """The statements that choose boxes of one image and class: candidates in a heap, the best one first.
+    """The statements of greedy NMS for one image and class: candidates in a heap, the best one first.
 
-    `held` are the candidates; `counts` are how many of them are left, how many boxes were kept, and how many
-    of these a candidate was compared with.  `sides` are the corners and the areas of those that were kept,
-    each kind in a row, and `hits` counts those that a candidate overlaps.  Equal scores come by their places.
+    `held` are the candidates.  `counts` are the candidates left, the boxes kept, and the kept boxes that a
+    candidate was compared with.  `sides` are the corners and areas of kept boxes, one row per kind.  `hits`
+    counts those that a candidate overlaps.  Equal scores are ordered by index.
     """
 
     ins: Sequence[Buffer]
@@ -142,7 +142,7 @@ class _Greedy:
     dtype: DType
 
     def memory(self) -> tuple[Buffer, ...]:
-        """What the statements need besides inputs and results."""
+        """Memory that the statements need besides inputs and results."""
         return self.held, self.counts, self.hole, self.sides, self.hits
 
     def count(self, which: int) -> Expr:

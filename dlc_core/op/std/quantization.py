@@ -1,4 +1,4 @@
-"""Quantized numbers: q stands for (q - zero) scale, where q is an integer of few bits.
+"""Quantized numbers: q stands for (q - zero) scale, where q is a low-bit integer.
 
 Scales and zero points broadcast against the tensor: one number for all of it, `[c, 1, 1]` for one each
 channel, or one for each element.  Quotients and products are rounded by themselves, in the dtype of the

@@ -1,4 +1,4 @@
-"""The first places of an order."""
+"""The first elements of an order."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def before(a: Expr, b: Expr, largest: bool) -> Expr:
 
 
 INSERTED = 8
-"""Numbers of places up to which a sorted list takes less time than a heap."""
+"""Results up to which insertion into a sorted list is faster than a heap."""
 
 
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
@@ -88,7 +88,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The statements that choose places of one row, at `at`; `place` is a number of their own."""
+    """The statements that choose indices of one row, at `at`; `place` is a number of their own."""
 
     given: Buffer
     out: Buffer
@@ -105,7 +105,7 @@ class _Chosen:
         return before(self._value(a), self._value(b), self.largest)
 
     def _taken(self, number: Expr) -> Expr:
-        """What is kept at a place; of places that are not taken yet, the first element."""
+        """Return the index that is stored at a rank; for unused ranks, the first element."""
         return load(self.out, [*self.at, number])
 
     def _put(self, number: Expr, where: Expr) -> Stmt:

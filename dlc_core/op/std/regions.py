@@ -1,4 +1,4 @@
-"""Ops on regions of images that data tells."""
+"""Ops on data-dependent regions of images."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def _taps_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     check_dtype(x.dtype, FLOATS)
     bins = []
     for what, places, weights in (("rows", rows, row_weights), ("columns", columns, column_weights)):
-        check_rank(places, 3, 3, f"the places of {what}")
-        check_dtype(places.dtype, ("int64",), f"the places of {what}")
+        check_rank(places, 3, 3, f"the indices of {what}")
+        check_dtype(places.dtype, ("int64",), f"the indices of {what}")
         check_dtype(weights.dtype, FLOATS, f"the weights of {what}")
         if weights.shape != places.shape:
             raise fail(f"{what} are at {places} with weights {weights}")
@@ -287,7 +287,7 @@ REGION_TAPS = op(
     ),
     error_samples=[
         ErrorSample((*_FEW[:3], Tensor((3, 2, 1)), *_FEW[4:]), {}, "with weights"),
-        ErrorSample((*_FEW[:2], Tensor((3, 2, 2)), *_FEW[3:]), {}, "the places of rows"),
+        ErrorSample((*_FEW[:2], Tensor((3, 2, 2)), *_FEW[3:]), {}, "the indices of rows"),
     ],
 )  # fmt: skip
 

@@ -56,7 +56,7 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
         exact = isinstance(size, int) and isinstance(result, int) and size * down == result * up
         if scale is None or exact:
             return moved, maximum(as_expr(result) - 1, 1)
-        # The result has floor(size * scale) places; its corners are those of the fractional size.
+        # The result has floor(size * scale) elements; its corners are those of the fractional size.
         return moved * up, maximum(as_expr(size) * down - up, 1)
     if kind == "asymmetric":
         return x * up, as_expr(down)
@@ -152,7 +152,9 @@ def _reference(x: NDArray, **attrs: object) -> NDArray:
 def _taps(
     x: Expr, size: Dim, result: Dim, scale: float | None, attrs: Attrs, wide: DType
 ) -> tuple[list[Expr], Expr | None]:
-    """The input's places for place x of the result, and how far x lies between the two middle ones."""
+    """Return the input indices for position x of the result, and the fraction of x between the two middle
+    ones.
+    """
     above, below = _coordinate(x, size, result, scale, attrs["coordinates"])
     last = as_expr(size) - 1
 
@@ -205,7 +207,7 @@ RESIZE = op(
     "resize",
     "x interpolated to other sizes along axes.  Scales (None: result over input) only enter the coordinates:"
     " with scale s, half_pixel is (i + 1/2) / s - 1/2, asymmetric i / s, align_corners i (in-1) / (s in - 1);"
-    " cubic has a = -3/4; places outside are those of the edge",
+    " cubic has a = -3/4; positions outside take the value at the edge",
     ["x"],
     [
         Attr("axes", "ints"),

@@ -1,8 +1,8 @@
-"""Native forms of `loop`, whose data tells how many rounds there are.
+"""Native forms of `loop` with a data-dependent number of iterations.
 
-`bounded_loop` makes at most so many rounds as there is room for: a target that branches and loops runs it as
-one native call.  `growing_loop` calls such with more and more room until the loop has ended, so that a loop
-takes memory for the rounds that it makes, not for those that it might make.
+`bounded_loop` runs at most as many iterations as its results have capacity for; a target with branches and
+loops runs it as one native call.  `growing_loop` calls it with increasing capacity until the loop has ended,
+so that a loop takes memory for its actual iterations only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _bounded_reference(*state: Any, most: int, cond: Any, body: Any) -> Any:
 BOUNDED_LOOP = op(
     "bounded_loop",
     "runs `body` on the state as long as `cond` holds of it, at most `most` rounds; gives the last state; the"
-    " body's other results along a new first axis of `most` places, zeros behind the last round; how many"
+    " body's other results along a new first axis of size `most`, zeros after the last iteration; how many"
     " rounds were made; whether `cond` still holds",
     ["*state"],
     [Attr("most", "dim"), Attr("cond", "function"), Attr("body", "function")],

@@ -1,7 +1,7 @@
-"""The order of rows, by merging: n log n comparisons, whatever they hold.
+"""The order of rows by merge sort: n log n comparisons for any data.
 
-Runs of two, four, … rows are merged from one half of the memory for places into the other.  Where rows are
-single elements these move along with their places, so that memory is read in order.
+Runs of two, four, … rows are merged from one half of the index memory into the other.  If rows are single
+elements, the elements move along with their indices, so that memory is read in order.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 ROW_ORDER = op(
     "row_order",
-    "the places of a matrix's rows in ascending order: by their first elements, where these are equal by the"
+    "the indices of a matrix's rows in ascending order: by their first elements, where these are equal by the"
     " second ones, and so on; equal rows as they come; NaN is larger than all numbers",
     ["x"],
     kind="opaque",

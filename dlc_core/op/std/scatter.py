@@ -1,7 +1,7 @@
-"""Ops that write at places which data tells.
+"""Ops that write at data-dependent indices.
 
-Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor;
-native code leaves their updates out.
+Indices are integers; negative ones count from the end.  The reference refuses indices out of range; native
+code skips their updates.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _scatter_elements_reference(
 
 SCATTER_ELEMENTS = op(
     "scatter_elements",
-    "x with updates at [i0, …, indices[i0, …, ik], …, in], stored or combined.  Where places repeat without a"
+    "x with updates at [i0, …, indices[i0, …, ik], …, in], stored or combined.  If indices repeat without a"
     " reduction, the last update wins",
     ["x", "indices", "updates"],
     [Attr("axis", "int", 0), _REDUCTION],
@@ -222,8 +222,8 @@ def _scatter_nd_reference(x: NDArray, indices: NDArray, updates: NDArray, *, red
 
 SCATTER_ND = op(
     "scatter_nd",
-    "x with slices of updates at places that the last dim of the indices holds, stored or combined.  Where"
-    " places repeat without a reduction, the last update wins",
+    "x with slices of updates at the indices in the last dim of `indices`, stored or combined.  Where"
+    " indices repeat without a reduction, the last update wins",
     ["x", "indices", "updates"],
     [_REDUCTION],
     kind="opaque",

@@ -1,4 +1,4 @@
-"""Ops that choose elements by their values, so that data tells how many results there are."""
+"""Ops that select elements by value, with a data-dependent number of results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _nonzero_compose(x: Node, *, count: Var) -> Node:
 
 
 NONZERO = op(
-    "nonzero", "the places of elements that are not 0, one in each column, in row-major order", ["x"],
+    "nonzero", "the indices of elements that are not 0, one in each column, in row-major order", ["x"],
     [Attr("count", "fresh")], kind="opaque", infer=of_input(_nonzero_infer, ALL),
     reference=nonzero_of, compose=_nonzero_compose, dtypes=("float32", "int32", "bool"),
     samples=(

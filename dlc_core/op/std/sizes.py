@@ -38,7 +38,7 @@ def _dim_reference(x: NDArray, *, what: str) -> NDArray:
 
 DIM_OF = op(
     "dim_of",
-    "an integer, at least 0, as the first dim of a tensor without elements; `what` is told of a negative one",
+    "an integer, at least 0, as the first dim of a tensor without elements; `what` is the error",
     ["x"], [Attr("size", "fresh"), Attr("what", "str", "")], kind="opaque", infer=_dim_infer,
     reference=_dim_reference, dtypes=("int64",),
     samples=(

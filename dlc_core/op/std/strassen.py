@@ -1,12 +1,12 @@
-"""Matrix products by Strassen's algorithm: seven products of quarters in place of eight.
+"""GEMM by Strassen's algorithm: seven products of submatrices instead of eight.
 
-With both matrices and the result in quarters of half their rows and columns, each of the seven products is
-one of a sum of quarters of `a` with a sum of quarters of `b`, and each quarter of the result is a sum of
-products.  An eighth of the multiplications is saved for sums of fewer elements.  In float32 the root mean
-square error is about one and a half times that of a product by its definition, on two levels about twice.
+Both matrices and the result are divided into four submatrices of half the rows and columns.  Each product
+multiplies a sum of submatrices of `a` with a sum of submatrices of `b`, and each submatrix of the result is a
+sum of products.  This saves an eighth of the multiplications and adds sums of fewer elements.  In float32 the
+root mean square error is about one and a half times that of a plain GEMM, on two levels about twice.
 
-Where the number of rows is not known, whole blocks of rows are computed so, and the rows that are left by
-definition.  Known numbers may be computed in blocks, too.
+If the number of rows is symbolic, whole blocks of rows are computed this way, and the tail by a plain GEMM.
+A known number of rows may be computed in blocks too.
 
 Source: Strassen, Gaussian Elimination is not Optimal, 1969.
 """
@@ -34,7 +34,7 @@ from dlc_core.op.std.strassen_submatrices import (
     STAGE,
     combined,
 )
-from dlc_core.op.std.strassen_two_level import lowered_twice
+from dlc_core.op.std.strassen_two_level import lowered_two_level
 from dlc_core.tir.intrinsics import if_then_else
 
 BLOCK = 64
@@ -73,7 +73,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         rows = rows * extent
     known = const_value(rows)
     if known is not None and attrs["levels"] == 2:
-        return _unflattened(type_, lead, lowered_twice(lead, a, b))
+        return _unflattened(type_, lead, lowered_two_level(lead, a, b))
     inner, columns = (as_expr(d) for d in b.shape)
     depth, width = inner // 2, columns // 2
     size = attrs["block"] or (BLOCK if known is None else 0)
@@ -153,14 +153,14 @@ def _unflattened(type_: TensorType, lead: Sequence[Expr], total: te.Tensor) -> t
 
 MATMUL = op(
     "strassen_matmul",
-    "the product of a matrix, or of several, and one, by seven products of sums of quarters",
+    "the product of one or several matrices and one, by Strassen's algorithm",
     ["a", "b"],
     [
         Attr(
             "levels",
             "int",
             1,
-            "2: the seven products go through quarters too, where the number of rows is known",
+            "2: the seven products use the algorithm too, if the number of rows is known",
             choices=(1, 2),
         ),
         Attr(
@@ -181,7 +181,7 @@ MATMUL = op(
         Sample((Tensor((2, 3, 8)), Tensor((8, 32)))),
         Sample((Tensor((2, 6, 4)), Tensor((4, 8))), {"block": 4}),
         Sample((Tensor((8, 12)), Tensor((12, 16))), {"levels": 2}),
-        Sample((Tensor((2, 5, 8)), Tensor((8, 4))), {"levels": 2}, note="rows of no whole sixteenths"),
+        Sample((Tensor((2, 5, 8)), Tensor((8, 4))), {"levels": 2}, note="rows with a tail on two levels"),
     ),
     error_samples=(
         ErrorSample((Tensor((4,)), Tensor((4, 2))), {}, "rank"),

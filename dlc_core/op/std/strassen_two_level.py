@@ -1,7 +1,6 @@
-"""The lowering of products by two levels of Strassen's algorithm: 49 products of sixteenths in place of 64.
+"""The lowering of two levels of Strassen's algorithm: 49 products of second-level submatrices instead of 64.
 
-Each of the seven products of sums of quarters is one of two matrices again, and goes through quarters of its
-own, the sixteenths of the whole.
+Each of the seven products of the first level is a product of two matrices, and uses the algorithm again.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from dlc_core.op.std.strassen_submatrices import (
 from dlc_core.tir.intrinsics import if_then_else
 
 
-def lowered_twice(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor:
-    """The product as [rows, columns], of a known number of rows.
+def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    """The product as [rows, columns], for a known number of rows.
 
-    The stages are the sums of quarters of `a` ("sums"), those of the quarters of these ("rows"), the factors
-    of `b` ("weights"), the products ("products"), the quarters of each outer one ("quarters"), and "results".
+    The stages are the sums of submatrices of `a` ("sums"), the second-level sums ("rows"), the factors of `b`
+    ("weights"), the products ("products"), the submatrices of each outer product ("quarters"), and "results".
     """
     rows = as_expr(1)
     for extent in lead:
@@ -96,4 +95,4 @@ def lowered_twice(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor
     return stage("results", (rows, columns), result)
 
 
-__all__ = ["lowered_twice"]
+__all__ = ["lowered_two_level"]

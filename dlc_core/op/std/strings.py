@@ -194,7 +194,7 @@ def _tokens_infer(x: TensorType, attrs: Attrs) -> Type:
 
 
 def _between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
-    """What lies between the matches; those of nothing separate nothing."""
+    """Yield the texts between the matches; empty matches separate nothing."""
     begin = 0
     for found in separator.finditer(text):
         if found.group():

@@ -122,7 +122,7 @@ _FOUR, _NANS = Tensor((4,), [1, 3, 0, 2], "int64"), Tensor((4, 1), [[np.nan], [1
 ROW_GROUPS = op(
     "row_groups",
     "groups of equal rows of a matrix whose ascending order is given: the place of each group's first row,"
-    " groups in that order or (`ordered` false) by these places, zeros behind; for each row its group; how"
+    " groups in that order or (`ordered` false) by these indices, zeros behind; for each row its group; how"
     " many rows each group has, zeros behind; how many groups there are.  NaN equals NaN only for `one_nan`",
     ["x", "order"],
     [Attr("ordered", "bool", True), Attr("one_nan", "bool", True)],
@@ -190,7 +190,7 @@ def _unique_compose(x: Node, *, count: Var, axis: int | None, ordered: bool) -> 
 UNIQUE = op(
     "unique",
     "the different elements (slices along `axis`, where one is given), ascending or in the order of their"
-    " first places; these places; for each element of x which one it is; how often each occurs.  NaN is one"
+    " first index; these indices; for each element of x its group; how often each occurs.  NaN is one"
     " element; slices with NaN in them are all different",
     ["x"],
     [Attr("count", "fresh"), Attr("axis", "int", None), Attr("ordered", "bool", True)],

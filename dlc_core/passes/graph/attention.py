@@ -62,7 +62,7 @@ _FLOATS = ("float32", "float64")
 
 @dataclass(frozen=True)
 class _Scores:
-    """What scores are made of: q kᵀ scale + mask, and what a constant mask hides behind a diagonal."""
+    """The terms of attention scores: q kᵀ scale + mask, and the diagonal of a constant causal mask."""
 
     q: Node
     k: Node

@@ -1,4 +1,4 @@
-"""What masks of attention say: which keys they hide from which queries."""
+"""Recognition of attention masks: the keys that they hide from each query."""
 
 from __future__ import annotations
 

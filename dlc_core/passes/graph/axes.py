@@ -110,7 +110,8 @@ def _reshape(value: Node, order: Order) -> Renamed | None:
         return None
     right = {left[0]: axes for left, axes in runs}
     stored = [axis for first in order for axis in right.get(first, ())]
-    # Axes of 1 may stand anywhere: in their places where the others are in order, else in front.
+    # Axes of extent 1 may be anywhere: they keep their positions if the others are in order, else they come
+    # first.
     ones = [axis for axis in range(len(result)) if result[axis] == 1]
     new_order = identity(len(result)) if stored == sorted(stored) else (*ones, *stored)
     return {**value.attrs, "shape": tuple(result[axis] for axis in new_order)}, new_order

@@ -101,7 +101,7 @@ def _fixed(old: Node, args: Sequence[Node]) -> list[tuple[int, int]]:
 
 
 def _fits(own: Node, bodies: Sequence[Function], place: int) -> bool:
-    """Whether no body knows less of a constant than its type, so that no dim is told by it."""
+    """Whether every body knows the constant's type, so that no dim depends on it."""
     return all(body.params[place].type == own.type for body in bodies)
 
 

@@ -70,7 +70,9 @@ def product(old: Node, args: Sequence[Node]) -> Node | None:
 
 
 def table(value: Node) -> Node | None:
-    """What a chain of elementwise operations makes of dequantized bytes, looked up; None for others."""
+    """Return the lookup table of a chain of elementwise operations on dequantized bytes; None for other
+    chains.
+    """
     chain: list[Node] = []
     source = value
     while source.op is not DEQUANTIZE:

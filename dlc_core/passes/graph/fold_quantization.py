@@ -263,7 +263,7 @@ def _is_filled(value: Node) -> bool:
 
 
 def _limits(value: Node) -> tuple[float, float]:
-    """What a clip limits to."""
+    """The limits of a clip."""
     low, high = value.attrs["min"], value.attrs["max"]
     return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
 

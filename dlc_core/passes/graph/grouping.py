@@ -1,19 +1,15 @@
-"""Which nodes become one kernel: the grouping that `fuse` turns into functions.
+"""The grouping of nodes into kernels, which `fuse` turns into functions.
 
 A group has one result, its *root*; every other member is used by members only.  So a group reads nothing that
 depends on it, and the groups in the order of their roots are a valid order of execution.
 
-1. *Anchors* (contractions, then reductions, in the order of the graph) take the elementwise operations behind
-them, as
-   far as the values stay in the anchor's own shape: conv + add + relu.  A diamond (x * sigmoid(x)) is taken
-   whole.
-2. All other nodes, from the results backwards, join the group of their users where that is one group, or
-found one.
-   Reductions take what computes their input; contractions only what computes a further operand of their
-   epilogue.
+1. *Anchors* (contractions, then reductions, in graph order) take the elementwise operations that follow, as
+   long as values keep the anchor's shape: conv + add + relu.  A diamond (x * sigmoid(x)) is taken as a whole.
+2. All other nodes, from the results backwards, join the group of their users if that is one group, or found a
+   group.  Reductions take the producers of their input; contractions only producers of epilogue operands.
 
 A node that widens narrow numbers (`COPIED`) may be a member of several groups: each computes it for itself.
-A member that is read at several places per result element is computed as many times: this is counted
+A member that is read at several indices per result element is computed as often: this is counted
 (`_Contexts`) and bounded.  A reshape is free between groups and therefore never at a group's edge.
 """
 
@@ -344,7 +340,7 @@ class _Grouper:
         return ""
 
     def contexts_of(self, current: Node) -> frozenset[object]:
-        """The distinct places, per element of the root, at which a member is read."""
+        """The distinct indices, per element of the root, at which a member is read."""
         found: set[object] = set()
         for user in self.users[current]:
             same = self.kinds[user] in POINTWISE and user.shape == current.shape

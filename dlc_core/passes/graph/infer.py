@@ -80,8 +80,8 @@ def _again(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _with_needs(value: Node) -> dict[str, Function]:
-    """The functions of branches, which may not be taken, and of loops whose state changes its shape, with
-    what their own dims must fulfil; those of other loops with what dims must that data tells in them.
+    """The functions of a node with the conditions on their own dims: of branches, and of loops whose state
+    changes its shape, all conditions; of other loops, those on data-dependent dims.
     """
     alone = value.op is IF or bool(value.attrs.get("sizes"))
     found = {}
@@ -98,7 +98,7 @@ def _with_needs(value: Node) -> dict[str, Function]:
 
 
 def _inferred(old: Node, args: tuple[Node, ...]) -> Type | None:
-    """What the type must be; None where any is right."""
+    """The required type of a node; None if any type is right."""
     if isinstance(old.op, OpDecl):
         return old.op.infer_type([a.type for a in args], old.attrs, args)
     if old.op is CONST:

@@ -157,7 +157,7 @@ def _alike(grouping: Grouping) -> list[list[_Chain]]:
 
 
 def _form(value: Node, inside: Node, columns: object) -> Hashable | None:
-    """What two steps must have in common to be merged; None where constants do not fit the columns."""
+    """Return a key that two steps share if they can be merged; None if constants do not fit the columns."""
     if value.args.count(inside) != 1 or not isinstance(value.op, OpDecl):
         return None
     product = value.op in (MATMUL, PACKED)

@@ -1,8 +1,8 @@
-"""What the symbolic dims of a graph must fulfil, so that calls with others are refused.
+"""Conditions on the symbolic dims of a graph, so that calls with other sizes are refused.
 
-Inference accepts what some sizes make right: a vector of n elements as a matrix of 3 by 4, one of n as one of
-m (see `op.assume`).  What is assumed is noted before passes rewrite the graph, and checked where a call tells
-the sizes; of dims that data tells, where a host program has computed them.
+Inference accepts a type that is right for some sizes: a vector of n elements as a 3 × 4 matrix, or n elements
+as m (see `op.assume`).  The assumptions are recorded before passes rewrite the graph.  They are checked when
+a call gives the sizes, or, for data-dependent dims, when a host program has computed them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ Need = tuple[str, Expr, Expr, str, str]
 
 
 def needs_of(function: Function) -> tuple[Need, ...]:
-    """What the dims of a function must fulfil, each condition once: those that a call tells, and those that
-    data tells in it.  What the function's attribute holds already stays.
+    """Return the conditions on the dims of a function, each once: on dims of a call, and on data-dependent
+    dims.
+
+    Conditions in the function's attribute are kept.
     """
     known = dims_known(function)
     held = conditions_of(function.attrs.get(NEEDS, ()))
@@ -41,7 +43,7 @@ def needs_of(function: Function) -> tuple[Need, ...]:
 
 
 def needs_of_nodes(nodes: Iterable[Node]) -> tuple[Need, ...]:
-    """What the dims of some nodes must fulfil, each condition once, for nodes that nobody computes."""
+    """Return the conditions on the dims of some nodes, each once, for nodes that are not computed."""
     return _open(_conditions(nodes))
 
 
@@ -62,7 +64,7 @@ def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
 
 
 def dims_known(function: Function) -> set[Var]:
-    """The symbolic dims that a function's params, their elements and its data tell."""
+    """The symbolic dims that a function's params, their elements, or its data determine."""
     known = {*data_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
     for n in post_order(function.body):
         known.update(fresh_dims(n))
@@ -80,8 +82,9 @@ def _always(each: Condition, analyzer: Analyzer) -> bool:
 
 
 def _conditions(nodes: Iterable[Node]) -> Iterator[Condition]:
-    """What the nodes of a function assume, and of the bodies in it, in terms of the function's own dims; not
-    of branches, which may not be taken, nor of bodies whose dims change from round to round.
+    """Yield the assumptions of a function's nodes and bodies, in terms of the function's own dims.
+
+    Branches are excluded, as they may not be taken, and bodies whose dims change between iterations.
     """
     waiting: list[tuple[Iterable[Node], Mapping[Var, Expr], str]] = [(nodes, {}, "")]
     seen: set[tuple[int, tuple[tuple[Var, Expr], ...]]] = set()
@@ -112,7 +115,7 @@ def _where(n: Node) -> str:
 
 
 def _assumed(n: Node) -> Iterator[Condition]:
-    """What inference assumes of a node, and that its dims are as recorded and not negative."""
+    """Yield the assumptions of inference on a node: its dims are as recorded and not negative."""
     if not isinstance(n.op, OpDecl) or not (symbols_of(n.type) or any(symbols_of(a.type) for a in n.args)):
         return
     for size in (d for type_ in (n.type, *(a.type for a in n.args)) for d, _ in _pairs(type_, type_)):

@@ -31,7 +31,7 @@ MATMUL, PACKED, DEQUANTIZE, REPEAT = (
 )
 STORED = Decision(
     "weights.stored",
-    "Whether products by weights of few bits read these as they are stored, or floats that are made of them.",
+    "Whether GEMM with low-bit weights reads these as they are stored, or as floats.",
     ("packed", "floats"),
 )
 

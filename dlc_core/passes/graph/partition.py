@@ -92,7 +92,7 @@ class Partition(Pass):
             return module
         parting = _Parting(context.placement)
         made = parting.function(entry)
-        return module.with_function(module.entry, made).with_attrs(placed=parting.told())
+        return module.with_function(module.entry, made).with_attrs(placed=parting.record())
 
 
 @dataclass
@@ -104,8 +104,8 @@ class _Parting:
     regions: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, Any]] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
-        """What there is to tell, as plain data."""
+    def record(self) -> dict[str, Any]:
+        """The report of the partition as plain data."""
         return {"host": str(self.placement.host), "regions": self.regions, "why_not": self.refused}
 
     def function(self, function: Function) -> Function:
@@ -198,7 +198,7 @@ class _Parting:
 
     def _called(self, region: _Found, new: Mapping[Node, Node]) -> dict[Node, Node]:
         function = replace(region.extracted.function, name=f"region_{next(self.numbers)}")
-        self.regions.append(region.told(function.name))
+        self.regions.append(region.record(function.name))
         with only_spans(tuple(dict.fromkeys(s for n in region.members for s in n.spans))):
             call = call_function(function, [new[a] for a in region.inputs])
         return region.extracted.results(call)
@@ -239,8 +239,8 @@ class _Found:
         spans = (s for n in self.members for s in n.spans)
         return taker.refusal("worth", lambda: taker.partitioner.worth(region, taker.target), spans)
 
-    def told(self, name: str) -> dict[str, Any]:
-        """What there is to tell of it, as plain data."""
+    def record(self, name: str) -> dict[str, Any]:
+        """The report of a region as plain data."""
         spans = dict.fromkeys(s.name or str(s) for n in self.members for s in n.spans)
         patterns = dict.fromkeys(piece.pattern.name for piece in self.pieces)
         return {
@@ -256,7 +256,7 @@ class _Found:
 
 
 def region_of(function: Function, taker: Taker) -> Region:
-    """What the compiler of a region gets."""
+    """The input of a region's compiler."""
     patterns = {p.name: p for p in taker.partitioner.patterns}
     order = list(post_order(function.body))
     parts = []

@@ -5,11 +5,11 @@ Law: the function computes the same values within tolerance.
     conv_transpose(x, w, strides=(s, s))   =>   crop(interleave(conv(x, w')))    s · s times the outputs
                                                 interleave(concat(conv(x, w[r::s]), …))    for each phase r
 
-A result of a transposed convolution of stride s, at place s · j + r of what is not cropped yet, is a sum over
+A result of a transposed convolution of stride s, at index s · j + r before cropping, is a sum over
 the taps r, r + s, … of the window alone, at neighbouring inputs from j down.  So all s phases r are one
 convolution of the input as it is, with as many times the output channels, whose results are interleaved.  By
 the definition the input is spread by zeros, and s · s times as much is multiplied.  Windows that are no
-multiple of the stride grow to one by taps of 0.  Phases begin at different places, too, so that one
+multiple of the stride grow to one by taps of 0.  Phases also begin at different indices, so that one
 convolution has results at its ends that are cropped.  Where that is much of what it computes, as of small
 images and odd windows, each phase is a convolution of its own.
 
@@ -204,7 +204,7 @@ def _interleaved(value: Node, conv: Conv) -> Node:
 
 
 def _cropped(value: Node, old: Node, begins: Sequence[int]) -> Node:
-    """What `old` keeps of the spatial dims."""
+    """Crop the spatial dims as `old` does."""
     axes = [1 + i for i, b in enumerate(begins) if b or value.shape[1 + i] != old.shape[1 + i]]
     if not axes:
         return value

@@ -17,7 +17,7 @@ DEQUANTIZE = OPS["dequantize"]
 
 @dataclass(frozen=True)
 class Quantized:
-    """What a dequantize reads: (q - zero) scale."""
+    """The input of a dequantize: (q - zero) scale."""
 
     q: Node
     scale: Node

@@ -1,8 +1,8 @@
-"""Which nodes of a graph become regions of other targets.
+"""The regions of a graph that other targets take.
 
-`cover` finds matches of one partitioner's patterns; a match is a node with what only it uses.  `merged` makes
-regions of neighbouring matches: one joins another where no path between them leads through anything else,
-so the graph of regions and single nodes has no cycle, whoever the others belong to.
+`cover` finds matches of one partitioner's patterns; a match is a node with the nodes that only it uses.
+`merged` joins neighbouring matches to regions if no path between them leads through other nodes.  So the
+graph of regions and single nodes has no cycle, whatever regions other targets take.
 """
 
 from __future__ import annotations

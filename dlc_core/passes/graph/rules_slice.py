@@ -32,7 +32,7 @@ Window = tuple[int, int, int]
 
 
 def windows(value: Node) -> list[Window] | None:
-    """What a slice with known bounds takes of each axis; None where something is symbolic."""
+    """Return the window of a slice on each axis; None if a bound is symbolic."""
     shape = value.args[0].tensor_type.static_shape()
     begins, ends, axes, strides = (value.attrs[name] for name in ("begins", "ends", "axes", "strides"))
     if shape is None or not all(isinstance(v, int) for v in (*begins, *ends)):

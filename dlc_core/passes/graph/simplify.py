@@ -5,7 +5,7 @@ which run from `opt_level` 2 on.
 
     relu(relu(x)) + 0      =>      relu(x)            (of integers; for floats only + -0.0 goes)
 
-A `collections.Counter` under `rule_counts` in the context's config is told how many times each rule fired.
+A `collections.Counter` under `rule_counts` in the context's config counts the applications of each rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""strassen: products by constant matrices through seven products of quarters, once or twice, where it pays.
+"""strassen: GEMM with constant matrices by Strassen's algorithm, on one level or two, where it pays.
 
 Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
 about twice on two.  Only where the compile's precision is "fast".
@@ -45,28 +45,28 @@ BLOCKS = (64, 128, 256)
 """Numbers of rows to compute together where it is not known how many there are: the first one that pays, for
 what fills none is computed by definition."""
 PARTS = 8
-"""Sizes of the part that goes through quarters that are tried."""
+"""Candidates for the number of columns that use Strassen's algorithm."""
 GAIN = ((0.96, 0.985), (0.96, 0.96))
 """Part of the cost on a level less, the direct product's on none, that quarters must stay below to be worth
 the rounding, on cores that begin one multiply-add in a cycle or several: beside these, what is not counted
 takes a larger part.  Neighbours on different levels take memory that other threads have written."""
 FORM = Decision(
     "strassen.form",
-    "Whether a product goes through quarters, once, twice or in blocks of rows, and how many columns of it.",
+    "Whether a GEMM uses Strassen's algorithm: levels, blocks of rows, and the number of columns.",
     ("direct", "once", "twice", "blocks"),
     has_values=True,
 )
 Form = tuple[int, int, int]
 """Levels, columns and rows of a block, 0 for all."""
 READ, CHOSEN = 1, 2
-"""How often scaling moves an element of the left-hand side to or from the last cache, and of the result."""
+"""How often scaling moves an element of the left-hand side, and of the result, to or from the LLC."""
 
 
 @dataclass(frozen=True)
 class Strassen(GraphPass):
-    """Products of many rows by constant matrices through sums of quarters, where cheaper and asked for.
+    """Use Strassen's algorithm for GEMM with many rows and constant matrices, if requested and cheaper.
 
-    Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
+    This is only for machines with vector cores, for which the cost model holds.
     """
 
     name: ClassVar[str] = "strassen"
@@ -107,10 +107,10 @@ class Strassen(GraphPass):
 
 
 def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> Form | None:
-    """On how many levels to compute how many columns through quarters: all, or where the result may be in
-    parts, those for which it costs least; and in blocks of how many rows, 0 for all.  None where it does not
-    pay.  On two levels only a known number of rows; of an unknown one, which is `most` at most, blocks of
-    which there may be several.
+    """Choose the levels, the columns, and the rows per block (0: all) of Strassen's algorithm.
+
+    All columns are used, or, if the result may be in parts, the number with the least cost.  None if it does
+    not pay.  Two levels need a known number of rows; a symbolic number, at most `most`, uses blocks.
     """
     blocks = [0] if known else [block for block in BLOCKS if 2 * block <= most]
 
@@ -154,7 +154,7 @@ def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None
 
 
 def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[tuple[float, Form]]:
-    """The ways through quarters that there are, each with what it costs."""
+    """The variants of Strassen's algorithm, each with its cost."""
     gain = GAIN[min(core.units, 2) - 1]
     found: list[tuple[float, Form]] = []
     for levels in (1, 2) if known else (1,):
@@ -212,7 +212,7 @@ def _is_of_pixels(value: Node) -> bool:
 
 
 def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, int]) -> Node:
-    """A convolution of windows of one pixel as a product through quarters."""
+    """Rewrite a 1 × 1 convolution as a GEMM by Strassen's algorithm."""
     x, _, *bias = args
     steps = old.attrs["strides"] or ()
     if any(step != 1 for step in steps):

@@ -60,7 +60,7 @@ class StreamRows(GraphPass):
 
 @dataclass(frozen=True)
 class Part:
-    """What is streamed: the nodes behind its inputs up to `end`, arguments first, and the axis of rows."""
+    """The streamed part: the nodes from its inputs up to `end`, arguments first, and the axis of rows."""
 
     end: Node
     axis: int

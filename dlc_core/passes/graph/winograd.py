@@ -131,7 +131,7 @@ class Winograd(GraphPass):
 
 
 def _place(value: Node) -> str:
-    """What tells convolutions apart: those of one kind are computed alike, and share their kernels."""
+    """Return a text that identifies the kind of a convolution; equal kinds share decision and kernels."""
     return f"{value.args[0].shape} {value.args[1].shape} {dict(value.attrs)}"
 
 

@@ -32,7 +32,7 @@ class Apart:
 
     @staticmethod
     def of(context: PassContext, machine: Description | None) -> Apart | None:
-        """What a compile asks for; None outside of guard mode."""
+        """The guard settings of a compile; None outside of guard mode."""
         mode = context.config.get(GUARD)
         if mode is None:
             return None
@@ -70,7 +70,7 @@ class Apart:
         return step + self.span(size), step
 
     def refilled(self, arena: Buffer, slots: Sequence[Slot]) -> list[Stmt]:
-        """What fills values that nothing reads any more, where entries do more than launch kernels."""
+        """Statements that overwrite dead values, for entries that do more than launch kernels."""
         if not self.notes:
             return []
         found: list[Stmt] = []
@@ -82,7 +82,7 @@ class Apart:
         return found
 
     def guard(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:
-        """What the caller of an entry needs to know, its constants aside."""
+        """The guard description for the caller of an entry, without its constants."""
         return Guard(self.mode, PAGE, self.align, tuple(slots), (), tuple(calls))
 
 

@@ -1,7 +1,7 @@
-"""Control flow in native entries: branches and loops around calls of bodies, functions of their own.
+"""Control flow in native entries: branches and loops around calls of bodies, which are functions.
 
-A body is called like a kernel: inputs, outputs, weights, scratch memory, dims.  What a loop carries from
-round to round lies in two places that take turns; what does not change is passed as it is.
+A body is called like a kernel: inputs, outputs, weights, scratch memory, dims.  Loop-carried values are
+double-buffered; invariant values are passed directly.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Body:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the statements of a node work on: arguments, results, which results anyone reads, all weights, the
-    record of failed checks.
+    """The memory of a node's statements: arguments, results, whether results are read, all weights, and the
+    failure record.
     """
 
     args: Sequence[Buffer]
@@ -160,7 +160,7 @@ class Control:
         return dict.fromkeys(self.bodies, Buffer("scratch", (size,), "uint8", align=ALIGN))
 
     def _pair(self, value: Node) -> tuple[Expr, Expr, Expr]:
-        """Of the two places of a changing value: bytes of both, from one to the other, and before each."""
+        """The two buffers of a loop-carried value: bytes of both, of one, and before each."""
         if self._apart is None:
             return 2 * _rounded(value), _rounded(value), const(0)
         size = _bytes(value)
@@ -185,7 +185,7 @@ class Control:
         return free_vars(*lengths, *(e for body in self.bodies.values() for e in body.scalars))
 
     def statements(self, memory: Memory) -> Stmt:
-        """What the node does."""
+        """The statements of the node."""
         if self.value.op is IF:
             return self._branch(memory)
         if self.value.op is BOUNDED_LOOP:
@@ -204,7 +204,7 @@ class Control:
         return If(load(cond, [0] * cond.ndim), *calls)
 
     def _turn(self, i: int, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> Buffer:
-        """One of the two places of a changing value."""
+        """One of the two buffers of a loop-carried value."""
         arg, base = self.value.args[i], memory.spaces[self.turns[i]]
         item = arg.dtype.itemsize
         _, step, lead = self._pair(arg)
@@ -222,7 +222,7 @@ class Control:
         ]
 
     def _begin(self, memory: Memory) -> Stmt:
-        """The arguments to the places of the first turn."""
+        """Copy the arguments to the buffers of the first iteration."""
         views: list[tuple[Buffer, Buffer]] = []
         parts = [_copy(memory.args[i], self._turn(i, const(0), memory, views)) for i in self.turns]
         return _viewed(views, seq(*parts))
@@ -279,7 +279,7 @@ class Control:
         )
 
     def _started(self, memory: Memory) -> Stmt:
-        """Before the first round of a loop with a condition."""
+        """The statements before the first iteration of a loop with a condition."""
         first: list[tuple[Buffer, Buffer]] = []
         begun = self._call("cond", self._state(const(0), memory, first), [memory.spaces[self.flag]], memory)
         counted = store(memory.spaces[self.counter], [0], const(0))

@@ -1,7 +1,6 @@
-"""What each kernel is: the model nodes it computes, its arithmetic, the bytes it must move.
+"""The work of each kernel: its model nodes, its arithmetic, and the bytes it must move.
 
-Counted before scheduling, while loops are as the ops' definitions say: tiling and vectors do not change the
-counts.
+It is counted before scheduling, from the ops' definitions; tiling and vectors do not change it.
 """
 
 from __future__ import annotations
@@ -33,12 +32,10 @@ def operations(func: PrimFunc) -> int | None:
 
 
 def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Sequence[Dot] = ()) -> Work:
-    """What one run does; the buffer parameters at the indices `constants` hold constants.
+    """Return the work of one run; the buffer parameters at the indices `constants` hold constants.
 
-    Products that `dots` compute, or units that are so much faster, are a step for each group.
-
-    Of a buffer that is read at fewer places than it has, such as a table of which rows are gathered, only
-    those count.
+    Products that `dots`, or as fast units, compute count one step per group.  Of a buffer that is only partly
+    read, such as a gathered table, only the read elements count.
     """
     count = _Count({(dot.a, dot.b, dot.acc): dot.group for dot in dots})
     count.visit(func.body, 1)

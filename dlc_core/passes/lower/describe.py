@@ -1,4 +1,4 @@
-"""What a caller needs to know of a graph that runs as it is: its signature, and where its constants lie."""
+"""The interface of a graph that runs directly: its signature, and the offsets of its constants."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def interface_of(function: Function, weights_size: int) -> Signature:
 
 
 def with_conditions(signature: Signature, function: Function) -> Signature:
-    """The signature of a function with what its dims must fulfil, and which of them elements tell."""
+    """Add the conditions on dims, and the host-computed dims, to a signature."""
     place = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
     told = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))

@@ -223,7 +223,7 @@ class _Equal:
 
 
 def _glance(func: PrimFunc) -> tuple[object, ...]:
-    """What equal programs have in common, as far as it is quickly seen."""
+    """A cheap key that equal programs share."""
     params = [(p.dtype, tuple(map(const_value, p.shape))) for p in func.buffers]
     return (*params, len(func.params), sum(1 for _ in stmts(func.body)))
 

@@ -1,11 +1,10 @@
-"""What cannot be native runs on the host: the entry becomes a program of host ops and calls of native
+"""Ops that cannot be native run on the host: the entry becomes a program of host ops and calls of native
 segments.
 
-Ops without a lowering, ops whose dims nothing given to them tells, and control flow around such (on targets
-whose native entries cannot branch, all of it) stay in the entry (the attribute `host` marks it) and run by
-their references.  All else moves into functions with the attribute
-`segment`, as few as the dependences allow; the entry, and the bodies of its control flow, call them by
-`call_prim`.
+Ops without a lowering, ops with dims that their inputs do not determine, and control flow around such ops (on
+targets without branches, all control flow) stay in the entry.  The attribute `host` marks it, and they run by
+their references.  Everything else moves into as few functions with the attribute `segment` as dependences
+allow; the entry, and the bodies of its control flow, call them by `call_prim`.
 """
 
 from __future__ import annotations
@@ -189,14 +188,14 @@ def _why_control(n: Node) -> str:
 
 @dataclass
 class _Noted:
-    """What there is to tell, as plain data: what runs on the host and why, what each segment has."""
+    """The report as plain data: ops on the host with the reason, and the contents of each segment."""
 
     host: list[dict[str, Any]] = field(default_factory=list)
     native: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _sources(order: Sequence[Node]) -> dict[Var, Node]:
-    """For each dim that data tells, the node that first has it."""
+    """For each data-dependent dim, the node that defines it."""
     found: dict[Var, Node] = {}
     for n in order:
         for var in fresh_dims(n):

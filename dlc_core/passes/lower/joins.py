@@ -1,4 +1,4 @@
-"""join_parts: concatenations that cost nothing, for their parts are written where they are to lie.
+"""join_parts: concatenations without copies: their parts are written directly into the result.
 
 Law: the function computes the same values.
 
@@ -10,12 +10,12 @@ Law: the function computes the same values.
 
 A bare `concat` in a function with the attribute `joins` is no kernel's work: it stands for memory, and its
 parts are windows of it (`windows_of`).  Kernels that write or read a window get a buffer with strides for it
-(`with_windows`).  A part is what one kernel writes and only kernels read.  Of one that is not, such as an
-input of the function, a copy is made; where there are only such, nothing changes.  Parts of a result of the
-function are written to the caller's memory.
+(`with_windows`).  A part must be written by one kernel and read by kernels only.  Other parts, such as inputs
+of the function, are copied; if there are only such parts, nothing changes.  Parts of a result of the function
+are written to the caller's memory.
 
-A result that continues an input given away (the attribute `donated`: see `runtime.signature.Donation`) lies
-where that input does: only what is new is written.
+A result that extends a donated input (the attribute `donated`: see `runtime.signature.Donation`) is in the
+memory of that input: only its new part is written.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def donations_of(function: Function) -> tuple[Donation, ...]:
 
 @dataclass(frozen=True)
 class JoinParts(Pass):
-    """Let parts of concatenations be written in place, and results that continue inputs given away."""
+    """Write parts of concatenations in place, and results that extend donated inputs."""
 
     name: ClassVar[str] = "join_parts"
     stage: ClassVar[str] = "lower"
@@ -114,7 +114,7 @@ class JoinParts(Pass):
         wanted = isinstance(entry, Function) and DONATED in entry.attrs
         if wanted and not (able and module.entry in entries):
             why = "parts of the model run on the host" if able else "the target's kernels take whole tensors"
-            raise UnsupportedError("inputs cannot be given away", why=why, hint="compile without `donate`")
+            raise UnsupportedError("inputs cannot be donated", why=why, hint="compile without `donate`")
         if not able:
             return module
         joined = {name: _Joiner(function).run() for name, function in entries.items()}
@@ -186,7 +186,7 @@ class _Joiner:
         names = self.function.attrs.get("inputs") or [p.attrs["name"] for p in self.function.params]
         name = names[donation.input]
         return UnsupportedError(
-            f"input {name!r} cannot be given away", why=why, hint=f"compile without {name!r} in `donate`"
+            f"input {name!r} cannot be donated", why=why, hint=f"compile without {name!r} in `donate`"
         )
 
     def _is_part(self, value: Node | None, where: str) -> bool:
@@ -255,7 +255,7 @@ def windows_of(function: Function) -> dict[Place, Window]:
             if place not in found:
                 found[place] = Window((value, 0), offset * strides[axis], strides)
             elif donation is None or place != found[value, 0].whole:
-                raise PassError(f"{place[0]!r} would lie at two places", spans=value.spans)
+                raise PassError(f"{place[0]!r} would have two offsets", spans=value.spans)
             offset = offset + as_expr(arg.shape[axis])
     return found
 

@@ -1,16 +1,16 @@
-"""grow_loops: loops whose data tells how many rounds there are become native, part by part.
+"""grow_loops: loops with a data-dependent number of iterations become native, part by part.
 
-Law: the entry computes the same values.  A `loop` that stacks results cannot be one native call: nobody knows
-how much memory its results need.  Its rounds can, as long as there is room for the results: a `bounded_loop`.
-A `growing_loop` on the host calls it with more and more room.  So the memory of a call follows the rounds
-that it makes, with never more than twice as many rows as these beside the joined result, and the host has a
-part in one round of each power of two.
+Law: the entry computes the same values.  A `loop` that stacks results cannot be one native call, because the
+size of its results is unknown.  A `bounded_loop` runs its iterations as long as the results have capacity.  A
+`growing_loop` on the host calls it with increasing capacity.  So the memory of a call follows its iterations,
+with at most twice as many rows in addition to the joined result, and the host runs a part for each power of
+two.
 
     loop(s, rounds=n, cond=c, body=f)
         =>      growing_loop(s, rounds=n, first=4096, part=p)
                 p(s, room) = bounded_loop(s, most=len(room), cond=c, body=f)
 
-Loops with something in them that the host must do, or whose state changes its shape, stay as they are.
+Loops that contain host ops, or whose state changes its shape, are unchanged.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dlc_core.passes.lower.views import result_types
 
 @dataclass(frozen=True)
 class GrowLoops(GraphPass):
-    """Make the rounds of loops native where the target branches and loops.
+    """Make loops native on targets that branch and loop.
 
-    The first part of a loop has room for `first_bytes` of rows, and for `first_rounds` where their size
-    depends on dims.
+    The first part of a loop has a capacity of `first_bytes`, or of `first_rounds` rows if their size is
+    symbolic.
     """
 
     name: ClassVar[str] = "grow_loops"

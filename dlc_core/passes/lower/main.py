@@ -59,7 +59,7 @@ from dlc_core.tir.sizes import doubtful_sizes
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
 _Planned = tuple[list[Request], list[Place | Buffer], tuple[list[Expr], Expr]]
-"""What needs memory, whose it is, where each lies, and the size of all."""
+"""The requests for memory, their owners, the offset of each, and the total size."""
 ORDER = Decision(
     "steps.order",
     "In which order the kernels of a function run, of those in which each follows what it reads.",
@@ -175,7 +175,7 @@ class _Builder:
         self.over: dict[Place, Place] = {}
         """Outputs that are written over what was there, and the first value that was there."""
         self.written: set[Buffer] = set()
-        """What kernels and bodies write to."""
+        """The buffers that kernels and bodies write."""
         self.controls: dict[Node, Control] = {}
         self.last: dict[Place, int] = {}
         """The last step that reads a tensor."""
@@ -366,7 +366,9 @@ class _Builder:
         return None if len(known) < len(found) else (sum(known[: len(results)]), sum(known[len(results) :]))
 
     def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
-        """What needs arena memory and when: outputs from their call to their last use, workspaces in it."""
+        """Return the requests for arena memory: outputs from their call to their last use, workspaces during
+        it.
+        """
         step = {n: i for i, n in enumerate(self.order)}
         last = self.last
         last.clear()
@@ -572,7 +574,7 @@ def _type_of(place: Place) -> TensorType:
 
 
 def _name_of(n: Node) -> str:
-    """What the result of a step is called: as its kernel, which is called after its operations."""
+    """The name of a step's result: that of its kernel, which is named after its operations."""
     name: str = n.attrs["symbol"] if n.op is CALL_PRIM else n.op.name
     return name.removeprefix("fused_")
 

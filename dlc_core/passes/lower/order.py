@@ -24,7 +24,7 @@ near each other in the caches."""
 
 @dataclass(frozen=True)
 class Work:
-    """What a step needs and gives, by the steps' numbers; all of `reads` are smaller than its own."""
+    """The inputs and the output of a step, by step numbers; all of `reads` are smaller than its own."""
 
     reads: tuple[int, ...]
     """Steps whose results it reads."""
@@ -93,7 +93,7 @@ def better_order(steps: Sequence[Work]) -> list[int] | None:
 
 
 def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:
-    """What lives at the worst step of an order."""
+    """The largest number of live bytes over the steps of an order."""
     waiting = _reader_counts(steps)
     now = most = 0
     for number in order:

@@ -41,7 +41,7 @@ class Record:
         self._functions = functions
         self.sites: list[Site] = [] if outer is None else outer.sites
         self.calls: list[Site] = [] if outer is None else outer.calls
-        """What guard mode notes the numbers of."""
+        """The calls that guard mode numbers."""
         self.nested = outer is not None
         self.buffer = record_buffer()
 
@@ -59,7 +59,7 @@ class Record:
         return 0 if self.nested else -(-RECORD_BYTES // align) * align
 
     def arguments(self, n: Node, func: PrimFunc) -> tuple[list[Buffer], list[Expr]]:
-        """What the call of a kernel passes for its checks: the record, and the number of the site."""
+        """The arguments of a kernel call for its checks: the record and the site's number."""
         if parameters_of(func) is None:
             return [], []
         checks = func.attrs[CHECKS]
@@ -68,7 +68,7 @@ class Record:
         return [self.buffer], [const(len(self.sites) * SITE)]
 
     def note(self, n: Node, func: PrimFunc, written: bool) -> list[Stmt]:
-        """What precedes the call of a kernel in guard mode: its number goes to the record, if that is
+        """The statements before a kernel call in guard mode: they write its number to the record, if that is
         `written`.
         """
         self.calls.append(Site(func.name, _nodes(n, func), ()))

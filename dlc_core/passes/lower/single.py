@@ -23,7 +23,7 @@ from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
 
 ENTRY, KERNEL = "main", "kernel"
-"""What the entry is called, and a program whose own name is the entry's."""
+"""The name of the entry, and of a program whose own name is the entry's."""
 
 
 def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IRModule:

@@ -52,7 +52,7 @@ def _add(found: Neighbourhoods, buffer: Buffer, indices: Sequence[Expr]) -> None
 
 
 def _place(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr], int] | None:
-    """What an access has in common with its neighbours, and its own constant part; None where it has none."""
+    """Return the part of an access that its neighbours share, and its constant part; None if it has none."""
     wide = any(index.dtype.lanes > 1 for index in indices)
     offset = neighbours(buffer, indices) if wide else buffer.linear_index(indices)
     common, constant = (None, 0) if offset is None else without_constants(offset)

@@ -72,27 +72,27 @@ class Moves:
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies from the caller's memory to a group's that run beside the thread until it waits."""
+    """Asynchronous copies from global to shared memory."""
 
     bytes: tuple[int, ...]
-    """What such a copy may have."""
+    """The sizes of a copy in bytes."""
     copy: str = "dlc_copy_{bytes}({to}, {source})"
     """Format of the statement: `{bytes}`, and pointers `{to}` and `{source}`."""
     wait: str = "dlc_wait_for_copies()"
-    """What waits for all of them."""
+    """The wait for all copies."""
     guarded: str = ""
     """Format of the statement that copies where `{cond}` holds, and else fills with zeros; "" for none."""
     groups: tuple[int, ...] = ()
     """For how many of the last groups of copies there is a wait that leaves these under way."""
     commit: str = "dlc_end_of_copies()"
-    """What ends a group."""
+    """The end of a group of copies."""
     wait_but: str = "dlc_wait_for_copies_but_{groups}()"
     """Format of the statement that waits for all but the last `{groups}` groups."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Copies of boxes of tensors, which one thread of a group has made for all (`tir.bulk`).
+    """Tensor copies, which one thread issues for its group (`tir.tensor_copy`).
 
     Formats of what is written: `{arrivals}` is an array of `{count}` words of 64 bits in memory of the group,
     of which `{arrival}`, a pointer, is for one group of copies; a phase of it ends when the group has ended
@@ -104,13 +104,13 @@ class Boxes:
     declare: str
     """The array."""
     begin: str = "dlc_begin_arrivals({arrivals}, {count})"
-    """Before everything else; threads meet here."""
+    """Before everything else; it includes a barrier."""
     tensor: str = "const __grid_constant__ dlc_tensor {name}"
     """The parameter that says what a tensor is like."""
     copy: str = "dlc_copy_box_{rank}({arrival}, {bytes}, {to}, &{tensor}, {first})"
     """`{first}` names the first element, inner dims first."""
     end: str = "dlc_end_of_boxes({arrival})"
-    """What all threads come by: a group ends."""
+    """The end of a group, which all threads execute."""
     wait: str = "dlc_wait_for_boxes({arrival}, {parity})"
     """For the end of a phase, by the lowest bit of its number."""
 
@@ -132,7 +132,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class InPlace:
-    """What stands around products of units that read operands in place, and run beside the threads.
+    """The statements around products of matrix units that read shared memory asynchronously.
 
     Formats of statements; `{acc}` is an array of `{count}` sums of type `{type}`.
     """
@@ -146,7 +146,7 @@ class InPlace:
     wait_but: str
     """The same for all but those behind the last commit."""
     fence: str
-    """Before threads meet: the units see what this one wrote."""
+    """Before a barrier: make the writes of this thread visible to the units."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Large:
     declare: str
     """Format of the statement: `{name}`, `{bytes}`."""
     align: int
-    """What the array begins at a multiple of, and each buffer in it."""
+    """The alignment of the array and of each buffer in it."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Kernels:
     """
 
     head: str
-    """What stands before a kernel's name: qualifier and result."""
+    """The text before a kernel's name: qualifier and result."""
     axes: Mapping[str, str]
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spaces: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -203,7 +203,7 @@ class Kernels:
     languages whose hosts name memory by handles have no pointers into it."""
     moves: Moves | None = None
     bounds: str = ""
-    """What stands behind the head of a kernel whose groups have `{threads}` threads."""
+    """The text after the head of a kernel whose groups have `{threads}` threads."""
     copies: Copies | None = None
     boxes: Boxes | None = None
     matrices: Matrices | None = None
@@ -213,7 +213,7 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a language of the C family calls things, and what it has.
+    """The names and features of a language of the C family.
 
     `vectors` is "" where all values are scalars, or "extension" where the compiler has vectors of any power
     of two of elements with the operators of C (`__attribute__((vector_size))`).  `index` is the type of
@@ -226,7 +226,7 @@ class Dialect:
     stored: Mapping[str, str] = field(default_factory=lambda: STORED)
     math: Mapping[str, str] = field(default_factory=lambda: MATH)
     float_suffix: str = "f"
-    """What a function's name ends with that works on float32."""
+    """The suffix of float32 functions."""
     index: str = "int64_t"
     function: str = "static void"
     """Qualifiers and result of a function that only this file calls."""
@@ -237,7 +237,7 @@ class Dialect:
     """Qualifiers of an array by memory scope; a scope that is missing has no memory here."""
     vectors: str = ""
     zero: str = "{0}"
-    """What a vector begins with."""
+    """The initialiser of a vector."""
     alignment: str = ""
     """Qualifier of an array with an alignment of `{align}` bytes; "" where there is none."""
     parallel: str = ""

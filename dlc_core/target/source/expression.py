@@ -44,7 +44,7 @@ from dlc_core.target.source.scalars import (
 from dlc_core.tir.lanes import ramp_form
 
 _MASKS = {"and": "&", "bitand": "&", "or": "|", "bitor": "|", "bitxor": "^", "ne": "^", "eq": "^"}
-"""Operators of masks by those of truths; for equality the result is turned."""
+"""Mask operators for truth operators; for equality the result is negated."""
 
 
 class ExpressionWriter(ScalarWriter):

@@ -240,7 +240,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.stmt(stmt.body)
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """The places of a buffer that live in registers, or None where it is memory."""
+        """The elements of a buffer that are in registers, or None if it is in memory."""
         return promotable(buffer, body)
 
     def visit_view(self, stmt: View) -> Stmt:
@@ -326,11 +326,11 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         return "\n".join([f"{head}({_wrapped(head, params)})", "{", *unused, *lines, "}", ""])
 
     def first_parameters(self) -> list[str]:
-        """What stands before the parameters that the program has."""
+        """Parameters before those of the program."""
         return []
 
     def _called(self, root: Stmt) -> Iterator[str]:
-        """What the functions are called that a function calls: no name in it may hide them."""
+        """The names of the functions that a function calls; no local name may hide them."""
         for stmt in stmts(root):
             symbol = kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
             if symbol is not None:

@@ -46,7 +46,7 @@ OPERATORS = {
 
 
 class Place(Protocol):
-    """What a function knows about the places of its values."""
+    """The storage of a function's values."""
 
     def pointer(self, buffer: Buffer) -> str: ...
 
@@ -157,7 +157,7 @@ class ScalarWriter:
         return f"({self.unit.scalar_type(dtype(f'uint{bits}'))}){self.value(expr, UNARY)}"
 
     def unsigned(self, expr: Expr) -> str:
-        """What a register without a sign holds of a value."""
+        """Reinterpret a value as unsigned."""
         if expr not in self.named and isinstance(expr, Binary) and _wraps(expr):
             return f"{self._unsigned(expr.a)} {OPERATORS[expr.op][0]} {self._unsigned(expr.b)}"
         return self._unsigned(expr)

@@ -124,7 +124,7 @@ def _breaks(line: str, indent: int) -> Iterator[tuple[bool, int, int]]:
 
 
 _SIGNS = ("+ ", "- ", "? ", ": ", "&& ", "|| ")
-"""What a line may go on with."""
+"""Tokens before which a line may be broken."""
 
 
 def literal(value: float | bool, type_: DType) -> str:

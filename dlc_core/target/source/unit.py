@@ -40,7 +40,7 @@ class Unit:
         self._helpers: dict[str, str] = {}
 
     def symbol(self, name: str) -> str:
-        """What a function of the module is called in this file."""
+        """The name of a module's function in this file."""
         if name not in self._symbols:
             self._symbols[name] = self.names.fresh("model" if name == "main" else name)
         return self._symbols[name]
@@ -145,7 +145,7 @@ class Unit:
     # Text
 
     def prelude(self) -> str:
-        """What stands before the functions: headers, types, helpers."""
+        """The text before the functions: headers, types, helpers."""
         parts = ["\n".join(f"#include <{header}>" for header in self.dialect.headers)]
         if self.dialect.preamble:
             parts.append(self.dialect.preamble.rstrip("\n"))

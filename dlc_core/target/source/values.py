@@ -42,7 +42,7 @@ class ValueWriter:
         self.level = 1
         self.pointers: dict[Buffer, str] = {}
         self.roots: dict[Buffer, Buffer] = {}
-        """What windows look at in the end."""
+        """The underlying buffers of windows."""
         self.starts: dict[Buffer, int] = {}
         """Elements that the pointers of windows have moved."""
         self.unused: dict[Buffer, str] = {}
@@ -53,7 +53,7 @@ class ValueWriter:
         self.positive: set[Var] = set()
         """Variables that are never negative."""
 
-    # Places of values, as the expression writer asks for them
+    # The storage of values, as the expression writer needs it
 
     def pointer(self, buffer: Buffer) -> str:
         if buffer not in self.pointers:
@@ -258,7 +258,7 @@ class ValueWriter:
 
 
 def eager(roots: Sequence[Expr]) -> list[Expr]:
-    """What is evaluated in any case, operands first: the chosen sides of `if_then_else` are left out."""
+    """Expressions that are always evaluated, operands first; the branches of `if_then_else` are left out."""
     done: dict[Expr, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -274,7 +274,7 @@ def eager(roots: Sequence[Expr]) -> list[Expr]:
 
 
 def _uses(roots: Sequence[Expr]) -> Counter[Expr]:
-    """How many places of the expressions mention each of their parts."""
+    """Count the uses of each subexpression."""
     uses = Counter(roots)
     for expr in post_order(*roots):
         uses.update(expr.children)

@@ -1,4 +1,4 @@
-"""What formulas of vector math are written in: straight-line operations on the values of a language.
+"""The operations of vector-math formulas: straight-line code on the values of a language.
 
 A value is a text of the language; the kind of each operation is in the method's name: plain names work on
 floating-point values, those that begin with `i` on integers of the same width, `mask` on truths.  Each

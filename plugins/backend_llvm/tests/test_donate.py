@@ -1,4 +1,4 @@
-"""Inputs given away: caches that grow in their memory, from every way of calling."""
+"""Donated inputs: caches that grow in their memory, from every way of calling."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_memory_without_room_is_bound_by_nobody_and_copied_by_calls() -> None:
     readonly = cache(3)
     readonly.flags.writeable = False
     for array in (compact, short, readonly):
-        with pytest.raises(UsageError, match=r"'past.k' is given away without room.*\n.*9 elements"):
+        with pytest.raises(UsageError, match=r"'past.k' is donated without capacity.*\n.*9 elements"):
             exe.bind([x, array, cache(3)])
         same(exe(x, array, array), evaluate(module["main"], [x, array, array]))
 

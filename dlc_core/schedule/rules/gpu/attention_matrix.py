@@ -1,4 +1,4 @@
-"""FlashAttention by matrix units: online softmax in one loop over panels of keys (`op/std/attention_online.py`).
+"""FlashAttention by matrix units, with online softmax (see `op/std/attention_online.py`).
 
     for batch, head, tile of queries (group):
       queries of the tile                       by all threads, to shared memory
