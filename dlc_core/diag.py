@@ -78,7 +78,7 @@ class DlcError(Exception):
         return "\n".join(lines)
 
     def at(self, spans: Iterable[Span]) -> DlcError:
-        """Add places to an error that was raised where they were not known; returns the error itself."""
+        """Add spans to an error that was raised without them; return the error itself."""
         self.spans += tuple(span for span in spans if span not in self.spans)
         return self
 
@@ -92,7 +92,7 @@ class ModelError(DlcError):
 
 
 class UnsupportedError(DlcError):
-    """Something valid that this version, plugin or target cannot do; names all such places at once."""
+    """Something valid that this version, plugin or target cannot do; it names all nodes concerned."""
 
 
 class TypeInferenceError(DlcError):

@@ -35,7 +35,7 @@ SHOWN = 60
 
 
 class Action(str, Enum):
-    """What to do with the kept models."""
+    """The action on the cache."""
 
     info = "info"
     list = "list"

@@ -52,7 +52,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def _knobs() -> Iterable[Knob[Any]]:
     try:
         return registry().knobs.values()
-    except DlcError:  # about DLC_PLUGINS itself: the core's settings are told all the same
+    except DlcError:  # an error in DLC_PLUGINS: the core's settings are shown all the same
         return config.knobs()
 
 

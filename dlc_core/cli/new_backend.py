@@ -29,7 +29,7 @@ FILES = {
 """Where each file of the template goes."""
 
 RESERVED = ("core", "none")
-"""What plugins cannot be called: the core is one, and `none` is a word of DLC_PLUGINS."""
+"""Names that plugins cannot have: `core` is one, and `none` is a word of DLC_PLUGINS."""
 
 LONGEST = 40
 """Characters of a name, of which files and modules are called."""
@@ -105,7 +105,7 @@ def write_backend(name: str, folder: Path) -> list[Path]:
 
 
 def _taken(name: str) -> tuple[str, str] | None:
-    """What is called so already, and who gives it."""
+    """Return the kind of an existing declaration with this name, and its plugin."""
     known = registry()
     for category in (known.targets, known.codegens, known.devices):
         if givers := category.givers(name):

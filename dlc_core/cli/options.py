@@ -1,4 +1,4 @@
-"""What several commands share: options, the values they take, and the executable they ask for."""
+"""Common parts of commands: options, their values, and the executable."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def parse_places(texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, _, target = text.partition("=")
         if not name.strip() or not target.strip():
-            raise UsageError(f"--place {text!r} places nothing", hint='write conv=KIND or "/layer1/*=KIND"')
+            raise UsageError(f"--place {text!r} has no target", hint='write conv=KIND or "/layer1/*=KIND"')
         found[name.strip()] = target.strip()
     return found
 
@@ -139,7 +139,9 @@ def console() -> Console:
 
 @contextmanager
 def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], None] | None]:
-    """What `dlc.compile` takes as `progress`: a bar on a terminal, lines elsewhere, None where not wanted."""
+    """Return the argument `progress` of `dlc.compile`: a bar on a terminal, lines elsewhere, None if not
+    wanted.
+    """
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield None
         return

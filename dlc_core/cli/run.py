@@ -150,5 +150,5 @@ def rows_of(array: Array) -> Array:
 
 
 def largest(row: Array, count: int) -> list[int]:
-    """The places of the largest elements, the largest first, of equal ones the earlier."""
+    """The indices of the largest elements, the largest first; of equal ones the earlier index first."""
     return [int(i) for i in np.argsort(-row.astype(np.float64), kind="stable")[:count]]

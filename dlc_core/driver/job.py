@@ -364,7 +364,7 @@ class Job:
 
 
 def _without(placed: Mapping[str, Any], failed: Mapping[str, str]) -> dict[str, Any]:
-    """What is told of the placement when the host has some regions after all."""
+    """The report of the placement without regions that fell back to the host."""
     regions, why_not = [], list(placed["why_not"])
     for region in placed["regions"]:
         if region["name"] in failed:
@@ -384,7 +384,7 @@ def _decisions(choices: Iterable[Choice], module: IRModule) -> list[str]:
 
 
 def _entries(module: IRModule) -> dict[str, Any]:
-    """What `Executable` needs to know of each entry point of a module that has several."""
+    """The facts that `Executable` needs about each entry point of a module with several."""
     known: dict[str, Signature] = {**module.attrs["segments"], module.entry: module.attrs["signature"]}
     return {
         name: {"symbol": symbol, "signature": encode_signature(known[symbol])}
@@ -402,7 +402,7 @@ def _host_program(module: IRModule) -> Program | None:
 
 
 def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) -> NDArray:
-    """All constants at the places that the memory plan gives them; the list is emptied on the way."""
+    """Return all constants at the offsets of the memory plan; the list is emptied to free memory."""
     weights = lasting_bytes(signature.weights_size)
     following = signature.weights_size
     while constants:

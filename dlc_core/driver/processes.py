@@ -182,9 +182,9 @@ class _Team:
         return _Copy(number, results)
 
     def _work(self, tasks: int, out: int) -> NoReturn:
-        """What a copy does until its end."""
+        """The work of a fork."""
         try:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt is told by the process that is seen
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent reports an interrupt
             gc.freeze()
             gc.disable()
             done: dict[str, bytes] = {}

@@ -39,7 +39,7 @@ from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 
 
 class Op:
-    """What a node does.  `op.declare.OpDecl` extends it with inference, reference, lowering and samples."""
+    """An operation of nodes.  `op.declare.OpDecl` adds inference, reference, lowering and samples."""
 
     __slots__ = ("__weakref__", "name")
 
@@ -101,10 +101,10 @@ _current_spans: ContextVar[tuple[Span, ...]] = ContextVar("dlc_current_spans", d
 
 
 class World:
-    """What nodes belong to that are made together, by one import and by what compiles it.
+    """The scope in which equal nodes are one node: one import and its compile.
 
-    Equal nodes of one world are one node, with the spans of all model nodes that it stands for.  Those of two
-    worlds are two: an error in a model does not name the nodes of another one that is alive.
+    A merged node keeps the spans of all its model nodes.  Equal nodes of two worlds stay separate, so that an
+    error in one model does not name nodes of another model in memory.
     """
 
     __slots__ = ("__weakref__",)

@@ -1,12 +1,12 @@
-"""What a caller says of a model's sizes: `shapes=`.
+"""The argument `shapes=`: a caller's pins, bounds and names of a model's sizes.
 
-    {"batch": 8}                            a dim by its name is this number
-    {"batch": (1, 512), "length": (1, None)}    it lies within bounds, both included; None is an open end
-    {"image": (1, 3, (64, 512), None)}      an input's shape: numbers, bounds, None where nothing is said
-    {"a": ("n", 4), "b": ("n", 4)}          and names: dims of one name are one dim
+    {"batch": 8}                            the named dim is this number
+    {"batch": (1, 512), "length": (1, None)}    it has inclusive bounds; None is an open end
+    {"image": (1, 3, (64, 512), None)}      an input's shape: numbers, bounds, None for no statement
+    {"a": ("n", 4), "b": ("n", 4)}          and names: dims with one name are one dim
 
-`Shapes` brings all of this together for whoever reads models.  A model declares its inputs' shapes as numbers
-and names; each name stands for one dim wherever it is.
+`Shapes` merges this with the shapes that a model declares for its inputs, as numbers and names; each name is
+one dim everywhere.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _HINT = 'a dim is a number, bounds such as (1, 512), a name or None, as in shape
 
 
 class Shapes:
-    """What is said of the dims of a model whose inputs are declared so; UsageError for contradictions.
+    """Known sizes of a model's dims; raises UsageError for contradictions.
 
-    `compound` are names that are made of other dims, such as "past + 1": they may be numbers, and have no
-    bounds of their own; `bounds` are those that dims of the model have already.
+    `compound` are names made of other dims, such as "past + 1": they may be numbers, and have no bounds of
+    their own.  `bounds` are the bounds that dims of the model have already.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Shapes:
         return self._other.values()
 
     def size(self, dim: str) -> Size:
-        """What is known of a dim that inputs name: a number, or bounds, which may be open."""
+        """The known size of a dim of inputs: a number, or bounds, which may be open."""
         return self._sizes[self.name(dim)]
 
     def take(self, dim: str) -> Bounds | None:
-        """The bounds of a dim that no input names, such as one that data tells; None for no bounds."""
+        """The bounds of a dim that no input has, such as a data-dependent one; None for no bounds."""
         found = self._unused.pop(dim, None)
         return Bounds(found, found) if isinstance(found, int) else found
 
@@ -205,7 +205,7 @@ def _size(value: Any, what: str) -> Size:
 
 
 def _meet(known: Size, said: Size, what: str, who: str) -> Size:
-    """What both say of a dim."""
+    """Intersect two statements about a dim."""
     if isinstance(known, int) and isinstance(said, int):
         if known != said:
             raise UsageError(f"{what} is pinned to {said} and to {known}", hint="give it one size")
@@ -225,7 +225,7 @@ def _meet(known: Size, said: Size, what: str, who: str) -> Size:
 
 
 def met(what: str, said: Bounds, known: Bounds | None) -> Bounds:
-    """What is within bounds that are given for a dim, and within those that it has."""
+    """Intersect given bounds of a dim with its known bounds."""
     try:
         return said if known is None else said.meet(known)
     except UsageError:

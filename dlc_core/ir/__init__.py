@@ -1,1 +1,1 @@
-"""What both levels share: dtypes, expressions, buffers, types, modules, structural comparison, JSON."""
+"""Common parts of both levels: dtypes, expressions, buffers, types, modules, structural comparison, JSON."""

@@ -10,9 +10,9 @@ LARGEST = (1 << 63) - 1
 
 @record(frozen=True)
 class Bounds:
-    """`low <= dim <= high`, where None leaves the upper end open.
+    """`low <= dim <= high`; None leaves the upper end open.
 
-    Whoever gives the dim a value keeps them: all that reasons about the dim relies on them.
+    The code that assigns the dim ensures the bounds; all reasoning about the dim relies on them.
     """
 
     low: int = 0
@@ -40,7 +40,7 @@ class Bounds:
         )
 
     def meet(self, other: Bounds) -> Bounds:
-        """What is within both; UsageError where nothing is."""
+        """The intersection of two bounds; UsageError if it is empty."""
         highs = [high for high in (self.high, other.high) if high is not None]
         return Bounds(max(self.low, other.low), min(highs, default=None))
 

@@ -1,4 +1,4 @@
-"""What immutable nodes are made with: tables of one living object for each key, and short lists."""
+"""Helpers of immutable nodes: tables with one living object per key, and short lists."""
 
 from __future__ import annotations
 

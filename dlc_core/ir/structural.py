@@ -30,9 +30,9 @@ from dlc_core.ir.module import IRModule
 
 
 class Structure(NamedTuple):
-    """What a value is (`label`) and what it is made of (named parts).
+    """The kind of a value (`label`) and its named parts.
 
-    `role`: it is known by identity.  `closed`: its parts share no variables, each is compared for itself.
+    `role`: it is identified by identity.  `closed`: its parts share no variables and are compared separately.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Structured:
     __slots__ = ()
 
     def structure(self) -> Structure:
-        """What the value is and what it is made of."""
+        """Return the structure of a value."""
         raise NotImplementedError
 
 
@@ -83,7 +83,7 @@ class Difference:
 
 
 def find_difference(a: Any, b: Any, *, names: bool = True) -> Difference | None:
-    """What `first_difference` tells, in parts."""
+    """Return `first_difference` in parts."""
     found = _difference(a, b, names)
     if found is None:
         return None

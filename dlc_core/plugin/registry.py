@@ -74,7 +74,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "models": ("cases",),
     }
 )
-"""What declarations have besides a name, at the least: others are a problem of the plugin that gives them."""
+"""The attributes that declarations must have besides a name; a plugin without them has a problem."""
 
 
 class UnknownNameError(PluginError, KeyError):
@@ -83,9 +83,9 @@ class UnknownNameError(PluginError, KeyError):
 
 @record(frozen=True)
 class PluginInfo:
-    """What is known of one plugin; `gives` maps categories to names, `problem` is empty where all is well.
+    """The status of one plugin; `gives` maps categories to names, `problem` is empty if there is none.
 
-    `status` is `broken` as soon as anything of the plugin failed: what `gives` lists works all the same.
+    `status` is `broken` as soon as any part of the plugin failed; the names in `gives` still work.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Category(Mapping[str, Any]):
 
     @property
     def word(self) -> str:
-        """What one of its members is."""
+        """The word for a member of the category."""
         return CATEGORIES[self._name]
 
     def __getitem__(self, name: str) -> Any:

@@ -125,7 +125,7 @@ def match_any(op: OpLike | Sequence[OpLike], *, capture: str = "", **attrs: Any)
 
 
 class Match:
-    """What a pattern's names stand for; `match["x"]` is a node or an attribute's value."""
+    """The bindings of a pattern's names; `match["x"]` is a node or an attribute's value."""
 
     __slots__ = ("_values", "nodes")
 
@@ -225,9 +225,9 @@ def _capture(name: str, value: Node, values: dict[str, Any]) -> bool:
 
 
 def mismatch(pattern: Pattern, root: Node) -> str:
-    """The first place where a pattern does not fit a node, in words; empty where it matches.
+    """Describe the first mismatch of a pattern and a node; empty if it matches.
 
-    Of a pattern whose arguments commute the given order is told.
+    For commutative patterns the given order is described.
     """
     if match(pattern, root) is not None:
         return ""

@@ -63,10 +63,10 @@ class Rule:
         return found if found is None or self.condition is None or self.condition(found) else None
 
     def replace(self, found: Match) -> Node | None:
-        """What a match becomes; None where the rule leaves it as it is, as where types are one only by what
-        symbolic dims must fulfil: [2] and [n] are joined along another axis.
+        """Return the replacement of a match, or None if the rule does not apply.
 
-        Raises PassError where the replacement has another type.
+        It does not apply if types are equal only under a condition on symbolic dims: [2] and [n] joined along
+        another axis.  Raises PassError if the replacement has another type.
         """
         root = found.root
         if isinstance(self.replacement, Pattern):
@@ -85,7 +85,7 @@ class Rule:
         return new
 
     def apply(self, root: Node) -> Node | None:
-        """What a node becomes; None where the rule does not fire."""
+        """Return the replacement of a node; None if the rule does not apply."""
         found = self.find(root)
         return None if found is None else self.replace(found)
 

@@ -65,10 +65,11 @@ class CallMemory:
         return self._most({})
 
     def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Bytes:
-        """What calls of these sizes, by the names of dims, take at most; other dims are within their bounds.
+        """Return an upper bound of the memory of calls with these sizes, by the names of dims; other dims are
+        within their bounds.
 
-        Where the dims of all inputs are given, and no size depends on data, it is just that.  Raises
-        UsageError for names and sizes that do not fit, and where dims without bounds are left.
+        The bound is exact if the dims of all inputs are given and no size depends on data.  Raises UsageError
+        for unknown names, wrong sizes, and remaining dims without bounds.
         """
         given = {**(sizes or {}), **named}
         known = {var.name: var for var in self.dims}

@@ -74,7 +74,9 @@ class InPlace(Checked):
         return outputs
 
     def _know(self, facts: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
-        """What makes the outputs, the dims, and the bytes of scratch memory of a call with these facts."""
+        """Return the makers of the outputs, the dims, and the bytes of scratch memory of a call with these
+        facts.
+        """
         plan = self.plan(facts)
         makers = self._outputs.makers(plan.outputs, self.results)
         if len(self._known) >= PLANS:
@@ -272,7 +274,9 @@ class Copying(Checked):
         return NDArray.from_host(self.device, host)
 
     def _facts(self, arrays: Sequence[Any]) -> tuple[Shape, ...]:
-        """As `Signature.facts`, of arrays on the device too: those whose elements tell dims are read."""
+        """Like `Signature.facts`, also for arrays on the device: those that host-computed dims depend on are
+        read.
+        """
         read = {index for _, index, _ in self.signature.elements}
         return self.signature.facts(
             [a.numpy() if i in read and isinstance(a, NDArray) else a for i, a in enumerate(arrays)]

@@ -1,6 +1,4 @@
-"""What all ways of calling have in common: inputs that fit, plans by their shapes, failures that
-name the device.
-"""
+"""Common parts of all call paths: input checks, plans by shapes, and errors that name the device."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class Caller(Protocol):
 
 
 class Checked:
-    """What the ways have in common: inputs that fit, and plans by their shapes."""
+    """Input checks and plans by shapes."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature

@@ -42,7 +42,7 @@ lanes * 2**16), whether strides are given; then its shape and its strides in ele
 the rank fits."""
 
 REASONS = ("NULL", "device", "rank", "dtype", "shape", "strides", "alignment")
-"""What may be wrong with an argument."""
+"""The possible errors of an argument."""
 
 
 def status_of(argument: int, reason: str) -> int:
@@ -148,7 +148,7 @@ class _Checks:
         self.require(in_bounds(symbol, self.known[symbol]), number, "shape")
 
     def _needs(self) -> None:
-        """What the dims must fulfil; the input that tells the first dim of a condition is to blame."""
+        """Check the conditions on dims; an error names the input with the first dim of a condition."""
         for need in self.signature.needs:
             if self.known.keys() >= set(need.dims):
                 told = ({*value.type.symbols()} for value in self.signature.inputs)

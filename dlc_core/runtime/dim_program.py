@@ -1,9 +1,10 @@
-"""Calls from outside of Python to models whose inputs' elements tell sizes: the program that computes these.
+"""The program that computes host-computed dims for callers outside of Python.
 
-    status, told dim 0, told dim 1, … = program(inputs that are read, dims of the inputs' shapes)
+    status, computed dim 0, computed dim 1, … = program(inputs that are read, dims of the inputs' shapes)
 
-The status is 0, or -1 - k where condition k does not hold: that told dim k is within its bounds, at least not
-negative, then the needs.  Where the caller knows all dims, a program over these alone checks the needs:
+The status is 0, or -1 - k if condition k does not hold.  The conditions are first that each computed dim is
+within its bounds and not negative, then those of the signature.  If the caller knows all dims, a program over
+these alone checks the conditions:
 
     status = program(dims)
 """
@@ -24,13 +25,13 @@ from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 
 def data_symbols(signature: Signature) -> tuple[Var, ...]:
-    """Those of a signature's symbols that elements tell."""
+    """The host-computed symbols of a signature."""
     told = {var for var, _, _ in signature.data_dims}
     return tuple(symbol for symbol in signature.symbols if symbol in told)
 
 
 def given_symbols(signature: Signature) -> tuple[Var, ...]:
-    """The other dims that a call is told by its inputs' shapes: symbols, and those that conditions need."""
+    """The dims that a call reads from its inputs' shapes: symbols, and those in conditions."""
     told = {var for var, _, _ in signature.data_dims} | {var for var, _, _ in signature.elements}
     conditions = [expr for _, expr, _ in signature.data_dims] + [need.expr() for need in signature.needs]
     return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in told)
@@ -79,7 +80,7 @@ def dim_program(name: str, signature: Signature) -> PrimFunc:
 
 
 def needs_of_symbols(signature: Signature) -> tuple[Condition, ...]:
-    """What the symbols alone must fulfil."""
+    """The conditions that have only symbols."""
     known = set(signature.symbols)
     return tuple(need for need in signature.needs if known.issuperset(need.dims))
 

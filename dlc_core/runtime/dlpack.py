@@ -98,7 +98,8 @@ _PLAIN, _NEW = b"dltensor", b"dltensor_versioned"
 _USED = {_PLAIN: b"used_dltensor", _NEW: b"used_dltensor_versioned"}
 
 _exported: dict[int, Any] = {}
-"""What exported tensors keep alive, by the address of their structure; the consumer's deleter call ends it.
+"""Objects that exported tensors keep alive, by the address of their structure, until the consumer's deleter
+runs.
 """
 
 

@@ -233,7 +233,7 @@ def _element(row: list[Any], at: Callable[[Any], Expr], signature: Signature) ->
 def _data_dims(
     rows: list[Any], at: Callable[[Any], Expr], signature: Signature
 ) -> tuple[tuple[Var, Expr, str], ...]:
-    """Symbols that the elements tell, each by what is known before it."""
+    """Decode host-computed dims, each from those before it."""
     known = {v for value in signature.inputs for v in value.type.symbols()}
     known.update(var for var, _, _ in signature.elements)
     found: list[tuple[Var, Expr, str]] = []

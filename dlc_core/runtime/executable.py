@@ -72,7 +72,7 @@ SHORT_SOURCE = 1 << 18
 _SAVED = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
 MEMORY = "memory"
-"""What is recorded of the memory of calls, as JSON data (see `CallMemory.record`)."""
+"""The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
 
 
 class BoundCall:
@@ -259,11 +259,11 @@ class Executable:
     def time_evaluator(
         self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1
     ) -> measure.TimeEvaluator:
-        """What measures calls: `exe.time_evaluator(number=10, repeat=5)(*arrays)` gives a Timing, in seconds.
+        """Return a timer: `exe.time_evaluator(number=10, repeat=5)(*arrays)` gives a Timing, in seconds.
 
-        Inputs are bound first, so that a call costs what its kernels cost.  There are `repeat` figures, each
-        the mean of `number` calls; where those take less than `min_repeat_ms` milliseconds together, their
-        number is raised until they do.  `warmup` calls come before.
+        Inputs are bound first, so that a call costs only its kernels.  There are `repeat` figures, each the
+        mean of `number` calls; `number` is raised until they take at least `min_repeat_ms` milliseconds
+        together.  `warmup` calls come first.
         """
 
         def bound(arrays: Sequence[Any]) -> Callable[[], object]:
@@ -371,7 +371,7 @@ class Executable:
                     *(f"{name} runs on {region.target}" for name, region in self.regions.items()),
                 ],
                 hint=f"{_SAVED}; to export, end the model before these nodes, or"
-                " have sizes told by the inputs' shapes and elements",
+                " have sizes that depend on the inputs' shapes and elements",
             )
         if self.signature.donated:
             raise UnsupportedError(

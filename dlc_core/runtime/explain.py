@@ -1,8 +1,9 @@
-"""What an executable consists of: its kernels, with model nodes, schedule and expected time, and its memory.
+"""The explanation of an executable: its kernels, with model nodes, schedule and expected time, and its
+memory.
 
-print(exe.explain())
-exe.explain().kernels[0].rule           which schedule rule it got
-exe.explain(measured=exe.profile(x))    with the measured time of each kernel
+    print(exe.explain())
+    exe.explain().kernels[0].rule           its schedule rule
+    exe.explain(measured=exe.profile(x))    with the measured time of each kernel
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Kernel:
     refused: tuple[str, ...]
     """Rules that fitted and were refused, with their reasons."""
     decisions: tuple[str, ...]
-    """What the schedule chose, as `dlc_core.decisions.Choice` writes it."""
+    """The decisions of the schedule, as `dlc_core.decisions.Choice` writes them."""
     work: Work
     estimate: Estimate | None
     """Its time by the cost model, None where its work depends on dims."""
@@ -81,7 +82,7 @@ class Segment:
     """Bytes of the values that it takes; None where they depend on dims."""
     bytes_out: int | None
     why: str
-    """Who took it, by which patterns; empty for what was left."""
+    """The partitioner and patterns that took the region; empty for the rest."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Explanation:
     kernels: tuple[Kernel, ...]
     threads: int
     machine: Machine
-    """What the cost model takes the machine for."""
+    """The machine of the cost model."""
     segments: tuple[Segment, ...] = ()
     """The parts of a model that is not one native entry, those of other targets first."""
     refused: tuple[Refusal, ...] = ()
@@ -133,7 +134,7 @@ class Explanation:
     """For each device with memory of its own the most bytes of values between segments that a call has there;
     None where they depend on dims."""
     compiled: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """What the device's compiler says of the functions it made, by their symbols: registers, memory."""
+    """The report of the device's compiler by symbol: registers, memory."""
     results: str | None = None
     """Bytes of the results of one call, an expression where they depend on dims; None for texts."""
     most: Bytes | None = None
@@ -143,7 +144,7 @@ class Explanation:
     "checked" in each call, and how many "indices" that are data are."""
 
     def _room(self) -> list[str]:
-        """What more is known of the memory of a call."""
+        """Further facts about the memory of a call."""
         found = []
         if self.results is not None:
             found.append(f"results  {self.results} bytes in each call")
@@ -263,9 +264,7 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
 
 
 def estimates(exe: Executable, machine: Machine) -> list[tuple[Work, Estimate | None]]:
-    """What each kernel call of an executable does, and its time by the cost model; None where that depends on
-    dims.
-    """
+    """The work of each kernel call and its estimated time; None if it depends on dims."""
     arena = str(exe.signature.arena_size)
     resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
     keys = ("flops", "steps", "functions", "bytes", "constants")
@@ -274,9 +273,9 @@ def estimates(exe: Executable, machine: Machine) -> list[tuple[Work, Estimate | 
 
 
 def explain(exe: Executable, machine: Machine | None = None, measured: Report | None = None) -> Explanation:
-    """What an executable consists of, as far as its compile recorded it.
+    """Explain an executable, as far as its compile recorded the facts.
 
-    `machine` is what the cost model takes the machine for, by default what the target's description says.
+    `machine` is the machine of the cost model; the default follows from the target's description.
     """
     machine = Machine.of(exe.target.describe()) if machine is None else machine
     signature = exe.signature

@@ -1,4 +1,4 @@
-"""What went wrong while code ran: the record of its checks (see `tir/failures.py`) as an error."""
+"""Run-time failures of generated code: the record of its checks (see `tir/failures.py`) as an error."""
 
 from __future__ import annotations
 

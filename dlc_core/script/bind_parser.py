@@ -1,4 +1,4 @@
-"""What gives a name to a value, to memory or to a symbol."""
+"""Statements that bind a name to a value, to memory or to a symbol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BindParser(LoopParser):
     """Let, Alloc and View, whose body is the rest of a suite; symbols and matched handles."""
 
     def binding(self, node: ast.stmt) -> Wrap | None:
-        """What a Let, Alloc or View written as an assignment wraps around the rest of its suite."""
+        """Parse an assignment that is a Let, Alloc or View around the rest of its suite."""
         if isinstance(node, ast.AnnAssign):
             return self._typed_let(node)
         if not isinstance(node, ast.Assign):

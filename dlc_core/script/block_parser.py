@@ -37,7 +37,7 @@ class _Header:
 
 
 class BlockParser:
-    """What blocks need of the parser of statements."""
+    """The interface of the statement parser for blocks."""
 
     def __init__(self, source: Source, metadata: Mapping[str, Any]) -> None:
         self.source = source

@@ -246,4 +246,4 @@ def definition(source: Source, node: ast.FunctionDef, kind: str) -> tuple[str, s
 
 
 IGNORED = ("private", "check_well_formed")
-"""What other scripts tell of a function, and means nothing here."""
+"""Attributes of other dialects that have no meaning here."""

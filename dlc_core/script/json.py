@@ -14,9 +14,9 @@ from dlc_core.tir.json import TIR_KINDS
 
 
 def to_json(value: Any, arrays: list[np.ndarray[Any, Any]] | None = None) -> dict[str, Any]:
-    """What `json.dumps` takes; array data goes to `arrays` where given, else into the JSON.
+    """Return JSON data for a value; array data is appended to `arrays` if given, else it is part of the JSON.
 
-    Raises UsageError for values that are not of the IR (a foreign object among a module's attributes).
+    Raises UsageError for values that are not IR (a foreign object among a module's attributes).
     """
     return encode(value, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds()), arrays)
 

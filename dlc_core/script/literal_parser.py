@@ -134,7 +134,7 @@ class LiteralParser:
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 return self.exprs.fail(node, f"the dim {node.value!r} is not an expression")
             for part in ast.walk(inner):
-                # Places inside the quotes are shown as the place of the string.
+                # Positions inside the quotes are reported as the position of the string.
                 ast.copy_location(part, node)
             found = self.exprs.expr(inner)
             if not found.dtype.is_int:

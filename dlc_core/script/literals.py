@@ -38,8 +38,7 @@ class Metadata(dict[str, Any]):
 class Literals:
     """Texts of values.  `metadata` collects, by key, arrays and objects that the text refers to.
 
-    `expr` prints an expression so that a literal in it is told from a Python number; `function` names a
-    function.
+    `expr` prints an expression so that its literals differ from Python numbers; `function` names a function.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ from dlc_core.tir.stmt import PrimFunc
 
 
 class _Annotation:
-    """What stands in annotations, where Python evaluates them: nothing is done with it."""
+    """The value of names in annotations that Python evaluates; it is not used."""
 
     def __call__(self, *_: Any, **__: Any) -> _Annotation:
         return self
@@ -132,5 +132,5 @@ def _read(thing: Any, captured: Mapping[str, Any], *, verify: bool) -> IRModule 
     except ScriptError as error:
         if config.debug:
             raise
-        # The place in the script is what the reader needs, not the places in the parser.
+        # The reader needs the position in the script, not in the parser.
         raise error.with_traceback(None) from None

@@ -93,7 +93,7 @@ class Source:
             raise self.placed(node, error) from error
 
     def syntax(self, error: SyntaxError) -> ScriptError:
-        """What Python's own parser complains of."""
+        """Convert a syntax error of Python's parser."""
         line, column = error.lineno or 1, max(0, (error.offset or 1) - 1)
         span = Span(self.name, line=line + self.first_line - 1, column=column + self.indent + 1)
         end = (error.end_offset or 0) - 1 if error.end_lineno == line else column + 1

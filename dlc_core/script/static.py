@@ -25,7 +25,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Fails(Protocol):
-    """What reports a mistake at a place."""
+    """A function that reports a mistake at a position."""
 
     def fail(self, node: ast.AST, what: str, hint: str = "") -> NoReturn: ...
 

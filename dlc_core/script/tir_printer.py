@@ -100,7 +100,7 @@ class TirPrinter:
             self.todo.pop()()
 
     def _later(self, *tasks: Callable[[], None]) -> None:
-        """What is printed next, before all that was to be printed so far: programs may be nested deep."""
+        """Queue tasks before those that are pending; a queue avoids recursion in deeply nested programs."""
         self.todo += reversed(tasks)
 
     def annotation(self, param: Buffer | Var) -> str:

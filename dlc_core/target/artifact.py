@@ -3,7 +3,7 @@
     Codegen.emit(module, target) -> Artifact      pure; needs no hardware
     Device.load(artifact) -> Loaded               needs the hardware (or a simulator)
 
-They meet at `Artifact.format`: a third party may add a codegen for a device of ours, or a device for a
+`Artifact.format` connects them: a third party may add a codegen for a device of ours, or a device for a
 codegen of ours.
 """
 

@@ -29,7 +29,7 @@ def whole_region(buffer: Buffer) -> Region:
 
 
 def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
-    """Point regions of affine reads; the whole buffer where one buffer is read at several places."""
+    """Return point regions of affine reads, and the whole buffer if it is read at several indices."""
     points: dict[Buffer, list[tuple[Expr, ...]]] = {}
     for expr in loads_in(*exprs):
         places = points.setdefault(expr.buffer, [])

@@ -1,6 +1,6 @@
-"""Reductions: sums, products, extremes, their places, and those that users define.
+"""Reductions: sums, products, extremes, their indices, and user-defined ones.
 
-A reducer combines in any order, floats up to rounding.  Over nothing its value is the neutral one.
+A reducer combines in any order, floats up to rounding.  Its value over nothing is the neutral value.
 """
 
 from __future__ import annotations
@@ -165,12 +165,12 @@ def place_combiner(largest: bool, last: bool = False) -> Combiner:
 def argmax(
     source: ExprLike, axis: Axes, where: Expr | None = None, *, index: ExprLike | None = None
 ) -> Reduction:
-    """The greatest value and its place, int64: a compute of it gives two tensors, (values, places).
+    """The greatest value and its index, int64: a compute of it gives two tensors, (values, indices).
 
-    Of equal values the first place wins; NaN is greater than any number, so its first place is found, as in
-    NumPy.  The place is the axis's own value; of several axes the row-major place in the box of their
-    domains; or `index`, an int64 expression whose order decides between equal values.  Over nothing, or where
-    `where` never holds: the lowest value, at 2**63 - 1.
+    Of equal values the first index wins; NaN is greater than any number, so its first index is found, as in
+    NumPy.  The index is the axis's value; for several axes, the row-major index in the box of their domains;
+    or `index`, an int64 expression whose order decides between equal values.  Over nothing, or if `where`
+    never holds: the lowest value, at 2**63 - 1.
     """
     return _place(True, source, axis, where, index)
 

@@ -25,7 +25,7 @@ from dlc_core.tir.intrinsics import KERNEL, LAUNCH, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import PrimFunc
 
 Compiled = Executable | DlcError
-"""What became of a model: an executable, or why there is none."""
+"""The result of compiling a model: an executable or an error."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def _fits(found: Match, target: Target) -> bool | str:
 
 
 def patterns() -> tuple[RegionPattern, ...]:
-    """What the card knows, longer patterns first."""
+    """The patterns of the card, longer patterns first."""
     dense = match_op("matmul", var("x"), const_var("w"))
     return (
         RegionPattern("dense_relu", match_op("relu", match_op("add", dense, const_var("b"))), _fits),

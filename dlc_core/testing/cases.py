@@ -51,7 +51,7 @@ def outputs_of(value: Any) -> tuple[NDArray, ...]:
 
 
 def fits_type(array: NDArray, type_: TensorType) -> bool:
-    """Whether an array is what inference says; dims that only data tells may be anything."""
+    """Whether an array has the inferred type; data-dependent dims may have any size."""
     sizes = list(zip(type_.shape, array.shape, strict=False))
     known = all(size == have for size, have in sizes if not isinstance(size, Var))
     return known and array.ndim == type_.ndim and array.dtype == type_.dtype.numpy

@@ -65,9 +65,9 @@ TOLERANCE = {"float16": (1e-2, 1e-3)}
 
 
 class RandomControl:
-    """Branches and loops inside each other, over all kinds of shapes and dtypes, drawn from one seed.
+    """Random nested branches and loops over all kinds of shapes and dtypes, from one seed.
 
-    With `stacking` there are loops that stack results and whose data tells how many rounds there are.
+    With `stacking` there are loops that stack results and have a data-dependent number of iterations.
     """
 
     def __init__(self, seed: int, *, stacking: bool = False) -> None:

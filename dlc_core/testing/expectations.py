@@ -63,7 +63,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Unsupported(Expectation):
-    """What the target does not do, for good: the cases are not run.
+    """A permanent limitation of the target: the cases are not run.
 
     >>> Unsupported("npu: float64", "no double precision").covers("ops/relu/0/float64")
     True
@@ -76,7 +76,9 @@ class Unsupported(Expectation):
 
 @dataclass(frozen=True)
 class ExpectedFailure(Expectation):
-    """What is known to fail: the cases are run, and one that passes fails the test; so the entry goes."""
+    """A known failure: the cases are run, and a case that passes fails the test, so that the entry is
+    removed.
+    """
 
     @property
     def kind(self) -> str:

@@ -29,7 +29,7 @@ from dlc_core.testing.isolation import how
 NDArray = np.ndarray[Any, Any]
 
 SECONDS = 600.0
-"""What a call may take."""
+"""The time limit of a call."""
 
 _EXECUTABLE, _INPUTS, _RESULT, _FAULT = "model.dlc", "inputs", "result", "fault"
 

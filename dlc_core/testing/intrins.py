@@ -48,7 +48,7 @@ def _values(buffer: Buffer, rng: np.random.Generator) -> Array:
 
 
 def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int]) -> list[Array]:
-    """What the implementation leaves in windows that lie apart in larger memory, as far as it allows."""
+    """Run the implementation on windows inside larger memory, as far as it allows, and return them."""
     places = intrin.places
     known: dict[Var, int] = {}
     arguments: list[Array] = []

@@ -34,7 +34,7 @@ class Work:
         items = {item.nodeid: item for item in session.items}
         while asked := self._asked():
             test, following = asked
-            running.tell(test.rpartition("::")[2])
+            running.report(test.rpartition("::")[2])
             reports = runtestprotocol(items[test], nextitem=items.get(following or ""), log=False)
             self._connection.send(list(_data(session.config, reports)))
         session._setupstate.teardown_exact(None)

@@ -40,7 +40,7 @@ FATAL, CURRENT = "Fatal Python error", "Current thread"
 """How the lines of Python's fault handler begin."""
 
 RUNNER = f"{os.sep}_pytest{os.sep}"
-"""What is in frames that are pytest's own."""
+"""The path of pytest's own frames."""
 
 WORKER = "import json, sys, pytest; sys.exit(pytest.main(json.loads(sys.argv.pop())))"
 PLUGIN = ("-p", "dlc_core.testing.isolated")
@@ -103,7 +103,7 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
     owner = owner_of(suite, name)
     target = suite.settings.narrowed(config).target
     lines = [f"the process of the test {how(worker.status())}", f"  target:     {target}"]
-    if told := worker.told():
+    if told := worker.last():
         lines.append(f"  running:    {told}")
     lines += [f"  at fault:   {line}" for line in worker.fault()]
     lines.append(f"  what to do: {HINT}")
@@ -176,9 +176,9 @@ class _Worker:
             self._process.kill()
             return self._process.wait()
 
-    def told(self) -> str:
-        """What it was running."""
-        return running.told(self._running)
+    def last(self) -> str:
+        """The test that was running."""
+        return running.read(self._running)
 
     def fault(self) -> list[str]:
         """Which kernel touched what memory, as far as that is known."""

@@ -54,7 +54,7 @@ class Launched:
 
     @property
     def kernels(self) -> list[PrimFunc]:
-        """What is launched, in order."""
+        """The launched kernels, in order."""
         return [f for f in self.module.of_kind(PrimFunc).values() if "launch" in f.attrs]
 
     @property

@@ -92,7 +92,7 @@ def _all() -> Iterator[Models]:
 
 
 MODELS: Sequence[Models] = tuple(_all())
-"""What the core gives."""
+"""The models of the core."""
 
 
 def all_models() -> dict[str, Models]:

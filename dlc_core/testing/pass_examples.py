@@ -41,7 +41,7 @@ class Example:
     after: str
 
     def made(self) -> str:
-        """What the pass makes of the program before, as script."""
+        """The program after the pass, as script."""
         before = parse(self.before)
         assert isinstance(before, PrimFunc)
         return script(self.one(before, PassContext()))

@@ -1,7 +1,7 @@
-"""What this machine can do, measured: independent fused multiply-adds, reads of caches and of memory.
+"""The measured limits of this machine: fused multiply-adds, cache bandwidth and memory bandwidth.
 
 machine_peak() -> float                 10^9 operations a second
-measured_machine() -> Machine           for the cost model; remembered between processes
+measured_machine() -> Machine           for the cost model; cached on disk
 """
 
 import json

@@ -48,7 +48,7 @@ def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
 
 
 def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArray]:
-    """What a program leaves in its arrays; where it has checks, none of them may fail."""
+    """Run a program and return its arrays; none of its checks may fail."""
     copies = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
     arrays = [a for a in copies if isinstance(a, np.ndarray)]
     if parameters_of(func) is None:

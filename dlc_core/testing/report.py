@@ -45,7 +45,7 @@ _SKIPPED, _UNSUPPORTED = "Skipped: ", "unsupported: "
 
 @dataclass
 class Test:
-    """What is known of a test: its target, its tier, the case that it is or belongs to, what became of it."""
+    """A test: its target, its tier, its case, and its outcome."""
 
     target: str
     tier: str
@@ -172,7 +172,7 @@ def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
 
 
 def _levels(cases: Sequence[Outcome], tests: Sequence[Test]) -> list[dict[str, Any]]:
-    """What became of each level's cases; those that the kit has besides are not run."""
+    """The outcomes of each level's cases; further cases of the kit are not run."""
     known = Counter(name.partition("/")[0] for name in case_names() if not name.endswith(f"/{SYMBOLIC}"))
     made = []
     for level, tier in enumerate(LEVELS):

@@ -134,7 +134,7 @@ def _exemptions(target: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unsupported(target: Mapping[str, Any]) -> Iterator[str]:
-    """What was not tried, or failed as it should: the reasons, each with its cases."""
+    """Yield the reasons for skipped and expected failures, each with its cases."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for case in target["cases"]:
         if case["status"] in (UNSUPPORTED, EXPECTED, NOT_RUN):

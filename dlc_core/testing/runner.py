@@ -21,17 +21,17 @@ from dlc_core.target import STAGES, Target
 from dlc_core.testing.batch import Compiled, compile_all
 from dlc_core.testing.cases import Case, difference, outputs_of
 from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
-from dlc_core.testing.running import tell
+from dlc_core.testing.running import report
 
 PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
 NOT_RUN = "not run"
 STATUSES = (FAILED, EXPECTED, PASSED, UNSUPPORTED, NOT_RUN)
-"""What may become of a case, the word that says most of several first."""
+"""The statuses of a case, in the order in which they determine the status of several."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case, and why."""
+    """The outcome of a case, and the reason."""
 
     case: str
     status: str
@@ -110,7 +110,7 @@ def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
         if lacking and isinstance(compiled, UnsupportedError):
             return Outcome(case.name, UNSUPPORTED, f"{lacking}: no tensor lowering, `reference` runs it")
         return Outcome(case.name, FAILED, str(compiled))
-    tell(case.name, compiled)
+    report(case.name, compiled)
     try:
         for number, trial in enumerate(case.trials):
             found = outputs_of(compiled(*trial.inputs))

@@ -1,6 +1,6 @@
-"""What a test is doing on a target, kept where it is read after the process has died.
+"""The current test of a worker process, stored so that it can be read after the process has died.
 
-A process that runs tests for another one writes a file; elsewhere telling costs nothing and keeps nothing.
+A worker process writes a file; in other processes this does nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def keep_in(path: str) -> None:
     _FILES[:] = [os.open(path, os.O_WRONLY | os.O_CREAT)]
 
 
-def tell(what: str, exe: Any = None) -> None:
+def report(what: str, exe: Any = None) -> None:
     """Something begins: the case `what`, and of what is called its entry point and the kernels in it."""
     if not _FILES:
         return
@@ -36,8 +36,8 @@ def tell(what: str, exe: Any = None) -> None:
     os.pwrite(_FILES[0], data, 0)
 
 
-def told(path: Path) -> str:
-    """What was told last there, as a line; empty where nothing was."""
+def read(path: Path) -> str:
+    """Return the last entry as a line; empty if there is none."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -56,4 +56,4 @@ def _few(names: Iterable[str]) -> str:
     return ", ".join(listed[:SHOWN]) + more
 
 
-__all__ = ["keep_in", "tell", "told"]
+__all__ = ["keep_in", "read", "report"]

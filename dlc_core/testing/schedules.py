@@ -79,7 +79,7 @@ def schedule_for(
 
 
 def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = None) -> PrimFunc:
-    """What the printed trace of a scheduled kernel makes of the unscheduled one."""
+    """Replay the printed trace of a scheduled kernel on the unscheduled one."""
     trace = scheduled.attrs.get("trace", "")
     facts = machine or Description()
     tiles = (t for unit in facts.matrix_units for axis in facts.thread_axes for t in matrix_tiles(unit, axis))

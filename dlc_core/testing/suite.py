@@ -39,7 +39,7 @@ TIERS: dict[str, type[Tier]] = {
     "hostile": HostileTier,
     "speed": SpeedTier,
 }
-"""What each tier tests; the first needs no target."""
+"""The contents of each tier; the first needs no target."""
 
 
 def conformance_suite(

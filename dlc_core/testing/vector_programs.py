@@ -5,7 +5,7 @@
 
 They have serial, parallel, empty and nested loops, branches with and without an else, `while`, `let`,
 windows, temporaries in memory and in registers, vectors, masked and gathered loads.  Parameters: two inputs,
-an input of places, two outputs, and the by-value integers `n` and `k`.
+an input of indices, two outputs, and the by-value integers `n` and `k`.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class _Writer:
         return made
 
     def register(self, depth: int) -> Stmt:
-        """A temporary whose places are all known: it can live in registers."""
+        """A temporary whose indices are all constant: it can be in registers."""
         buffer = Buffer(self.name("r"), (3,), self.type, scope="local")
         first = [Store(buffer, (const(i),), self.value(2)) for i in range(3)]
         self.registers.append(buffer)

@@ -1,4 +1,4 @@
-"""What the statements of a block read and write, as regions over its axes."""
+"""The reads and writes of a block's statements, as regions over its axes."""
 
 from __future__ import annotations
 

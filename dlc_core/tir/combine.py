@@ -72,7 +72,7 @@ def _operands(value: Binary, a: Expr, b: Expr) -> bool:
 
 
 def combination_of(body: Stmt) -> Combination | None:
-    """What an update combines; None where it has none of the forms above."""
+    """Return the combination of an update; None if it has none of the forms above."""
     if isinstance(body, Store):
         return _operation(body)
     lets: list[Let] = []

@@ -1,8 +1,8 @@
-"""Groups of copies to shared memory that run beside the threads.
+"""Groups of asynchronous copies to shared memory.
 
-What a thread writes to shared memory between `copies_begin` and `copies_end` is a group of copies, which may
-still be under way behind these: until the thread comes by a `barrier`, or by `copies_barrier(groups, …)`
-behind which all but its last so many groups have arrived, nobody touches that memory.
+The writes of a thread to shared memory between `copies_begin` and `copies_end` form a group of copies, which
+may complete later.  The memory must not be accessed until the thread has passed a `barrier`, or a
+`copies_barrier(groups, …)` after which all but its last `groups` groups are complete.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dlc_core.tir.intrinsics import intrinsic
 
 
 def copies_begin() -> Expr:
-    """What the thread writes to shared memory from here on may be late.  Use it under `Eval`."""
+    """Start a group: the following writes of the thread to shared memory may be asynchronous.  Use it under
+    `Eval`.
+    """
     return intrinsic("copies_begin")
 
 

@@ -30,13 +30,13 @@ CHECKS = "checks"
 INDEX_CHECKS = "index_checks"
 """The attribute of a PrimFunc with `report_index`: what each of these is about, by its code."""
 RECORD_NAME = "failure"
-"""What the record is called as a parameter."""
+"""The name of the record parameter."""
 RECORD = 4
 """Elements of the record."""
 CALL = 3
 """Which of them is the number of the call that runs, where guard mode notes that."""
 SITE = 1 << 16
-"""What sites are multiples of, so that codes of one program fit below."""
+"""Sites are multiples of this number, so that the codes of one program fit below."""
 REPORT = "report_index"
 INDEX_KIND, ACCESS_KIND, CHECK_KIND = "index: ", "access: ", "check: "
 """How texts about checks begin: of indices that are data, of accesses, of what a program asks for itself."""
@@ -59,7 +59,7 @@ def with_parameters(func: PrimFunc, checks: Mapping[int, str]) -> PrimFunc:
 
 
 def failed(record: Buffer, site: Expr, code: int, index: Expr, extent: Expr) -> Stmt:
-    """What writes the record: an index that is not below an extent, or is negative."""
+    """Write the record: an index that is negative or not below an extent."""
     first = eq(record[0], 0)
     numbers = (site + code, index.astype(INDEX), extent.astype(INDEX))
     order = (1, 2, 0)  # who reads the code finds the numbers

@@ -230,7 +230,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         _ANY,
         "status",
         None,
-        "(to, source, rank, first…, box…, dims…, strides…): a box of a tensor, to shared memory; `tir.bulk`",
+        "(to, source, rank, first…, box…, dims…, strides…): a tensor copy to shared memory",
     ),
     Intrinsic("subgroup_shuffle", 3, _NUMBER, "first", None, "(x, lane, width): the x of that lane"),
     Intrinsic(
@@ -291,7 +291,7 @@ EXCHANGES = frozenset({"subgroup_shuffle", "subgroup_shuffle_down", "subgroup_sh
 BARRIERS = frozenset({"barrier", "copies_barrier"})
 """Where threads of a group wait for each other, and see what the others wrote."""
 CONVERGENT = EXCHANGES | BARRIERS | {"copies_begin", "copies_end"}
-"""Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
+"""Intrinsics that synchronise threads; no transformation may change the conditions that they depend on."""
 EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock", NOTE}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
 `has_effect`)."""
@@ -320,7 +320,7 @@ def launch_symbol(expr: Expr) -> str | None:
 
 
 def check_call(expr: Call) -> str | None:
-    """What is wrong with a call (name, number, kinds and widths of arguments, result dtype), or None."""
+    """Return the error of a call (name, number, kinds and widths of arguments, result dtype), or None."""
     entry = lookup(expr.name)
     if entry is None:
         return f"unknown intrinsic {expr.name!r}"
@@ -349,7 +349,7 @@ def check_call(expr: Call) -> str | None:
 
 
 def _dot_problem(result: DType, acc: DType, a: DType, b: DType) -> str | None:
-    """What is wrong with the types of a `vector_dot`."""
+    """Return the error in the types of a `vector_dot`."""
     text = f"vector_dot of {acc}, {a} and {b}"
     if result is not acc:
         return f"{text} gives {acc}, not {result}"

@@ -146,9 +146,10 @@ class MatrixUnit:
     products: int = 0
     """Multiply-adds that all of a processor's units of this kind begin in a cycle; 0 where not known."""
     in_place: bool = False
-    """Whether it reads its operands where they lie in memory of the group, of scope `SWIZZLED`, beside the
-    threads, several subgroups of them, until these wait; each thread's parts are then what it has to see
-    written.  Rows of that memory lie along the steps, or, where operands may be turned, along the other dim.
+    """Whether it reads operands asynchronously in shared memory of scope `SWIZZLED`, with several subgroups.
+
+    Each thread's parts are then the elements whose writes it must see.  Rows of that memory lie along K, or,
+    if operands may be transposed, along the other dim.
     """
     widened: int = 0
     """Bits of an operand's element when it is multiplied, where the machine first makes wider ones of them,
@@ -179,11 +180,11 @@ class MatrixUnit:
 
     @property
     def name(self) -> str:
-        """What it computes in a word: dtypes and sizes."""
+        """A short name: dtypes and sizes."""
         return f"{self.a}_{self.b}_{self.acc}_{self.m}x{self.n}x{self.k}"
 
     def product(self, acc: Array, a: Array, b: Array) -> Array:
-        """What each thread gets, of what each thread has: arrays by thread and number of the value."""
+        """Return each thread's results from each thread's operands, as arrays by thread and value number."""
         kind = dtype(self.acc)
         wide = np.float64 if kind.is_float else np.int64
         left, right, total = (
@@ -254,13 +255,13 @@ def products(root: Stmt) -> list[Call]:
 
 
 def held(operand: Expr) -> Expr:
-    """What an operand's values are kept in: a variable, perhaps of their bits."""
+    """The variable of an operand's values, or of their bits."""
     is_bits = isinstance(operand, Call) and operand.name == "reinterpret"
     return operand.args[0] if is_bits and isinstance(operand, Call) else operand
 
 
 def operands(root: Stmt) -> dict[Var, Expr]:
-    """What the variables stand for that are operands of products."""
+    """The operands of products: variables with their values."""
     used = {held(arg) for call in products(root) for arg in call.args[1:3]}
     return {s.var: s.value for s in stmts(root) if isinstance(s, Let) and s.var in used}
 
@@ -274,7 +275,7 @@ def _digits(numbers: Sequence[int]) -> tuple[Digits, list[int]]:
 
 
 def matrix_problem(expr: Call) -> str | None:
-    """What is wrong with a call, or None."""
+    """Return the error of a call, or None."""
     try:
         unit = unit_of(expr)
     except UsageError as error:

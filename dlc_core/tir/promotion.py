@@ -1,4 +1,6 @@
-"""Which local buffers live in registers: those accessed at constant places alone, by the same vectors."""
+"""Promotion of local buffers to registers: those that are accessed only at constant indices, by equal
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MAX_REGISTERS = 64
 
 
 def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
-    """The (first element, lanes) places of a buffer that can be registers, or None when it must be memory."""
+    """Return the (first element, lanes) parts of a buffer that can be registers, or None if it must be
+    memory.
+    """
     if buffer.scope != "local" or buffer.static_shape() is None:
         return None
     vectors: set[tuple[int, int]] = set()

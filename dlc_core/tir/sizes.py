@@ -1,7 +1,6 @@
-"""What is known of the sizes of a program's tensors: none is negative, whatever the dims are that they follow
-from.
+"""Known facts about the sizes of a program's tensors: none is negative, whatever dims they depend on.
 
-A dim such as `(n + 1) // 2 - 1` may be negative by its form.  Who calls a program sees to it that it is not.
+A dim such as `(n + 1) // 2 - 1` may be negative by its form.  The caller of a program ensures that it is not.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dlc_core.tir.stmt import Eval, Stmt
 
 @dataclass(frozen=True)
 class Bulk:
-    """What boxes a machine copies at once."""
+    """The tensor copies that a machine supports."""
 
     dims: int = 5
     """Dims of a tensor, at most."""
@@ -50,7 +50,7 @@ class TensorCopy:
 
     @property
     def tensor(self) -> tuple[object, ...]:
-        """What does not change from box to box."""
+        """The part of the descriptor that is the same for all copies of a tensor."""
         return self.source, self.box, self.dims, self.strides, self.to.scope
 
 
@@ -62,7 +62,7 @@ def bulk_copy(one: TensorCopy) -> Expr:
 
 
 def tensor_copy_of(call: Call) -> TensorCopy:
-    """What a call says."""
+    """Decode a call."""
     to, source = (arg.args[0] for arg in call.args[:2] if isinstance(arg, Call))
     assert isinstance(to, Load)
     assert isinstance(source, Load)

@@ -73,7 +73,7 @@ def swizzled(buffer: Buffer, offset: Expr) -> Expr:
 
 
 def _terms(total: Expr) -> list[Expr]:
-    """What a sum adds."""
+    """The terms of a sum."""
     if isinstance(total, Binary) and total.op == "add":
         return [*_terms(total.a), *_terms(total.b)]
     return [total]

@@ -18,7 +18,7 @@ def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
 
     * an axis of groups stands in no axis of threads;
     * loops of one axis inside each other have equal extents;
-    * threads meet neither in parallel nor in vectorized loops: those are iterations of one thread.
+    * there is no barrier in a parallel or vectorized loop: its iterations belong to one thread.
     """
     work: list[tuple[Stmt, Loops]] = [(root, ())]
     while work:

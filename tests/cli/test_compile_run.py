@@ -57,7 +57,7 @@ def test_models_for_several_targets(dlc, dlc_json, folder, case):
 
 
 def test_places_that_say_nothing_are_refused(dlc):
-    assert "places nothing" in dlc("compile", "model.onnx", *BOTH, "--place", "matmul", code=2)
+    assert "has no target" in dlc("compile", "model.onnx", *BOTH, "--place", "matmul", code=2)
     assert "no op and no pattern" in dlc(
         "compile", "model.onnx", *BOTH, "--place", "nowhere/*=reference", code=2
     )

@@ -152,7 +152,7 @@ NUMBERS = (int, float, np.generic)
 
 
 class Axis(Protocol):
-    """What stands for its variable in expressions."""
+    """An object that stands for its variable in expressions."""
 
     @property
     def var(self) -> Var: ...

@@ -1,4 +1,4 @@
-"""What the tiers share: settings, options of the command line, parametrisation, cases, exemptions."""
+"""Common parts of the tiers: settings, command-line options, parametrisation, cases, exemptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ that it has measured, by name.
 
 @dataclass(frozen=True)
 class Settings:
-    """What a suite tests.  Empty dtypes and ops mean all."""
+    """The settings of a suite.  Empty dtypes and ops mean all."""
 
     target: str
     dtypes: tuple[str, ...] = ()

@@ -106,8 +106,8 @@ class DeviceTier(Tier):
     # Order
 
     def test_copies_follow_launches(self, exe: Executable, expected: Any) -> None:
-        """What is read right after launches are the results of the last; of a device that queues, nobody
-        waits in between.
+        """Copies right after launches read the results of the last launch; with a queueing device there is no
+        wait in between.
         """
         device, run = on_device(exe)
         for seed in (1, 2, 3):

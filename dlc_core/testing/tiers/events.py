@@ -20,7 +20,7 @@ ROWS = range(8, 19, 2)
 """Powers of two: rows of the models that are tried, at most 40 MB of inputs."""
 
 SEEN = 1e-3
-"""Seconds of work that are told from the time that asking takes."""
+"""Seconds of work that exceed the time of a query."""
 
 ATTEMPTS = 5
 """The machine may do something else at any moment: one attempt without work left proves an event right."""

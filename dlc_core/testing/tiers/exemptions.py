@@ -1,4 +1,4 @@
-"""What every suite tests besides its tiers: the exemptions of the target are what they claim to be."""
+"""Tests of every suite besides its tiers: the exemptions of the target are valid."""
 
 from __future__ import annotations
 

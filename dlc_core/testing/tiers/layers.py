@@ -1,4 +1,4 @@
-"""What the tests of devices run: a model of a few kernels, its results in NumPy, its entry point by hand."""
+"""The subjects of device tests: a model of a few kernels, its results in NumPy, and its entry point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dlc_core.runtime.host_memory import bytes_of
 from dlc_core.runtime.signature import Shape, Value
 from dlc_core.target import Target
 from dlc_core.testing.cases import module_of
-from dlc_core.testing.running import tell
+from dlc_core.testing.running import report
 
 NDArray = np.ndarray[Any, Any]
 
@@ -58,7 +58,7 @@ def _compiled(target: Target) -> Executable:
 def compiled_layers(target: Target, test: str) -> Executable:
     """The executable of `layers` that most tests share."""
     made = _compiled(target)
-    tell(test, made)
+    report(test, made)
     return made
 
 

@@ -277,7 +277,7 @@ class FunctionWriter(Writer):
 
 
 def _meets(stmt: Stmt) -> bool:
-    """Whether threads meet inside: at barriers, or to exchange values."""
+    """Whether threads synchronise inside: at barriers, or by exchanges."""
     return any(
         isinstance(e, Call) and e.name in CONVERGENT for s in stmts(stmt) for e in post_order(*exprs_of(s))
     )

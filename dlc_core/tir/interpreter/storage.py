@@ -48,7 +48,7 @@ class CheckedMemory(Memory):
         super().__init__(data, races)
         self.shared = shared
         self.copied: dict[int, tuple[Frame, int]] = {}
-        """What was written by copies: the thread, and the number of its group."""
+        """Elements written by copies: the thread, and the number of its group."""
         self.defined = bytearray(b"\x01" if defined else b"\x00") * len(data)
         self.writer: dict[int, Where] = {}
         self.readers: dict[int, list[Where]] = {}
@@ -221,7 +221,7 @@ class CheckedWindow:
 
 
 def bulk_copy(to: tuple[Any, ...], source: tuple[Any, ...], rank: int, *numbers: int) -> int:
-    """A box of a tensor to another place, without gaps; zeros for what lies outside of the tensor."""
+    """Run a tensor copy: without gaps, with zeros outside of the tensor."""
     first, box, dims, strides = (numbers[i * rank : (i + 1) * rank] for i in range(4))
     into, given = (memory.typed(offset, type_, "a box") for memory, offset, type_ in (to, source))
     for number, at in enumerate(np.ndindex(*box)):

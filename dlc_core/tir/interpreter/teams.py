@@ -80,7 +80,7 @@ def _next(thread: Thread, answer: Any) -> Any:
 
 
 def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
-    """What each thread of a subgroup gets of a product of matrices: lists of values."""
+    """Return each thread's results of a subgroup's matrix product, as lists of values."""
     unit = asked[0][3]
     acc, a, b = (np.array([own[side] for _, _, own, _, _ in asked]) for side in range(3))
     made: list[Any] = (
@@ -90,7 +90,7 @@ def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
 
 
 def exchanged(asked: Sequence[tuple[int, str, Any, Any, int]], loop: str) -> list[Any]:
-    """What each thread gets of the others in its subgroup of `width` consecutive ones."""
+    """Return each thread's result of an exchange in its subgroup of `width` consecutive threads."""
     answers: list[Any] = []
     for lane, (_, operation, own, argument, width) in enumerate(asked):
         if width <= 0 or len(asked) % width:
