@@ -43,7 +43,7 @@ def banned(glossary: str) -> Mapping[str, str]:
 def pattern_of(phrases: Mapping[str, str]) -> re.Pattern[str]:
     """One pattern for all phrases; a space in a phrase matches line ends and comment signs too."""
     words = (r"[\s#]+".join(map(_word, phrase.split())) for phrase in sorted(phrases, key=len, reverse=True))
-    return re.compile(r"(?<![\w./=\"'`{-])(" + "|".join(words) + r")(?![\w=(-])", re.IGNORECASE)
+    return re.compile(r"(?<![\w./=\"'`{%-])(" + "|".join(words) + r")(?![\w=(-])", re.IGNORECASE)
 
 
 def _word(word: str) -> str:

@@ -178,7 +178,7 @@ def test_several_targets_are_shown_as_they_are_compiled(dlc, dlc_json):
     assert "define" in dlc("inspect", "model.onnx", *both, "--form", "llvm", "--function", "region_0")
     placed = dlc("inspect", "model.onnx", *both, "--place", "matmul=reference")
     assert "G.matmul" in placed
-    assert "--place 'x' places nothing" in dlc("opt", "graph", "model.onnx", *both, "--place", "x", code=2)
+    assert "--place 'x' has no target" in dlc("opt", "graph", "model.onnx", *both, "--place", "x", code=2)
     assert "no node of the model" in dlc("inspect", "model.onnx", *both, "--place", "nix=llvm", code=2)
 
 

@@ -56,7 +56,7 @@ class Toolchain:
 
 
 def toolchain_of(target: Target) -> Toolchain | None:
-    """What compiles for a target here; None where nothing does."""
+    """The toolchain for a target on this machine; None if there is none."""
     cpu, optimize = target["mcpu"], "-Os" if target["opt-for"] == "size" else "-O2"
     if cpu.startswith("cortex-m"):
         known = {board.cpu: board.flags for board in BOARDS.values()}

@@ -28,7 +28,7 @@ FORMAT = "c"
 PARALLEL = """#ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads({threads})
 #endif"""
-"""Compilers that were not told of OpenMP are told nothing, and warn of nothing."""
+"""Compilers without OpenMP do not see the pragma, so they do not warn."""
 
 
 def compile_flags(target: Target) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 
 @dataclass(frozen=True)
 class Machine:
-    """What builds and runs programs of a foreign machine here."""
+    """The tools that build and run programs of a foreign machine here."""
 
     compiler: str
     emulator: tuple[str, ...]
@@ -230,8 +230,8 @@ class _Laid(np.ndarray[Any, Any]):
 
 
 def _pages(block: NDArray) -> bytes:
-    """What the program needs to know of memory: where it begins in its pages, and which of them may be
-    touched; -1 where none are protected.
+    """Describe memory to the program: its offset in its pages, and the accessible range; -1 without
+    protection.
     """
     layout = block.layout if isinstance(block, _Laid) else None
     if layout is None:
@@ -246,7 +246,7 @@ class EmulatedDevice(SimulatedDevice):
     name = "c_emulated"
     formats = (EMULATED,)
     memory_bytes = 1 << 32
-    """What machines of 32 bits have at most."""
+    """The address space of 32-bit machines."""
 
     def alloc_guarded(self, layout: Layout) -> int:
         """Memory whose pages are protected in the processes that it is copied to."""

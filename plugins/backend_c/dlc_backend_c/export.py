@@ -6,7 +6,7 @@
 
 Scratch memory is a static arena, or what the caller gives.  Weights are constant arrays; with the target
 option `-weights=binary` a file, read into memory or mapped by the caller; with `-weights=object` a file that
-a few lines of assembly make an object of, in a section that the linker script places.
+a few lines of assembly make an object of, in a section of the linker script.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _TAKEN = {
 
 
 def _model_name(text: str) -> str:
-    """What a model is called after its file: nothing that the language, its headers or the example are."""
+    """Derive a model's name from its file; it avoids names of the language, its headers and the example."""
     name = c_name(text).lower()
     if name.startswith("_"):
         name = f"model{name.rstrip('_')}"

@@ -1,4 +1,4 @@
-"""What this package gives to dlc: the kinds `c` and `c_emulated`, their code generators and devices."""
+"""The declarations of this package: the kinds `c` and `c_emulated`, their code generators and devices."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dlc_core.runtime.resources import cache_sizes, processor_words
 
 @dataclass(frozen=True)
 class Processor:
-    """What code for a processor may count on.  `registers` are those of scalar floats; caches in bytes."""
+    """The facts about a processor.  `registers` are those of scalar floats; caches in bytes."""
 
     name: str
     vector_bits: int = 0

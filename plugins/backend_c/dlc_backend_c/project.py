@@ -1,4 +1,4 @@
-"""What stands beside exported sources: an example, and how to build it."""
+"""The files beside exported sources: an example, and how to build it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _OF_THE_LIBRARY = """
 
 
 def argument_names(name: str, signature: Signature) -> tuple[list[str], list[str]]:
-    """What inputs and outputs are called in the sources of a model: as in the model, as far as C and the
-    other names there allow.
+    """The names of inputs and outputs in the sources of a model: those of the model, if C and other names
+    allow.
     """
     macro = name.upper()
     own = {f"{name}_{word}" for word in ("run", "arena", "weights", "arena_check", "weights_check")}

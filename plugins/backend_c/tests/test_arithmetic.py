@@ -23,7 +23,7 @@ ULP = {
 }  # fmt: skip
 """Errors that the formulas state where products and sums are fused; C's compilers may or may not fuse."""
 UNFUSED = 1.0
-"""What the errors may be larger by where they do not."""
+"""The factor on errors without fused multiply-adds."""
 EXACT = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atanh": np.arctanh, "cosh": np.cosh, "erf": np.vectorize(math.erf), "exp": np.exp, "exp2": np.exp2,

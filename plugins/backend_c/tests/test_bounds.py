@@ -1,4 +1,4 @@
-"""What an exported folder says of flash, memory and stack, against what compilers, maps and boards say."""
+"""The flash, memory and stack figures of an exported folder, compared with compilers, maps and boards."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _symbols(elf):
 
 
 def _of_object(listing):
-    """Bytes of the sections for the flash that the map places for the model's object."""
+    """Bytes of the flash sections that the map lists for the model's object."""
     kept = listing.partition("Linker script and memory map")[2]
     rows = re.findall(r"^ \.(?:text|rodata)\S*\s+0x[0-9a-f]+\s+(0x[0-9a-f]+) (\S+\.o)$", kept, re.MULTILINE)
     objects = {}

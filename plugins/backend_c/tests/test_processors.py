@@ -1,4 +1,4 @@
-"""What is known of processors by name, and of this machine's."""
+"""The facts about processors by name, and about this machine's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the architectures of CUDA have, by the numbers that `-arch=sm_XX` gives them.
+"""The features of CUDA architectures, by the numbers of `-arch=sm_XX`.
 
 Figures of a unit are those of the architecture; its number of units, clock, cache and memory are those of a
 card that is usual for it.  Source: CUDA C++ Programming Guide, table of technical specifications per compute
@@ -63,7 +63,7 @@ GROUPS = ((1 << 31) - 1, 65535, 65535)
 STATIC_SHARED = 48 << 10
 """Shared memory of arrays that a kernel declares: more is only given to those that ask at launch."""
 USUAL = "sm_80"
-"""What code is for where neither an option nor a device says it."""
+"""The default architecture, if neither an option nor a device gives one."""
 
 
 def architecture(name: str) -> Architecture:

@@ -42,7 +42,7 @@ TEXT = "cuda-c"
 BINARY = "cuda-binary"
 """Those of this one are machine code for one architecture, and PTX behind it for later ones."""
 PTX = "ptx"
-"""Those of this one are PTX, whoever made it."""
+"""Artefacts of this codegen are PTX."""
 CODE_BYTES = "cubin"
 """Where their metadata says how long the machine code is."""
 ARCH = "arch"
@@ -112,7 +112,7 @@ class CudaCodegen(LaunchCodegen):
         )
 
     def writer(self) -> type[kernels.KernelWriter]:
-        """What writes the kernels."""
+        """The class that writes kernels."""
         return in_place.InPlaceWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
@@ -147,7 +147,7 @@ class CudaCodegen(LaunchCodegen):
         )
 
     def launch_metadata(self, module: IRModule, target: Target) -> Mapping[str, Any]:
-        """What architecture the code is for."""
+        """The architecture of the code."""
         return {ARCH: target["arch"]}
 
     def source(self, artifact: Artifact, form: str) -> str | None:

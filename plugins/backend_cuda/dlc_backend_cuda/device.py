@@ -50,9 +50,9 @@ class CudaDevice(DrivenDevice):
 
 
 def image_for(driver: Driver, artifact: Artifact) -> bytes:
-    """What of an artefact a device loads: machine code for it, else PTX, else text compiled for it now.
+    """Return the image of an artefact for a device: machine code for it, else PTX, else text compiled now.
 
-    Raises ArtifactError for malformed metadata, UnsupportedError for an older device.
+    Raises ArtifactError for malformed metadata, and UnsupportedError for an older device.
     """
     made = artifact.metadata.get(ARCH)
     size = artifact.metadata.get(CODE_BYTES, 0)

@@ -50,7 +50,9 @@ class Graphs:
         return Graphs(found) if all(hasattr(found, each) for each in _FUNCTIONS) else None
 
     def captured(self, stream: int, submit: Callable[[], None]) -> Graph:
-        """What `submit` gives the stream, as a graph.  RuntimeFailure where the driver refuses it."""
+        """Capture the work that `submit` gives the stream as a graph.  RuntimeFailure if the driver refuses
+        it.
+        """
         made, ready = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _OWN_THREAD)
         try:

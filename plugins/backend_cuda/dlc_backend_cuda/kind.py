@@ -42,7 +42,7 @@ SIDES = (1024, 1024, 64)
 """Most threads of a group along each axis."""
 WARP = 32
 KEPT_SHARED = (2 << 10) + 64
-"""What of a multiprocessor's shared memory no group may ask for, and where copies arrive."""
+"""Bytes of a multiprocessor's shared memory that groups cannot use, and those of copy barriers."""
 REGISTERS = 255
 """Most registers of a thread."""
 UNIT_REGISTERS = 1 << 16

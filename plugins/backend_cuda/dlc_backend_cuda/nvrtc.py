@@ -36,7 +36,7 @@ class Compiled:
     cubin: bytes
     ptx: bytes
     log: str
-    """What the compiler says of each kernel; see `report`."""
+    """The compiler's report on each kernel; see `report`."""
 
 
 def _places() -> Iterator[str]:

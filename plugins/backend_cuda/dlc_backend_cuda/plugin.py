@@ -1,4 +1,4 @@
-"""What this package gives to dlc: target kinds, their code generator and devices."""
+"""The declarations of this package: target kinds, their code generator and devices."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ WORDS = {
     **_copies(),
     **_dots(),
 }
-"""What stands before the kernels where they use it."""
+"""The definitions before kernels that use them."""
 
 
 def _instruction(name: str, own: str) -> str:

@@ -1,4 +1,4 @@
-"""What the assembler says of each kernel: registers, memory, what it spilt; and how many of its groups fit.
+"""The assembler's report on each kernel: registers, memory, spills; and its occupancy.
 
 [1] CUDA C++ Best Practices Guide, chapter on occupancy.
 """

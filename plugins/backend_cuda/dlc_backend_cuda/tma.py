@@ -1,4 +1,4 @@
-"""Copies of boxes of tensors to shared memory, by one thread, whose bytes arrive at barriers in memory.
+"""Tensor copies (TMA) to shared memory by one thread; barriers in memory count the bytes that arrive.
 
 [1] PTX ISA, "cp.async.bulk.tensor", "mbarrier"; CUDA Driver API, "Tensor Map Object Management".
 """
@@ -17,7 +17,7 @@ from dlc_core.target.source import Boxes
 BOXES = Boxes(STAGES, "__shared__ __align__(8) uint64_t {arrivals}[{count}]")
 MAP_BYTES = 128
 _KINDS = {1: 0, 2: 1, 4: 2, 8: 4}
-"""What the driver calls unsigned integers of so many bytes: bits move as they are [1]."""
+"""The driver's data types of unsigned integers by bytes; bits are copied unchanged [1]."""
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 _GIVEN = ", int bytes, void *to, const dlc_tensor *tensor"
 
@@ -71,7 +71,7 @@ def tensor_map(address: int, tensor: Tensor) -> bytes:
     turns = _SWIZZLE_128 if tensor.swizzled else 0
     status = library().cuTensorMapEncodeTiled(made, _KINDS[size], rank, *where, 0, turns, _PROMOTE_256, 0)
     if status:
-        raise RuntimeFailure("the driver of CUDA copies no boxes of a tensor", why=f"{tensor}: {status}")
+        raise RuntimeFailure("the CUDA driver has no tensor copies", why=f"{tensor}: {status}")
     return bytes(made)
 
 

@@ -43,7 +43,7 @@ def unit_of(like: MatrixUnit, columns: int) -> MatrixUnit:
 
 
 def name_of(unit: MatrixUnit) -> str:
-    """What a product is called, but for the letters of how its operands lie."""
+    """The name of a product without the letters of its operand layouts."""
     return f"dlc_wgmma_{TYPES[unit.a]}_{TYPES[unit.b]}_n{unit.n}"
 
 
@@ -74,7 +74,7 @@ def _product(unit: MatrixUnit, way: str) -> str:
 
 
 def _around(scalar: str, letter: str) -> dict[str, str]:
-    """What stands before products and behind them: the compiler may not move what uses sums over it."""
+    """Statements before and after products, over which the compiler must not move uses of the accumulators."""
     keep = f"""#pragma unroll
 for (int i = 0; i < count; ++i)
     asm volatile("" : "+{letter}"(sums[i]) :: "memory");"""

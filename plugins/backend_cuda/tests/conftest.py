@@ -46,7 +46,7 @@ class Piece:
 
 
 class FakeDriver:
-    """What `Driver` says, on the host: launches run by the executor of threads, and are noted in `calls`."""
+    """A `Driver` on the host: launches run in the thread executor, and are recorded in `calls`."""
 
     name, arch, capacity = "a card", "sm_90", CAPACITY
     most_groups, most_shared, array_bytes = GROUPS, 227 << 10, STATIC_SHARED

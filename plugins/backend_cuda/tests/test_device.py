@@ -35,7 +35,7 @@ def exe(driver: Any, device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> dlc
 
 
 class Made:
-    """What a compiler makes of a text: nothing else."""
+    """A compiler's result for a text."""
 
     def __init__(self, text: str) -> None:
         self.cubin = text.encode()

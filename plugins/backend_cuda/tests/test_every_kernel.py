@@ -43,7 +43,7 @@ archs = pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90"])
 
 
 def faults(exe: dlc.Executable) -> list[str]:
-    """What is wrong with a model: kernels that the report lacks, or that keep values in memory."""
+    """The faults of a model: kernels that the report lacks, or that spill."""
     explained, text = exe.explain(), exe.source("cu")
     found = [f"{symbol} is not compiled" for symbol in _symbols(text) - explained.compiled.keys()]
     for kernel in explained.kernels:
@@ -59,7 +59,7 @@ def _symbols(text: str) -> set[str]:
 
 
 def wrong(cases: Iterable[Case], target: Target) -> list[str]:
-    """What is wrong with the kernels of cases, each with its name."""
+    """The faults of the kernels of cases, each with its name."""
     found = []
     for case in cases:
         try:

@@ -128,7 +128,7 @@ def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest
         check(exe, 128, 128, 640)
 
 
-# Boxes of tensors that one thread has copied
+# Tensor copies by one thread
 
 
 @executed
@@ -212,7 +212,7 @@ def test_nvrtc_takes_them() -> None:
 
 
 class Library:
-    """A driver that notes what it is told."""
+    """A driver that records its arguments."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -235,7 +235,7 @@ def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) 
     assert (list(box), list(ones)) == ([64, 64, 1], [1, 1, 1])
     assert isinstance(box, ctypes.c_uint32 * 3)
     library.status = 1
-    with pytest.raises(RuntimeFailure, match="copies no boxes of a tensor"):
+    with pytest.raises(RuntimeFailure, match="has no tensor copies"):
         tma.tensor_map(2 << 20, tensor)
 
 

@@ -67,7 +67,7 @@ def test_products_of_few_rows(dtype: str) -> None:
 
 
 def test_threads_exchange_truths_whatever_theirs_are() -> None:
-    """What the language asks for only where it must is no exchange: all threads take part in one."""
+    """Votes are no exchange, if the language needs them only in some cases: all threads take part."""
     x = param("x", tensor_type((2, 300), "bool"))
     exe = dlc.compile(module_of(std.reduce_any(x, axes=(1,)), [x]), "cuda_simulated -check=true")
     given = np.zeros((2, 300), bool)
@@ -120,7 +120,7 @@ def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
     [("float16", ""), ("bfloat16", ""), ("int8", ""), ("uint8", ""), ("float32", " -tf32")],
 )
 def test_products_by_matrix_units(of: str, option: str) -> None:
-    """Tiles are cut, operands and sums dealt out to threads as the instructions want them, races reported."""
+    """Tiles are split, operands and sums are distributed over threads, and races are reported."""
     x, y = param("x", tensor_type((70, 100), of)), param("y", tensor_type((100, 52), of))
     whole = of.endswith("int8")
     made = std.matmul(x, y, out_dtype="int32") if whole else std.matmul(x, y)

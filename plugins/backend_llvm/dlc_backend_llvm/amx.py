@@ -19,10 +19,10 @@ else:
     matrix = lazy("dlc_core.tir.matrix")
 
 AMX = ("amx-bf16", "amx-int8")
-"""What there are products by."""
+"""Features with tile products."""
 _NAMES = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
 TILED = dict.fromkeys(_NAMES, AMX)
-"""What processors have, by the names that LLVM gives them."""
+"""The features of processors, by LLVM's names."""
 ARCH_PRCTL, REQUEST, TILE_DATA = 158, 0x1023, 18
 """arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process has to ask before it uses tiles."""
 

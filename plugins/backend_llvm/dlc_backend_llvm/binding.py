@@ -65,9 +65,9 @@ def _loaded_version() -> str:
 
 @lru_cache(maxsize=1)
 def installed() -> str:
-    """Which llvmlite is installed, found out without importing it: places, sizes and times of its files.
+    """A stamp of the installed llvmlite, without importing it: paths, sizes and times of its files.
 
-    Empty where that cannot be told.
+    Empty if there is none.
     """
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:

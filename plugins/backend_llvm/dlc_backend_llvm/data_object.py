@@ -51,8 +51,8 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What objects that are linked together share: width, OS ABI byte, machine number, flags (on ARM and
-    RISC-V the float ABI).
+    """Properties that linked objects share: width, OS ABI byte, machine number, flags (on ARM and RISC-V the
+    float ABI).
     """
 
     bits: int

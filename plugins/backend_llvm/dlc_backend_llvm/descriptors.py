@@ -136,7 +136,7 @@ def _run(name: str, signature: Signature) -> str:
             f"  store ptr %data{number}, ptr %to{number}, align 8",
         ]
         begin += row_size(value)
-    lines += _telling(name, signature)
+    lines += _compute_dims(name, signature)
     lines += [
         f"  call void @{name}.checks(ptr %table, ptr %results, i32 1)",
         "  %status64 = load i64, ptr %results, align 8",
@@ -163,8 +163,8 @@ def _run(name: str, signature: Signature) -> str:
     return "\n" + "\n".join(lines)
 
 
-def _telling(name: str, signature: Signature) -> Sequence[str]:
-    """Computes the dims that elements tell, once the inputs are known to be what they must be."""
+def _compute_dims(name: str, signature: Signature) -> Sequence[str]:
+    """Compute the host-computed dims, after the inputs have been checked."""
     if not signature.data_dims:
         return ()
     given = given_symbols(signature)
@@ -192,8 +192,8 @@ def _telling(name: str, signature: Signature) -> Sequence[str]:
         arguments.append(f"ptr %at_told{index}")
     return [
         *lines,
-        f"  %telling = call i32 @{name}_dims({', '.join(arguments)})",
-        "  %fits = icmp eq i32 %telling, 0",
+        f"  %computed = call i32 @{name}_dims({', '.join(arguments)})",
+        "  %fits = icmp eq i32 %computed, 0",
         "  br i1 %fits, label %check, label %unfit",
         "unfit:",
         f"  ret i32 {status_of((*read_inputs(signature), 0)[0], 'shape')}",

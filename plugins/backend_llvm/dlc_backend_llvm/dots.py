@@ -70,7 +70,7 @@ _FOUND = {
 
 
 def read_probes(text: str) -> frozenset[str]:
-    """What the assembly of `PROBES` shows."""
+    """Return the instructions in the assembly of `PROBES`."""
     return frozenset(name for name, form in _FOUND.items() if re.search(form, text, re.DOTALL))
 
 

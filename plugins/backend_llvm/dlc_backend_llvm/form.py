@@ -1,4 +1,4 @@
-"""What the code generator and the device agree on."""
+"""The artefact format, which the code generator and the device share."""
 
 FORMAT = "object"
 """Artefacts of this format are relocatable object files whose entry points have the packed signature of

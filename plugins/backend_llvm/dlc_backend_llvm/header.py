@@ -101,7 +101,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
 
 
 def _needs(signature: Signature) -> str:
-    """What the dims must fulfil, as lines of a comment."""
+    """The conditions on dims, as lines of a comment."""
     found = needs_of_symbols(signature)
     if not found:
         return ""

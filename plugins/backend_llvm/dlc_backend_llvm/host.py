@@ -1,4 +1,4 @@
-"""What the code generator must know about a processor, read from the machine or from a target's text.
+"""The processor facts of the code generator, read from the machine or from a target's text.
 
     host_cpu() -> HostCpu                                   this machine (cached)
     describe(triple, cpu="", features="", *, cores=4) -> HostCpu      any machine, from text
@@ -91,13 +91,13 @@ class HostCpu:
     float16: bool = False
     """Whether float16 <-> float32 conversion is an instruction."""
     dots: frozenset[str] = frozenset()
-    """What it has of the instructions that dot products are made of (see `dots.py`)."""
+    """Its dot-product instructions (see `dots.py`)."""
     vector_units: int = 2
     """Multiply-adds of the widest vectors that begin in a cycle."""
 
     @property
     def tiles(self) -> frozenset[str]:
-        """What it has of the products of matrices in tile registers (see `tiles.py`)."""
+        """Its tile-product instructions (see `amx.py`)."""
         named = TILED.get(self.cpu, ())
         return frozenset(name for name in AMX if self.has(name) or (name in named and not self.lacks(name)))
 

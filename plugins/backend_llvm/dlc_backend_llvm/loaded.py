@@ -1,4 +1,4 @@
-"""Object code in memory, whoever put it there."""
+"""Object code in memory, from any loader."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ else:
 FORMAT = "ptx"
 TRIPLE = "nvptx64-nvidia-cuda"
 _PASSES = "O2"
-"""What makes registers of what threads have for themselves, and finds the space of each access."""
+"""The pipeline that promotes private memory to registers and infers address spaces."""
 
 
 @dataclass(frozen=True)

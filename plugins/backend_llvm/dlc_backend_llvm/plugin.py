@@ -1,5 +1,4 @@
-"""What this package gives to dlc: the target kinds `llvm` and `emulated`, their code generator,
-and the devices `cpu` and `emulator`."""
+"""The declarations of this package: the target kinds `llvm` and `emulated`, their code generator and devices."""
 
 from __future__ import annotations
 

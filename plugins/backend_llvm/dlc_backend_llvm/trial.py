@@ -1,4 +1,4 @@
-"""What LLVM makes of a machine that a user describes, found out in a process of its own.
+"""A trial compile for a machine that a user describes, in a separate process.
 
     tried(triple, cpu, features, abi, text) -> str      the assembly of a module; TargetError instead
 
@@ -37,7 +37,7 @@ define i64 @probe_calls(ptr %a, i64 %n, i32 %m, double %x) {
   ret i64 %s
 }
 """
-"""What kernels do beside arithmetic on vectors: calls, atomic sums, words of 64 bits, aligned stacks."""
+"""Features of kernels besides vector arithmetic: calls, atomic sums, 64-bit words, aligned stacks."""
 
 
 def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
@@ -101,7 +101,7 @@ def assembly(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
 
 
 def _reason(said: str, status: int) -> str:
-    """What LLVM wrote last before it ended the process."""
+    """Return the last message of LLVM before it ended the process."""
     for line in said.splitlines():
         found = re.search(r"LLVM ERROR: (.*)|^error: (?:<unknown>:0:0: )?(.*)|(Assertion .* failed)", line)
         if found:

@@ -1,4 +1,4 @@
-"""Ops whose data tells how many results there are: native, and what they need at most is known before."""
+"""Ops with a data-dependent number of results: native, with a known bound of their memory."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def edge() -> Iterator[Callable[[Array], Array]]:
 
 @pytest.mark.parametrize("type_", ["float32", "int8", "float16", "bool"])
 def test_lanes_that_are_off_are_not_read(native: Any, edge: Callable[[Array], Array], type_: str) -> None:
-    """Contiguous, strided and looked-up places, of which those beyond the end are off."""
+    """Contiguous, strided and looked-up indices, with lanes beyond the end that are off."""
     count, n = 5, Var("n")
     x, out = Buffer("x", (count,), type_), Buffer("out", (24,), type_)
     zero = broadcast(const(0, type_), 8)

@@ -23,7 +23,7 @@ WEIGHTS = (RNG.standard_normal((INNER, COLUMNS)) / 16).astype(np.float32)
 
 @pytest.fixture(scope="module", params=["one level", "two levels", "blocks", "any number"])
 def made(request):
-    """A product with a bias by sums of quarters, whatever they cost, and its weights."""
+    """A GEMM with bias by Strassen's algorithm, at any cost, and its weights."""
     rows = Var("n") if request.param == "any number" else ROWS
     forms = {"one level": (1, 0), "two levels": (2, 0), "blocks": (1, 48), "any number": (1, 64)}
     levels, block = forms[request.param]

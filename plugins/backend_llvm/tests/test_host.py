@@ -1,4 +1,4 @@
-"""What is known of processors: this one, and others from their text."""
+"""Processor facts: of this one, and of others from their text."""
 
 from __future__ import annotations
 

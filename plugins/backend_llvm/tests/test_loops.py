@@ -1,4 +1,4 @@
-"""Loops that stack results and whose data tells how many rounds there are: native, part by part."""
+"""Loops that stack results, with a data-dependent number of iterations: native, part by part."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def ptxas() -> Path | None:
 
 
 def assembled(exe: dlc.Executable, folder: Path) -> str:
-    """What ptxas says of the code; the test is skipped where there is none."""
+    """The output of ptxas for the code; the test is skipped without it."""
     tool = ptxas()
     if tool is None:
         pytest.skip("there is no ptxas: pip install nvidia-cuda-nvcc-cu12")

@@ -1,4 +1,4 @@
-"""Products through quarters: how far off their results are, in comparison with the sum in order."""
+"""Errors of GEMM by Strassen's algorithm, compared with a sum in order."""
 
 from __future__ import annotations
 

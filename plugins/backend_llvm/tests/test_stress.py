@@ -130,7 +130,7 @@ def stress(cases: list[Case], seconds: float, seed: int = 0) -> Counter[str]:
                 count += 1
                 if generator.random() < 0.002:
                     time.sleep(generator.random() * 0.01)  # long enough for workers to fall asleep
-        except BaseException as error:  # noqa: BLE001 (told by the thread that waits)
+        except BaseException as error:  # noqa: BLE001 (the waiting thread reports it)
             wrong.append(error)
         done["calls"] += count
 

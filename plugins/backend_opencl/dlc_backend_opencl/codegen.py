@@ -50,7 +50,7 @@ _BITS |= {"float": 32, "double": 64}
 _STORED = {**_TYPES, "bool": "uchar", "float16": "ushort", "bfloat16": "ushort"}
 
 # Memory that is read as one type and written as another has the type `uchar`, which may stand for any:
-# compilers take a `half` and a `ushort` for different places.
+# compilers assume that a `half` and a `ushort` do not alias.
 _NARROW = {
     "f16_to_f32": """static inline float dlc_f16_to_f32(ushort half_bits)
 {
@@ -212,7 +212,7 @@ class OpenclCodegen(LaunchCodegen):
         )
 
     def writer(self) -> type[kernels.KernelWriter]:
-        """What writes the kernels."""
+        """The class that writes kernels."""
         return writer.OpenclWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:

@@ -31,7 +31,7 @@ class _Command:
 
 
 class Commands:
-    """What a call launches.  One thread at a time may use it."""
+    """The launches of a call.  One thread at a time may use it."""
 
     def __init__(self, session: Session, program: Any, launches: Sequence[Launch]) -> None:
         """Raises RuntimeFailure for launches that the device cannot do, ArtifactError for unknown kernels."""

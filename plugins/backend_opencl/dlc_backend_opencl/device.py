@@ -48,7 +48,7 @@ class Session:
         )
 
     def failed(self, what: str, error: Exception) -> RuntimeFailure:
-        """What is raised for an error of OpenCL."""
+        """Convert an OpenCL error."""
         if isinstance(error, self.cl.MemoryError):
             return self.memory.full(what, str(error))
         return RuntimeFailure(f"{self.name} failed: {what}", why=str(error))

@@ -57,7 +57,7 @@ def vector_registers(words: str) -> int:
 
 
 def _features(words: str) -> set[str]:
-    """What the system lists, as `flags` or, on AArch64, `Features`."""
+    """The features that the system lists, as `flags` or, on AArch64, `Features`."""
     lines = (line.partition(":") for line in words.splitlines())
     has = {name.strip().lower(): value.split() for name, _, value in lines}
     return {*has.get("flags", ()), *has.get("features", ())}

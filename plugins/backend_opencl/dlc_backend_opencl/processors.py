@@ -19,7 +19,7 @@ from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.threads import is_axis
 
 _FIRST = 1000
-"""What the priorities of these rules are more than those of the core's."""
+"""The priority of these rules above the core's."""
 
 
 class ProcessorRule(ScheduleRule):
@@ -27,7 +27,7 @@ class ProcessorRule(ScheduleRule):
 
     def __init__(self, rule: ScheduleRule) -> None:
         self.rule = rule
-        # Rules are told apart by names, and each of these is for one of the core's.
+        # Rules are identified by names; each of these wraps one of the core's.
         self.name = f"opencl.{rule.name}"  # type: ignore[misc]
         self.priority = _FIRST + rule.priority  # type: ignore[misc]
 

@@ -17,7 +17,7 @@ from dlc_core.config import config
 from dlc_core.diag import CodegenError
 
 FLAGS = "-w"
-"""What the compilers are told: the text is no one's to warn of."""
+"""Compiler flags: warnings about generated text are off."""
 _SHOWN = 40
 """Lines of a compiler's log that an error shows."""
 

@@ -22,7 +22,7 @@ _TYPES = {
     "double": "double",
     **{f"{sign}{name}": f"{sign}int{bits}_t" for sign in ("", "u") for name, bits in _INTS.items()},
 }
-"""What the types are in C."""
+"""The C definitions of the types."""
 _PRELUDE = """
 #define DLC_AS(to, x) __extension__({ \\
     __typeof__(x) dlc_x = (x); to dlc_y; memcpy(&dlc_y, &dlc_x, sizeof dlc_y); dlc_y; })

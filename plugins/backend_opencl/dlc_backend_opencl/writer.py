@@ -1,4 +1,4 @@
-"""What kernels in OpenCL C have besides those of the C family: the size of their groups, fences."""
+"""OpenCL C kernels: group sizes and fences, in addition to the C family."""
 
 from __future__ import annotations
 

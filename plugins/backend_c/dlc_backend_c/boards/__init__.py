@@ -115,9 +115,7 @@ def build_firmware(
 
 
 def emulate(board: Board, elf: Path, *, stdin: bytes = b"", seconds: float = 60) -> bytes:
-    """What a firmware writes to its standard output.  Raises RuntimeFailure where it fails or takes longer
-    than `seconds`.
-    """
+    """Return the standard output of a firmware.  Raises RuntimeFailure if it fails or exceeds `seconds`."""
     if shutil.which(EMULATOR) is None:
         raise UnsupportedError(f"{board.name} cannot be emulated here", hint="install qemu-system-arm")
     command = [EMULATOR, "-M", board.name, "-nographic", "-semihosting", "-kernel", str(elf)]

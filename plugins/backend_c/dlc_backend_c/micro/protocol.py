@@ -88,7 +88,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the board says to one request."""
+    """The board's answer to one request."""
 
     sequence: int
     status: Status

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Request(NamedTuple):
-    """What awaits its answer: of `size` bytes, taken by `then`."""
+    """A request that waits for its answer of `size` bytes, which `then` takes."""
 
     sequence: int
     command: Command

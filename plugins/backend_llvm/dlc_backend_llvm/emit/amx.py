@@ -156,7 +156,9 @@ class TileEmitter(FunctionEmitter):
         return transform_stmt(stmt, stmt_fn=moved)
 
     def _slot(self, rows: Sequence[Load], unit: MatrixUnit, after: Stmt) -> Buffer:
-        """What stands for a sum that is read row by row, and written so by the statement that follows."""
+        """Return the slot of an accumulator that is read row by row, and written so by the following
+        statement.
+        """
         written = [(s.buffer, s.indices) for s in stmts(after) if isinstance(s, Store)]
         start, apart = self._offset_of(rows)
         if written != [(row.buffer, row.indices) for row in rows] or apart is None:
@@ -244,7 +246,7 @@ def _is_product(value: Expr) -> bool:
 
 
 def _rows(value: Expr) -> list[Load]:
-    """What a matrix is put together of."""
+    """The rows of a matrix."""
     parts = value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)
     rows = [part for part in parts if isinstance(part, Load)]
     if len(rows) < len(parts):
@@ -257,7 +259,7 @@ def _whole(count: int) -> tuple[Expr]:
 
 
 def request_tiles(body: Stmt) -> list[str]:
-    """What a kernel begins with that has products."""
+    """The prologue of a kernel with tile products."""
     return [f"  call void @{ENABLE}()"] if products(body) else []
 
 

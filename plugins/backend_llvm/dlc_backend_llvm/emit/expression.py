@@ -319,7 +319,7 @@ class ExpressionEmitter:
         return self._from_memory(loaded, type_)
 
     def alignment(self, buffer: Buffer, start: Expr, lanes: int) -> int:
-        """What the address of so many elements from `start` on is known to be a multiple of."""
+        """The known alignment of the address of so many elements from `start` on."""
         return buffer.dtype.itemsize
 
     def _masked_call(self, how: str, memory: str, place: str, mask: str, lanes: int) -> str:
@@ -516,7 +516,7 @@ class ExpressionEmitter:
 
     @contextmanager
     def _loads_where(self, mask: str, lanes: int) -> Iterator[None]:
-        """What is loaded here is so in the lanes of a mask alone, and known nowhere else."""
+        """Loads inside are masked by the lanes of `mask`, and are not reused outside."""
         saved, saved_lanes = self.mask, self.mask_lanes
         self.mask, self.mask_lanes = mask, lanes
         hidden = [s.volatile for s in self.scopes]

@@ -1,6 +1,6 @@
 """Statements to basic blocks, and the functions around them.
 
-Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant places after
+Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant indices after
 unrolling is never memory.  A parallel loop becomes a function of its own (closure, begin, end), handed to the
 thread pool.
 """
@@ -279,7 +279,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self.in_memory(stmt)
 
     def in_memory(self, stmt: Alloc) -> None:
-        """What allocates a buffer on the stack."""
+        """Allocate a buffer on the stack."""
         buffer = stmt.buffer
         shape = buffer.static_shape()
         count = 1
@@ -321,7 +321,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
 
     def _prefetch(self, handle: Expr) -> None:
-        """Bring a line to the second cache: it is asked for too far ahead for the nearest one."""
+        """Prefetch a line to L2; the distance is too long for L1."""
         self.unit.declare("llvm.prefetch.p0", "void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         place = self.typed(handle)
         self.lines.append(f"  call void @llvm.prefetch.p0({place}, i32 0, i32 2, i32 1)")
@@ -389,7 +389,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
             scope.volatile.clear()
 
     def inner_emitter(self, name: str, body: Stmt) -> FunctionEmitter:
-        """What emits the body of a parallel loop as a function of its own."""
+        """Return an emitter for the body of a parallel loop as a separate function."""
         return FunctionEmitter(self.unit, name, self.kernels)
 
     def take_params(self, func: PrimFunc, about: str = "") -> list[str]:

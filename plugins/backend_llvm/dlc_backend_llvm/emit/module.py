@@ -39,7 +39,7 @@ def packed_entry(func: PrimFunc) -> str:
 
 
 def function_part(func: PrimFunc, cpu: HostCpu) -> Part:
-    """What a function adds to any module that it is part of."""
+    """Return the part of a module that one function contributes."""
     unit = Unit(cpu)
     emit_function(unit, func)
     return unit.part()

@@ -25,7 +25,7 @@ _REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_redu
 
 
 class Part(NamedTuple):
-    """What one function adds to a module: its text, and what that refers to."""
+    """The contribution of one function to a module: its text, and its references."""
 
     functions: tuple[str, ...]
     declared: dict[str, str]

@@ -1,4 +1,4 @@
-"""The foreign process: a C program that does what it is told through a pipe.
+"""The foreign process: a C program that executes requests from a pipe.
 
 A request is six 64-bit integers and what follows them; an answer one integer and what follows it.
 """

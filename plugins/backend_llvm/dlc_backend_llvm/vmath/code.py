@@ -22,7 +22,7 @@ from dlc_core.target.vmath.code import Code as Formula
 
 @dataclass(frozen=True)
 class Machine:
-    """What formulas need to know of a target; `vector_bits` 0 means scalar only."""
+    """The target facts of formulas; `vector_bits` 0 means scalar only."""
 
     vector_bits: int = 128
     fma: bool = False
