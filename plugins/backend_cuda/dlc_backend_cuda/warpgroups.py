@@ -74,7 +74,7 @@ def _product(unit: MatrixUnit, way: str) -> str:
 
 
 def _around(scalar: str, letter: str) -> dict[str, str]:
-    """Statements before and after products, over which the compiler must not move uses of the accumulators."""
+    """Statements around products, over which the compiler must not move uses of the accumulators."""
     keep = f"""#pragma unroll
 for (int i = 0; i < count; ++i)
     asm volatile("" : "+{letter}"(sums[i]) :: "memory");"""

@@ -1,4 +1,4 @@
-"""The declarations of this package: the target kinds `llvm` and `emulated`, their code generator and devices."""
+"""The declarations of this package: the kinds `llvm` and `emulated`, their code generator and devices."""
 
 from __future__ import annotations
 

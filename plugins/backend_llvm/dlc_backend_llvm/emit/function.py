@@ -1,7 +1,7 @@
 """Statements to basic blocks, and the functions around them.
 
-Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant indices after
-unrolling is never memory.  A parallel loop becomes a function of its own (closure, begin, end), handed to the
+Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant indices
+after unrolling is never memory.  A parallel loop becomes a function of its own (closure, begin, end), handed to the
 thread pool.
 """
 
