@@ -32,7 +32,7 @@ from dlc_frontend_onnx.support import check_support, live_nodes
 
 _OPTIONS = ("target", "num_threads", "opt_level", "shapes", "config", "importers")
 _OF_TESTS = ("rtol", "atol")
-"""What the suite of ONNX hands to a backend though it is for the comparison."""
+"""Arguments of ONNX's suite that are for the comparison, not for the backend."""
 
 
 class DlcBackendRep(BackendRep):

@@ -28,14 +28,13 @@ def close(
     frame: Frame | None = None,
     branch: bool = False,
 ) -> tuple[Function, list[Node]]:
-    """A closed function with the params `own` and further ones, and the outer nodes that these stand for.
+    """Close a function over its captured values: return it, and the outer nodes of its further params.
 
-    `captured` are the nodes around that the graph names; constants and integers of shapes stay inside.
-    `holders` maps a symbolic dim to a value that has it: functions need an argument for each of their dims,
-    but for those that data tells inside.  With `checks` the function makes those that its params are in.
-    `frame` is what was converted for it: conditions of what the results do not need are its attribute
-    `needs`; those that have nothing to do with its own dims are of the function around, unless it is a
-    `branch`.
+    `captured` are the outer nodes that the graph names; constants and integers of shapes stay inside.
+    `holders` maps a symbolic dim to a value that has it, because functions need an argument for each of their
+    dims, except data-dependent dims inside.  With `checks` the function checks the conditions of its params.
+    `frame` has the nodes that were converted for it: conditions of unused nodes become its attribute `needs`;
+    conditions without its own dims belong to the outer function, unless it is a `branch`.
     """
     needs: list[Need] = []
     if isinstance(holders, Holders):

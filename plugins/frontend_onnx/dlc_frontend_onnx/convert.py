@@ -33,7 +33,7 @@ MAX_DEPTH = 64
 """Levels of graphs inside graphs, and of types inside types."""
 
 NO_NAMES = ("", "_", "?", "-1", "None")
-"""What exporters write where a dimension has no name: two of these are not the same dimension."""
+"""Placeholder names of dimensions; two equal placeholders are different dimensions."""
 
 # Attribute kinds: number -> (name, field number); the field numbers of AttributeProto that hold values.
 _KINDS = {

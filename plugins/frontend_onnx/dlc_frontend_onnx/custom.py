@@ -180,7 +180,7 @@ def _calls(
         types = [tensor_type(one.shape, one.dtype) for one in _several(told)]
     except DlcError as error:
         raise c.error(f"{item.name}: {error.what}", why=error.why, hint=error.hint) from error
-    except Exception as error:  # whatever a third party's function raises is told with the node
+    except Exception as error:  # any error of a third party's function is reported with the node
         raise c.error(
             f"the results of {item.name} cannot be told", why=f"{type(error).__name__}: {error}"
         ) from error

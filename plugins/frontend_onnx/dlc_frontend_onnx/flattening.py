@@ -100,7 +100,7 @@ def _entries(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
 
 
 def shape_of(type_: ValueType, value: Any) -> object:
-    """What a compilation depends on: lengths, which optionals are empty, shapes of the tensors."""
+    """The key of a compilation: lengths, empty optionals, shapes of the tensors."""
     if type_.kind == "tensor":
         return tuple(value.shape)
     assert type_.elem is not None

@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 def key_of(item: Any) -> str:
-    """What names a host function in compiled models: a plugin's its name, another a name of this process."""
+    """The name of a host function in compiled models: a plugin's own name, or a name of this process."""
     if registry().importers.get(item.name) is item:
         return str(item.name)
     for key, known in _given.items():

@@ -42,8 +42,8 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
     `context["taps"]` are names of nodes or values that become outputs too (see `taps`).
     A map is its keys, ascending, and its values, an input "m" the inputs "m[0]" and "m[1]"; an output that is
     a sequence or a map is its tensors "y[0]", "y[1]", ..., one of ZipMap the labels and a row for each map;
-    a sequence whose length data tells is "y[data]", its elements' numbers, and "y[shapes]", a row for each.
-    `context["importers"]` are importers of operators (see `custom`), beside those that plugins give.
+    a sequence of data-dependent length is "y[data]", its elements' numbers, and "y[shapes]", a row for each.
+    `context["importers"]` are importers of operators (see `custom`), in addition to those of plugins.
     ModelError for models that contradict themselves or the standard, UnsupportedError, which names every such
     node, for what cannot be expressed, UsageError for pins that do not fit.
     """

@@ -1,7 +1,7 @@
-"""Where in a model something stands, and errors that say so.
+"""Locations in a model, and errors that name them.
 
-Names in a model come from whoever wrote the file: messages show them quoted, escaped and shortened, so that
-no name can forge a line of a log.
+Names in a model are untrusted: messages quote, escape and shorten them, so that no name can forge a line of a
+log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this package gives to dlc."""
+"""The declarations of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ONNX standard itself says of operators: inputs' types, known attributes, function bodies."""
+"""The ONNX standard's definitions of operators: types of inputs, known attributes, function bodies."""
 
 from __future__ import annotations
 

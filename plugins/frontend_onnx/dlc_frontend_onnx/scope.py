@@ -61,7 +61,7 @@ MISSING, ABSENT = Missing(), Absent()
 
 @dataclass
 class Session:
-    """What all scopes of one import share.
+    """The state that all scopes of one import share.
 
     `problems` collects what is not supported; `holders` gives for each symbolic dim a value that has it;
     `taps` are the values that become outputs; `budget` is how many more nodes may be converted, `depth` how
@@ -105,7 +105,7 @@ class Scope:
 
     @property
     def shapes(self) -> ShapeTable:
-        """What is known of small tensors."""
+        """The known values of small tensors."""
         return self.session.shapes
 
     def constant(self, value: Any, dtype: DType | str) -> Node:
@@ -332,7 +332,7 @@ def located(error: DlcError, node: NodeDef) -> None:
 
 
 _WANTS_NUMBER = "it must be a number"
-"""What ops say of a dim that is symbolic."""
+"""The message of ops for a symbolic dim."""
 
 
 def _is_about_symbols(error: ModelError, values: Sequence[Value | None]) -> bool:

@@ -175,7 +175,7 @@ class ShapeTable:
         return made
 
     def _unknown(self, node: Node) -> Known | None:
-        """What stands for the elements of a tensor of which nothing is known."""
+        """The placeholder for the elements of a tensor without known values."""
         return None
 
     def _compute(self, node: Node) -> Known | None:

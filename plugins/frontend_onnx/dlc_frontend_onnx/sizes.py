@@ -69,7 +69,7 @@ class ElementTable(ShapeTable):
         return self._unknown(node) if found is None else found
 
     def _in_floats(self, node: Node) -> Known | None:
-        """What floats that are data, or dims divided by dims, are made into."""
+        """Convert data-dependent floats, or quotients of dims, to known values."""
         rule = FLOAT_RULES.get(node.op.name)
         if rule is None or not isinstance(node.type, TensorType) or node.type.dtype.name not in FLOATS:
             return None
@@ -85,7 +85,7 @@ class ElementTable(ShapeTable):
         if not isinstance(node.type, TensorType):
             return None
         whole = node.type.dtype.is_int or node.type.dtype.is_bool
-        # Floats that are computed are left to the program; sizes made of those that are fed are told by them.
+        # Computed floats are left to the program; sizes made from fed ones are host-computed.
         return self._elements(node, node.type) if whole or node.op is PARAM else None
 
     def _elements(self, node: Node, type_: TensorType) -> Known | None:
@@ -108,8 +108,9 @@ class ElementTable(ShapeTable):
 
 @dataclass
 class Frame:
-    """What is converted for one function: the outputs of its nodes, and conditions on dims (see
-    `dlc_core.passes.graph.needs`) that inference of no node in a function gives.
+    """The nodes converted for one function: the outputs of its nodes, and further conditions on dims.
+
+    See `dlc_core.passes.graph.needs`.
     """
 
     nodes: dict[Node, None] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Frame:
 
 
 class Holders(dict[Var, Node]):
-    """For each symbolic dim of a model a value whose shape has it; makes the dims that data tells."""
+    """For each symbolic dim of a model a value whose shape has it; creates data-dependent dims."""
 
     def __init__(self, bounds: Callable[[str], Bounds | None] = lambda name: None) -> None:
         """`bounds` says what a dim of that name lies within."""
@@ -125,7 +126,7 @@ class Holders(dict[Var, Node]):
         self._bounds = bounds
         self.elements = ElementTable()
         self.data_dims: dict[Var, tuple[Expr, str]] = {}
-        """What each dim is, in the order of their making, and what is wrong where that is negative."""
+        """The definition of each dim, in order of creation, and the error if it is negative."""
         self._required: dict[Var, None] = {}
         """The dims that are checks."""
         self._placed: set[Var] = set()
@@ -139,7 +140,7 @@ class Holders(dict[Var, Node]):
 
     @property
     def names(self) -> list[str]:
-        """The names of the dims that data tells."""
+        """The names of data-dependent dims."""
         return [dim.name for dim in self.data_dims if dim not in self._required]
 
     def see(self, value: Node) -> None:
@@ -151,7 +152,7 @@ class Holders(dict[Var, Node]):
 
     @contextmanager
     def frame(self) -> Iterator[Frame]:
-        """What is converted inside is a function's of its own, or comes to nothing."""
+        """The nodes converted inside belong to a function of their own, or are dropped."""
         self.frames.append(Frame())
         try:
             yield self.frames[-1]
@@ -208,12 +209,12 @@ class Holders(dict[Var, Node]):
         return found
 
     def _within(self, name: str, size: Expr) -> Bounds | None:
-        """What a dim lies within by what it is, and by what is said of it."""
+        """The bounds of a dim from its definition and from `shapes`."""
         known, said = at_most(size), self._bounds(name)
         return known if said is None else met(f"dim {name!r}", said, known)
 
     def _unused(self, name: str) -> str:
-        """The name as one that no other told dim has."""
+        """A variant of the name that no other data-dependent dim has."""
         known = {var.name for var in self.data_dims}
         wanted = identifier(name)
         numbers = (f"{wanted}_{number}" for number in range(2, len(known) + 3))
@@ -259,10 +260,10 @@ class Holders(dict[Var, Node]):
         needs: Sequence[Need] = (),
         frame: Frame | None = None,
     ) -> list[Node]:
-        """Results of a function with the dims that data tells in it: those that they mention, its checks, and
-        those that conditions are about.
+        """Return the results of a function with its data-dependent dims: those in its types, in checks, and
+        in conditions.
 
-        What depends on no param of a body is told outside of it; `entry` has the rest, but for checks that
+        Dims that depend on no param of a body are computed outside.  `entry` has the rest, except checks that
         callers make (see `attributes`).  Without `checks` the function has none.
         """
         if all(value.op is PARAM for value in self.values()):

@@ -156,7 +156,7 @@ class CallableModel:
         return form, rest
 
     def _key(self, values: Arrays, shapes: object, feeds: Mapping[str, Any]) -> object:
-        """What a form is for."""
+        """The key of a compiled form."""
         return _key(values), repr(shapes), self._pins(feeds)
 
     def _decided(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
@@ -295,7 +295,7 @@ def _content(array: Array) -> object:
 
 
 def _fed(info: ValueInfo, value: Any) -> Array:
-    """What is fed for an input, as an array; UsageError where it does not fit."""
+    """Return the array for an input; UsageError if it does not fit."""
     array = fed(value, f"input {quoted(info.name)}")
     if info.dtype is not None and dtype_of(array) != info.dtype:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What is supported: the check of a whole model before anything is converted, and the table for people."""
+"""The supported operators: the check of a whole model before conversion, and the table in the docs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def combined(model: Model, problems: Sequence[UnsupportedError]) -> UnsupportedE
         details.append(f"and {len(counts) - SHOWN} more reasons")
     hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
     return UnsupportedError(
-        f"{len(problems)} places of the model are not supported",
+        f"{len(problems)} nodes of the model are not supported",
         spans=list(dict.fromkeys(span for problem in problems for span in problem.spans)),
         details=details,
         hint="; ".join(hints[:3]),

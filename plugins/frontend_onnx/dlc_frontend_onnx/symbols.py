@@ -21,7 +21,7 @@ from dlc_frontend_onnx.shapes import simple
 from dlc_frontend_onnx.tensors import MAX_RANK
 
 Given = Mapping[str, Any]
-"""What is said of dims: see `dlc_core.graph.shapes`."""
+"""Statements about dims: see `dlc_core.graph.shapes`."""
 _EXPRESSION = re.compile(r"[A-Za-z0-9_+*/() -]{1,200}")
 
 
@@ -55,7 +55,7 @@ class Symbols:
         self._shapes = Shapes(said, self._declared, names - self._plain)
 
     def take(self, name: str) -> Bounds | None:
-        """The bounds of a dim that data tells."""
+        """The bounds of a data-dependent dim."""
         return self._shapes.take(name)
 
     @property
@@ -68,9 +68,7 @@ class Symbols:
         self._shapes.check_fed(name, shape)
 
     def of_outputs(self, infos: Sequence[ValueInfo], values: Mapping[str, Any]) -> dict[Var, Expr]:
-        """What takes the place of dims that data tells, where outputs name them and bounds are given by those
-        names.
-        """
+        """Return the replacements of data-dependent dims that outputs name and `shapes` bounds."""
         found: dict[Var, Expr] = {}
         for info in infos:
             value = values.get(info.name)
@@ -84,8 +82,8 @@ class Symbols:
         return found
 
     def check_used(self, others: Sequence[str] = ()) -> None:
-        """UsageError where something was said of dims that the model does not have; `others` are those that
-        data tells.
+        """Raise UsageError for statements about dims that the model does not have; `others` are
+        data-dependent dims.
         """
         self._shapes.check_used(others)
 
@@ -125,8 +123,10 @@ class Symbols:
         return self._dims[name]
 
     def check_output(self, info: ValueInfo, value: Node, model: Model) -> None:
-        """The declared type of an output must not contradict the inferred one; a shape that does is told,
-        since files have such of which the rest is right."""
+        """Check that the declared type of an output does not contradict the inferred one.
+
+        A contradicting shape is only a warning, because files have such shapes and are otherwise right.
+        """
         place = model.graph.place
         what = f"output {quoted(info.name)} is declared"
         if info.type is None:

@@ -61,7 +61,7 @@ class Cuts:
         return self._token + (len(self._views) - 1).to_bytes(8, "little")
 
     def resolve(self, data: bytes) -> Buffer:
-        """What `data` stands for: the cut-out view when it is a marker, else the data themselves."""
+        """The data that `data` refers to: the extracted view of a marker, else the data themselves."""
         if len(data) == 24 and data.startswith(self._token):
             return self._views[int.from_bytes(data[16:], "little")]
         return data

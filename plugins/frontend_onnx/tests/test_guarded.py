@@ -21,7 +21,7 @@ KNOWN_WRONG = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_e
 
 
 def wrong(tests, target="llvm", **options):
-    """What of some tests is not right."""
+    """The failures of some tests."""
     found = score.score_of(tests, target=target, **options)
     bad = [verdict for outcome in ("wrong", "crashed", "late") for verdict in found.of(outcome)]
     return [f"{v.name}: {v.outcome}: {v.reason}" for v in bad if v.name not in KNOWN_WRONG]

@@ -297,7 +297,7 @@ GROWING = """g (int64[1,n] start, int64 stop, float[8,8] w INPUTS) => (int64[1,m
 
 
 def generated(start, w, stop, most):
-    """What GROWING does."""
+    """The meaning of GROWING."""
     tokens, scores = list(start), []
     while len(scores) < most:
         sums = w[tokens].sum(0)

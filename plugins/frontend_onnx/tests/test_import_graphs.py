@@ -1,4 +1,4 @@
-"""Importing whole graphs: names, constants, symbolic dims, places, errors."""
+"""Importing whole graphs: names, constants, symbolic dims, locations, errors."""
 
 from __future__ import annotations
 

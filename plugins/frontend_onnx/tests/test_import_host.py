@@ -1,4 +1,4 @@
-"""Texts, random numbers, sizes that data tells: what the host computes."""
+"""Texts, random numbers and data-dependent sizes, which the host computes."""
 
 from __future__ import annotations
 

@@ -114,9 +114,9 @@ def test_convolutions_with_offsets(groups, sets, attrs, size, extra):
 @pytest.mark.parametrize("border", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 def test_samples_at_a_grid(mode, border, align, channels):
-    """An element at a time, and all channels of a pixel.
+    """One element at a time, and all channels of a pixel.
 
-    onnx's evaluator is not asked: it moves the places of cubic samples into the image, not their neighbours.
+    onnx's evaluator is not used: it clamps the positions of cubic samples to the image, not their neighbours.
     """
     pytest.importorskip("onnxruntime")
     grid = np.random.default_rng(3).uniform(-1.6, 1.6, (2, 3, 4, 2)).astype(np.float32)

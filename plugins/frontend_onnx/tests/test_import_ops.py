@@ -17,7 +17,7 @@ FAST = (
 
 
 def problems(score):
-    """What is worse than unsupported."""
+    """The results that are worse than unsupported."""
     bad = [v for v in score.verdicts if v.outcome in ("wrong", "refused")]
     return [f"{v.name}: {v.outcome}: {v.reason}" for v in bad]
 

@@ -1,4 +1,4 @@
-"""Sequences whose length data tells: appended to, indexed and joined, one compilation for all lengths."""
+"""Sequences of data-dependent length: appended, indexed and joined, one compilation for all lengths."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_frames_that_no_memory_holds_are_refused():
         step = Constant <value_int = 1> ()  length = Constant <value_int = 64> ()
         y = STFT (x, step, , length)
     }""")  # fmt: skip
-    with pytest.raises(UnsupportedError, match="frames of 64 places"):
+    with pytest.raises(UnsupportedError, match="frames of 64 samples"):
         main_of(model)
 
 

@@ -104,7 +104,7 @@ def test_bound_calls_fail_and_go_on():
 
 
 def looped():
-    """Eight rounds of a loop that picks the row that the round's number plus `start` says."""
+    """Eight iterations of a loop that picks row `start` plus the iteration number."""
     value = helper.make_tensor_value_info
     body = helper.make_graph(
         [
@@ -137,7 +137,7 @@ def test_kernels_of_loops_report_to_the_call(target):
 
 
 def test_a_host_program_reports_for_its_segments():
-    """What data tells the size of runs in parts: one of them fails."""
+    """A model with data-dependent sizes runs in parts: one of them fails."""
     nodes = [
         helper.make_node("NonZero", ["m"], ["where"]),
         helper.make_node("Squeeze", ["where", "zero"], ["places"]),

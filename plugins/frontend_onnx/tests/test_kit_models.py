@@ -1,4 +1,4 @@
-"""What the frontend gives to level 3 of the conformance kit."""
+"""The frontend's models for level 3 of the conformance kit."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def near(a: Any, b: Any) -> bool:
 
 
 def problems(op: str, model: onnx.ModelProto, arrays: list[Any], target: str, each: bool) -> Iterator[str]:
-    """What is wrong with calls of other sizes than those of a case."""
+    """The errors of calls with other sizes than those of a case."""
     places = [(i, axis) for i, array in enumerate(arrays) for axis, size in enumerate(array.shape) if size]
     names = {place: f"d{place[0]}_{place[1]}" for place in places}
     for dims in (names, *({place: name} for place, name in names.items() if each)):

@@ -1,4 +1,4 @@
-"""Sizes that data tells, fed or computed, in graphs and in bodies: what does not fit is refused, by name."""
+"""Data-dependent sizes, fed or computed, in graphs and in bodies: wrong ones are refused, by name."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CASES = {
         vectors([3], n=np.int64(1)) + vectors([2], n=np.int64(2)),
     ),
     "the largest as many as rounds": (
-        loop("i1 = Reshape(i, one) i2 = Add(i1, one) t, places = TopK(v, i2) r = ReduceSum<keepdims = 0>(t)"),
+        loop("i1 = Reshape(i, one) i2 = Add(i1, one) t, chosen = TopK(v, i2) r = ReduceSum<keepdims = 0>(t)"),
         "(TopK)", vectors([2, 5], n=np.int64(2)), vectors([1, 0], n=np.int64(2)),
     ),
     "a loop in a loop": (
@@ -91,7 +91,7 @@ CASES = {
                 going = Identity(c)
                 w = Loop(n, yes, s) <body = b2 (int64 i2, bool c2, float s2) => (bool going2, float w2) {{
                     going2 = Identity(c2) both = Add(i, i2) k1 = Reshape(both, one) k2 = Add(k1, one)
-                    t, places = TopK(v, k2) r = ReduceSum<keepdims = 0>(t) w2 = Add(s2, r)
+                    t, chosen = TopK(v, k2) r = ReduceSum<keepdims = 0>(t) w2 = Add(s2, r)
                 }}>
             }}>
         }}""", "(TopK)",
@@ -237,7 +237,7 @@ def test_updates_that_are_longer_than_their_cache(mode, target):
     for at in (0, 3):
         with pytest.raises(UsageError, match=r"node 'y' \(TensorScatter\): .* is 6, at least 7 "):
             exe(x, floats(1, 7, 4), ints(at))
-    if mode == "linear":  # only data tells that it does not fit
+    if mode == "linear":  # only the data shows that it does not fit
         with pytest.raises(RuntimeFailure, match="'y'"):
             exe(x, floats(1, 2, 4), ints(5))
 

@@ -25,7 +25,7 @@ class Case:
     right: dict[str, int]
     """Sizes that fit."""
     wrong: Sequence[dict[str, int]]
-    """What does not, in place of these."""
+    """The replacements that are wrong."""
     attrs: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     opset: int = 18

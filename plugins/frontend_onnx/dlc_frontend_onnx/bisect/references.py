@@ -1,6 +1,6 @@
-"""Who says what the values in a model should be: `reference_of("onnx-reference")(model, feeds, names)`.
+"""References for the values of a model: `reference_of("onnx-reference")(model, feeds, names)`.
 
-A reference takes a model, what it is fed and names of values, and gives as many of them as it knows.
+A reference takes a model, its inputs and names of values, and returns the values that it can compute.
 """
 
 from __future__ import annotations

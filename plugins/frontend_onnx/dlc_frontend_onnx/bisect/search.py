@@ -65,9 +65,9 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What came out: how many values were compared, the outputs, and the culprit where one was found.
+    """The result: the number of compared values, the outputs, and the culprit if there is one.
 
-    `spread` names values that differ though no part of the model does: errors that add up.
+    `spread` names values that differ although no part of the model does: errors that add up.
     """
 
     compared: int
@@ -189,7 +189,9 @@ class _Search:
     # Parts
 
     def _part(self, base: _Base, name: str, size: int) -> _Part:
-        """What makes a value of known ones: its region, and the `size` - 1 nodes nearest before it."""
+        """Return the part of a model that computes a value: its region, and the `size` - 1 nearest nodes
+        before it.
+        """
         known = {**base.feeds, **base.wanted}
         before = {n: array for n, array in known.items() if n != name}
         graph = base.model.graph

@@ -42,7 +42,7 @@ def attend(c: Call, q: Node, k: Node, v: Node, bias: Sequence[Node], scale: floa
 
 
 def mask_bias(c: Call, mask: Node, batch: Dim, keys: Dim, dtype: object, fill: float) -> Node:
-    """What a mask of zeros and ones adds to the scores."""
+    """The bias that a mask of zeros and ones adds to the scores."""
     if len(mask.shape) == 1:
         limit = std.reshape(std.slice(mask, begins=(0,), ends=(batch,), axes=(0,)), shape=(batch, 1))
         seen = std.less(std.arange(stop=keys, dtype=mask.dtype), limit)

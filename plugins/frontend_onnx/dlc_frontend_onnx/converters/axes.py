@@ -51,7 +51,7 @@ def squeezed(c: Call, x: Node, axes: Sequence[Dim]) -> Node:
 
 
 def unsqueezed(c: Call, x: Node, axes: Sequence[Dim]) -> Node:
-    """x with axes of 1 at places that are data."""
+    """Insert axes of extent 1 into x at data-dependent positions."""
     rank = len(x.shape) + len(axes)
     dims: list[Dim] = []
     before = as_expr(0)

@@ -46,7 +46,7 @@ class SequenceValue:
     """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none.
 
     A "map" has two: the vector of its keys and that of its values; "maps" are a sequence of maps of the same
-    keys: these, and a matrix with a row for each.  A "ragged" sequence, whose length data tells, has
+    keys: these, and a matrix with a row for each.  A "ragged" sequence, whose length is data-dependent, has
     two as well (see `ragged`).
     """
 
@@ -328,7 +328,7 @@ class Call:
         )
 
     def size(self, value: Dim, what: str) -> Dim:
-        """A dim that is this integer; one that data tells must be at least 0 when the model runs."""
+        """A dim that is this integer; a data-dependent one must be at least 0 at run time."""
         size: Dim = simple(value)
         if isinstance(size, int) and size < 0:
             raise self.error(f"{what} is {size}", why="sizes must not be negative")

@@ -75,7 +75,7 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
 
 
 def _branch(c: Call, graph: Graph) -> Sequence[Value]:
-    """What a branch gives that may be taken: one that does not fit may be for inputs of other shapes."""
+    """Convert a branch; one that does not fit may be for inputs of other shapes."""
     try:
         return c.inline(graph, ())
     except ModelError as error:
@@ -165,7 +165,7 @@ def _same_types(before: Sequence[Node], after: Sequence[Node]) -> bool:
 
 
 def _dynamic_iterations(c: Call, limit: Value | None, go: Value | None) -> Dim | None:
-    """The trip count that data tells, as a dim; `go` says whether there is a round at all."""
+    """The data-dependent trip count as a dim; `go` says whether there is an iteration at all."""
     given = [
         value if value is limit else c.cast(value, "int64")
         for value in (limit, go)
@@ -280,7 +280,7 @@ class _Rounds:
             info.name for info, value in zip(body.inputs[2:], self.values) for _ in tensors_in(value)
         ]
         self.frame = Frame()
-        """What the last call has converted."""
+        """The nodes of the last conversion."""
 
     def _formed(self, state: Sequence[Value]) -> list[Value]:
         """The state with ragged sequences; an empty one has the form that a round gives it."""
@@ -373,8 +373,10 @@ def _while_loop(
 
 
 def _settled(body: _Rounds) -> tuple[list[Node], list[Node], list[tuple[int, int]]]:
-    """Params for the state of a loop's body that fit every round, what it makes of them, and the places, a
-    value and an axis each, whose size changes from round to round.
+    """Find params for the state of a loop's body that fit every iteration, the body's results, and the dims
+    that change.
+
+    A dim is a value and an axis.
     """
     c, state, names = body.c, body.state, body.names
     types = [value.tensor_type for value in state]

@@ -67,7 +67,7 @@ def unique(c: Call, x: Node) -> Sequence[Node]:
 
 
 def unique_of(c: Call, x: Node, axis: int | None, *, ordered: bool) -> Sequence[Node]:
-    """The different elements or slices, their first places, which of them each is, how often they occur."""
+    """The distinct elements or slices, their first indices, the inverse indices, and their counts."""
     most = at_most(product(x.shape) if axis is None else x.shape[axis])
     made = std.unique(x, count=Var("different", bounds=most), axis=axis, ordered=ordered)
     results = _known(c, made, x) or made

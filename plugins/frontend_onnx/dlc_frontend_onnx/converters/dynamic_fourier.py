@@ -16,7 +16,7 @@ from dlc_frontend_onnx.converters.rescaling import real
 from dlc_frontend_onnx.shapes import simple
 
 MAX_FILTERS = 1 << 24
-"""Elements of a matrix of mel filters, or places of all frames, at most."""
+"""The most elements of a matrix of mel filters, or samples of all frames."""
 
 
 def split_parts(x: Node) -> tuple[Node, Node | None]:
@@ -28,18 +28,20 @@ def split_parts(x: Node) -> tuple[Node, Node | None]:
 
 
 def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool) -> Node:
-    """The transform of [..., places, parts] along the places, cut or filled with zeros to a size that may be
-    data: [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
+    """Transform [..., samples, parts] along the samples, cropped or zero-padded to a size that may be
+    data-dependent.
+
+    Returns [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
     """
     whole = as_expr(size)
-    what = f"a transform whose length is data has at most {MAX_DIRECT} places"
+    what = f"a transform of data-dependent length has at most {MAX_DIRECT} samples"
     c.require(logical_and(whole >= 1, whole <= MAX_DIRECT), what)
     size = c.size(size, "the length")
     whole = as_expr(size)
     halves = inverse and onesided
     used = whole // 2 + 1 if halves else whole
     rank = len(x.shape)
-    rows = c.size(minimum(used, x.shape[-2]), "the places")
+    rows = c.size(minimum(used, x.shape[-2]), "the samples")
     kept = std.slice(x, begins=(0,), ends=(rows,), axes=(rank - 2,))
     above, imaginary = split_parts(kept)
     count = c.size(whole if inverse or not onesided else whole // 2 + 1, "the frequencies")
@@ -102,7 +104,9 @@ def dynamic_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: boo
 def dynamic_frames(
     c: Call, x: Node, hop: Dim, length: Dim | None, window: Node | None, *, onesided: bool
 ) -> Node:
-    """Transforms of frames of a signal [batch, places, 1 or 2], one every so many places; all may be data."""
+    """Transform frames of a signal [batch, samples, 1 or 2] at regular steps; all sizes may be
+    data-dependent.
+    """
     places = as_expr(x.shape[1])
     size = as_expr(x.shape[1] if length is None else length)
     if window is not None:

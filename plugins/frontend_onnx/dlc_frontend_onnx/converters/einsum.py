@@ -86,7 +86,7 @@ def _diagonal(c: Call, value: Node, labels: tuple[str, ...]) -> Term:
         if not isinstance(size, int) or not isinstance(other, int):
             raise c.unsupported("a diagonal of symbolic dims", hint="pin the dims with shapes={...}")
         if size != other:
-            raise c.error(f"the label {label!r} is of {size} and of {other} places")
+            raise c.error(f"the label {label!r} has the sizes {size} and {other}")
         rest = [axis for axis in range(len(labels)) if axis not in (first, second)]
         moved = std.transpose(value, axes=(*rest, first, second))
         kept = moved.shape[:-2]

@@ -48,7 +48,7 @@ def _each(rows: Node, weights: Node, bias: Node | None) -> Node:
 
 
 def _shares(c: Call, logits: Node, k: int, experts: int) -> Node:
-    """What each expert counts for each row: 0 for those that are not taken."""
+    """The weight of each expert for each row: 0 for those that are not selected."""
     likely = std.softmax(logits, axis=-1)
     places = std.top_indices(likely, count=k, largest=True)
     values = std.gather_elements(likely, places, axis=-1)

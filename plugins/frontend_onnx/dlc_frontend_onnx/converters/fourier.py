@@ -1,7 +1,7 @@
 """Discrete Fourier transforms along the last dim of pairs of real and imaginary parts.
 
-A transform of few or of a prime number of places is a product with matrices of cosines and sines.  One of
-n = a b places is a transforms of b and b of a places, with a rotation between them (Cooley and Tukey, "An
+A transform of few samples, or of a prime number, is a GEMM with matrices of cosines and sines.  One of n = a
+b samples is a transforms of b samples and b of a samples, with a rotation between them (Cooley and Tukey, "An
 algorithm for the machine calculation of complex Fourier series", 1965).
 """
 
@@ -35,7 +35,7 @@ Parts = tuple[Node, Node | None]
 
 
 def can_transform(size: int) -> bool:
-    """Whether a transform of so many places is made of products that are not too large."""
+    """Whether a transform of so many samples consists of GEMMs that are not too large."""
     if not 0 < size <= MAX_PLACES:
         return False
     first = _factor(size)
@@ -43,7 +43,7 @@ def can_transform(size: int) -> bool:
 
 
 def transformed(parts: Parts, sign: int, count: int) -> tuple[Node, Node]:
-    """The first `count` of the sums of x[t] exp(sign 2 pi i t k / n) over the n places t."""
+    """The first `count` of the sums of x[t] exp(sign 2 pi i t k / n) over the n samples t."""
     real = parts[0]
     size = real.shape[-1]
     assert isinstance(size, int)
@@ -64,8 +64,10 @@ def transformed(parts: Parts, sign: int, count: int) -> tuple[Node, Node]:
 
 
 def halved(parts: Parts, size: int) -> Parts:
-    """The first half of the spectrum of a real signal, of size // 2 + 1 places, with the zeros that it must
-    have: the imaginary part at 0 and, of an even number of places, in the middle."""
+    """The first half of the spectrum of a real signal, with size // 2 + 1 frequencies, and exact zeros.
+
+    The imaginary part is zero at 0 and, for an even number of samples, in the middle.
+    """
     real, imaginary = parts
     if imaginary is None:
         return parts
@@ -75,7 +77,7 @@ def halved(parts: Parts, size: int) -> Parts:
 
 
 def mirrored(parts: Parts, size: int) -> Parts:
-    """The spectrum of a real signal of `size` places from its first half, of size // 2 + 1 places."""
+    """The spectrum of a real signal of `size` samples from its first half, with size // 2 + 1 frequencies."""
     real, imaginary = halved(parts, size)
     behind = constant(np.arange((size - 1) // 2, 0, -1))
     whole = std.concat(real, std.gather(real, behind, axis=-1), axis=-1)

@@ -1,4 +1,4 @@
-"""Grids of places for sampling, and images put together of columns, of sizes that may be data."""
+"""Sampling grids, and images assembled from columns, with sizes that may be data-dependent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlc_frontend_onnx.shapes import simple
 
 @converter("AffineGrid", 20)
 def affine_grid(c: Call, theta: Node, size: Node) -> Node:
-    """Where affine maps [batch, rank, rank + 1] take places from -1 to 1: [batch, spatial dims, rank]."""
+    """Apply affine maps [batch, rank, rank + 1] to positions from -1 to 1: [batch, spatial dims, rank]."""
     wanted = c.sizes(size, "the size")
     rank = len(wanted) - 2
     if rank not in (2, 3) or len(theta.shape) != 3:
@@ -42,7 +42,7 @@ def _column(maps: Node, index: int, rank: int) -> Node:
 
 
 def _from_minus_one(c: Call, dim: Dim, align: bool, dtype: object) -> Node:
-    """`dim` places from -1 to 1: their centres, or with `align` from corner to corner."""
+    """`dim` positions from -1 to 1: the centres of elements, or with `align` from corner to corner."""
     count = c.cast(c.number_of(dim), str(dtype))
     one, two = c.const(1.0, str(dtype)), c.const(2.0, str(dtype))
     places = std.arange(stop=dim, dtype=str(dtype))

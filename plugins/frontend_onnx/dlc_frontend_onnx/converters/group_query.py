@@ -48,9 +48,9 @@ def _heads(c: Call, query: Node, key: Node | None, value: Node | None) -> _Heads
 
 
 def _cached(c: Call, past: Node | None, new: Node, begins: Node, total: Node) -> Node:
-    """What the cache holds after this step: the new rows of each sequence from `begins` on.
+    """The cache after this step: the new rows of each sequence start at `begins`.
 
-    A cache as long as the greatest length is written in place of its old rows; a shorter one grows.
+    A cache of the maximum length is updated in place; a shorter one grows.
     """
     if past is None or past.shape[2] == 0:
         return new

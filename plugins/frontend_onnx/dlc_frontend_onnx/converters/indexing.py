@@ -1,4 +1,4 @@
-"""Operators whose places are data: gathers, scatters, one-hot."""
+"""Operators with data-dependent indices: gathers, scatters, one-hot."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = Non
     if mode == "circular":
         place = std.mod(place, std.squeeze(c.dims_tensor((limit,)), axes=(0,)))
     if indices is not None:
-        # Places are not counted from the end: negative ones write where nothing is.
+        # Indices are not counted from the end: negative ones are out of range.
         first = std.unsqueeze(start, axes=(1,))
         place = std.where(std.less(first, c.const(0, "int64")), c.in_order(first, limit), place)
     row = std.broadcast_to(

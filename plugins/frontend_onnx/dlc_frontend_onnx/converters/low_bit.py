@@ -1,6 +1,6 @@
-"""Operators of com.microsoft whose weights have a few bits.
+"""Operators of com.microsoft with low-bit weights.
 
-A table of embeddings stays packed: rows are gathered first and widened after.
+A table of embeddings stays packed: rows are gathered first and dequantized afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def matmul_n_bits(
     groups: Node | None = None,
     bias: Node | None = None,
 ) -> Node:
-    """a times the transpose of b [n, blocks, bytes of a block], whose numbers have a few bits."""
+    """a times the transpose of b [n, blocks, bytes of a block], which has low-bit weights."""
     c.ignore("accuracy_level")
     depth, columns = c.integer("K"), c.integer("N")
     bits, size = c.integer("bits", 4), c.integer("block_size")
@@ -159,7 +159,7 @@ def _widened(c: Call, rows: Node, bits: int) -> Node:
 def gather_block_quantized(
     c: Call, data: Node, indices: Node, scales: Node, zeros: Node | None = None
 ) -> Node:
-    """Rows of a table of few bits: gathered, then less their zero points and times their scales by blocks."""
+    """Rows of a low-bit table: gathered, then dequantized by the zero points and scales of their blocks."""
     rank = len(data.shape)
     gather_axis = c.axis("gather_axis", 0, rank)
     axis = c.axis("quantize_axis", 1, rank)
@@ -193,7 +193,7 @@ def gather_block_quantized(
         raise c.unsupported(f"blocks of {length}", hint="pin the dims with shapes={...}")
 
     def spread(value: Node) -> Node:
-        """What belongs to blocks, for each element."""
+        """Repeat the values of blocks for each element."""
         value = std.repeat(value, repeats=size, axis=at)
         return std.slice(value, begins=(0,), ends=(length,), axes=(at,))
 

@@ -68,7 +68,7 @@ def dict_vectorizer(c: Call, given: Value) -> Node:
 
 @converter("CastMap", 1, ML, sequences=True)
 def cast_map(c: Call, given: Value) -> Node:
-    """A row of the values by ascending keys, or at the places that the keys are."""
+    """A row of the values by ascending keys, or at the indices that are the keys."""
     keys, values = _entries(c, given)
     kinds = {"TO_FLOAT": "float32", "TO_STRING": "string", "TO_INT64": "int64"}
     to = kinds[c.choice("cast_to", "TO_FLOAT", tuple(kinds))]

@@ -64,7 +64,7 @@ def unique_of_vector(c: Call, x: Node) -> Sequence[Node]:
 def torch_embedding(
     c: Call, table: Node, places: Node, padding: Node | None = None, by_frequency: Node | None = None
 ) -> Node:
-    """What training alone needs is left aside."""
+    """Inputs that only training needs are ignored."""
     return std.gather(table, places, axis=0)
 
 

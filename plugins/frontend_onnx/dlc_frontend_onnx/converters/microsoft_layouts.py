@@ -53,7 +53,7 @@ def group_norm(c: Call, x: Node, gamma: Node, beta: Node) -> Node:
 def skip_group_norm(
     c: Call, x: Node, gamma: Node, beta: Node, skip: Node, bias: Node | None = None
 ) -> Sequence[Node]:
-    """What is added to an image may be one number for each of its channels."""
+    """The addend of an image may be one number per channel."""
     last = c.flag("channels_last", True)
     if len(skip.shape) == 2:
         skip = std.unsqueeze(skip, axes=(1, 2) if last else (2, 3))

@@ -45,7 +45,7 @@ def binarizer(c: Call, x: Node) -> Node:
 
 @converter("ArrayFeatureExtractor", 1, ML)
 def array_feature_extractor(c: Call, x: Node, places: Node) -> Node:
-    """x at places of its last axis; of a vector a matrix of one row."""
+    """x at indices of its last axis; for a vector, a matrix of one row."""
     picked = std.gather(x, std.reshape(places, shape=(-1,)), axis=-1)
     return std.unsqueeze(picked, axes=(0,)) if len(x.shape) == 1 else picked
 
@@ -131,7 +131,7 @@ def _pairs(c: Call, what: str) -> np.ndarray[Any, Any]:
 
 @converter("LabelEncoder", 1, ML)
 def label_encoder_of_texts(c: Call, x: Node) -> Node:
-    """Texts as their places among the classes, or back."""
+    """Map texts to their class indices, or back."""
     texts = c.texts("classes_strings")
     default = c.text("default_string", "_Unused"), c.integer("default_int64", -1)
     if x.dtype is STRING:
@@ -169,7 +169,7 @@ def label_encoder(c: Call, x: Node) -> Node:
 
 
 def _default(c: Call, to: DType) -> Any:
-    """What stands for elements that are no key."""
+    """The default value for elements that are not keys."""
     given = c.tensor("default_tensor", None)
     if given is not None:
         if given.size != 1 or c.numpy_dtype(given, "the default") is not to:

@@ -134,14 +134,14 @@ def dynamic_quantize_linear(c: Call, x: Node) -> Sequence[Node]:
 
 
 def _rows(value: Node | None, rank: int) -> Node | None:
-    """What belongs to a left operand: one number, or one for each row."""
+    """Parameters of a left operand: one number, or one per row."""
     if value is None or len(value.shape) != 1 or rank < 2:
         return value
     return plain(value) if value.shape[0] == 1 else shaped(value, (value.shape[0], 1))
 
 
 def columns(value: Node | None, rank: int) -> Node | None:
-    """What belongs to a right operand: one number, or one for each column."""
+    """Parameters of a right operand: one number, or one per column."""
     if value is None or len(value.shape) != 1:
         return value
     return plain(value) if value.shape[0] == 1 else value

@@ -1,4 +1,5 @@
-"""Sequences whose length data tells: all elements behind each other, and a row for the shape of each.
+"""Sequences of data-dependent length: the concatenation of all elements, and a row per element with its
+shape.
 
     SequenceValue((data, shapes), RAGGED)     data [all elements], shapes [length, rank] of int64
 
@@ -26,7 +27,7 @@ Form = tuple[DType, int]
 
 
 def form_of(value: Value) -> Form | None:
-    """What the elements of a sequence have in common; None where they have not, or there is none."""
+    """The common dtype and rank of a sequence's elements; None if they differ, or if there is none."""
     if not isinstance(value, SequenceValue):
         return None
     if value.kind == RAGGED:
@@ -89,7 +90,7 @@ def rebuilt(like: Value, tensors: Iterator[Node]) -> Value:
 
 
 def paired(c: Call, one: Value, other: Value) -> tuple[Value, Value]:
-    """What two branches give in one form."""
+    """Convert the results of two branches to one form."""
     if isinstance(one, Node) or isinstance(other, Node):
         if isinstance(one, Node) and isinstance(other, Node):
             return one, other
@@ -175,7 +176,7 @@ def _shape_at(c: Call, value: SequenceValue, place: Expr) -> tuple[Dim, ...]:
 
 
 def _pieces(c: Call, x: Node, begin: Expr, end: Expr) -> tuple[Node, Node]:
-    """What is before a begin and behind an end, along the first axis."""
+    """The parts before a begin and after an end, along the first axis."""
     low, high = c.offset(simple(begin), "a begin"), c.offset(simple(end), "an end")
     size = x.shape[0]
     before = std.slice(x, begins=(0,), ends=(low,), axes=(0,))
@@ -267,7 +268,7 @@ def concatenated(c: Call, value: SequenceValue, axis: int, *, stacked: bool) -> 
 
 
 def split_evenly(c: Call, x: Node, each: Dim, axis: int) -> SequenceValue:
-    """The parts of so many places along an axis, the last one with what is left."""
+    """Split an axis into parts of equal size; the last part has the rest."""
     whole = as_expr(x.shape[axis])
     step = as_expr(each)
     c.require(step >= 1, "the size of a part is not positive")

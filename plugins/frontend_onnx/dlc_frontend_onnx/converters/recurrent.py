@@ -31,7 +31,7 @@ class Cell:
     peepholes: Node | None
     activations: Sequence[Activation]
     rounded: Activation
-    """What stands for a factor of the products with the weights."""
+    """The rounded factor of the products with the weights."""
 
     def gates(self, count: int, joined: Node) -> list[Node]:
         """The parts of [..., count * hidden]."""

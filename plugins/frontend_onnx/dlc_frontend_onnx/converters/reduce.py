@@ -82,7 +82,9 @@ def cumsum(c: Call, x: Node, axis: Node) -> Node:
 
 
 def along_axis(c: Call, x: Node, axis: Node, make: Callable[[int], Node]) -> Node:
-    """What `make` gives for an axis that is an input; of one that is data, that of every axis is made."""
+    """Apply `make` to an axis that is an input; for a data-dependent axis, compute the results of all axes
+    and select.
+    """
     rank = len(x.shape)
     if c.known(axis) is not None or rank < 1:
         return make(c.check_axis(c.number(axis, "the axis"), rank))

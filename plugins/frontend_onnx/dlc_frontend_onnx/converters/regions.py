@@ -1,5 +1,4 @@
-"""Operators that look at places of images which data tells: DeformConv, RoiAlign, MaxRoiPool,
-CropAndResize."""
+"""Operators that sample images at data-dependent positions: DeformConv, RoiAlign, MaxRoiPool, CropAndResize."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ MAX_PLACES = 1 << 24
 
 
 def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node], share: Node | None) -> Node:
-    """Images at places between elements, by the nearest elements of each axis, times a share; 0 outside.
+    """Interpolate images between the nearest elements of each axis, times a weight; 0 outside.
 
-    [batch, places, channels].
+    Returns [batch, positions, channels].
     """
     one = c.const(1, places[0].dtype)
     axes: list[tuple[Tap, Tap]] = []
@@ -64,7 +63,7 @@ def deform_conv(
     moves = std.reshape(offset, shape=(batch * sets, taps, rank, *counts))
     moves = moves if x.dtype.name == "float64" else c.cast(moves, "float32")
     if taps * area > MAX_PLACES:
-        raise c.unsupported(f"offsets {offset.type}", why=f"at most {MAX_PLACES} places are supported")
+        raise c.unsupported(f"offsets {offset.type}", why=f"at most {MAX_PLACES} positions are supported")
     moves = std.transpose(moves, axes=(0, *range(2, rank + 3), 1))
     places = []
     for axis in range(rank):
@@ -156,7 +155,7 @@ def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
 
 
 def _weighted(c: Call, axis: tuple[Node, Node, Node], bins: int, ratio: int) -> tuple[Node, Node]:
-    """What `_samples` gives as places and their weights in a mean: [regions, bins, 2 ratio] each."""
+    """The positions of `_samples` with their weights in a mean: [regions, bins, 2 ratio] each."""
     low, high, part = axis
     one, share = c.const(1, "float32"), c.const(1 / ratio, "float32")
     outside = std.isnan(part)
@@ -173,7 +172,7 @@ def _weighted(c: Call, axis: tuple[Node, Node, Node], bins: int, ratio: int) -> 
 
 
 def _bins(c: Call, x: Node, batches: Node, sides: list[tuple[Node, Node]]) -> Node:
-    """Bins of regions from the places along both axes and their weights."""
+    """Bins of regions from the positions along both axes and their weights."""
     (rows, row_weights), (columns, column_weights) = sides
     images = c.in_order(std.reshape(batches, shape=(-1,)), x.shape[0])
     last = std.transpose(x, axes=(0, 2, 3, 1))

@@ -22,7 +22,7 @@ MAX_WEIGHTS = 1 << 24
 
 @dataclass(frozen=True)
 class Kernel:
-    """How places between elements are interpolated.
+    """An interpolation kernel.
 
     `stretch` widens the kernel where the result is smaller (antialiasing); `cut` leaves out neighbours that
     are outside and divides by what remains, instead of repeating the edge.
@@ -36,7 +36,7 @@ class Kernel:
 
 
 def places_of(kind: str, size: int, result: int, scale: float, region: tuple[float, float]) -> Numbers:
-    """The places of the input that the places of the result look at."""
+    """The input positions of the elements of the result."""
     x: Numbers = np.arange(result, dtype=np.float64)
     begin, end = region
     # Of a result whose size was rounded down, the last place is not that of the input.
@@ -115,7 +115,7 @@ def resampled(
         places = places_of(kind, have[axis], size, scale, region)
         neighbours, weights = table(kernel, places, have[axis], scale)
         if weights.size > MAX_WEIGHTS:
-            raise c.unsupported(f"a resize with {weights.shape[1]} neighbours of {size} places")
+            raise c.unsupported(f"a resize with {weights.shape[1]} neighbours of {size} elements")
         taps = std.gather(made, c.const(neighbours, "int64"), axis=axis)
         if kernel.mode == "nearest":
             made = std.squeeze(taps, axes=(axis + 1,))

@@ -1,7 +1,7 @@
-"""Resizing whose scales or regions are data, or whose dims are not numbers: places and weights are computed.
+"""Resizing with data-dependent scales or regions, or with symbolic dims: positions and weights are computed.
 
-Each axis has a vector of places of the input, in float32 and in the order of operations of the standard's own
-formulas, from which the neighbours and their weights follow.
+Each axis has a vector of input positions, in float32 and in the order of operations of the standard's
+formulas.  Neighbours and weights follow from them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dlc_frontend_onnx.shapes import Element
 
 F32 = DType("float32")
 MAX_SIZE = 2.0**31
-"""What no dim of a result reaches."""
+"""An upper bound of all dims of results."""
 Region = tuple["float | Expr", "float | Expr"]
 WHOLE: Region = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """An axis: its dim before and behind, how many places of the result one of the input becomes (None:
-    as the dims say), and the region of the input, as parts of its length.
+    """An axis: its dim before and after, its scale (None: as the dims say), and the region of the input, as
+    parts of its length.
     """
 
     axis: int
@@ -54,7 +54,7 @@ class Rescaler:
         return self.c.cast(self.c.number_of(value), F32)
 
     def places(self, a: Scaled) -> Node:
-        """The places of the input that those of the result look at: [result]."""
+        """The input positions of the elements of the result: [result]."""
         x = std.arange(stop=a.size, dtype=F32)
         have, half = self.number(a.have), self.number(0.5)
         total = self.number(a.size) if a.scale is None else std.mul(self.number(a.scale), have)
@@ -82,7 +82,7 @@ class Rescaler:
         return centre
 
     def inside(self, places: Node, a: Scaled) -> Node:
-        """Whole places, as floats, as places that are there."""
+        """Clamp whole positions, as floats, to the axis."""
         last = self.c.number_of(as_expr(a.have) - 1)
         return std.maximum(std.minimum(std.cast(places, to="int64"), last), self.c.const(0, "int64"))
 

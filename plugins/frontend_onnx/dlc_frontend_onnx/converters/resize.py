@@ -171,7 +171,7 @@ def resize(
     if scales is not None:
         found = c.floats(scales, "the scales")
         numbers = plain(found)
-        # Places in a region are as far apart as its length and the result's say.
+        # The distance of positions in a region follows from its length and the result's.
         factors = None if coordinates == "tf_crop_and_resize" else found
         if numbers is None or len(fixed) < len(regions):
             return made(dynamic_sizes(c, x, axes, found, regions), factors)
@@ -229,7 +229,7 @@ def _by_weights(
         assert isinstance(have, int)
         assert isinstance(size, int)
         if have < 1 or size < 1:
-            raise c.error(f"a resize of {have} places to {size}")
+            raise c.error(f"a resize of {have} elements to {size}")
         moved.append((axis, size, size / have if scale is None else scale, regions[index]))
     if not moved:
         return x

@@ -17,7 +17,7 @@ from dlc_frontend_onnx.converters.shaping import split_sizes
 def items_of(c: Call, value: Value) -> tuple[Value, ...]:
     """The elements of a sequence."""
     if isinstance(value, SequenceValue) and value.kind == ragged.RAGGED:
-        raise c.unsupported(f"{c.node.op} of a sequence whose length data tells")
+        raise c.unsupported(f"{c.node.op} of a sequence of data-dependent length")
     if not isinstance(value, SequenceValue) or value.kind != "sequence":
         raise c.error("a sequence is needed")
     return value.items

@@ -1,4 +1,4 @@
-"""Operators on shapes and places: reshape, transpose, slices, joins, and tensors made of shapes."""
+"""Operators on shapes and indices: reshape, transpose, slices, joins, and tensors made of shapes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def reshape(c: Call, x: Node, shape: Node) -> Node:
 
 
 def _dynamic_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple[Dim, ...]:
-    """The dims of a reshape of which data tells some: there 0 and -1 are found when the model runs."""
+    """The dims of a reshape with data-dependent sizes: 0 and -1 among them are resolved at run time."""
     kept: list[Dim] = []
     for index, dim in enumerate(wanted):
         known = x.shape[index] if index < len(x.shape) else as_expr(-2)

@@ -88,7 +88,7 @@ def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bo
     used = size // 2 + 1 if halves else size
     if not can_transform(size):
         raise c.unsupported(
-            f"a transform of {size} places",
+            f"a transform of {size} samples",
             why=f"at most {MAX_PLACES} are supported, with prime factors up to {MAX_DIRECT}",
         )
     fitted = _fitted(x, place, have, used)
@@ -144,10 +144,10 @@ def rfft(c: Call, x: Node) -> Node:
 
 @converter("STFT", 17)
 def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node | None = None) -> Node:
-    """Transforms of frames of a signal [batch, places, 1 or 2], one every so many places."""
+    """Transform frames of a signal [batch, samples, 1 or 2] at regular steps."""
     onesided = c.flag("onesided", True)
     if len(x.shape) != 3 or x.shape[-1] not in (1, 2):
-        raise c.error(f"a signal of {x.type}", why="it must be [batch, places, 1 or 2]")
+        raise c.error(f"a signal of {x.type}", why="it must be [batch, samples, 1 or 2]")
     if window is not None and len(window.shape) != 1:
         raise c.error(f"a window of {window.type}", why="it must be a vector")
     places, hop = x.shape[1], _one(c, step, "the frame_step")
@@ -159,13 +159,13 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
         return dynamic_frames(c, x, hop, None if length is None else size, window, onesided=onesided)
     if window is not None:
         if length is not None and own != size:
-            raise c.error(f"a window of {own} places for frames of {size}")
+            raise c.error(f"a window of {own} samples for frames of {size}")
         size = own
     if hop < 1 or not 1 <= size <= places:
-        raise c.error(f"frames of {size} places, one every {hop}, of a signal of {places}")
+        raise c.error(f"frames of {size} samples, one every {hop}, of a signal of {places}")
     count = (places - size) // hop + 1
     if count * size > MAX_FILTERS:
-        raise c.unsupported(f"{count} frames of {size} places", why=f"at most {MAX_FILTERS} are supported")
+        raise c.unsupported(f"{count} frames of {size} samples", why=f"at most {MAX_FILTERS} are supported")
     where = np.arange(count)[:, None] * hop + np.arange(size)
     frames = std.gather(x, c.const(where, "int64"), axis=1)
     if window is not None:
@@ -186,7 +186,7 @@ def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, 
     ends = [c.scalar(value, what) for value, what in ((low, "the lower edge"), (high, "the upper edge"))]
     positive = count > 0 and size > 0 and samples > 0
     if not positive or not all(-700 < edge < math.inf for edge in ends) or count * size > MAX_FILTERS:
-        raise c.error(f"{count} mel bins of a transform of {size} places at {samples} Hz from {ends}")
+        raise c.error(f"{count} mel bins of a transform of {size} samples at {samples} Hz from {ends}")
     first, last = (2595 * np.log10(1 + edge / 700) for edge in ends)
     mels = first + np.arange(count + 2) * ((last - first) / (count + 2))
     places = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / samples).astype(np.int64)

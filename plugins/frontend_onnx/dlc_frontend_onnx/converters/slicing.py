@@ -1,4 +1,4 @@
-"""Slices and borders whose places are data: each becomes an offset and a size inside the dim."""
+"""Slices and padding with data-dependent bounds: each becomes an offset and a size inside the dim."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def dynamic_slice(
 def _on_all_axes(
     c: Call, x: Node, begins: Sequence[Dim], ends: Sequence[Dim], axes: Sequence[Dim], steps: Sequence[Dim]
 ) -> list[tuple[int, Dim, Dim, Dim]]:
-    """(axis, begin, end, step) for each axis of x, where data tells which ones are cut."""
+    """(axis, begin, end, step) for each axis of x, if the sliced axes are data-dependent."""
     rank = len(x.shape)
     chosen_axes(c, axes, rank)
     rows: list[tuple[int, Dim, Dim, Dim]] = []

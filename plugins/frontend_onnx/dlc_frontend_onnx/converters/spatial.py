@@ -18,7 +18,7 @@ from dlc_frontend_onnx.converters.nn import check_image, per_dim, pool_window
 from dlc_frontend_onnx.shapes import simple
 
 MAX_TAPS = 256
-"""Elements of a window whose places are looked for one by one."""
+"""Elements of a window whose indices are found one by one."""
 
 
 @converter("MaxPool", 8)
@@ -75,7 +75,7 @@ def _ints(value: object) -> tuple[int, ...]:
 
 @converter("MaxUnpool", 9)
 def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Node:
-    """Zeros with the values of x at their places; places count in the tensor without padding."""
+    """Zeros with the values of x at given indices, which count in the tensor without padding."""
     rank = check_image(c, x)
     kernel = tuple(c.integers("kernel_shape"))
     strides = per_dim(c, "strides", rank)
@@ -145,7 +145,7 @@ def col2im(c: Call, x: Node, image: Node, block: Node) -> Node:
 
 @converter("GridSample", 16)
 def grid_sample(c: Call, x: Node, grid: Node) -> Node:
-    """x at the places that a grid gives; its last coordinate is the place along the first spatial axis."""
+    """x at the positions of a grid; its last coordinate is the position along the first spatial axis."""
     rank = check_image(c, x)
     names = {"bilinear": "linear", "bicubic": "cubic"}
     default = "linear" if c.version >= 20 else "bilinear"
@@ -161,7 +161,8 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
     sampler = Sampler(c, x, grid, border, c.flag("align_corners"))
     axes = [sampler.taps(axis, mode) for axis in range(rank)]
     every = list(itertools.product(*axes))
-    # A single channel has no neighbours to be read with: its places go by vectors.  Integers are only moved.
+    # A single channel has no neighbours to read with, so its positions are vectorised.  Integers are only
+    # moved.
     if x.shape[1] != 1 and x.dtype.is_float:
         made = std.transpose(gathered(c, x, sampler.sizes, every), axes=(0, 2, 1))
         return std.reshape(made, shape=(x.shape[0], x.shape[1], *grid.shape[1:-1]))
@@ -224,7 +225,7 @@ class Sampler:
         return place
 
     def taps(self, axis: int, mode: str) -> list[Tap]:
-        """Whole places along an axis, as floats, with their weights."""
+        """Whole positions along an axis, as floats, with their weights."""
         place = self.coordinate(axis)
         if mode == "nearest":
             return [(self.inside(std.round(self.inside(place, axis)), axis), None)]
@@ -259,7 +260,7 @@ class Sampler:
 
 
 def flat_places(c: Call, sizes: Sequence[int], places: Sequence[Node]) -> tuple[Node, Node]:
-    """Whether places, whole floats [batch, ...] for each axis, are inside an image, and the pixels there."""
+    """Whether positions, whole floats [batch, ...] for each axis, are inside an image, and the pixel indices."""
     valid: Node | None = None
     flat: Node | None = None
     for axis, place in enumerate(places):
@@ -275,7 +276,7 @@ def flat_places(c: Call, sizes: Sequence[int], places: Sequence[Node]) -> tuple[
 
 
 def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) -> Node:
-    """Images [batch, channels, sizes...] at whole places, floats [batch, ...] for each axis; 0 outside."""
+    """Images [batch, channels, sizes...] at whole positions, floats [batch, ...] for each axis; 0 outside."""
     valid, flat = flat_places(c, sizes, places)
     batch, channels = x.shape[0], x.shape[1]
     image = std.reshape(x, shape=(batch, channels, math.prod(sizes)))
@@ -287,8 +288,11 @@ def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) ->
 
 
 def gathered(c: Call, x: Node, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]) -> Node:
-    """Images [batch, channels, sizes...] at places [batch, ...] for each axis, times their weights, all taps
-    added up; 0 outside.  [batch, places, channels]: the channels of a pixel are read side by side.
+    """Images [batch, channels, sizes...] at positions [batch, ...] for each axis, weighted and summed over
+    all taps.
+
+    Positions outside give 0.  The result is [batch, positions, channels]: the channels of a pixel are
+    contiguous.
     """
     batch, channels = x.shape[:2]
     pixels = std.transpose(std.reshape(x, shape=(batch, channels, math.prod(sizes))), axes=(0, 2, 1))

@@ -1,4 +1,4 @@
-"""Counts of n-grams: TfIdfVectorizer on numbers, and on texts by their places in the pool."""
+"""Counts of n-grams: TfIdfVectorizer on numbers, and on texts by their indices in the pool."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _pools(c: Call, flat: Sequence[int]) -> list[tuple[int, Grams, Sequence[int]
 
 
 def _count(c: Call, rows: Node, grams: Grams, skip: int) -> Node | None:
-    """How often each n-gram is in each row, its items `skip` places apart; None where rows are too short."""
+    """Count each n-gram in each row, with items `skip` apart; None if rows are too short."""
     size, n = rows.shape[1], grams.shape[1]
     if isinstance(size, int):
         places: Dim = size - (n - 1) * skip

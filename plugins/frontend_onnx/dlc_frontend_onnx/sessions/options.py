@@ -1,4 +1,4 @@
-"""What a session is told: the options that users of onnxruntime set, and what becomes of them here."""
+"""Session options of onnxruntime's interface, and their meaning here."""
 
 from __future__ import annotations
 
@@ -133,9 +133,9 @@ class RunOptions:
 
 
 def compile_options(given: Any) -> dict[str, Any]:
-    """What options of a session (ours, or those of onnxruntime) mean for `dlc.compile`.
+    """Translate options of a session (ours, or those of onnxruntime) to arguments of `dlc.compile`.
 
-    Raises UsageError for values that are none; warns once of those that are ignored.
+    Raises UsageError for invalid values; warns once about options that are ignored.
     """
     if given is None:
         return {}

@@ -45,7 +45,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model says of itself."""
+    """The metadata of a model."""
 
     producer_name: str
     graph_name: str
@@ -65,8 +65,8 @@ class InferenceSession:
     the text of any target is a provider too, such as "reference"; the first that can be used is taken, and
     those before it are named in a warning.  `provider_options`, a dict for each provider, are options of its
     target; those that it does not have are named in a warning too.  `importers` import operators that this
-    package does not know (see `custom`).  `donate` is that of `dlc.compile`: inputs that calls give away,
-    such as `{"past_key_values.*": 2048}`, whose outputs lie in their memory.  `shapes` pins and bounds dims
+    package does not know (see `custom`).  `donate` is that of `dlc.compile`: donated inputs, such as
+    `{"past_key_values.*": 2048}`, whose outputs are in their memory.  `shapes` pins and bounds dims
     as that of `dlc.compile`, `{"batch": (1, 8)}`, on top of the free dimensions that the options override.
 
     Raises ModelError for malformed models, UnsupportedError for what cannot be expressed, UsageError for
@@ -178,7 +178,7 @@ class InferenceSession:
         return found
 
     def get_modelmeta(self) -> ModelMetadata:
-        """Who made the model, its names, descriptions, version and metadata."""
+        """The model's producer, names, descriptions, version and metadata."""
         read = self.model.model
         return ModelMetadata(
             producer_name=read.producer,
@@ -221,7 +221,7 @@ class InferenceSession:
         """Nothing, as above."""
 
     def get_session_options(self) -> Any:
-        """What was given as `sess_options`, or options by default."""
+        """The `sess_options`, or the default options."""
         return SessionOptions() if self._options is None else self._options
 
 

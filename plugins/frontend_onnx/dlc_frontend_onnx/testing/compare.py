@@ -93,8 +93,7 @@ def check_runtime(
     """Assert that one operator gives what ONNX Runtime gives; both lists of results.
 
     `options` are those of `model_of`.  Of the outputs those in `compared` are compared, or all; whole numbers
-    may be off by 1, as halves may be rounded either way.  What dlc refuses is told before ONNX Runtime is
-    asked.
+    may be off by 1, as halves may be rounded either way.  Errors of dlc are raised before ONNX Runtime runs.
     """
     import onnxruntime
 

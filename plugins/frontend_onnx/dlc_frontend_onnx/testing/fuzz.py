@@ -41,7 +41,7 @@ WEIGHTS = bytes(range(256)) * 16
 
 @dataclass
 class Report:
-    """What a run found: `failures` has one text per mutant that broke the loader."""
+    """The findings of a run: `failures` has one text per mutant that broke the loader."""
 
     total: int = 0
     accepted: int = 0

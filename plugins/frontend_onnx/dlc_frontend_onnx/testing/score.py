@@ -137,7 +137,7 @@ def judge_test(name: str, test: Callable[[], None]) -> Verdict:
 
 
 def _notes(prepared: DlcBackendRep | None) -> tuple[str, ...]:
-    """What was not compiled to native code ahead of the call."""
+    """The parts that were not compiled to native code before the call."""
     if prepared is None:
         return ()
     made = prepared.model.latest

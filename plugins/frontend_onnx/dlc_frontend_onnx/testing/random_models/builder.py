@@ -167,7 +167,7 @@ class Builder:
         return value
 
     def constant(self, numbers: Any, dtype: str = "int64") -> Value:
-        """A constant that decides sizes or places: never an input, nor reused."""
+        """A constant that determines sizes or indices: never an input, nor reused."""
         value = Value(self.fresh("k"), np.asarray(numbers, np.dtype(getattr(ml_dtypes, dtype, dtype))), True)
         self.initializers.append(value)
         return value

@@ -218,7 +218,7 @@ def _judge(seed: int, target: str | None, folder: Path | None, ops: Sequence[str
 
 
 def third_opinion(case: Case, ours: Sequence[Any]) -> str:
-    """What onnxruntime says of a case in which dlc and the evaluator differ."""
+    """The result of onnxruntime for a case in which dlc and the evaluator differ."""
     try:
         theirs = by_onnxruntime(case.model, case.feeds)
     except Exception as error:  # noqa: BLE001  (a peer that cannot run it has no say)

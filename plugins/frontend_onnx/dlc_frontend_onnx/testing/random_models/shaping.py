@@ -208,7 +208,7 @@ def scatter_elements(b: Builder, op: str) -> None:
     shape = [b.rng.randint(1, d) for d in value.shape]
     lanes = np.moveaxis(np.zeros(shape, np.int64), axis, -1)
     for place in np.ndindex(*lanes.shape[:-1]):
-        # Only distinct places have one result.
+        # Only distinct indices have one result.
         lanes[place] = b.rng.sample(range(value.shape[axis]), lanes.shape[-1])
     indices = b.given(np.moveaxis(lanes, -1, axis))
     attrs: dict[str, Any] = {"reduction": reduction} if reduction != "none" else {}

@@ -1,4 +1,4 @@
-"""What random models are made of: for each operator a function that draws its inputs and attributes.
+"""Templates of random models: a function per operator draws its inputs and attributes.
 
 @template("Relu Sigmoid")
 def unary(b, op):

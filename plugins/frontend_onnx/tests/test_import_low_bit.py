@@ -1,4 +1,4 @@
-"""Operators of com.microsoft whose weights have a few bits, against ONNX Runtime."""
+"""Operators of com.microsoft with low-bit weights, against ONNX Runtime."""
 
 from __future__ import annotations
 
