@@ -70,6 +70,7 @@ lint: $(VENV)/.ready
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
+	@$(BIN)/python -m tests.wording
 
 format: $(VENV)/.ready
 	@$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""What the proof of bounds costs, and what it finds: `python -m benchmarks.bounds [NAME ...] [--threads 1,2]`
+"""The cost and the findings of bounds proofs: `python -m benchmarks.bounds [NAME ...] [--threads 1,2]`
 
 Models are compiled in one process and without the cache; times are what processors spent.  `pass %` is the
 share of the pass `prove_bounds` in a compile, `main %` that of the proof of the entry and of its memory.
@@ -42,7 +42,7 @@ TITLES = (
 
 @dataclass
 class Figure:
-    """What one compile took, in seconds, and what became of its accesses."""
+    """The seconds of one compile, and the results for its accesses."""
 
     name: str
     threads: int

@@ -22,7 +22,7 @@ LABEL, WIDTH, BAR, GAP, TOP = 220, 600, 12, 10, 60
 
 
 def check_chart(path: Path) -> str:
-    """What is wrong with a chart's name, empty where nothing is."""
+    """Return the error in a chart's name; empty if it is valid."""
     if path.suffix not in (".html", ".png"):
         return f"a chart is a .html or .png file, not {path.name}"
     if path.suffix == ".png" and find_spec("matplotlib") is None:

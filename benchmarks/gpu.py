@@ -47,7 +47,7 @@ class Case:
     operations: float
     """Multiplications and additions of a call."""
     bytes: float
-    """What a call has to read and write at least."""
+    """The least bytes that a call reads and writes."""
 
 
 @dataclass

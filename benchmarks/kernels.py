@@ -41,7 +41,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured of an operation."""
+    """The measurements of an operation."""
 
     name: str
     threads: int
@@ -53,7 +53,7 @@ class Figure:
     gbytes: float
     """Inputs, outputs and weights, each once, in 10^9 bytes a second."""
     bound: str
-    """What sets the least time that the machine allows: arithmetic, or where the data lie."""
+    """The resource that limits the machine's time: arithmetic, or the memory level of the data."""
     of_limit: float | None
     """Per cent: that least time over the measured one."""
 

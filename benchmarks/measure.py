@@ -30,7 +30,7 @@ CHEAP = 2e9
 
 @dataclass
 class Result:
-    """What was found for a model with a number of threads, by names of ours and of the peers."""
+    """The results of a model with a number of threads, by the names of dlc and of peers."""
 
     model: str
     threads: int
@@ -44,13 +44,13 @@ class Result:
     memory: dict[str, int] = field(default_factory=dict)
     """Bytes resident in a process that serves the model, all of its libraries included."""
     reference: str = ""
-    """What the outputs are compared with: "stored", "float64" or a peer's name."""
+    """The reference of the outputs: "stored", "float64" or a peer's name."""
     errors: dict[str, float] = field(default_factory=dict)
     """Distance from the reference: largest |a - b| / (atol + rtol |b|); fits up to 1."""
     failures: dict[str, str] = field(default_factory=dict)
     """Why a peer did not run the model."""
     problem: str = ""
-    """What is wrong with ours."""
+    """The error of dlc."""
 
     def ratio(self, peer: str) -> float | None:
         """Our median time over the peer's."""
@@ -91,7 +91,7 @@ def measure_case(
     precision: str = "float32",
     target: str = "",
 ) -> Iterator[Result]:
-    """All figures of a model, for each number of threads; what fails is told in the result.
+    """Measure a model for each number of threads; failures are part of the result.
 
     Ours, and the peers that can, compute in `precision`, whose tolerance is allowed to all.  `target` is that
     of ours, where it is not the default one.

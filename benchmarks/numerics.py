@@ -119,7 +119,7 @@ def _one(value: float, x: Array, w: Array) -> Inputs:
 
 
 def cases(work: Work) -> dict[str, Callable[[Array, Array], Inputs]]:
-    """What is made of normal inputs and weights."""
+    """The inputs, made from normal inputs and weights."""
     inner, outer = (0, 1) if work.op == "MatMul" else (1, 0)
     found: dict[str, Callable[[Array, Array], Inputs]] = {
         "even": _even,

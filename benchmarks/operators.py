@@ -184,7 +184,7 @@ def rows() -> list[Operator]:
 
 
 def moves() -> list[Operator]:
-    """Data that change their places."""
+    """Operators that move data."""
     image, heads = (1, 64, 56, 56), (1, 128, 12, 64)
     parts = tuple((1, 32, 56, 56) for _ in range(4))
     scales = np.array([1, 1, 2, 2], np.float32)
@@ -285,7 +285,7 @@ def maps() -> list[Operator]:
 
 @dataclass(frozen=True)
 class Line:
-    """What was measured of an operator; times in seconds."""
+    """The measurements of an operator; times in seconds."""
 
     name: str
     threads: int

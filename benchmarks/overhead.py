@@ -1,4 +1,4 @@
-"""What calls and starts cost besides arithmetic: `python -m benchmarks.overhead [--json FILE]`
+"""The overhead of calls and process starts: `python -m benchmarks.overhead [--json FILE]`
 
 Calls are of a model that adds 1 to four numbers, on one thread, from Python.  Starts are whole processes.
 """

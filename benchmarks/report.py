@@ -1,4 +1,4 @@
-"""What was measured, as a table, as Markdown, as JSON."""
+"""Measurements as a table, as Markdown, and as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BEST = "the best"
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The facts that the figures depend on."""
     names = [
         line.partition(":")[2].strip()
         for line in _read("/proc/cpuinfo").splitlines()
@@ -164,7 +164,7 @@ def geomeans(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, floa
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """What did not run, and whose results do not fit; each once, with all numbers of threads."""
+    """The failures and wrong results, each once, with all numbers of threads."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
         said = [f"{name} did not run it: {why}" for name, why in result.failures.items() if name != OURS.name]

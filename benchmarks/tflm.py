@@ -168,7 +168,7 @@ def arena(module: IRModule, size: int = 1 << 22) -> tuple[int, int] | None:
 
 
 def _told(call: Any) -> str:
-    """What a call writes to the standard error, past Python."""
+    """Return the text that a call writes to the standard error stream, below Python."""
     with tempfile.TemporaryFile() as file:
         sys.stderr.flush()
         kept = os.dup(2)

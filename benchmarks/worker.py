@@ -1,7 +1,7 @@
-"""Who loads a model and calls it when it is its turn: in this process, or in one of its own.
+"""Workers that load a model and call it in turns: in this process, or in one of their own.
 
-In a process of its own one that crashes or hangs takes nobody along, libraries that cannot live beside others
-need not, and the memory is its own.  Parent and worker exchange pickled messages over a pipe.
+A process of its own isolates crashes, hangs, conflicting libraries and memory.  Parent and worker exchange
+pickled messages over a pipe.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _resident() -> int:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in a line: the first that tells of an error, else the first."""
+    """The error in one line: the first that mentions an error, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "error:" in line), lines[0] if lines else type(error).__name__)
 

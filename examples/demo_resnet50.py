@@ -31,7 +31,7 @@ out = Console(highlight=False, soft_wrap=True)
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """What a call gives, and its seconds."""
+    """Call a function; return its result and the seconds."""
     start = time.perf_counter()
     result = call()
     return result, time.perf_counter() - start

@@ -22,7 +22,7 @@ from dlc_core.testing.networks import mlp
 
 
 def fits(found: Match, target: Target) -> bool | str:
-    """What the unit can do: True, or why not, for `dlc explain`."""
+    """Whether the unit supports a match: True, or the reason, for `dlc explain`."""
     weights, limit = math.prod(found["w"].shape), target["weights"]
     return weights <= limit or f"{weights} weights, the unit holds {limit}"
 
@@ -84,7 +84,7 @@ class Unit(HostMemory):
 
 
 class Plugin:
-    """What the package's entry point names."""
+    """The object of the package's entry point."""
 
     DLC_API = "0.1"
 

@@ -111,7 +111,7 @@ s.vectorize(lane_of_part)
 single = report("accumulators in registers", s, repeat=30)
 
 s.parallel(j_outer)
-report(f"panels dealt out to {machine.cores} threads", s, machine.cores)
+report(f"panels on {machine.cores} threads", s, machine.cores)
 
 s.compact_buffers()
 print(f"\none thread reaches {single / core:.0%} of the measured peak; the nest is now\n")

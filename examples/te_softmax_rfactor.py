@@ -25,7 +25,7 @@ print(plain.show())
 
 s = Schedule(func)
 row, columns = s.get_loops(s.get_block("y"))
-# All stages of a row run while it is in the nearest cache: the last first, since each needs the next.
+# All stages of a row run while it is in L1: the last one first, since each needs the next.
 for name in ("total", "power", "top"):
     s.compute_at(s.get_block(name), row)
 for name in ("top", "total"):

@@ -78,7 +78,7 @@ def native(
 
 
 def reference(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """What both compute."""
+    """The computation of both."""
     c += a @ b
 
 

@@ -1,4 +1,4 @@
-"""What `dlc.build` and `dlc.lower` take, and what they say of what they do not take."""
+"""The arguments of `dlc.build` and `dlc.lower`, and their errors."""
 
 from __future__ import annotations
 

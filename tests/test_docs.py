@@ -87,7 +87,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def complaints(name: str, text: str) -> list[str]:
-    """What is wrong with the blocks of a document, without running them."""
+    """Return the errors in the code blocks of a document, without running them."""
     found = []
     before = ""
     for block in blocks(text):

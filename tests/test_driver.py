@@ -229,11 +229,11 @@ def test_a_failing_pass_leaves_a_reproducer(scaling, tmp_path):
         place = (1,)
 
         def run(self, module, context):
-            raise ZeroDivisionError("of course")
+            raise ZeroDivisionError("on purpose")
 
     plugin = SimpleNamespace(dlc_passes=hookimpl(specname="dlc_passes")(lambda: [Broken]))
     with fresh_registry({"broken": plugin}):
-        with pytest.raises(PassError, match="pass 'broken' failed: of course") as failure:
+        with pytest.raises(PassError, match="pass 'broken' failed: on purpose") as failure:
             dlc.compile(relu_module(), TENSOR)
         assert "reproducer: " in str(failure.value)
     (path,) = (tmp_path / "reproducers").iterdir()

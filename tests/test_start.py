@@ -1,4 +1,4 @@
-"""What a start imports: the package nearly nothing, the cache neither compiler nor importer nor LLVM."""
+"""Imports of a start: the package almost none, the cache neither compiler nor importer nor LLVM."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def drawn(info: Any, rng: np.random.Generator, own: Any = None) -> Any:
 
 
 def build(folder: Path, only: str, limit: float) -> None:
-    """Each model in a process of its own; what fails is told."""
+    """Build each model in a process of its own; failures are reported."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in all_recipes():
         done = folder / f"{name.replace('/', '-')}.npz"

@@ -35,7 +35,7 @@ def check_one(path: Path) -> dict[str, Any]:
         found, others = model(feeds), model(_other(feeds))
     except DlcError as error:
         return {**record, "outcome": str(error).splitlines()[0], "error": None, "host": 0}
-    except Exception as error:  # noqa: BLE001  (what is no DlcError is a defect, and is told)
+    except Exception as error:  # noqa: BLE001  (any other error is a defect, and is reported)
         return {**record, "outcome": f"crashed: {type(error).__name__}: {error}", "error": None, "host": 0}
     worst, moved = 0.0, False
     right = True

@@ -1,4 +1,4 @@
-"""What a model goes through, each in a process of its own, so that one that dies is an outcome too.
+"""The phases of a model, each in a process of its own, so that a crash is an outcome too.
 
     1 thread     compiled for one thread and run there
     2 threads    compiled for two, run there, and kept in the cache

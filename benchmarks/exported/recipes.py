@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 KEPT: list[Any] = []
-"""What must live as long as the process."""
+"""Objects that must live as long as the process."""
 
 RECIPES: dict[str, Callable[[Path], None]] = {}
 SEED = 0

@@ -1,4 +1,4 @@
-"""What a peer is: `load(path, threads)` gives a session, `session(feeds)` its outputs by name."""
+"""The interface of peers: `load(path, threads)` gives a session, `session(feeds)` its outputs by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The analyzer's interface: what it is told, for how long, and what it answers."""
+"""The analyzer's interface: facts, their scope, and answers."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_proofs(cond: Expr, expected: bool) -> None:
 
 
 def test_sums_of_many_bounded_sizes() -> None:
-    """What a concatenation of as many results is about: proofs that fail end soon, too."""
+    """Sums as in a concatenation of as many results: failing proofs must end soon, too."""
     start = time.process_time()
     sizes = [Var(f"n{index}") for index in range(150)]
     analyzer = Analyzer()

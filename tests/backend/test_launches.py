@@ -353,7 +353,7 @@ def main(A: T.Buffer((4, 32), "int32"), B: T.Buffer((5,), "int32")):
 
 
 def test_many_models_share_a_run_of_the_compiler(monkeypatch):
-    """What launches in them is called is told apart as their kernels are."""
+    """Names of launches in them differ, as their kernels do."""
     codegen, emitted = registry().codegens["card"], []
     emit = type(codegen).emit
     monkeypatch.setattr(type(codegen), "emit", lambda *args: emitted.append(args) or emit(*args))

@@ -375,7 +375,7 @@ def test_any_op_is_a_pattern():
         same(exe, mlp(), X)
 
 
-# What is told
+# Reports
 
 
 def test_explanations_list_segments_and_refusals(card):

@@ -34,7 +34,7 @@ def _bases(value: type) -> str:
 
 
 def _members(value: type) -> set[str]:
-    """What the classes of dlc on the way give, and what the constructor takes."""
+    """The members of dlc's classes among the bases, and the arguments of the constructor."""
     found = set()
     for owner in value.__mro__:
         if owner.__module__.startswith("dlc_core"):

@@ -94,7 +94,7 @@ EACH = [
 
 
 def report(exe, *arrays):
-    """What is said of a call whose process dies."""
+    """The report of a call whose process dies."""
     with pytest.raises(RuntimeFailure) as caught:
         call_guarded(exe, *arrays)
     return str(caught.value)

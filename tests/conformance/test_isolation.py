@@ -60,7 +60,7 @@ TestToy = conformance_suite("toy", tiers=("ops", "hostile"))
 
 
 def session(folder: Path, *words: str, suite: str = SUITE) -> str:
-    """What pytest prints about the suite."""
+    """The output of pytest for the suite."""
     (folder / "test_toy.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

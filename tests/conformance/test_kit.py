@@ -78,7 +78,7 @@ class PickyCodegen:
 
 
 def no_description(options: Mapping[str, Any]) -> Description:
-    """What a kind gives whose description is that of a device which is not there."""
+    """A kind whose description needs a device that is missing."""
     raise UnsupportedError("there is no device to ask")
 
 

@@ -124,7 +124,7 @@ class Before(Slow):
 
 
 class Polled(Slow):
-    """Who waits for its events waits long enough; they say too early that they are done."""
+    """A device whose waits are right, but whose events report completion too early."""
 
     def record(self) -> Any:
         made = super().record()

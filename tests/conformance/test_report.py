@@ -160,7 +160,8 @@ def test_several_processes_tell_the_same(told: Any, tmp_path: Path) -> None:
     def timeless(record: dict[str, Any]) -> str:
         return re.sub(r'"seconds": [0-9.]+', "", json.dumps(record))
 
-    # Where an assertion failed is told by processes, not what was compared: words of the failure may differ.
+    # Processes report the location of a failed assertion, not the compared values: words of the failure may
+    # differ.
     for record in (alone, both):
         for case in record["targets"][0]["cases"]:
             case["why"] = case["why"].splitlines()[0] if case["why"] else ""

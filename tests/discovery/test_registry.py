@@ -21,7 +21,7 @@ from dlc_core.target import TargetKind
 
 @dataclass(frozen=True)
 class Thing:
-    """What has all that declarations of any kind need."""
+    """A declaration with all attributes that any kind needs."""
 
     name: str
 
@@ -93,7 +93,7 @@ def test_what_the_core_gives_stays_the_cores():
 
 
 class Named:
-    """What has a name and nothing else."""
+    """A declaration with nothing but a name."""
 
     name = "named"
 

@@ -1,4 +1,4 @@
-"""What is remembered of the installed distributions is what a new look at them finds."""
+"""The cached list of installed distributions equals a new scan."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_known_params_and_bounds(joined):
 
 
 def test_elements_are_no_dims():
-    """What tells a dim is not simplified as if elements were at least 1."""
+    """Expressions of host-computed dims are not simplified as if elements were at least 1."""
     n, size, element = Var("n"), Var("rows"), Var("e")
     told = minimum(n, minimum(element + n, n))
     x = param("x", tensor_type((n,), "float32"))

@@ -136,7 +136,7 @@ def test_nodes_are_one_in_a_world_and_two_in_two() -> None:
 
 
 def test_passes_make_nodes_of_the_world_of_the_module() -> None:
-    """What a pass makes is equal to what the import made."""
+    """Nodes of passes are merged with equal nodes of the import."""
     module = dlc.load(model("first"))
     main = module["main"]
     assert isinstance(main, GraphFunction)

@@ -75,7 +75,7 @@ SOUND = """(float[1, 5, 61] x, float[12, 5, 3] w1, float[12, 12, 3] w2, float[12
 31, 12] y) {
     one = Conv <pads = [1, 1]> (x, w1) first = Elu (one)
     two = Conv <pads = [1, 1], strides = [2]> (first, w2) second = Elu (two)
-    places = Conv <group = 12, pads = [2, 2]> (second, w3) near = Add (second, places)
+    third = Conv <group = 12, pads = [2, 2]> (second, w3) near = Add (second, third)
     y = Transpose <perm = [0, 2, 1]> (near) }"""
 MODELS = {
     "attention in windows with a tail": WINDOWS,

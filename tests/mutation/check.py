@@ -1,4 +1,4 @@
-"""What a mutant has to pass: one check is a few seconds of work whose results are known."""
+"""Checks of mutants: each is a few seconds of work with known results."""
 
 from __future__ import annotations
 

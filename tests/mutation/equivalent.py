@@ -1,4 +1,4 @@
-"""What is not drawn: functions that only weigh costs, and mutants that were read and change no result."""
+"""Excluded mutants: functions that only weigh costs, and mutants that were read and change no result."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     },
     "dlc_core.schedule.rules.cpu.lanes": {
         "LanesRule.apply": "sizes of tiles, and where loops with conditions are cut",
-        "_bands": "whether threads are dealt bands",
+        "_bands": "whether bands are parallel",
         "_near": "compares with caches",
         "_points": "the size of tiles",
     },
     "dlc_core.schedule.rules.cpu.transpose": {
-        "turned": "which loops are fused: any may be",
+        "transposed_read": "which loops are fused: any may be",
         "schedule_transpose": "the size of tiles",
         "_tiled": "the size of tiles",
         "_columns": "the width of vectors",
@@ -84,10 +84,10 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "vectorize_long": "the extent up to which loops are unrolled",
     },
     "dlc_core.schedule.rules.cpu.strassen": {
-        "Quarters.keep_apart": "strides of a copy, which all its accesses follow",
-        "Quarters.shares": "how many panels a thread is dealt",
-        "Quarters._with_weights": "prefetches",
-        "Quarters.sums_at_a_time": "the width of vectors",
+        "Submatrices.keep_apart": "strides of a copy, which all its accesses follow",
+        "Submatrices.shares": "how many panels a thread has",
+        "Submatrices._with_weights": "prefetches",
+        "Submatrices.sums_at_a_time": "the width of vectors",
     },
 }
 """By module and function, why whatever the function says leaves results as they are."""
@@ -96,11 +96,11 @@ _BORDER = "the border behind the last window is longer, and no window reads that
 _AHEAD = "how far ahead of its use a line is asked for"
 EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "dlc_core.passes.lower.control": {
-        "Control._pair": {"2 * _rounded(value): constant + 1": "the places of a state take more"},
+        "Control._pair": {"2 * _rounded(value): constant + 1": "the buffers of a state take more"},
         "Control._scan": {"t + 1: another operator": "the turn before one is the turn after it, modulo two"},
         "_rounded": {
-            "ALIGN - 1: another operator": "the places of a state take more",
-            "(_bytes(value) + (ALIGN - 1)) // ALIGN: another operator": "the places of a state take more",
+            "ALIGN - 1: another operator": "the buffers of a state take more",
+            "(_bytes(value) + (ALIGN - 1)) // ALIGN: another operator": "the buffers of a state take more",
         },
     },
     "dlc_core.passes.lower.main": {
@@ -140,7 +140,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "dlc_core.schedule.regions": {
         "extent_of": {"extent >= 0: bound": "an extent that is 0 at least is its maximum with 0"},
         "hull": {
-            "size - 1: another operator": "boxes of unknown places are clipped to the buffer; those that are"
+            "size - 1: another operator": "boxes at unknown offsets are clipped to the buffer; those that are"
             " not are asked only whether they have a constant extent, or may overlap, as a whole buffer does"
         },
     },
@@ -161,11 +161,11 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "dlc_core.schedule.rules.cpu.strassen": {
-        "Quarters.__init__": {
+        "Submatrices.__init__": {
             "parts * self.depth: another operator": "the shape that tiles are weighed for",
             "parts * self.half: another operator": "the shape that tiles are weighed for",
         },
-        "Quarters._by_tiles": {
+        "Submatrices._by_tiles": {
             "2 * self.depth * self.panel: another operator": _AHEAD,
             "2 * self.depth: another operator": _AHEAD,
             "2 * self.depth: constant + 1": _AHEAD,

@@ -34,7 +34,7 @@ INTERPRETED = "reference -level=tir -check=true"
 MODES = ("end", "begin")
 N, M = Var("n"), Var("m")
 FAMILIES = (convolution, pool, slicing, shape, indexing)
-"""Whose ops are tried in all their samples."""
+"""Families whose ops are tried in all their samples."""
 CLOSE = {"float16": (1e-2, 1e-2), "float32": (1e-4, 1e-4), "float64": (1e-8, 1e-8)}
 Results = Sequence[Any]
 
@@ -231,7 +231,7 @@ def _graph(name: str, target: str, threads: int, **config: str) -> int:
 
 
 def _compare(module: IRModule, exe: Executable, feeds: Sequence[Any]) -> None:
-    """What an executable gives twice is what the reference gives."""
+    """Check that two runs of an executable give the results of the reference."""
     expected = outputs_of(dlc.compile(module, "reference", cache=False)(*feeds))
     for _ in range(2):
         _differ(outputs_of(exe(*feeds)), expected)

@@ -16,17 +16,17 @@ from pathlib import Path
 
 from tests.mutation.equivalent import COSTS, is_equivalent
 
-_ROOMS = {
+_PACKAGES = {
     "dlc_core.passes.tir": "flatten lower_blocks unroll partition vectorize strided workspace common",
-    "dlc_core.passes.lower": "memory joins main weights control",
+    "dlc_core.passes.lower": "memory_plan joins main weights control",
     "dlc_core.schedule": "loops compute_at block_axes blockize buffers regions reindex reduction padding",
     "dlc_core.op.std": "convolution pool slicing shape indexing window",
     "dlc_core.schedule.rules": "analysis",
-    "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes turned row_filter winograd"
-    " attention loops tiles dots vector strassen",
+    "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes transpose row_filter"
+    " winograd attention loops tile_unit dots vector strassen",
 }
-MODULES = tuple(f"{room}.{name}" for room, names in _ROOMS.items() for name in names.split())
-"""What computes indices, offsets and extents."""
+MODULES = tuple(f"{package}.{name}" for package, names in _PACKAGES.items() for name in names.split())
+"""Modules that compute indices, offsets and extents."""
 
 _SWAPS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
@@ -179,7 +179,7 @@ class Probes:
             self.modules.append(module)
 
     def install(self) -> set[int]:
-        """Watch in this process from now on; the set grows by the numbers of places that are evaluated."""
+        """Watch this process from now on; the set grows by the numbers of nodes that are evaluated."""
         seen: set[int] = set()
         for module in self.modules:
             vars(importlib.import_module(module))[_PROBE] = seen.add

@@ -18,14 +18,14 @@ import pytest
 
 from tests.mutation.check import Check
 
-_ROOMS = {
+_FOLDERS = {
     "schedule": "primitives more_primitives refusals legality split trim stages recurrence several_values"
-    " tensorize bounded_dims found_by_chance regions analysis threads bulk matrices",
+    " tensorize bounded_dims found_by_chance regions analysis threads tensor_copy matrices",
     "passes/tir": "partition strided unroll vectorize compact common storage no_ops",
-    "passes": "workspace limit_nms places tir_lowering",
+    "passes": "workspace limit_nms positions tir_lowering",
     "op": "assumptions symbolic_attrs sizes scatter reference",
 }
-FILES = tuple(f"{room}/test_{name}.py" for room, names in _ROOMS.items() for name in names.split())
+FILES = tuple(f"{folder}/test_{name}.py" for folder, names in _FOLDERS.items() for name in names.split())
 """The files of tests, beside this folder."""
 
 

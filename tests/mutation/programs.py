@@ -64,7 +64,7 @@ def _any_program(seed: int) -> int:
 
 
 def _workspace(seed: int) -> int:
-    """Temporaries that the stack does not hold, in loops that are dealt out whole and in three parts."""
+    """Temporaries that exceed the stack, in loops that are parallel as a whole and in three parts."""
     rng = random.Random(seed)
     given = random_te_program(rng)
     schedule = random_schedule(given.func, rng).sch

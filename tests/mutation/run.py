@@ -130,7 +130,7 @@ def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int)
         begin = time.process_time()
         try:
             found = check.run()
-        except BaseException as error:  # noqa: BLE001  (it is told)
+        except BaseException as error:  # noqa: BLE001  (it is reported)
             yield json.dumps(f"{type(error).__name__}: {error}"[:2000])
         else:
             yield json.dumps([time.process_time() - begin, found, sorted(seen)])
@@ -147,7 +147,7 @@ def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int)
 
 
 def kept_facts(file: Path | None, mutants: Sequence[Mutant], processes: int) -> list[Facts]:
-    """What a file keeps of these sources, or what running all checks says, which it keeps then."""
+    """Read the facts about these sources from a file, or run all checks and write them."""
     checks, sources = all_checks(), _digest()
     if file is not None and file.exists():
         kept = json.loads(file.read_text(encoding="utf-8"))
@@ -181,7 +181,7 @@ def _digest() -> str:
 def verdicts(
     mutants: Sequence[Mutant], checks: Sequence[Sequence[Facts]], processes: int
 ) -> Iterator[tuple[int, Verdict]]:
-    """What becomes of each mutant under checks of its own; its number first."""
+    """Yield the number and the verdict of each mutant."""
 
     def job(mutant: Mutant, own: Sequence[Facts]) -> Iterator[str]:
         apply(mutant)

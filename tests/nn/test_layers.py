@@ -19,7 +19,7 @@ def data(*shape):
 
 
 def run(model, *arrays, specs=None, target="reference"):
-    """What a module gives, its parameters bound; equal where they are passed."""
+    """Run a module with its parameters bound; the results are the same if they are passed."""
     shapes = specs or [nn.Spec(a.shape, str(a.dtype)) for a in arrays]
     module = model.init(1).to_module({f"x{i}": shape for i, shape in enumerate(shapes)})
     state = model.state_dict()

@@ -1,4 +1,4 @@
-"""Modules: names of parameters, states, graphs, and what is told when something is wrong."""
+"""Modules: names of parameters, states, graphs, and error messages."""
 
 from __future__ import annotations
 

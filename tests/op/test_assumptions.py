@@ -1,7 +1,7 @@
-"""What inference assumes of symbolic dims is noted: a call that does not fit is refused, any other is not.
+"""Assumptions of inference on symbolic dims are recorded: calls that violate them are refused, and no others.
 
-Each sample of each op is inferred with dims in place of its sizes; inference of numbers tells which calls
-fit, and what their results are.
+Each sample of each op is inferred with dims in place of its sizes.  Inference of numbers gives the valid
+calls and their results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def shape_at(type_, sizes):
 
 
 def shapes_at(type_, sizes):
-    """The shapes of a result; a dim that data tells is None."""
+    """The shapes of a result; a data-dependent dim is None."""
     if isinstance(type_, TupleType):
         return [shape for field in type_.fields for shape in shapes_at(field, sizes)]
     known = [set(TensorType((d,), type_.dtype).symbols()) <= set(sizes) for d in type_.shape]
@@ -40,7 +40,7 @@ def shapes_at(type_, sizes):
 
 
 def door_of(params, made):
-    """What is checked of the sizes of a call."""
+    """The conditions on the sizes of a call."""
     function = Function("main", tuple(params), made)
     values = tuple(Value(p.attrs["name"], p.tensor_type) for p in params)
     bare = Signature(values, (), (), const(0), 0)

@@ -83,7 +83,7 @@ def test_a_new_axis_stands_at_any_place():
 
 
 N, B, E = Var("n"), Var("b"), Var("e")
-"""A dim of a call, and two places in it."""
+"""A dim of a call, and two indices."""
 
 
 @pytest.mark.parametrize("step", [1, 3, -1, -2])

@@ -14,7 +14,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 
 ROWS = 5
-"""What symbolic dims are in calls."""
+"""The value of symbolic dims in calls."""
 
 
 def number(*shape: int, seed: int = 0) -> Node:

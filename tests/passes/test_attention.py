@@ -1,4 +1,4 @@
-"""What is recognised as attention, what is not, and what becomes of it for machines without a rule for it."""
+"""Recognition of attention, near misses, and machines without a rule for it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ BESIDE = {
     "temporaries.slices": "temporaries.place=arena",
     "winograd.group": "winograd.tile=2x2",
 }
-"""What is forced, too, so that there is such a choice."""
+"""Further forced decisions, so that the choice exists."""
 DOTS = ("dots.bytes", "dots.channels")
 QUICK = ("perceptron", "symbolic", "heads", "block", "chain", "borders", "low_bits", "spread")
 

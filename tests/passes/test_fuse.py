@@ -73,7 +73,7 @@ def fused(*results, params=None, max_ops=48):
 
 
 def names(function):
-    """What the function does at top level: kernels by name, other nodes by op, in order."""
+    """The steps of a function: kernels by name, other nodes by op, in order."""
     return [
         n.attrs["function"].name if n.op is CALL else n.op.name
         for n in post_order(function.body)

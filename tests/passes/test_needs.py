@@ -78,7 +78,7 @@ def test_branches_that_are_not_taken_need_nothing():
 
 
 def counted(make):
-    """A model whose data tells how many columns its result has."""
+    """A model with a data-dependent number of columns."""
     x = param("x", tensor_type((4, 6), "float32"))
     found = std.nonzero(std.relu(x), count=Var("found"))
     return IRModule({"main": Function("main", (x,), make(std.cast(found, to="float32")))})

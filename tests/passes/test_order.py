@@ -38,7 +38,7 @@ def is_right(steps: Sequence[Work], order: Sequence[int]) -> bool:
 
 
 def simulated(steps: Sequence[Work], order: Sequence[int]) -> int:
-    """What lives at the worst step, by sets."""
+    """The live bytes at the worst step, by sets."""
     last = {number: at for at, number in enumerate(order)}
     for at, number in enumerate(order):
         last |= dict.fromkeys(steps[number].reads, at)

@@ -1,4 +1,4 @@
-"""pack_weights: the same products from weights of few bits, where rows are few."""
+"""pack_weights: the same GEMM with low-bit weights, if there are few rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""partition over random graphs: no cycles, whoever takes what, and the same values."""
+"""partition over random graphs: no cycles, whatever targets take, and the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes of users: functions made passes, and their places in compiles."""
+"""Passes of users: functions made passes, and their positions in compiles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dlc_core.tir.functor import block_list, stmts, transform_stmt
 from dlc_core.tir.stmt import For, PrimFunc, Stmt, Store
 
 SEEN: list[tuple[str, int, int]] = []
-"""What passes have looked at: label, number of blocks, dims of the last parameter."""
+"""Observations of passes: label, number of blocks, dims of the last parameter."""
 
 
 @prim_func_pass()

@@ -84,7 +84,7 @@ def stage(draw: st.DrawFn, pad: str, k: str, kind: str, private: bool) -> list[s
 
 
 def _fits(form: str, count: int) -> bool:
-    """Whether the places of all threads are within 18, and differ where they are to."""
+    """Whether the indices of all threads are below 18, and differ where required."""
     places = [eval(form.format(t=t, k=k)) for t in range(count) for k in range(3)]  # noqa: S307
     apart = all(len({eval(form.format(t=t, k=k)) for t in range(count)}) == count for k in range(3))  # noqa: S307
     return all(0 <= p < 18 for p in places) and (apart or form not in ONE_TO_ONE)

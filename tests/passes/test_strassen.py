@@ -1,4 +1,4 @@
-"""strassen: which products by constant matrices go through products of quarters."""
+"""strassen: which GEMMs with constant matrices use Strassen's algorithm."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_windows_of_one_pixel_are_products(checked, value, wanted):
 
 @pytest.mark.parametrize(("cores", "size", "inputs", "outputs"), [(1, 28, 512, 512), (2, 14, 1024, 256)])
 def test_blocks_of_rows_where_they_pay(checked, cores, size, inputs, outputs):
-    """Of more rows than the second cache has room for, and of those that threads have written."""
+    """Rows that exceed L2, and rows that threads have written."""
     y = pixels(size=size, inputs=inputs, outputs=outputs)
     found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES, cores=cores))
     assert ops(found) == ["strassen_matmul"]
@@ -117,7 +117,7 @@ def test_blocks_of_rows_where_they_pay(checked, cores, size, inputs, outputs):
 
 @pytest.mark.parametrize(("units", "inner", "block"), [(1, 1024, 64), (2, 2048, 128), (2, 128, None)])
 def test_unknown_numbers_of_rows_go_in_the_smallest_blocks_that_pay(checked, units, inner, block):
-    """Where multiplications are fast, sums of quarters take more rows to be worth it, or never are."""
+    """With fast multiplications, sums of submatrices need more rows to pay, or never pay."""
     y = product(Var("n"), inner=inner, columns=1024)
     found = checked([Strassen(), FoldConstants()], y, context=context(vector_units=units, caches=CACHES))
     assert ops(found) == ["matmul" if block is None else "strassen_matmul"]

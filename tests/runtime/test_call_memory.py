@@ -105,7 +105,7 @@ def test_how_many_there_are_is_bounded_by_how_many_there_may_be():
     assert free.memory.at(n=10).results == 2 * 40 * 8
     exe = dlc.compile(places, shapes={"n": (1, 50)})
     assert exe.memory.most.results == 2 * 200 * 8
-    # The places are there twice: all that there may be, and those that there are.
+    # The indices exist twice: all possible ones, and the actual ones.
     assert exe.memory.most.scratch >= 2 * 200 * 8
     assert exe(ones(50, 4)).nbytes <= exe.memory.most.results
 

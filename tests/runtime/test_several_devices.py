@@ -197,7 +197,7 @@ ROUNDS = 4
 
 
 def test_the_state_of_a_scan_stays_on_the_card(cards):
-    """What is taken apart and stacked is the host's: a part goes there each round, a row comes from there."""
+    """The host slices and stacks: one part goes to the card per iteration, one row comes back."""
     y, part = param("y", SQUARE), param("part", SQUARE)
     after = dense(y)
     body = Function("body", (y, part), make_tuple((after, call("tanh", dense(call("add", after, part))))))

@@ -1,4 +1,4 @@
-"""What rules see in a block: the operands of a contraction, and the dot products it can be made of."""
+"""Analysis of blocks: the operands of a contraction, and its dot products."""
 
 from __future__ import annotations
 

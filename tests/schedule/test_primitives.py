@@ -1,4 +1,4 @@
-"""What primitives make of a loop nest, and what they return."""
+"""Primitives on loop nests, and their results."""
 
 from __future__ import annotations
 

@@ -357,7 +357,7 @@ def test_tiles_of_usual_machines():
 
 
 def test_rows_a_power_of_two_apart_are_kept_apart():
-    """They would share the lines of one place in the nearest cache: a copy has them further apart."""
+    """They would share a set of L1: a copy spreads them."""
     machine = replace(MACHINES["wide"], caches=(1 << 10, 1 << 16))
 
     def strides(func: PrimFunc, m: int = 1) -> list[object]:

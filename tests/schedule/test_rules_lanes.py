@@ -150,7 +150,7 @@ def test_channels_in_groups_whose_rows_stay_in_the_nearest_cache():
     assert around(alone)[:3] == [1, 4, 6]
     several = replace(one, cores=2, parallel=True)
     assert around(scheduled(depthwise(1, 6, 8, 64, **case), several))[:4] == [1, 2, 4, 3]
-    # Rows that cannot be dealt out evenly are dealt out one by one.
+    # Rows that cannot be distributed evenly are distributed one by one.
     assert around(scheduled(depthwise(1, 7, 8, 64, **case), several))[:2] == [1, 7]
     large = replace(one, caches=(1 << 16, 1 << 20))
     assert around(scheduled(depthwise(1, 6, 8, 64, **case), large))[:2] == [1, 6]

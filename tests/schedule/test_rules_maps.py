@@ -1,4 +1,4 @@
-"""The rule for maps: vectors along what is contiguous, also where results lie across what is read."""
+"""The rule for maps: vectors along the contiguous axis, also with strided reads."""
 
 from __future__ import annotations
 

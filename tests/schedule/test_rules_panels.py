@@ -1,4 +1,4 @@
-"""Panels of packed weights that the second cache does not hold: all tiles sum some of the steps at a time."""
+"""K blocking of packed panels that L2 cannot hold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_all_tiles_sum_a_row_of_windows_before_the_next():
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(("rows", "width"), [(2, 7), (1, 11), (1, 13)])
 def test_borders_of_rows_and_columns(rows, width, cores):
-    """Tiles of two sizes, and a last narrow panel, of which threads are dealt tiles."""
+    """Tiles of two sizes, and a last narrow panel, whose tiles are distributed over threads."""
     machine = replace(WIDE, cores=cores, vector_registers=20)
     assert by_steps(check_schedule(convolution(rows, width, 80), machine, trace=True))
 

@@ -179,7 +179,7 @@ def test_rows_longer_than_the_stack():
 
 
 def place_of(op: Callable[..., te.tensor.Reduction], rows: Dim, columns: Dim, axis: int) -> PrimFunc:
-    """The places of the extremes along an axis, found with the extremes: a reduction of pairs."""
+    """The indices of the extremes along an axis, together with the extremes: a reduction of pairs."""
     x, k = te.placeholder((rows, columns), name="x"), te.reduce_axis((rows, columns)[axis], "k")
     _, place = te.compute(
         ((rows, columns)[1 - axis],), lambda i: op(x[(i, k) if axis else (k, i)], axis=k), "extreme"

@@ -1,4 +1,4 @@
-"""The rule for products through quarters, and the plan that it follows."""
+"""The rule for Strassen's algorithm, and its cost model."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_plans():
 
 
 def test_plans_tile_by_tile():
-    """Where the second cache holds what all tiles of a panel read; results are summed for less then."""
+    """If L2 holds what all tiles of a panel read, summing the results is cheaper."""
     wide, deep = Shape(196, 256, 1024), Shape(128, 3072, 768)
     assert plan(wide, CORE).by_tiles
     assert not plan(deep, CORE).by_tiles
@@ -201,7 +201,7 @@ def test_plans_tile_by_tile():
 
 
 def test_plans_of_two_levels():
-    """Another eighth of the products, for factors of which those of a product stay in a near cache."""
+    """Another eighth of the multiplications is saved, for factors that stay in L1 or L2."""
     once, twice = plan(BERT, CORE), plan(BERT, CORE, 2)
     assert 7 / 8 < twice.cycles / once.cycles < 0.95
     assert BERT.columns // 4 % (twice.tile.vectors * CORE.lanes) == 0
@@ -225,7 +225,7 @@ def test_plans_keep_what_lies_between_in_the_cache():
 
 
 def test_plans_of_few_columns():
-    """What sums of rows cost few columns do not make up for; wide tiles wait for two quarters of weights."""
+    """For few columns the sums of rows cost too much; wide tiles wait for two submatrices of weights."""
     alone = replace(CORE, units=1)
     many, few = Shape(784, 512, 256), Shape(784, 512, 32)
 
@@ -238,9 +238,7 @@ def test_plans_of_few_columns():
 
 
 def test_plans_of_blocks():
-    """Of many rows, those whose sums the second cache holds; threads that have their own rows make sums of no
-    others.
-    """
+    """Blocks whose sums fit in L2; threads with rows of their own sum only these."""
     alone = replace(CORE, units=1)
     shape = Shape(784, 512, 256)
     rows, made = plan_blocks(shape, alone)
@@ -257,7 +255,7 @@ def test_plans_of_blocks():
 
 
 def test_plans_for_threads():
-    """Panels are dealt out, so that their number is to be a multiple of the threads'."""
+    """Panels are distributed over threads, so their number should be a multiple of the threads."""
     narrow = Shape(128, 768, 192)
     assert plan(narrow, CORE).tile.vectors == 3
     assert plan(narrow, replace(CORE, threads=6)).tile.vectors == 1

@@ -171,7 +171,7 @@ def test_plans_of_windows_that_step_by_two():
 
 
 def test_plans_count_what_threads_read_of_each_other():
-    """Stages that are dealt out one by one pass everything on; where much, groups of rows are better."""
+    """Stages that are parallel one by one exchange everything; if that is much, groups of rows are better."""
     large, small = Layer(1, 56, 56, 64, 64), Layer(1, 14, 14, 256, 256)
     assert not plan(large, (4, 4), CORE).phases
     assert plan(small, (4, 4), CORE).phases

@@ -1,4 +1,4 @@
-"""What `split` promises: ranges are covered once, in order, whatever the factors and the tail."""
+"""The contract of `split`: ranges are covered once, in order, for all factors and tails."""
 
 from __future__ import annotations
 

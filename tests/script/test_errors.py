@@ -1,4 +1,4 @@
-"""What is wrong with a script is said at its line and column, with the line shown and the place marked."""
+"""Errors of scripts name line and column, and show the line with a mark."""
 
 from __future__ import annotations
 

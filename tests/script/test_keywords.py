@@ -1,4 +1,4 @@
-"""What people write by hand, other words for the same things among it, and what it becomes."""
+"""Hand-written scripts with alternative words, and their meaning."""
 
 from __future__ import annotations
 

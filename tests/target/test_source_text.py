@@ -1,4 +1,4 @@
-"""What is written for readers of generated C: lines of a width, pointers to neighbours, no dead names."""
+"""The readability of generated C: line width, pointers to neighbours, no dead names."""
 
 from __future__ import annotations
 

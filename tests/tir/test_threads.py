@@ -1,4 +1,4 @@
-"""Thread axes: how threads meet in the interpreter, which accesses race, which nests are lawful."""
+"""Thread axes: barriers in the interpreter, races, and legal nests."""
 
 from __future__ import annotations
 

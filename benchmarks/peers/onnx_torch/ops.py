@@ -35,7 +35,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Node:
-    """What an operator's function is told besides its inputs."""
+    """The arguments of an operator's function besides its inputs."""
 
     attributes: Mapping[str, Any]
     opset: int

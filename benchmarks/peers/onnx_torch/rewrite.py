@@ -1,4 +1,4 @@
-"""What a hand-written module has and an exported one lost: biases, folded norms, activations, attention.
+"""Structure that an exported module has lost: biases, folded norms, activations, attention.
 
 Each function changes the graph of a module of `trace`, whose values say their shapes in `meta["shape"]`.
 """
@@ -66,7 +66,7 @@ def fold_scales(module: fx.GraphModule) -> None:
 
 
 def _scaled(module: fx.GraphModule, node: fx.Node) -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
-    """What a node takes, and by what it scales and shifts the channels of that."""
+    """Yield the input of a node, and the scale and shift of its channels."""
     if node.target is functional.batch_norm:
         mean, var, weight, bias = (
             _constant(module, _argument(node, place, name))

@@ -27,7 +27,7 @@ class Sizes:
         return self.items[0] if self.single else list(self.items)
 
     def tensor(self) -> Any:
-        """What an operator gets that works on tensors."""
+        """The value as a tensor, for operators on tensors."""
         return record(torch.tensor, self.value)
 
 
@@ -92,7 +92,7 @@ def _product(node: Node, data: Sizes, axes: Sizes | None = None) -> Sizes:
 
 
 def _cast(node: Node, data: Sizes) -> Any:
-    """What is no integer any more is a tensor."""
+    """A value that is not an integer any more becomes a tensor."""
     dtype = DTYPES[node.get("to")]
     return data if dtype in (torch.int64, torch.int32) else data.tensor().to(dtype)
 

@@ -26,7 +26,7 @@ from dlc_core.testing.models import Models
 DLC_API = "0.1"
 
 SEEN = []
-"""What was called, in order."""
+"""The calls, in order."""
 
 TIMES = op(
     "frozen_times",

@@ -1,4 +1,4 @@
-"""What this package gives to dlc: the target kind, the code generator and the device `acme`."""
+"""The declarations of this package: the target kind, the code generator and the device `acme`."""
 
 from dlc_core.backend import SimulatedDevice, SourceCodegen
 from dlc_core.hooks import hookimpl

@@ -1,4 +1,4 @@
-"""What changes nothing goes, and nothing else."""
+"""Dead-code elimination removes dead code and nothing else."""
 
 from __future__ import annotations
 

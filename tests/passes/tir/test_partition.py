@@ -1,4 +1,4 @@
-"""Loops are cut where their conditions turn."""
+"""Loop partitioning by conditions."""
 
 from __future__ import annotations
 

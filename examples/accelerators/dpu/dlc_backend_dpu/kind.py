@@ -11,9 +11,9 @@ from dlc_core.target import COMPUTED, Description, Option, TargetKind
 
 GROUP_THREADS = 256
 PAD = "dpu.pad"
-"""What the description has for this package's own rule: rules are asked about every target."""
+"""The description's key for this package's own rule; rules are tried on every target."""
 PAD_BYTES = 16 << 10
-"""What the threads of a group share."""
+"""The shared memory of a group."""
 DTYPES = tuple(name for name in COMPUTED if not name.endswith("float16"))
 """float16 and bfloat16 are no types of the language: the core expresses them by float32 and bits."""
 

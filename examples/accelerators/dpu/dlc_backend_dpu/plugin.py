@@ -1,4 +1,4 @@
-"""What this package gives to dlc: the target kind, the code generator, the device, a rule of its own."""
+"""The declarations of this package: the target kind, the code generator, the device, and a rule."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from dlc_core.diag import RuntimeFailure
 STARTUP = 8
 """Cycles in which the pipeline of an instruction of the unit compute fills."""
 REASONS = ("instructions", "tokens of the previous unit", "tokens of the next unit")
-"""What a unit waits for."""
+"""The reasons why a unit waits."""
 
 
 def duration(one: Instruction, config: Config) -> int:

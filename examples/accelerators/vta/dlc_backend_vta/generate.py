@@ -126,7 +126,7 @@ class Generator:
                 index += 1
 
     def actions(self, at: Place) -> Actions:
-        """What is done in a step."""
+        """The actions of a step."""
         plan, layer, tile = self.plan, self.layer, self.tiling
         result = at.index // plan.chunks
         done = Actions(result=result, first=at.chunk == 0)

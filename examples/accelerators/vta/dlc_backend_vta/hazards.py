@@ -32,7 +32,7 @@ class Hazard(RuntimeFailure):
 
 
 class _Stamps:
-    """Who touched each item of a memory last: the unit and number of its write, the numbers of reads."""
+    """The last accesses of each item of a memory: the unit and number of its write, the numbers of reads."""
 
     def __init__(self, size: int) -> None:
         self.writer = np.full(size, NEVER, np.int8)

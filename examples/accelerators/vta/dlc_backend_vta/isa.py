@@ -39,7 +39,7 @@ class Unit(IntEnum):
 
 
 class Op(IntEnum):
-    """What the vector unit does to accumulators d, with operands s (a second one r) or immediate numbers.
+    """Operations of the vector unit on accumulators d, with operands s (a second one r) or immediates.
 
     All of it in int32, wrapping around, but for the two at the end, whose results are limited to int32.
     """
@@ -74,7 +74,7 @@ def _bits(width: int, signed: bool = False, default: Any = 0) -> Any:
 
 @dataclass(slots=True)
 class Instruction:
-    """What all instructions have."""
+    """The common fields of instructions."""
 
     code: ClassVar[int]
     unit: ClassVar[Unit]
@@ -236,7 +236,7 @@ def encode_all(program: list[Instruction]) -> bytes:
 
 
 def decode_all(data: bytes) -> list[Instruction]:
-    """What `encode_all` wrote."""
+    """Decode the result of `encode_all`."""
     return [decode(data[at : at + INSTRUCTION_BYTES]) for at in range(0, len(data), INSTRUCTION_BYTES)]
 
 

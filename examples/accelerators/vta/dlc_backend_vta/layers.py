@@ -1,4 +1,4 @@
-"""What the machine is asked to do: layers, each an instance of one loop nest over tensors on the card.
+"""The machine's work: layers, each an instance of one loop nest over tensors on the card.
 
 A layer is a product (`gemm`: convolutions, and matrix products as convolutions of one row), a maximum over
 windows (`max`) or nothing (`copy`), then steps of vector arithmetic on each result, and a store.

@@ -1,4 +1,4 @@
-"""What instructions do: the functional simulator.  Exact arithmetic, no time.
+"""The functional simulator of instructions: exact arithmetic, no time.
 
 Memories are arrays [entries, rows, columns]; the memory of the card is one array of bytes for each base
 register.  Instructions run in the order of the stream, which every order that keeps the tokens agrees with

@@ -36,7 +36,7 @@ def _compile(region: Region, target: Target) -> Artifact:
 
 
 def partitioner() -> Partitioner:
-    """What the hook gives: each operation is a pattern, and neighbours become one region."""
+    """The declaration of the hook: each operation is a pattern, and neighbours become one region."""
     patterns = tuple(RegionPattern(name, match_any(name), _accepts) for name in CHECKS)
     return Partitioner("vta", "vta", patterns, _compile, _worth)
 

@@ -1,4 +1,4 @@
-"""What the package gives to dlc: the target kind `vta`, its device, its partitioner, its intrinsic."""
+"""The declarations of the package: the target kind `vta`, its device, its partitioner, its intrinsic."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MOST_REGISTERS = 256
 
 @dataclass(frozen=True)
 class Program:
-    """What the card gets: sizes in bytes of constants, of memory between layers, of inputs and outputs."""
+    """The input of the card: sizes in bytes of constants, of memory between layers, of inputs and outputs."""
 
     config: Config
     constants: bytes

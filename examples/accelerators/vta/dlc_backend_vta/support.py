@@ -122,9 +122,9 @@ def conv(value: Node, config: Config) -> Verdict:
 
 
 def groups_of(value: Node, config: Config) -> tuple[int, tuple[int, ...]]:
-    """How many input channels a block of results reads, and the first one of each block.
+    """The number of input channels that a block of results reads, and the first channel of each block.
 
-    Blocks may lie across groups; all read as many as the one that reads most.
+    Blocks may span several groups; all read as many channels as the largest.
     """
     groups, inputs, outputs = value.attrs["groups"], sizes(value.args[0])[1], sizes(value)[1]
     if groups == 1:

@@ -122,7 +122,7 @@ def _traced(func: PrimFunc, arrays: Sequence[NDArray], config: Config) -> tuple[
 
 
 class _Notes:
-    """What was called; memory is told apart by where it is in this process."""
+    """The recorded calls; memory is identified by its address in this process."""
 
     def __init__(self, arrays: Sequence[NDArray], config: Config) -> None:
         self.config = config

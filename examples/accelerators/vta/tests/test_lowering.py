@@ -171,7 +171,7 @@ def test_vectors_in_another_dim_than_the_layer_has():
     ("inputs", "outputs", "groups"), [(40, 40, 40), (40, 80, 40), (32, 64, 2), (48, 36, 12), (6, 72, 3)]
 )
 def test_groups_of_channels(inputs, outputs, groups, config):
-    """Each channel by itself, and groups that blocks lie across."""
+    """Depthwise channels, and groups that blocks span."""
     x = tensor("x", 2, inputs, 6, 5, dtype="uint8")
     weights = drawn(outputs, inputs // groups, 3, 3)
     body = std.conv(x, weights, padding=(1, 1, 1, 1), strides=(1, 2), groups=groups, out_dtype="int32")

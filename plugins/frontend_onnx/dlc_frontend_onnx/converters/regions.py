@@ -1,4 +1,4 @@
-"""Operators that sample images at data-dependent positions: DeformConv, RoiAlign, MaxRoiPool, CropAndResize."""
+"""Operators that sample images at data-dependent positions: DeformConv, RoiAlign, pooling of regions."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class Sampler:
 
 
 def flat_places(c: Call, sizes: Sequence[int], places: Sequence[Node]) -> tuple[Node, Node]:
-    """Whether positions, whole floats [batch, ...] for each axis, are inside an image, and the pixel indices."""
+    """Whether positions, whole floats [batch, ...] for each axis, are inside an image, and the pixels."""
     valid: Node | None = None
     flat: Node | None = None
     for axis, place in enumerate(places):

@@ -132,7 +132,7 @@ def _linear(c: Call, x: Node, labels: Node, factors: Numbers, offset: float, kin
 
 
 def _pair_factors(factors: Numbers, counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Numbers:
-    """The factor of each vector for each pair of classes, [vectors, pairs]; 0 for vectors of other classes."""
+    """The factor of each vector for each pair of classes, [vectors, pairs]; 0 for other classes."""
     begins = np.concatenate([[0], np.cumsum(counts)])
     spread = np.zeros((factors.shape[1], len(pairs)), np.float32)
     for place, (i, j) in enumerate(pairs):

@@ -20,7 +20,7 @@ from tests.schedule.rules.gpu.test_matrix import TINY as UNITS
 
 M, N = Var("m"), Var("n")
 DEEP = replace(UNITS, pipeline_stages=4)
-"""Matrix units, and copies that run beside the threads for several stages."""
+"""Matrix units, and asynchronous copies over several stages."""
 
 
 @dataclass(frozen=True)

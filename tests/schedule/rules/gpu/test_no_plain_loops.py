@@ -1,4 +1,6 @@
-"""What reduces is no plain loop of a thread: products are tiles, rows are dealt out, sizes known or not."""
+"""Reductions are not plain loops of a thread: GEMMs are tiled, rows are distributed, for known and symbolic
+sizes.
+"""
 
 from __future__ import annotations
 
