@@ -31,8 +31,6 @@ ATTAINED = 0.85
 """Part of a limit that good kernels reach."""
 
 CALL_SECONDS = 2e-7
-FORK_SECONDS = 2e-6
-"""Of handing a parallel loop to threads that are awake."""
 
 LAUNCH_SECONDS = 2e-6
 """Of a launch on a machine of its own."""
@@ -92,6 +90,8 @@ class Machine:
     """Bytes a second that all cores together get from memory."""
     measured: bool = False
     """Whether the figures were measured rather than taken from a description."""
+    fork_seconds: float = 0.0
+    """Seconds to run a parallel loop on several threads, in addition to its work."""
     launches: int = 0
     """Units that every kernel is launched on, all at once; 0 where threads of the host run it."""
 
@@ -112,6 +112,7 @@ class Machine:
             (*near, description.memory_bandwidth),
             caches,
             description.memory_bandwidth * min(2, description.cores),
+            fork_seconds=description.fork_cycles / description.frequency,
         )
 
     @staticmethod
@@ -138,7 +139,7 @@ class Machine:
         one = self._times(work, resident, 1)
         team = 1 if max(one.values()) < LEAST_PARALLEL else threads
         times = one if team == 1 else self._times(work, resident, team)
-        return self._of_times(times, CALL_SECONDS + (FORK_SECONDS if team > 1 else 0.0))
+        return self._of_times(times, CALL_SECONDS + (self.fork_seconds if team > 1 else 0.0))
 
     @staticmethod
     def _of_times(times: dict[str, float], fixed: float) -> Estimate:

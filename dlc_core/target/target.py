@@ -160,6 +160,8 @@ class Description:
     """Vector multiply-adds that a core begins in a cycle."""
     frequency: float = 3e9
     """Cycles a second."""
+    fork_cycles: int = 4096
+    """Cycles to hand a parallel loop to waiting threads and to wait for its end."""
     memory_bandwidth: float = 12e9
     """Bytes a second that one core gets from memory."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))

@@ -127,6 +127,7 @@ def measure_machine() -> Machine:
         caches,
         together,
         measured=True,
+        fork_seconds=description.fork_cycles / description.frequency,
     )
 
 

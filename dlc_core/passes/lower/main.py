@@ -366,9 +366,7 @@ class _Builder:
         return None if len(known) < len(found) else (sum(known[: len(results)]), sum(known[len(results) :]))
 
     def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
-        """Return the requests for arena memory: outputs from their call to their last use, workspaces during
-        it.
-        """
+        """Return the requests for arena memory: outputs until their last use, workspaces in their call."""
         step = {n: i for i, n in enumerate(self.order)}
         last = self.last
         last.clear()

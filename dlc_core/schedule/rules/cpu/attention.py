@@ -43,8 +43,6 @@ READERS: Mapping[str, tuple[str, ...]] = {
 """The stages that are computed per tile of queries, each with the stages that read it; the output is not
 listed.
 """
-PARALLEL_WORK = 1 << 16
-"""Multiply-adds below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class _Attend:
         s.vectorize(s.get_loops(self.stage["keys"])[-1])
 
     def _parallelize(self, loop: LoopRV) -> None:
-        if worth_threads(self.machine, self.work, PARALLEL_WORK):
+        if worth_threads(self.machine, self.work, "multiply-adds"):
             self.s.parallel(loop)
 
     # Tiles of queries

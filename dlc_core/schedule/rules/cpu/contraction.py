@@ -59,8 +59,6 @@ from dlc_core.target.target import Dot
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
-PARALLEL_WORK = 1 << 16
-"""Multiply-adds below which other threads are not woken."""
 NUMBERS_OF_BYTE = 4
 """The largest number of low-bit weights in a byte."""
 CHUNK = 128
@@ -216,8 +214,7 @@ class Contract:
     def _keep_rows_apart(self, tile: Tile) -> None:
         """Pad the rows of a copied left-hand side so that they map to different cache sets.
 
-        A tile reads one element of each of its rows in every step. Rows that are a power of two apart would
-        evict each other from L1.
+        A tile reads one element per row in every step; rows a power of two apart would evict each other.
         """
         s, found = self.s, self.found
         buffer = found.lhs.load.buffer
@@ -249,9 +246,7 @@ class Contract:
     # Packing
 
     def pack(self, tile: Tile, parts: int = 1) -> None:
-        """Pack a constant right-hand side into panels as wide as a tile, separately for each part of the
-        columns.
-        """
+        """Pack a constant right-hand side into panels as wide as a tile, for each part of the columns."""
         s, found = self.s, self.found
         if not is_constant(s.func, found):
             return
@@ -301,8 +296,7 @@ class Contract:
     def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
         """Split the domain into parts with one tile size each.
 
-        A symbolic domain is split into whole tiles and tails: shorter tiles of rows, single rows, single
-        columns.
+        A symbolic domain has whole tiles and tails: shorter tiles of rows, single rows, single columns.
         """
         s = self.s
         width = tile.vectors * self.lanes
@@ -365,7 +359,7 @@ class Contract:
         steps = self._steps_at_once(names, nest[nest.index(panels) + 1 :], width, height)
         s.compute_at(names.block, panels if steps else free[-1])
         s.set_scope(names.block, 0, "local")
-        threads = worth_threads(self.machine, self._work(), PARALLEL_WORK)
+        threads = worth_threads(self.machine, self._work(), "multiply-adds")
         if threads:
             parallelize(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
         # Cutting a loop copies the loops inside, so the outermost is cut first.
@@ -396,11 +390,9 @@ class Contract:
         return any(block != out for block in self.s.get_child_blocks(loop))
 
     def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
-        """Order the outer loops, the parallel one first: panels if the weights are larger than the rows, else
-        rows.
+        """Order the outer loops: panels first if the weights are larger than the rows, else rows.
 
-        With rows outside of panels, each row is read and written once, and the weights once for each tile
-        from L2.
+        With rows first, each row is read and written once, and the weights once for each tile from L2.
         """
         batched = any(const_value(self.s.extent(loop)) != 1 for loop in outer)
         first, second, third = LOOP_ORDER.alternatives
@@ -427,7 +419,7 @@ class Contract:
 
     def _workers(self, out: BlockRV, row: LoopRV | None) -> Distribution:
         """Describe the parallel loop of `_order`, for the choice of the tile."""
-        if self.found.shared or not worth_threads(self.machine, self._work(), PARALLEL_WORK):
+        if self.found.shared or not worth_threads(self.machine, self._work(), "multiply-adds"):
             return ALONE
         columns = self._loops_for(out, self.found.n)
         outer = [loop for loop in self.s.get_loops(out) if loop != row and loop not in columns]
@@ -436,14 +428,12 @@ class Contract:
             return ALONE
         return Distribution(self.machine.threads, panels=not by_rows or not self._weights_are_near())
 
-    def _work(self) -> int:
-        """Multiply-adds; a symbolic extent counts as large."""
-        return _product(self.found.block.axes) or PARALLEL_WORK
+    def _work(self) -> int | None:
+        """Multiply-adds; None if an extent is symbolic."""
+        return _product(self.found.block.axes)
 
     def _cut(self, names: Names, which: str, full: Expr) -> Iterator[Names]:
-        """Yield a nest for the full iterations of a tiling loop, then one for the last iteration if it is
-        cut.
-        """
+        """Yield a nest for the full iterations of a tiling loop, then one for a cut last iteration."""
         s = self.s
         loop, inner = (names.panels, names.column) if which == "panels" else (names.tiles, names.row)
         if loop is None or inner is None or const_value(s.extent(inner)) is not None:
@@ -485,8 +475,7 @@ class Contract:
         return steps_at_once(self.machine, self.packed, extents, height, rows * width * itemsize)
 
     def _by_steps(self, names: Names, height: int, full_tiles: Expr, count: int) -> bool:
-        """Block K: sum `count` iterations of the outermost reduction loop in all tiles of a panel before the
-        next ones.
+        """Block K by `count` iterations of the outermost reduction loop for all tiles of a panel.
 
         Returns False if threads are distributed over tiles, which excludes it.
         """
@@ -557,8 +546,7 @@ class Contract:
     def _chunk(self, names: Names, reduction: Sequence[LoopRV]) -> int:
         """Return the K steps per partial sum, or 0 for one running sum.
 
-        Blocked summation bounds the rounding error. It is used for single rows, which are memory-bound, so
-        that it costs nothing.
+        Blocked summation bounds the rounding error.  Single rows are memory-bound, so it costs nothing.
         """
         count = const_value(self.s.extent(reduction[-1]))
         single = names.row is None or const_value(self.s.extent(names.row)) == 1

@@ -56,8 +56,6 @@ POINTS = 7
 """Results per tile if their windows overlap."""
 UNROLLED_STEPS = 448
 """Steps of a tile up to which the window loops are unrolled."""
-PARALLEL_WORK = 1 << 14
-"""Iterations below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class LanesRule(ScheduleRule):
         s.compute_at(block, strips if tile.tiles is None or edges is not None else tile.tiles)
         s.set_scope(block, 0, "local")
         nest = [*outer, *tile.loops] if edges else place_borders(s, borders, outer, strips, machine)
-        if worth_threads(machine, work, PARALLEL_WORK):
+        if worth_threads(machine, work, "window taps"):
             parallelize(s, nest)
         whole = s.get(out).axes[-1].dom.extent // width
         for part in tile.cut(s, strips, strip, [whole]) if edges is None else [tile]:

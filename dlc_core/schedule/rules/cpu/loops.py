@@ -26,9 +26,6 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list, exprs_of, stmts
 from dlc_core.tir.stmt import Block, If, Let, PrimFunc, Store
 
-PARALLEL_WORK = 1 << 13
-"""Iterations below which other threads are not woken."""
-
 
 @dataclass(frozen=True)
 class LoopsRule(ScheduleRule):
@@ -42,7 +39,7 @@ class LoopsRule(ScheduleRule):
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, work = schedule, work_of(schedule.func)
-        threads = machine.threads if worth_threads(machine, work, PARALLEL_WORK) else 1
+        threads = machine.threads if worth_threads(machine, work, "iterations") else 1
         _inline_maps(s)
         for handle in s.get_blocks():
             block = s.get(handle)

@@ -40,8 +40,6 @@ TRANSPOSE = Decision(
     "How strided reads of a map are done: transposed by tiles with vector shuffles, or element by element.",
     ("strided", "tiles"),
 )
-PARALLEL_ELEMENTS = 1 << 14
-"""Elements below which other threads are not woken."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,10 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     merged = mergeable_tail(block, loops)
     if merged > 1:
         loops = [*loops[:-merged], schedule.fuse(*loops[-merged:])]
-    total = 1
+    total: int | None = 1
     for loop in loops:
-        total *= const_value(schedule.extent(loop)) or PARALLEL_ELEMENTS
+        extent = const_value(schedule.extent(loop))
+        total = None if total is None or extent is None else total * extent
     inner = loops.pop()
     extent = const_value(schedule.extent(inner))
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
@@ -91,7 +90,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
             vectorize_columns(schedule, split.tail.loop, lanes)
     else:
         vectorize_columns(schedule, inner, lanes)
-    if worth_threads(machine, total, PARALLEL_ELEMENTS):
+    if worth_threads(machine, total, "elements"):
         parallelize(schedule, loops)
 
 
@@ -138,6 +137,6 @@ def _transposed(schedule: Schedule, block: Block, loops: list[LoopRV], machine: 
         return False
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
     tiles = schedule_transpose(schedule, loops, found, lanes)
-    if tiles is not None and worth_threads(machine, total, PARALLEL_ELEMENTS):
+    if tiles is not None and worth_threads(machine, total, "elements"):
         parallelize(schedule, tiles)
     return tiles is not None

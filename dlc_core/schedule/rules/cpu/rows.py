@@ -36,8 +36,6 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SPLITTABLE = ("add", "mul", "min", "max")
 """Reductions whose partial results may be combined in any order."""
-PARALLEL_WORK = 1 << 13
-"""Iterations below which other threads are not woken."""
 LANES = Decision(
     "rows.lanes",
     "The lanes of vectors: neighbouring rows, if these are contiguous, or terms of one row's reduction.",
@@ -86,7 +84,7 @@ class RowsRule(ScheduleRule):
         for handle in reversed(stages):
             s.compute_at(handle, row)
             s.set_scope(handle, 0, "local")
-        if outer and worth_threads(machine, work, PARALLEL_WORK):
+        if outer and worth_threads(machine, work, "iterations"):
             s.parallel(row)
         lanes = machine.lanes(32)
         for handle in stages:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from dlc_core.decisions import Decision
 from dlc_core.schedule.rules.base import Machine
 
@@ -10,16 +12,20 @@ THREADS = Decision(
     "Whether a kernel's loops run on all threads; that pays from some amount of work.",
     ("one", "all"),
 )
+PER_CYCLE = MappingProxyType({"multiply-adds": 16, "window taps": 4, "iterations": 2, "elements": 4})
+"""Work of one thread per cycle, by kind of kernel: rough averages, which only decide whether threads pay."""
 
 
-def worth_threads(machine: Machine, work: int | None, least: int) -> bool:
-    """Return whether threads are worth waking for so many iterations or multiply-adds.
+def worth_threads(machine: Machine, work: int | None, kind: str) -> bool:
+    """Return whether threads are worth waking for so much work of a kind in `PER_CYCLE`.
 
-    `work` None is a symbolic number, which counts as large. `least` is the work from which threads pay.
+    They are if one thread works longer than waking the others takes (`Description.fork_cycles`).  `work` None
+    is a symbolic number, which counts as large.
     """
     if not machine.description.parallel:
         return False
+    least = machine.description.fork_cycles * PER_CYCLE[kind]
     return THREADS.choose("all" if work is None or work >= least else "one") == "all"
 
 
-__all__ = ["THREADS", "worth_threads"]
+__all__ = ["PER_CYCLE", "THREADS", "worth_threads"]
