@@ -30,10 +30,7 @@ FUNCTION_STEPS = 20
 ATTAINED = 0.85
 """Part of a limit that good kernels reach."""
 
-CALL_SECONDS = 2e-7
 
-LAUNCH_SECONDS = 2e-6
-"""Of a launch on a machine of its own."""
 NEAR_SHARE = 4
 """How many bytes its units get from the cache that they share, for each that they get from memory."""
 
@@ -92,6 +89,8 @@ class Machine:
     """Whether the figures were measured rather than taken from a description."""
     fork_seconds: float = 0.0
     """Seconds to run a parallel loop on several threads, in addition to its work."""
+    call_seconds: float = 0.0
+    """Seconds of a kernel call or launch, in addition to its work."""
     launches: int = 0
     """Units that every kernel is launched on, all at once; 0 where threads of the host run it."""
 
@@ -102,17 +101,13 @@ class Machine:
             return Machine._of_units(description)
         lanes = description.lanes(32)
         steps = lanes * description.vector_units * description.frequency
-        # Vectors a cycle from each place; caches beyond those named here are taken to be as fast as the last.
-        rates = (2.0, 0.75, 0.375)
-        caches = description.caches
-        per_cycle = [rates[min(i, len(rates) - 1)] for i in range(len(caches))]
-        near = tuple(4 * lanes * rate * description.frequency for rate in per_cycle)
         return Machine(
             (2 if description.fma else 1) * steps,
-            (*near, description.memory_bandwidth),
-            caches,
-            description.memory_bandwidth * min(2, description.cores),
+            tuple(rate * description.frequency for rate in description.bytes_per_cycle),
+            description.caches,
+            description.memory_bandwidth * max(1, description.cores) ** description.memory_scaling,
             fork_seconds=description.fork_cycles / description.frequency,
+            call_seconds=description.call_seconds,
         )
 
     @staticmethod
@@ -124,7 +119,14 @@ class Machine:
         units, memory = max(1, description.cores), description.memory_bandwidth
         flops = (2 if description.fma else 1) * description.vector_units * description.frequency
         rates = (NEAR_SHARE * memory, memory)
-        return Machine(flops, rates, description.caches[-1:] or (0,), units * memory, launches=units)
+        return Machine(
+            flops,
+            rates,
+            description.caches[-1:] or (0,),
+            units * memory,
+            call_seconds=description.launch_seconds,
+            launches=units,
+        )
 
     def estimate(self, work: Work, *, threads: int = 1, resident: int = 0) -> Estimate | None:
         """Return the time of a kernel on `threads` threads; None if its work is symbolic.
@@ -135,11 +137,11 @@ class Machine:
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
         if self.launches:
-            return self._of_times(self._times(work, resident, self.launches), LAUNCH_SECONDS)
+            return self._of_times(self._times(work, resident, self.launches), self.call_seconds)
         one = self._times(work, resident, 1)
         team = 1 if max(one.values()) < LEAST_PARALLEL else threads
         times = one if team == 1 else self._times(work, resident, team)
-        return self._of_times(times, CALL_SECONDS + (self.fork_seconds if team > 1 else 0.0))
+        return self._of_times(times, self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
 
     @staticmethod
     def _of_times(times: dict[str, float], fixed: float) -> Estimate:

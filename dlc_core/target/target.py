@@ -162,14 +162,39 @@ class Description:
     """Cycles a second."""
     fork_cycles: int = 4096
     """Cycles to hand a parallel loop to waiting threads and to wait for its end."""
-    memory_bandwidth: float = 12e9
-    """Bytes a second that one core gets from memory."""
+    cache_bandwidths: tuple[float, ...] = ()
+    """Bytes per cycle that a core reads from each cache, the nearest first; see `bytes_per_cycle`."""
+    memory_bandwidth: float = 27e9
+    """Bytes a second that one core reads from memory."""
+    memory_scaling: float = 1 / 3
+    """All cores together read (number of cores) to this power times what one core reads from memory."""
+    call_seconds: float = 2e-7
+    """Seconds of a kernel call, in addition to its work."""
+    launch_seconds: float = 2e-6
+    """Seconds of a launch on a machine of its own."""
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The origin of facts by name: "detected" or "measured"; all others are assumed."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def usable_registers(self) -> int:
         """Vector registers, or scalar ones where there is no vector unit, for the values of a tile."""
         return TILE_OF_ONE if self.short_code else (self.vector_registers or 16) - self.spare_registers
+
+    @property
+    def bytes_per_cycle(self) -> tuple[float, ...]:
+        """Bytes per cycle that one core reads from each cache, the nearest first, and from memory.
+
+        Without `cache_bandwidths`: two vectors from L1, three quarters of one from L2, eight bytes from
+        further caches; no level is faster than the one before.
+        """
+        vector = max(4.0, self.vector_bits / 8)
+        rates: list[float] = []
+        for level in range(len(self.caches)):
+            given = self.cache_bandwidths[level : level + 1]
+            rate = given[0] if given else (2 * vector, 0.75 * vector)[level] if level < 2 else 8.0
+            rates.append(min(rate, *rates) if rates and not given else rate)
+        return (*rates, self.memory_bandwidth / self.frequency)
 
     @property
     def workers(self) -> int:

@@ -128,6 +128,7 @@ def measure_machine() -> Machine:
         together,
         measured=True,
         fork_seconds=description.fork_cycles / description.frequency,
+        call_seconds=description.call_seconds,
     )
 
 

@@ -30,7 +30,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FAST, is_fast
 from dlc_core.passes.graph.scaled_rows import can_scale, scaled_product
-from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
+from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.strassen_plan import (
     Shape,
     direct_cycles,
@@ -150,7 +150,7 @@ def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None
     if not forms:
         return None
     cycles, (levels, columns, block) = min(forms, key=lambda one: (one[0], -one[1][1], one[1][0], one[1][2]))
-    return None if cycles + _scaling(shape) > direct_cycles(shape, core) else (levels, columns, block)
+    return None if cycles + _scaling(shape, core) > direct_cycles(shape, core) else (levels, columns, block)
 
 
 def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[tuple[float, Form]]:
@@ -176,10 +176,10 @@ def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[tuple[flo
     return found
 
 
-def _scaling(shape: Shape) -> float:
+def _scaling(shape: Shape, core: Core) -> float:
     """Cycles to scale rows, to find out whether they are finite, and to choose results."""
     moved = shape.rows * (READ * shape.inner + CHOSEN * shape.columns)
-    return FLOAT * moved / CACHE_BYTES_PER_CYCLE
+    return FLOAT * moved / core.beyond_second
 
 
 def _shape(value: Node, lanes: int) -> Shape | None:

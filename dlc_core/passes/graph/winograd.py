@@ -32,7 +32,7 @@ from dlc_core.passes.graph.filter_errors import MOST, winograd_growth
 from dlc_core.passes.graph.mixed_precision import lowers_activations
 from dlc_core.passes.graph.planes import in_planes
 from dlc_core.passes.graph.row_filter import by_rows, plain_conv
-from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
+from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan, tiles_of
 
 WEIGHTS, TILED = (OPS[name] for name in ("winograd_weights", "winograd_conv"))
@@ -91,7 +91,7 @@ class Winograd(GraphPass):
                 return None
             moved = flat.args[0].tensor_type
             alone = moved.shape[-1] == args[0].shape[-1]
-            found = tiled(flat, flat.args, 0.0 if alone else _copied(moved))
+            found = tiled(flat, flat.args, 0.0 if alone else _copied(moved, core))
             if found is None:
                 # Of all taps in depth one is inside.
                 pays = alone and args[1].shape[0] != 1
@@ -106,7 +106,7 @@ class Winograd(GraphPass):
             steps = old.attrs["dilation"] or (1, 1)
             phases = _phases(layer, steps)
             shapes = [shape for tile in self.tiles for shape in tiles_of(tile, layer.stride)]
-            most = GAIN * direct_cycles(layer, core) - before - _moves(args[0], old, steps)
+            most = GAIN * direct_cycles(layer, core) - before - _moves(args[0], old, steps, core)
             plans = sorted((plan(phases, shape, core) for shape in shapes), key=lambda found: found.cycles)
             cheap = (found for found in plans if found.cycles <= most)
             best = next((found for found in cheap if _is_close(old, found.tile, layer.stride)), None)
@@ -176,17 +176,17 @@ def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
     return replace(layer, batch=batch, height=layer.height // down, width=layer.width // across)
 
 
-def _moves(x: Node, y: Node, steps: Sequence[int]) -> float:
+def _moves(x: Node, y: Node, steps: Sequence[int], core: Core) -> float:
     """Cycles to take phases apart and to put the results together."""
     if all(step == 1 for step in steps):
         return 0.0
-    return sum(_copied(each.tensor_type) for each in (x, y))
+    return sum(_copied(each.tensor_type, core) for each in (x, y))
 
 
-def _copied(value: TensorType) -> float:
+def _copied(value: TensorType, core: Core) -> float:
     """Cycles to read and write the elements of known sizes."""
     elements = math.prod(size for size in value.shape if isinstance(size, int))
-    return 2 * FLOAT * elements / CACHE_BYTES_PER_CYCLE
+    return 2 * FLOAT * elements / core.beyond_second
 
 
 def _apart(x: Node, steps: Sequence[int]) -> Node:

@@ -1,4 +1,4 @@
-"""The machine parameters of CPU cost models."""
+"""The machine parameters of CPU cost models, read from the target's description."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from dlc_core.target.target import Description
 
 FLOAT = 4
 """Bytes of a float32 element."""
-CACHE_BYTES_PER_CYCLE = 8.0
-"""Bytes per cycle that a core reads from the LLC."""
-MEMORY_BYTES_PER_CYCLE = 9.0
-"""Bytes per cycle that a core reads from memory, which holds the weights of a model when a kernel starts."""
-TOGETHER = 1 / 3
-"""All cores together read (number of cores) to this power times what one core reads, as they share the memory
-bus.
-"""
-SECOND_CACHE = 1
+L2, L3 = 1, 2
+"""Cache levels by number, the nearest first."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +24,47 @@ class Core:
     threads: int
     units: int = 2
     """Vector multiply-adds that start per cycle."""
+    bytes_per_cycle: tuple[float, ...] = (128.0, 48.0, 8.0, 9.0)
+    """Bytes per cycle from each cache, and from memory, while the other cores are idle."""
+    memory_scaling: float = 1 / 3
+    """All cores together read (number of cores) to this power times what one core reads from memory."""
 
     @classmethod
     def of(cls, facts: Description, threads: int, bits: int = 32) -> Core:
         """Read the parameters from a description record, for elements of so many bits."""
-        return cls(facts.lanes(bits), facts.usable_registers, facts.caches, threads, facts.vector_units)
+        return cls(
+            facts.lanes(bits),
+            facts.usable_registers,
+            facts.caches,
+            threads,
+            facts.vector_units,
+            facts.bytes_per_cycle,
+            facts.memory_scaling,
+        )
 
     @property
     def second_cache(self) -> int:
         """Bytes of L2, or of the only cache."""
-        return self.caches[min(SECOND_CACHE, len(self.caches) - 1)]
+        return self.caches[min(L2, len(self.caches) - 1)]
+
+    @property
+    def beyond_second(self) -> float:
+        """Bytes per cycle from the level after L2: the LLC, or memory if there is none."""
+        return self.bytes_per_cycle[min(L3, len(self.caches))]
 
     @property
     def from_memory(self) -> float:
         """Bytes per cycle that each core reads from memory while all cores do."""
-        return MEMORY_BYTES_PER_CYCLE * math.pow(self.threads, TOGETHER - 1)
+        return self.alone_from_memory * math.pow(self.threads, self.memory_scaling - 1)
+
+    @property
+    def alone_from_memory(self) -> float:
+        """Bytes per cycle that one core reads from memory while the others are idle."""
+        return self.bytes_per_cycle[-1]
 
     def products(self, cycles: float) -> float:
         """Convert cycles of register tiles, which are counted for two units."""
         return cycles * FMA_PER_CYCLE / self.units
 
 
-__all__ = ["CACHE_BYTES_PER_CYCLE", "FLOAT", "MEMORY_BYTES_PER_CYCLE", "SECOND_CACHE", "Core"]
+__all__ = ["FLOAT", "L2", "Core"]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from dlc_core.op.std.strassen_submatrices import PAIRS, PRODUCTS
-from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
+from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.register_tile import (
     FMA_LATENCY,
     FMA_PER_CYCLE,
@@ -148,7 +148,7 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
                 found.append(Plan(Tile(height, width), cycles, by_tiles))
     left = shape.rows * shape.inner * FLOAT
     near = levels == 1 and PRODUCTS / 4 * left <= SHARE_BY_TILES * core.second_cache
-    sums = (NEAR_ROW_TRAFFIC if near else ROW_TRAFFIC[levels]) * left * core.threads / CACHE_BYTES_PER_CYCLE
+    sums = (NEAR_ROW_TRAFFIC if near else ROW_TRAFFIC[levels]) * left * core.threads / core.beyond_second
     read = left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE
     return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
 
@@ -160,7 +160,7 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     Blocks are distributed over threads. None if no block size fits.
     """
     weights = FLOAT * shape.inner * shape.columns
-    again = 0.0 if weights <= SHARE * core.second_cache else AGAIN * weights / CACHE_BYTES_PER_CYCLE
+    again = 0.0 if weights <= SHARE * core.second_cache else AGAIN * weights / core.beyond_second
     best: tuple[int, Plan] | None = None
     for count in range(max(2, core.threads), shape.rows // LEAST_BLOCK + 1):
         rows, left = divmod(shape.rows, count)
@@ -188,7 +188,7 @@ def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: b
         return COMBINED_CYCLES * shape.rows * shape.columns / core.lanes
     near = between <= NEAR * core.second_cache
     moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns * FLOAT
-    return moved / (NEAR_BYTES_PER_CYCLE if near else CACHE_BYTES_PER_CYCLE)
+    return moved / (NEAR_BYTES_PER_CYCLE if near else core.beyond_second)
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:

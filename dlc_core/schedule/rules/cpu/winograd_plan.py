@@ -14,13 +14,7 @@ from types import MappingProxyType
 
 from dlc_core.op.std.filtered import GROUP
 from dlc_core.op.std.winograd import points_of
-from dlc_core.schedule.rules.cpu.core import (
-    CACHE_BYTES_PER_CYCLE,
-    FLOAT,
-    MEMORY_BYTES_PER_CYCLE,
-    SECOND_CACHE,
-    Core,
-)
+from dlc_core.schedule.rules.cpu.core import FLOAT, L2, Core
 from dlc_core.schedule.rules.cpu.register_tile import Tile, choose, domain_cycles, fits
 
 EXCHANGED_BYTES_PER_CYCLE = 16.0
@@ -87,9 +81,9 @@ def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """Bytes per cycle of repeated reads of `size` bytes; None if L2 holds them."""
     if size <= core.second_cache * CACHE_SHARE:
         return None
-    if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * LAST_SHARE:
+    if len(core.caches) > L2 + 1 and size > core.caches[-1] * LAST_SHARE:
         return core.from_memory
-    return CACHE_BYTES_PER_CYCLE
+    return core.beyond_second
 
 
 def _traffic(size: float, times: float, core: Core) -> float:
@@ -152,7 +146,7 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         kept = between * group
         together = min(groups, core.threads)
         # Other kernels may have evicted the values between the stages, so they come from memory too.
-        moved = together * (weights + kept) / MEMORY_BYTES_PER_CYCLE
+        moved = together * (weights + kept) / core.alone_from_memory
         moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups
         yield Plan(tile, group, False, _beside(cycles, moved) * uneven)
