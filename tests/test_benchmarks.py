@@ -330,3 +330,12 @@ def test_wrong_results_are_counted() -> None:
     assert numerics.cell(exact.astype(np.float32), exact, sizes, 1) == "0.0"
     found = np.array([1.0, 1e-9, np.inf, 5.0, 3.000001], np.float32)
     assert numerics.cell(found, exact, sizes, 1) == "2.7, 3 wrong"
+
+
+def test_the_machine_is_measured_beside_its_description(tmp_path):
+    out = tmp_path / "fit.json"
+    text = run("--json", str(out), cache=tmp_path / "cache", module="benchmarks.fit")
+    assert "described" in text
+    found = {each["name"]: each for each in json.loads(out.read_text())}
+    assert {"arithmetic", "L1", "memory"} <= found.keys()
+    assert all(each["measured"] > 0 for name, each in found.items() if name != "memory_scaling")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING, fields
 from typing import Annotated
 
 import typer
@@ -11,11 +12,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from dlc_core.plugin.registry import registry
-from dlc_core.target import TargetKind
+from dlc_core.target import Target, TargetKind
 
 
 def targets(
     kind: Annotated[str | None, typer.Argument(help="Show the options of this kind.")] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Show the machine: each fact with its origin."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the targets that models can be compiled for.
@@ -27,6 +32,7 @@ def targets(
 
     - `dlc targets`
     - `dlc targets reference`
+    - `dlc targets reference -v`
     - `dlc targets --json`
     """
     known = registry().targets
@@ -45,6 +51,9 @@ def targets(
     console.print(table)
     if kind is not None:
         _print_options(console, kinds[0])
+    if verbose:
+        for each in kinds:
+            _print_description(console, each)
     for name, claimants in known.clashes.items():
         console.print(
             f"[red]{escape(name)} is given by {escape(' and '.join(claimants))}[/]", highlight=False
@@ -60,6 +69,26 @@ def _print_options(console: Console, kind: TargetKind) -> None:
     for option in kind.options:
         table.add_row(f"-{option.name}", option.kind, escape(str(option.default)), escape(option.help))
     console.print(table)
+
+
+def _print_description(console: Console, kind: TargetKind) -> None:
+    """Print the machine that the kind describes without options, as schedules and the cost model see it."""
+    description = Target(kind).describe()
+    console.print(f"\nmachine of {kind.name}\n", highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("fact", "value", "origin"):
+        table.add_column(title, overflow="fold")
+    for field in fields(description):
+        if field.name == "origins":
+            continue
+        value = getattr(description, field.name)
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple | frozenset) else str(value)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        origin = description.origins.get(field.name, "assumed" if value == default else "described")
+        table.add_row(field.name, escape(shown or "none"), origin)
+    console.print(table)
+    rates = ", ".join(f"{rate:.3g}" for rate in description.bytes_per_cycle)
+    console.print(f"bytes per cycle of one core, from each cache and from memory: {rates}", highlight=False)
 
 
 def _record(kind: TargetKind, plugin: str) -> dict[str, object]:

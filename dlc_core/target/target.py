@@ -173,7 +173,7 @@ class Description:
     launch_seconds: float = 2e-6
     """Seconds of a launch on a machine of its own."""
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The origin of facts by name: "detected" or "measured"; all others are assumed."""
+    """The origin of facts by name, such as "detected" or "measured"."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

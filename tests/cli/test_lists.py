@@ -137,3 +137,12 @@ def test_words_of_tables():
     assert first_line(None) == ""
     assert shortened(["a", "b", "a", "c", "d", "e"]) == "a, b, c and 2 more"
     assert shortened([]) == ""
+
+
+def test_targets_show_their_machine_with_the_origin_of_each_fact(dlc):
+    text = dlc("targets", "llvm", "-v")
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if line.strip()}
+    assert lines["caches"][-1] == "detected"
+    assert lines["memory_bandwidth"] == ["memory_bandwidth", "27000000000.0", "assumed"]
+    assert "bytes per cycle of one core" in text
+    assert "machine of reference" in dlc("targets", "-v")

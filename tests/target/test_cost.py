@@ -15,7 +15,7 @@ from dlc_core.passes.lower.costs import work_of
 from dlc_core.passes.lower.memory_plan import ALIGN, Request, live_peak, plan
 from dlc_core.runtime.explain import fit_of
 from dlc_core.target import Description, Dot
-from dlc_core.target.cost import LEAST_PARALLEL, Machine, Work
+from dlc_core.target.cost import ATTAINED, LEAST_PARALLEL, Machine, Work
 
 MACHINE = Machine(100e9, (200e9, 100e9, 10e9), (32 << 10, 1 << 20), 15e9)
 
@@ -177,3 +177,24 @@ def test_what_lives_at_once_is_the_least_that_a_plan_takes():
         least, size = live_peak(many), plan(many)[1].value
         assert least <= size <= 1.35 * least
         assert size % ALIGN == 0
+
+
+def test_levels_are_described_derived_and_never_faster_than_the_one_before():
+    record = Description(
+        vector_bits=512, caches=(32 << 10, 1 << 20, 32 << 20), frequency=2e9, memory_bandwidth=8e9
+    )
+    assert record.bytes_per_cycle == (128.0, 48.0, 8.0, 4.0)
+    given = replace(record, cache_bandwidths=(64.0, 32.0, 16.0))
+    assert given.bytes_per_cycle == (64.0, 32.0, 16.0, 4.0)
+    assert Machine.of(given).bandwidths == (128e9, 64e9, 32e9, 8e9)
+    assert replace(record, vector_bits=0).bytes_per_cycle == (8.0, 3.0, 3.0, 4.0)
+
+
+def test_a_vendor_says_what_forks_and_launches_cost():
+    slow = replace(Description(), fork_cycles=3_000_000, frequency=3e9, call_seconds=1e-3)
+    one = Machine.of(slow).estimate(work(steps=10**9), threads=1)
+    two = Machine.of(slow).estimate(work(steps=10**9), threads=2)
+    assert one is not None
+    assert two is not None
+    assert one.seconds - one.limit / ATTAINED == pytest.approx(1e-3)
+    assert two.seconds - two.limit / ATTAINED == pytest.approx(2e-3)

@@ -51,6 +51,12 @@ def spare_registers(cpu: HostCpu) -> int:
     return 3
 
 
+_DETECTED = (
+    *("vector_bits", "vector_registers", "fma", "vector_units", "caches", "cores", "dots", "matrix_units"),
+)
+"""Facts that are read from this machine, if the target names no other one."""
+
+
 def description(options: Mapping[str, Any]) -> Description:
     """The record that schedules read."""
     threads = options["num-threads"]
@@ -69,6 +75,7 @@ def description(options: Mapping[str, Any]) -> Description:
         dots=tuple(dots_of(cpu)),
         matrix_units=tuple(units_of(cpu)),
         control=True,
+        origins={} if options["mtriple"] or options["mcpu"] else dict.fromkeys(_DETECTED, "detected"),
     )
 
 
