@@ -129,5 +129,5 @@ def test_how_processes_end() -> None:
 
 
 def test_nothing_is_kept_where_nobody_reads(tmp_path: Path) -> None:
-    running.tell("a case")
-    assert running.told(tmp_path / "nothing") == ""
+    running.report("a case")
+    assert running.read(tmp_path / "nothing") == ""

@@ -123,7 +123,7 @@ def test_other_memory_than_the_input_is_refused() -> None:
     for outputs in ([y, cache(4), None], [y, cache(3), None], [y[0], None, None], [None, None, None]):
         with pytest.raises(UsageError, match=r"does not lie where|is needed|'y' is None"):
             exe.bind([x, k, cache(3)], outputs)
-    with pytest.raises(UsageError, match="another input lies in its memory"):
+    with pytest.raises(UsageError, match="another input is in its memory"):
         exe(x, k, k)
     inside = whole(k)[:, 0, 4:6].reshape(1, HEADS, 1, SIZE)
     assert np.shares_memory(inside, k.base)
@@ -156,7 +156,7 @@ def test_what_cannot_be_given_away() -> None:
         ({"past.z": 9}, "no input 'past.z'"),
         ({"x": 9}, "no outputs continue it"),
         ({"past.k": 3}, "room for 3 elements, and 4"),
-        ({"past.k": 0}, "room for 0"),
+        ({"past.k": 0}, "a capacity of 0"),
     ):
         with pytest.raises(UsageError, match=message):
             dlc.compile(module, "llvm", donate=wanted)

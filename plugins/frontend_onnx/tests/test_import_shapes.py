@@ -7,7 +7,8 @@ import pytest
 from dlc_frontend_onnx.shapes import ShapeTable
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
-from dlc_core.diag import ModelError, UnsupportedError
+import dlc_core as dlc
+from dlc_core.diag import ModelError, UnsupportedError, UsageError
 from dlc_core.graph.node import constant, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType, tensor_type
@@ -217,8 +218,24 @@ def test_a_symbolic_dim_splits_where_it_is_known_to_divide():
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
     assert [str(r.type) for r in main_of(model).results] == ["float32[b, 2]"] * 2
-    with pytest.raises(UnsupportedError, match="a dim of b in 2 parts"):
-        main_of(parse("g (float[b] x) => (float[c] y, float[c] z) { y, z = Split <num_outputs = 2> (x) }"))
+
+
+@pytest.mark.parametrize("target", ["llvm", "reference"])
+@pytest.mark.parametrize(("opset", "count", "odd"), [(17, "", False), (18, " <num_outputs = 2>", True)])
+def test_a_dim_of_any_size_splits_into_two_parts(opset, count, odd, target):
+    """Since opset 18 the last part may be smaller; before it, an odd size is an error of the call."""
+    text = f"g (float[n] x) => (float[a] y, float[b] z) {{ y, z = Split{count} (x) }}"
+    exe = dlc.compile(parse(text, opset=opset).SerializeToString(), target)
+    for size in range(1, 7):
+        x = feeds(size)
+        if size % 2 and not odd:
+            with pytest.raises(UsageError, match="is split into 2 equal parts"):
+                exe(x)
+            continue
+        y, z = exe(x)
+        half = -(-size // 2)
+        np.testing.assert_array_equal(y, x[:half])
+        np.testing.assert_array_equal(z, x[half:])
 
 
 class TestShapeTable:

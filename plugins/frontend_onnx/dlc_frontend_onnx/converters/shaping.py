@@ -250,10 +250,13 @@ def equal_parts(c: Call, size: Dim, count: int, *, uneven: bool) -> Sequence[Dim
         if last < 0 or (last != each and not uneven):
             raise c.error(f"a dim of {size} cannot be split into {count} equal parts")
         return [each] * (count - 1) + [last]
-    whole = simple(size % count)
-    if isinstance(whole, int) and whole == 0:
+    if not uneven:
+        c.require(eq(size % count, 0), f"a dim of {size} is split into {count} equal parts")
         return [simple(size // count)] * count
-    raise c.unsupported(f"a dim of {size} in {count} parts", hint="pin the dim with shapes={...}")
+    each = simple((size + (count - 1)) // count)
+    last = simple(size - each * (count - 1))
+    c.require(last >= 0, f"a dim of {size} is split into {count} parts")
+    return [each] * (count - 1) + [last]
 
 
 @converter("Slice", 1)

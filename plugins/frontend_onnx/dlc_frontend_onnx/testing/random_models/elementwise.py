@@ -103,9 +103,8 @@ def modulo(b: Builder, op: str) -> None:
 def power(b: Builder, op: str) -> None:
     dtype = b.draw_dtype(op)
     a = b.need(dtype)
-    kind = (
-        dtype if b.opset < 12 or b.chance(0.6) else b.draw_dtype(op, DTYPES, 1) if b.only is None else dtype
-    )
+    same = b.opset < 12 or b.only is not None or (b.chance(0.6) and dtype in b.dtypes(op, 1))
+    kind = dtype if same else b.draw_dtype(op, DTYPES, 1)
     exponent = (
         b.rng.choice((0, 1, 2, 2, 3))
         if kind not in FLOATS or b.chance(0.6)
