@@ -226,7 +226,7 @@ def test_watchers_and_verification_see_the_passes(scaling):
 def test_a_failing_pass_leaves_a_reproducer(scaling, tmp_path):
     class Broken(Pass):
         name = "broken"
-        place = (1,)
+        after = "begin"
 
         def run(self, module, context):
             raise ZeroDivisionError("on purpose")

@@ -14,6 +14,7 @@ from dlc_core import driver
 from dlc_core.cli.options import Json, OptLevel, TargetText
 from dlc_core.cli.tables import first_line, print_records
 from dlc_core.passes import Pass
+from dlc_core.passes.default_pipelines import positions_of
 from dlc_core.plugin.registry import registry
 
 
@@ -55,12 +56,10 @@ def passes(
 
 
 def _record(cls: type[Pass], plugin: str) -> dict[str, Any]:
-    places = [f"{place:g}" for place in cls.place]
-    places += [f"after {name}" for name in cls.after] + [f"before {name}" for name in cls.before]
     return {
         "pass": cls.name,
         "stage": cls.stage,
-        "place": places,
+        "position": positions_of(cls),
         "from level": cls.min_level,
         "exact": cls.exact,
         "options": [f"{field.name}={field.default!r}" for field in fields(cls)],

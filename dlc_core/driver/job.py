@@ -18,7 +18,8 @@ from dlc_core.driver.request import merged_settings
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
-from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
+from dlc_core.passes import Pass, PassContext, Pipeline
+from dlc_core.passes.default_pipelines import default_pipeline, positions_of
 from dlc_core.passes.graph.partition import PARTITIONER, Partition, region_of
 from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.describe import interface_of
@@ -85,14 +86,17 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     placed = [(where, one) for where, one in context.passes if where]
     own = [one for where, one in context.passes if not where]
     for one in own:
-        if not (one.place or one.after or one.before):
+        if not positions_of(type(one)):
             raise UsageError(
                 f"pass {one.name!r} has no position",
                 hint='write PassContext(passes=[("after NAME", ...)]), or give its class a position',
             )
-    known = [cls for cls in known if not cls.setting or context.config.get(cls.setting)]
     stages = {
-        stage: default_pipeline(stage, known, more=own).passes
+        stage: [
+            one
+            for one in default_pipeline(stage, known, more=own)
+            if not one.setting or one in own or context.config.get(one.setting)
+        ]
         for stage in (("graph", *names) if divided else names)
     }
     if divided:  # the host runs the graph itself, after the other targets have taken their parts

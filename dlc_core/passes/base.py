@@ -4,14 +4,12 @@
     class Fuse(GraphPass):
         '''Group nodes into kernels.'''
         name = "fuse"
-        place = (120,)
         max_ops: int = 256
 
         def run_function(self, function, context): ...
 
-A pass is a pure function from module to module; its dataclass fields are its options.  A class
-attribute gives its position in the default pipeline of its stage: numbers in `place`, or names in `after` and
-`before`.
+A pass is a pure function from module to module; its dataclass fields are its options.  The core's passes run
+in the order of the lists in `passes.default_pipelines`; a plugin's says `after` or `before` which of them.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ class PassContext:
     """The assignment of graph parts to several targets; see `passes.graph.partition`."""
     passes: tuple[Any, ...] = ()
     """Passes that compiles run besides the default ones: a pass stands where its class says, a pair `(where,
-    pass)` where the text says; see `passes.places`."""
+    pass)` where the text says; see `passes.positions`."""
 
     def __post_init__(self) -> None:
         for name in ("config", "ops", "tensor_intrins"):
@@ -124,11 +122,9 @@ class Pass:
     name: ClassVar[str] = ""
     stage: ClassVar[str] = "graph"
     """"graph" or "tir": which default pipeline it belongs to."""
-    place: ClassVar[tuple[float, ...]] = ()
-    """Its positions in the default pipeline, ascending numbers among those of the other passes."""
-    after: ClassVar[tuple[str, ...]] = ()
-    before: ClassVar[tuple[str, ...]] = ()
-    """Where it has no `place`: passes that it follows, and that it precedes."""
+    after: ClassVar[str | tuple[str, ...]] = ()
+    before: ClassVar[str | tuple[str, ...]] = ()
+    """Passes that it follows, or "begin", and that it precedes, or "end"; see `passes.positions`."""
     setting: ClassVar[str] = ""
     """The setting of the context without which default pipelines leave it out."""
     min_level: ClassVar[int] = 0
@@ -142,6 +138,15 @@ class Pass:
     """Whether a pass of the stage "main" looks at what kernels do, not only at how they are called."""
     drops_spans: ClassVar[bool] = False
     """Whether model nodes may vanish (because nothing depends on them any more)."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if isinstance(cls.__dict__.get("place"), tuple):
+            raise UsageError(
+                f"pass {cls.name or cls.__name__!r} has a numeric position {cls.__dict__['place']}",
+                hint='write after = "NAME" or before = "NAME" of a pass that `dlc passes --pipeline` prints, '
+                'after = "begin", or before = "end"',
+            )
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         """The new module; the given one is not changed."""

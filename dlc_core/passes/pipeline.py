@@ -29,7 +29,7 @@ class Pipeline:
     @staticmethod
     def parse(text: str, known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Pipeline:
         """The pipeline that `text` writes; `known` are the pass classes, by name or in any order."""
-        return Pipeline(parse_passes(text, _by_name(known)))
+        return Pipeline(parse_passes(text, by_name(known)))
 
     def __str__(self) -> str:
         return " | ".join(map(format_pass, self.passes))
@@ -101,62 +101,6 @@ def _failed(
     return PassError(f"pass {one.name!r} failed: {what}", spans=spans, why=why, hint=hint, details=details)
 
 
-def _by_name(known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Mapping[str, type[Pass]]:
+def by_name(known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Mapping[str, type[Pass]]:
+    """Pass classes by name."""
     return known if isinstance(known, Mapping) else {cls.name: cls for cls in known}
-
-
-def default_pipeline(
-    stage: str,
-    passes: Mapping[str, type[Pass]] | Iterable[type[Pass]],
-    opt_level: int = 3,
-    *,
-    more: Sequence[Pass] = (),
-) -> Pipeline:
-    """Return the passes of a stage in their declared order, with default options.
-
-    `more` are passes with options of their own, which replace the defaults of their class.
-
-    Passes with `place` are sorted by it; a pass may have several.  Then each pass with `after` or `before` is
-    inserted right after the last pass that it follows, else right before the first that it precedes.  Names
-    that are not in the pipeline are ignored.  Raises PassError for contradictions.
-    """
-    made = {one.name: one for one in more}
-    known = {**_by_name(passes), **{name: type(one) for name, one in made.items()}}
-    of_stage = {name: cls for name, cls in known.items() if cls.stage == stage and cls.min_level <= opt_level}
-    placed = sorted((place, name) for name, cls in of_stage.items() for place in cls.place)
-    order = [name for _, name in placed]
-    waiting = sorted(n for n, cls in of_stage.items() if not cls.place and (cls.after or cls.before))
-    while waiting:
-        # A pass that refers to another waiting one is placed after that one is.
-        ready = [n for n in waiting if not _refers(of_stage[n], waiting)]
-        if not ready:
-            raise PassError(f"the passes {', '.join(waiting)} wait for each other's place in the pipeline")
-        for name in ready:
-            index = _index_for(of_stage[name], order)
-            if index is not None:
-                order.insert(index, name)
-        waiting = [n for n in waiting if n not in ready]
-    return Pipeline(tuple(made[name] if name in made else of_stage[name]() for name in order))
-
-
-def _refers(cls: type[Pass], names: Sequence[str]) -> bool:
-    return any(n in names for n in (*cls.after, *cls.before))
-
-
-def _index_for(cls: type[Pass], order: Sequence[str]) -> int | None:
-    """Where to insert a pass, None where nothing that it refers to is there."""
-    first = {n: order.index(n) for n in cls.before if n in order}
-    limit = min(first.values()) if first else len(order)
-    behind = [i + 1 for i, name in enumerate(order) if name in cls.after]
-    if not behind:
-        return limit if first else None
-    fitting = [i for i in behind if i <= limit]
-    missed = [n for n in cls.after if n in order and n not in order[:limit]]
-    if missed:
-        earlier = min(first, key=lambda n: first[n])
-        raise PassError(
-            f"pass {cls.name!r} has no place in the pipeline",
-            why=f"it follows {missed[0]!r} and precedes {earlier!r}, which comes earlier",
-            details=[" | ".join(order)],
-        )
-    return max(fitting)

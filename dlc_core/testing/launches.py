@@ -18,7 +18,7 @@ from dlc_core.ir.expr import Load, Ramp, Var, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import first_difference
 from dlc_core.passes import PassContext
-from dlc_core.passes.pipeline import default_pipeline
+from dlc_core.passes.default_pipelines import default_pipeline
 from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.schedule_kernels import TRACES

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from dlc_core.passes.base import Pass, PassContext, format_value
+from dlc_core.passes.default_pipelines import positions_of
 from dlc_core.passes.pipeline import Pipeline
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.script import parse, script
@@ -68,8 +69,7 @@ def reference(classes: Iterable[type[Pass]]) -> str:
     for cls in classes:
         example = example_of(cls)
         about = _EXAMPLE.sub("", inspect.getdoc(cls) or "").strip()
-        places = ", ".join(f"{place:g}" for place in cls.place)
-        where = f"at {places}" if places else "where it is asked for"
+        where = " and ".join(positions_of(cls)) or "on request"
         options = ", ".join(f"`{f.name}={format_value(f.default)}`" for f in fields(cls))
         facts = f"Runs {where}." + (f" Options: {options}." if options else "")
         parts.append(f"#### `{cls.name}`\n\n{about}\n\n{facts}\n")

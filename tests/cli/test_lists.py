@@ -44,7 +44,11 @@ def test_passes_and_their_pipelines(dlc, dlc_json):
     records = {record["pass"]: record for record in dlc_json("passes")}
     assert records["fuse"]["stage"] == "graph"
     assert any(option.startswith("max_ops=") for option in records["fuse"]["options"])
-    assert records["simplify"]["place"] == ["200", "500", "800"]
+    assert records["simplify"]["position"] == [
+        "after infer",
+        "after fold_batch_norm",
+        "after align_channels",
+    ]
     assert not records["simplify"]["exact"]
     full, plain = dlc_json("passes", "--pipeline"), dlc_json("passes", "--pipeline", "-O", "0")
     assert list(full) == ["graph", "lower", "tir", "main"]

@@ -38,7 +38,7 @@ class Shift(Pass):
 
     name: ClassVar[str] = "shift"
     stage: ClassVar[str] = "tir"
-    place: ClassVar[tuple[float, ...]] = (555,)
+    before: ClassVar[str] = "prove_bounds"
     kernel: str = ""
     param: str = ""
     by: int = 1

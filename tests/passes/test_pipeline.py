@@ -13,12 +13,14 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.passes import GraphPass, Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.base import format_value, map_functions
+from dlc_core.passes.default_pipelines import PIPELINES
+from dlc_core.passes.positions import insert_classes
+from dlc_core.plugin.registry import registry
 
 
 @dataclass(frozen=True)
 class Plain(Pass):
     name: ClassVar[str] = "plain"
-    place: ClassVar[tuple[float, ...]] = (10, 30)
 
     def run(self, module, context):
         return module.with_attrs(ran=(*module.attrs.get("ran", ()), str(self)))
@@ -27,7 +29,6 @@ class Plain(Pass):
 @dataclass(frozen=True)
 class Options(Plain):
     name: ClassVar[str] = "options"
-    place: ClassVar[tuple[float, ...]] = (20,)
     min_level: ClassVar[int] = 2
     count: int = 8
     ratio: float = 0.5
@@ -41,7 +42,6 @@ class Options(Plain):
 @dataclass(frozen=True)
 class Failing(Plain):
     name: ClassVar[str] = "failing"
-    place: ClassVar[tuple[float, ...]] = ()
 
     def run(self, module, context):
         raise UsageError("no kernel", spans=[Span("m.onnx", "conv1")], hint="write one", details=["x = 1"])
@@ -55,6 +55,7 @@ class Crashing(Failing):
         raise ZeroDivisionError("division by zero")
 
 
+PASSES = list(registry().passes.values())
 KNOWN = {cls.name: cls for cls in (Plain, Options, Failing, Crashing)}
 
 
@@ -202,15 +203,14 @@ def test_a_crash_is_reported_as_a_defect_of_the_pass():
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def plugin(name_, *, stage_="graph", level=0, **where):
+def plugin(name_, *, stage_="graph", level=0, after_=(), before_=()):
     @dataclass(frozen=True)
     class Made(Plain):
         name: ClassVar[str] = name_
         stage: ClassVar[str] = stage_
         min_level: ClassVar[int] = level
-        place: ClassVar[tuple[float, ...]] = where.get("place", ())
-        after: ClassVar[tuple[str, ...]] = where.get("after", ())
-        before: ClassVar[tuple[str, ...]] = where.get("before", ())
+        after: ClassVar[str | tuple[str, ...]] = after_
+        before: ClassVar[str | tuple[str, ...]] = before_
 
     return Made
 
@@ -218,34 +218,55 @@ def plugin(name_, *, stage_="graph", level=0, **where):
 @pytest.mark.parametrize(
     ("extra", "order"),
     [
-        ([], "plain | options | plain"),
-        ([plugin("a", place=(15,))], "plain | a | options | plain"),
-        ([plugin("a", after=("options",))], "plain | options | a | plain"),
-        ([plugin("a", after=("plain",))], "plain | options | plain | a"),
-        ([plugin("a", before=("options",))], "plain | a | options | plain"),
-        ([plugin("a", before=("plain",))], "a | plain | options | plain"),
-        ([plugin("a", after=("plain",), before=("options",))], "plain | a | options | plain"),
-        ([plugin("a", after=("not_there",))], "plain | options | plain"),
-        ([plugin("a", after=("b",)), plugin("b", after=("options",))], "plain | options | b | a | plain"),
-        ([plugin("a", stage_="tir", place=(1,))], "plain | options | plain"),
-        ([plugin("a")], "plain | options | plain"),
+        ([], "x y x"),
+        ([plugin("a", after_="y")], "x y a x"),
+        ([plugin("a", after_=("x",))], "x y x a"),
+        ([plugin("a", before_="y")], "x a y x"),
+        ([plugin("a", before_="x")], "a x y x"),
+        ([plugin("a", after_="x", before_="y")], "x a y x"),
+        ([plugin("a", after_="begin")], "a x y x"),
+        ([plugin("a", before_="end")], "x y x a"),
+        ([plugin("b", after_="y"), plugin("a", after_="y")], "x y a b x"),
+        ([plugin("a", after_="b"), plugin("b", after_="y")], "x y b a x"),
+        ([plugin("a")], "x y x"),
+        ([plugin("y", after_="begin")], "x y x"),
     ],
 )
-def test_default_pipeline_has_each_pass_where_it_declares(extra, order):
-    classes = [Plain, Options, Failing, *extra]
-    assert str(default_pipeline("graph", classes)) == order
-    assert str(default_pipeline("graph", list(reversed(classes)))) == order
+def test_classes_are_inserted_where_they_say(extra, order):
+    assert " ".join(insert_classes(["x", "y", "x"], extra)) == order
+    assert " ".join(insert_classes(["x", "y", "x"], list(reversed(extra)))) == order
 
 
-def test_default_pipeline_of_a_level_lacks_the_higher_passes():
-    assert str(default_pipeline("graph", KNOWN, opt_level=1)) == "plain | plain"
+def test_positions_that_cannot_be_are_refused():
+    with pytest.raises(PassError, match="'a' has no position") as caught:
+        insert_classes(["x", "y"], [plugin("a", after_="y", before_="x")])
+    assert "follows 'y' and precedes 'x'" in caught.value.why
+    with pytest.raises(PassError, match="'a' runs after 'b', 'b' runs after 'a'"):
+        insert_classes(["x"], [plugin("a", after_="b"), plugin("b", after_="a")])
+    with pytest.raises(PassError, match="runs after 'fusee'") as caught:
+        insert_classes(["fuse"], [plugin("a", after_="fusee")])
+    assert "did you mean 'fuse'?" in caught.value.hint
 
 
-def test_impossible_places_are_refused():
-    with pytest.raises(PassError, match="'a' has no place"):
-        default_pipeline("graph", [Plain, Options, plugin("a", after=("options",), before=("plain",))])
-    with pytest.raises(PassError, match="wait for each other"):
-        default_pipeline("graph", [plugin("a", after=("b",)), plugin("b", after=("a",))])
+def test_a_position_in_numbers_is_refused_with_what_to_write():
+    with pytest.raises(UsageError, match="numeric position") as caught:
+        type("Old", (Plain,), {"name": "old", "place": (15.5,)})
+    assert 'after = "NAME"' in caught.value.hint
+
+
+def test_default_pipelines_take_plugins_of_their_stage_and_level():
+    classes = [*PASSES, plugin("a", after_="dead_code"), plugin("b", stage_="tir", before_="end")]
+    assert "dead_code | a | stream_rows" in str(default_pipeline("graph", classes))
+    assert " b" not in str(default_pipeline("graph", classes))
+    assert str(default_pipeline("tir", classes)).endswith(" | b")
+    high = [plugin("first", after_="begin"), plugin("later", level=2, after_="begin")]
+    assert str(default_pipeline("graph", high, opt_level=1)) == "first"
+
+
+def test_the_lists_name_passes_of_their_stage_only():
+    known = {cls.name: cls for cls in PASSES}
+    for stage, names in PIPELINES.items():
+        assert {known[name].stage for name in names} == {stage}
 
 
 STEP = Op("step")

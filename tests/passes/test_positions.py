@@ -16,7 +16,7 @@ from dlc_core.driver.cache import cache_key
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.lower import single
-from dlc_core.passes.positions import PHASES, insert_passes, read_place
+from dlc_core.passes.positions import PHASES, insert_passes, read_position
 from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
 from dlc_core.tir.functor import block_list, stmts, transform_stmt
@@ -98,7 +98,7 @@ def test_phases_see_programs_at_their_stages():
     assert [dims for _, _, dims in SEEN] == [2, 2, 1, 1]
 
 
-def test_classes_say_their_place_themselves():
+def test_classes_say_their_position_themselves():
     with PassContext(passes=[added(amount=3.0)]):
         exe = dlc.build(doubled())
         assert str(driver.pipelines(exe.target)["tir"]).endswith("| add_to_stores{amount=3.0}")
@@ -106,7 +106,7 @@ def test_classes_say_their_place_themselves():
     assert (np.asarray(dlc.build(doubled())(np.ones((4, 4), "float32"))) == 2).all()
 
 
-def test_plugins_give_classes_that_have_their_place():
+def test_plugins_give_classes_that_have_their_position():
     order = str(default_pipeline("tir", [*PASSES, added, look]))
     assert order.endswith(" | add_to_stores")
     assert "look" not in order
@@ -144,7 +144,7 @@ def placed(*pairs: tuple[str, str]) -> str:
         ([("after add_to_stores", "x"), ("before add_to_stores", "y")], "l y a x l"),
     ],
 )
-def test_order_at_a_place_is_that_of_the_list(pairs, order):
+def test_order_at_a_position_is_that_of_the_list(pairs, order):
     assert placed(*pairs) == order
 
 
@@ -152,21 +152,21 @@ def test_order_at_a_place_is_that_of_the_list(pairs, order):
     ("where", "message"),
     [
         ("lops", "did you mean 'loops'"),
-        ("behind look", "is no place"),
-        ("after", "is no place"),
+        ("behind look", "is no position"),
+        ("after", "is no position"),
         ("after nothing", "there is no pass 'nothing' after which 'a' could stand"),
         ("end code", "there is no stage 'code'"),
     ],
 )
-def test_places_that_are_not_there_are_refused(where, message):
+def test_positions_that_are_not_there_are_refused(where, message):
     with pytest.raises(UsageError) as caught:
         placed((where, "x"))
     assert message in str(caught.value)
 
 
-def test_places_are_read():
-    assert read_place("loops") == ("after", "lower_blocks")
-    assert read_place("end graph") == ("end", "graph")
+def test_positions_are_read():
+    assert read_position("loops") == ("after", "lower_blocks")
+    assert read_position("end graph") == ("end", "graph")
 
 
 @pytest.mark.parametrize("wrong", [Named, ("loops", "text"), (1, Named())])
@@ -175,7 +175,7 @@ def test_contexts_take_passes_and_pairs(wrong):
         PassContext(passes=[wrong])
 
 
-def test_a_pass_without_a_place_is_refused():
+def test_a_pass_without_a_position_is_refused():
     target = driver.find_target(None)
     with pytest.raises(UsageError, match="'a' has no position"):
         driver.pipelines(target, PassContext(passes=[Named()]))

@@ -175,7 +175,7 @@ class Late(Pass):
 
     name: ClassVar[str] = "late"
     stage: ClassVar[str] = "main"
-    place: ClassVar[tuple[float, ...]] = (101,)
+    after: ClassVar[str] = "build_main"
 
     def run(self, module, context):
         main = module["main"]

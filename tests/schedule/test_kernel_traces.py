@@ -20,7 +20,7 @@ from dlc_core.ir.structural import first_difference
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
-from dlc_core.passes.pipeline import default_pipeline
+from dlc_core.passes.default_pipelines import default_pipeline
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
 from dlc_core.plugin.registry import registry
 from dlc_core.schedule.rules.base import ScheduleRule

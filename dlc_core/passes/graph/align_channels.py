@@ -36,7 +36,6 @@ class AlignChannels(GraphPass):
     """Channels, last of x, in whole groups where they are up to `most` or have `results` results or more."""
 
     name: ClassVar[str] = "align_channels"
-    place: ClassVar[tuple[float, ...]] = (740,)
     min_level: ClassVar[int] = 2
     most: int = 16
     results: int = 16

@@ -333,7 +333,6 @@ class Attention(GraphPass):
     """
 
     name: ClassVar[str] = "attention"
-    place: ClassVar[tuple[float, ...]] = (260,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
 

@@ -31,7 +31,6 @@ class ConstantState(GraphPass):
     """Constants that control flow is given, and that no round changes, become its bodies' own."""
 
     name: ClassVar[str] = "constant_state"
-    place: ClassVar[tuple[float, ...]] = (215,)
     min_level: ClassVar[int] = 1
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

@@ -46,7 +46,6 @@ class ConvertLayout(GraphPass):
     """Convolutions and poolings work on `layout`: NXC (channels last) or NCX (channels first)."""
 
     name: ClassVar[str] = "convert_layout"
-    place: ClassVar[tuple[float, ...]] = (700,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
     layout: str = "NXC"

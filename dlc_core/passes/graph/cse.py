@@ -24,7 +24,6 @@ class CommonSubexpressions(GraphPass):
     """Merge constants with equal contents."""
 
     name: ClassVar[str] = "cse"
-    place: ClassVar[tuple[float, ...]] = (820,)
     min_level: ClassVar[int] = 1
 
     def run_function(self, function: Function, context: PassContext) -> Function:

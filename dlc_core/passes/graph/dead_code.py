@@ -44,7 +44,6 @@ class DeadCode(GraphPass):
     """Remove what no result depends on."""
 
     name: ClassVar[str] = "dead_code"
-    place: ClassVar[tuple[float, ...]] = (830,)
     min_level: ClassVar[int] = 1
     drops_spans: ClassVar[bool] = True
 

@@ -31,7 +31,6 @@ class ExpandComposites(GraphPass):
     """
 
     name: ClassVar[str] = "expand_composites"
-    place: ClassVar[tuple[float, ...]] = (300,)
     exact: ClassVar[bool] = False
     keep: tuple[str, ...] | None = None
     expand: tuple[str, ...] = ()

@@ -25,7 +25,6 @@ class FoldBatchNorm(GraphPass):
     """A batch norm with constant statistics becomes a scale and a shift of each channel."""
 
     name: ClassVar[str] = "fold_batch_norm"
-    place: ClassVar[tuple[float, ...]] = (400,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
 

@@ -54,7 +54,6 @@ class FoldConstants(GraphPass):
     """Compute what depends on constants only, up to `max_bytes` for results larger than their operands."""
 
     name: ClassVar[str] = "fold_constants"
-    place: ClassVar[tuple[float, ...]] = (210, 510, 810)
     min_level: ClassVar[int] = 1
     drops_spans: ClassVar[bool] = True
     max_bytes: int = 1 << 20

@@ -77,7 +77,6 @@ class FoldQuantization(GraphPass):
     """
 
     name: ClassVar[str] = "fold_quantization"
-    place: ClassVar[tuple[float, ...]] = (205,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
     drops_spans: ClassVar[bool] = True

@@ -33,7 +33,6 @@ class FoldScaleAxis(GraphPass):
     """Factors and terms of channels go into weights and biases, with `fronts` also those of the input."""
 
     name: ClassVar[str] = "fold_scale_axis"
-    place: ClassVar[tuple[float, ...]] = (600,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
     fronts: bool = True

@@ -59,7 +59,6 @@ class Fuse(GraphPass):
     """
 
     name: ClassVar[str] = "fuse"
-    place: ClassVar[tuple[float, ...]] = (900,)
     max_ops: int = 48
     moves: bool = False
 

@@ -30,7 +30,6 @@ class Infer(GraphPass):
     """Infer all types again and compare."""
 
     name: ClassVar[str] = "infer"
-    place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         return _noted(super().run(module, context))
@@ -46,7 +45,6 @@ class NoteConditions(GraphPass):
 
     name: ClassVar[str] = "note_conditions"
     stage: ClassVar[str] = "interface"
-    place: ClassVar[tuple[float, ...]] = (25,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         return _noted(super().run(module, context))

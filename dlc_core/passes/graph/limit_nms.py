@@ -47,7 +47,6 @@ class LimitNms(GraphPass):
     """Suppressions whose rows are cut off find no more rows than that."""
 
     name: ClassVar[str] = "limit_nms"
-    place: ClassVar[tuple[float, ...]] = (220,)
     min_level: ClassVar[int] = 1
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

@@ -61,7 +61,6 @@ class MergeProducts(GraphPass):
     """Merge products by constants that are not slower together, in the target's cost model."""
 
     name: ClassVar[str] = "merge_products"
-    place: ClassVar[tuple[float, ...]] = (650,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
 

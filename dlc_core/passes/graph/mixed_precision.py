@@ -66,7 +66,6 @@ class MixedPrecision(GraphPass):
     """Contractions in the dtype of the compile's `precision`; nothing where that is float32."""
 
     name: ClassVar[str] = "mixed_precision"
-    place: ClassVar[tuple[float, ...]] = (730,)
     exact: ClassVar[bool] = False
     precisions: ClassVar[tuple[str, ...]] = ("bfloat16", "float16")
 

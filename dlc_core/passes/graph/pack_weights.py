@@ -41,7 +41,6 @@ class PackWeights(GraphPass):
     """Products of at most `rows` rows read packed weights, those of more read floats."""
 
     name: ClassVar[str] = "pack_weights"
-    place: ClassVar[tuple[float, ...]] = (206,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
     rows: int = 8

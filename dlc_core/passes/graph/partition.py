@@ -84,7 +84,6 @@ class Partition(Pass):
     """Give parts of the graph to other targets, as the context's placement says."""
 
     name: ClassVar[str] = "partition"
-    place: ClassVar[tuple[float, ...]] = (620,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         entry = module.functions.get(module.entry)

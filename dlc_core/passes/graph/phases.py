@@ -68,7 +68,6 @@ class Phases(GraphPass):
     """
 
     name: ClassVar[str] = "phases"
-    place: ClassVar[tuple[float, ...]] = (710,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
 

@@ -225,7 +225,6 @@ class Recompose(GraphPass):
     """Recognise layer_norm, rms_norm and softmax where a model spells them out."""
 
     name: ClassVar[str] = "recompose"
-    place: ClassVar[tuple[float, ...]] = (250,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
 

@@ -36,7 +36,6 @@ class Simplify(GraphPass):
     """Apply the core's rules and those of plugins; `skip` names rules to leave out."""
 
     name: ClassVar[str] = "simplify"
-    place: ClassVar[tuple[float, ...]] = (200, 500, 800)
     min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     drops_spans: ClassVar[bool] = True

@@ -70,7 +70,6 @@ class Strassen(GraphPass):
     """
 
     name: ClassVar[str] = "strassen"
-    place: ClassVar[tuple[float, ...]] = (725,)
     min_level: ClassVar[int] = 3
     exact: ClassVar[bool] = False
     precisions: ClassVar[tuple[str, ...]] = (FAST,)

@@ -45,7 +45,6 @@ class StreamRows(GraphPass):
     """
 
     name: ClassVar[str] = "stream_rows"
-    place: ClassVar[tuple[float, ...]] = (890,)
     rows: int = 0
 
     def run_function(self, function: Function, context: PassContext) -> Function:

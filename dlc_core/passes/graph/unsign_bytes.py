@@ -40,7 +40,6 @@ class UnsignBytes(GraphPass):
     """int8 activations as uint8 where dot products with these take fewer instructions."""
 
     name: ClassVar[str] = "unsign_bytes"
-    place: ClassVar[tuple[float, ...]] = (735,)
     min_level: ClassVar[int] = 2
 
     def run_function(self, function: Function, context: PassContext) -> Function:

@@ -62,7 +62,6 @@ class Winograd(GraphPass):
     """
 
     name: ClassVar[str] = "winograd"
-    place: ClassVar[tuple[float, ...]] = (720,)
     min_level: ClassVar[int] = 3
     exact: ClassVar[bool] = False
     tiles: tuple[int, ...] = TILES

@@ -130,7 +130,6 @@ class RecordCosts(Pass):
 
     name: ClassVar[str] = "record_costs"
     stage: ClassVar[str] = "lower"
-    place: ClassVar[tuple[float, ...]] = (150,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels = module.of_kind(PrimFunc)

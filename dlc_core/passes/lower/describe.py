@@ -25,7 +25,6 @@ class DescribeGraph(Pass):
 
     name: ClassVar[str] = "describe_graph"
     stage: ClassVar[str] = "interface"
-    place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         function: Function = module[module.entry]

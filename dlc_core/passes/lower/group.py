@@ -137,7 +137,6 @@ class LowerGroups(Pass):
     name: ClassVar[str] = "lower_groups"
     stage: ClassVar[str] = "lower"
     exact: ClassVar[bool] = False
-    place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels: dict[str, PrimFunc] = {}

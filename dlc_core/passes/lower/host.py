@@ -77,7 +77,6 @@ class HostSegments(Pass):
 
     name: ClassVar[str] = "host_segments"
     stage: ClassVar[str] = "lower"
-    place: ClassVar[tuple[float, ...]] = (50,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         entry = module.functions.get(module.entry)
@@ -94,7 +93,6 @@ class HostRegions(Pass):
 
     name: ClassVar[str] = "host_regions"
     stage: ClassVar[str] = "interface"
-    place: ClassVar[tuple[float, ...]] = (50,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         entry = module.functions.get(module.entry)

@@ -31,7 +31,6 @@ class Instrument(Pass):
     name: ClassVar[str] = "instrument"
     stage: ClassVar[str] = "main"
     reads_kernels: ClassVar[bool] = False
-    place: ClassVar[tuple[float, ...]] = (200,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         main = module.functions.get(module.entry)

@@ -105,7 +105,6 @@ class JoinParts(Pass):
 
     name: ClassVar[str] = "join_parts"
     stage: ClassVar[str] = "lower"
-    place: ClassVar[tuple[float, ...]] = (80,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         entries = native_entries(module)

@@ -40,7 +40,6 @@ class GrowLoops(GraphPass):
 
     name: ClassVar[str] = "grow_loops"
     stage: ClassVar[str] = "lower"
-    place: ClassVar[tuple[float, ...]] = (40,)
     first_bytes: int = 1 << 16
     first_rounds: int = 16
 

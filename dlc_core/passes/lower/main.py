@@ -84,7 +84,6 @@ class BuildMain(Pass):
     name: ClassVar[str] = "build_main"
     stage: ClassVar[str] = "main"
     reads_kernels: ClassVar[bool] = False
-    place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         module = pass_records(module)

@@ -45,7 +45,6 @@ class CopyResults(Pass):
 
     name: ClassVar[str] = "copy_results"
     stage: ClassVar[str] = "lower"
-    place: ClassVar[tuple[float, ...]] = (120,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels: dict[str, PrimFunc] = {}

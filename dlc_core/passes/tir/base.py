@@ -12,8 +12,7 @@ def dlc_passes(): return [twice]                  in every compile, as part of a
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, ClassVar, get_type_hints, overload
 
@@ -21,7 +20,7 @@ from dlc_core.decisions import DECISIONS, scope
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.positions import read_place
+from dlc_core.passes.positions import class_position
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -83,7 +82,7 @@ def prim_func_pass(
     on request.  Keyword-only parameters, which need defaults and types, are the options of the pass; one
     called `context` gets the PassContext.  Raises UsageError for unsuitable functions and positions.
     """
-    places = _places(place) if place else {}
+    position = class_position(place) if place else {}
 
     def made(function: Callable[..., PrimFunc]) -> type[PrimFuncPass]:
         options, wants_context = _options(function)
@@ -101,7 +100,7 @@ def prim_func_pass(
             return result
 
         about = {"min_level": min_level, "exact": exact, "name": name or function.__name__}
-        namespace = {"run_function": run_function, "__doc__": function.__doc__, **about, **places}
+        namespace = {"run_function": run_function, "__doc__": function.__doc__, **about, **position}
         cls = make_dataclass(
             function.__name__, fields, bases=(PrimFuncPass,), frozen=True, namespace=namespace
         )
@@ -109,14 +108,6 @@ def prim_func_pass(
         return cls
 
     return made
-
-
-def _places(text: str) -> Mapping[str, Any]:
-    """The class attributes that say of a pass where it stands."""
-    word, name = read_place(text)
-    if word in ("before", "after"):
-        return {word: (name,)}
-    return {"stage": name, "place": (-math.inf if word == "begin" else math.inf,)}
 
 
 def _options(function: Callable[..., PrimFunc]) -> tuple[list[inspect.Parameter], bool]:

@@ -31,7 +31,6 @@ class BulkCopies(ThreadPass):
     """Annotated nests of loops to copies of boxes; what is none any more stays a nest."""
 
     name: ClassVar[str] = "bulk_copies"
-    place: ClassVar[tuple[float, ...]] = (140,)
 
     def change(self, func: PrimFunc) -> PrimFunc:
         return _Calls(func).rebuilt()

@@ -48,7 +48,6 @@ class CheckBounds(PrimFuncPass):
     """
 
     name: ClassVar[str] = "check_bounds"
-    place: ClassVar[tuple[float, ...]] = (150,)
     setting: ClassVar[str] = "check_bounds"
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:

@@ -233,7 +233,6 @@ class LowerCrossThreadReduction(ThreadPass):
     """
 
     name: ClassVar[str] = "lower_cross_thread_reduction"
-    place: ClassVar[tuple[float, ...]] = (60,)
     exact: ClassVar[bool] = False
     subgroup: int = 0
 

@@ -106,7 +106,6 @@ class FlattenBuffers(PrimFuncPass):
     """
 
     name: ClassVar[str] = "flatten_buffers"
-    place: ClassVar[tuple[float, ...]] = (200,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         return flatten_and_simplify(func)

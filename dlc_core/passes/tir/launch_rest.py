@@ -70,7 +70,6 @@ class LaunchRest(PrimFuncPass):
     """
 
     name: ClassVar[str] = "launch_rest"
-    place: ClassVar[tuple[float, ...]] = (590,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         axes = {} if context.target is None else context.target.describe().thread_axes

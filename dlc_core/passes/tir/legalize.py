@@ -286,7 +286,6 @@ class LegalizeDtypes(PrimFuncPass):
     """
 
     name: ClassVar[str] = "legalize_dtypes"
-    place: ClassVar[tuple[float, ...]] = (110,)
     native: tuple[str, ...] = ()
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:

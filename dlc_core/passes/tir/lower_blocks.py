@@ -149,7 +149,6 @@ class LowerBlocks(PrimFuncPass):
     """
 
     name: ClassVar[str] = "lower_blocks"
-    place: ClassVar[tuple[float, ...]] = (100,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         return lower_blocks(func)

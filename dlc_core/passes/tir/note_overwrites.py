@@ -34,7 +34,6 @@ class NoteOverwrites(PrimFuncPass):
     """
 
     name: ClassVar[str] = "note_overwrites"
-    place: ClassVar[tuple[float, ...]] = (550,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         if context.target is not None and not context.target.describe().control:

@@ -119,7 +119,6 @@ class InjectPrefetches(PrimFuncPass):
     """
 
     name: ClassVar[str] = "inject_prefetches"
-    place: ClassVar[tuple[float, ...]] = (450,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         line = 64 if context.target is None else context.target.describe().cache_line

@@ -47,7 +47,6 @@ class ProveBounds(PrimFuncPass):
     """
 
     name: ClassVar[str] = "prove_bounds"
-    place: ClassVar[tuple[float, ...]] = (560,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         func = with_index_checks(with_own_checks(func), bool(context.config.get("check_indices", True)))

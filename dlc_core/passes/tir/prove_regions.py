@@ -48,7 +48,6 @@ class ProveRegions(PrimFuncPass):
     """
 
     name: ClassVar[str] = "prove_regions"
-    place: ClassVar[tuple[float, ...]] = (95,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         found = prove_regions(func)

@@ -46,7 +46,6 @@ class ScheduleKernels(PrimFuncPass):
     """
 
     name: ClassVar[str] = "schedule_kernels"
-    place: ClassVar[tuple[float, ...]] = (50,)
     min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     rules: tuple[str, ...] = ()

@@ -148,7 +148,6 @@ class InjectSoftwarePipeline(PrimFuncPass):
     """Annotated loops to prologue, steady state and epilogue, the memory between stages kept in turns."""
 
     name: ClassVar[str] = "inject_software_pipeline"
-    place: ClassVar[tuple[float, ...]] = (70,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         return inject_software_pipelines(func)

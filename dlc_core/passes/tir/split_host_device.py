@@ -152,7 +152,6 @@ class SplitHostDevice(Pass):
     name: ClassVar[str] = "split_host_device"
     stage: ClassVar[str] = "tir"
     separate: ClassVar[bool] = True
-    place: ClassVar[tuple[float, ...]] = (600,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         new: dict[str, PrimFunc] = {}

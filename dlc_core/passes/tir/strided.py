@@ -362,7 +362,6 @@ class GroupStrided(PrimFuncPass):
     """
 
     name: ClassVar[str] = "group_strided"
-    place: ClassVar[tuple[float, ...]] = (420,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         target = context.target

@@ -243,7 +243,6 @@ class ThreadSync(ThreadPass):
     """Barriers where threads of a group reach each other's memory."""
 
     name: ClassVar[str] = "thread_sync"
-    place: ClassVar[tuple[float, ...]] = (130,)
 
     def change(self, func: PrimFunc) -> PrimFunc:
         return insert_barriers(func)

@@ -417,7 +417,6 @@ class UnifyThreadBinding(ThreadPass):
     """One loop for each thread axis of a launch, around all that its threads do."""
 
     name: ClassVar[str] = "unify_thread_binding"
-    place: ClassVar[tuple[float, ...]] = (80,)
 
     def change(self, func: PrimFunc) -> PrimFunc:
         return unify_thread_binding(func)

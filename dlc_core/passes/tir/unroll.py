@@ -224,7 +224,6 @@ class UnrollLoops(PrimFuncPass):
     """
 
     name: ClassVar[str] = "unroll_loops"
-    place: ClassVar[tuple[float, ...]] = (400,)
     max_steps: int = 0
     explicit: bool = True
 

@@ -331,7 +331,6 @@ class VectorizeLoops(PrimFuncPass):
     """
 
     name: ClassVar[str] = "vectorize_loops"
-    place: ClassVar[tuple[float, ...]] = (300,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         machine = None if context.target is None else context.target.describe()

@@ -145,7 +145,6 @@ class InjectVirtualThread(ThreadPass):
     """Virtual threads side by side in one thread."""
 
     name: ClassVar[str] = "inject_virtual_thread"
-    place: ClassVar[tuple[float, ...]] = (120,)
 
     def change(self, func: PrimFunc) -> PrimFunc:
         return inject_virtual_threads(func)

@@ -218,7 +218,6 @@ class HoistWorkspace(PrimFuncPass):
     """
 
     name: ClassVar[str] = "hoist_workspace"
-    place: ClassVar[tuple[float, ...]] = (500,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         if context.target is None:

@@ -90,7 +90,7 @@ class Beside(Pass):
 
     name: ClassVar[str] = "beside"
     stage: ClassVar[str] = "tir"
-    place: ClassVar[tuple[float, ...]] = (555,)
+    before: ClassVar[str] = "prove_bounds"
     by: int = 0
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

@@ -72,7 +72,7 @@ KIND = TargetKind(
 class Counts(Pass):
     """Changes nothing and says that it ran."""
 
-    name, place = "frozen_counts", (5.5,)
+    name, after = "frozen_counts", "begin"
 
     def run(self, module, context):
         SEEN.append("pass")
