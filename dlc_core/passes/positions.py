@@ -119,7 +119,7 @@ def insert_classes(listed: Sequence[str], classes: Iterable[type[Pass]]) -> list
 
 
 def position_texts(cls: type[Pass]) -> list[str]:
-    """What a class says of its position: "after NAME", "before NAME", "begin STAGE", "end STAGE"."""
+    """The position that a class gives, as texts: "after NAME", "before NAME", "begin STAGE", "end STAGE"."""
     after = [f"{BEGIN} {cls.stage}" if n == BEGIN else f"after {n}" for n in _names(cls.after)]
     return after + [f"{END} {cls.stage}" if n == END else f"before {n}" for n in _names(cls.before)]
 
