@@ -69,7 +69,8 @@ def reference(classes: Iterable[type[Pass]]) -> str:
     for cls in classes:
         example = example_of(cls)
         about = _EXAMPLE.sub("", inspect.getdoc(cls) or "").strip()
-        where = " and ".join(positions_of(cls)) or "on request"
+        positions = ["first" if text.startswith("begin ") else text for text in positions_of(cls)]
+        where = " and ".join(positions) or "on request"
         options = ", ".join(f"`{f.name}={format_value(f.default)}`" for f in fields(cls))
         facts = f"Runs {where}." + (f" Options: {options}." if options else "")
         parts.append(f"#### `{cls.name}`\n\n{about}\n\n{facts}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -16,6 +17,7 @@ from dlc_core.passes.base import format_value, map_functions
 from dlc_core.passes.default_pipelines import PIPELINES
 from dlc_core.passes.positions import insert_classes
 from dlc_core.plugin.registry import registry
+from dlc_core.testing import Golden
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,15 @@ def test_the_lists_name_passes_of_their_stage_only():
     known = {cls.name: cls for cls in PASSES}
     for stage, names in PIPELINES.items():
         assert {known[name].stage for name in names} == {stage}
+
+
+def test_the_text_of_the_default_pipelines(bless):
+    """The pipeline of each stage, at level 0 and at each level that changes it."""
+    lines = []
+    for stage in PIPELINES:
+        texts = [str(default_pipeline(stage, PASSES, level)) for level in range(4)]
+        lines += [f"{stage} {n}: {text}" for n, text in enumerate(texts) if n == 0 or text != texts[n - 1]]
+    Golden(Path(__file__).parent / "golden", bless=bless).check("pipelines.txt", "\n".join(lines) + "\n")
 
 
 STEP = Op("step")
