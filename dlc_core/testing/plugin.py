@@ -12,8 +12,10 @@ import pytest
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
+    from dlc_core.op import declare
     from dlc_core.testing import isolation, report
 else:
+    declare = lazy("dlc_core.op.declare")
     isolation = lazy("dlc_core.testing.isolation")
     report = lazy("dlc_core.testing.report")
 
@@ -36,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--dlc-tiers", default="", help=f"tiers to run: core, {', '.join(LEVELS)} (with commas)")
     group.addoption("--dlc-level", default="", help=f"levels to run (with commas): {levels}")
     group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
-    group.addoption("--dlc-ops", default="", help="ops to try (with commas)")
+    group.addoption("--dlc-ops", default="", help="run only the tests whose subject is one of these ops")
     group.addoption(
         "--dlc-fraction",
         type=float,
@@ -72,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of tiers that were not asked for."""
+    """Leave out the tests of tiers and of ops that were not asked for."""
     wanted = {word.strip() for word in config.getoption("--dlc-tiers").split(",") if word.strip()}
     unknown = sorted(wanted - {"core", *LEVELS})
     if unknown:
@@ -82,7 +84,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             known = ", ".join(f"{level} {tier}" for level, tier in enumerate(LEVELS))
             raise pytest.UsageError(f"--dlc-level {word}: levels are {known}")
         wanted.add(LEVELS[int(word)])
-    left_out = [item for item in items if (tier := _tier_of(item)) and not _is_wanted(tier, wanted)]
+    ops = {word.strip() for word in config.getoption("--dlc-ops").split(",") if word.strip()}
+    left_out = [
+        item
+        for item in items
+        if ((tier := _tier_of(item)) and not _is_wanted(tier, wanted)) or (ops and not ops & _ops_of(item))
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
@@ -97,6 +104,13 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     isolated = [item for item in session.items if _is_isolated(item)]
     if isolated and isolation.is_possible(session.config):
         session.config.pluginmanager.register(isolation.Isolation(session.config, isolated), "dlc-isolation")
+
+
+def _ops_of(item: pytest.Item) -> set[str]:
+    """The ops that are the subject of a test: its parameters that are declarations, alone or in a tuple."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+    parts = [part for value in parameters for part in (value if isinstance(value, tuple) else (value,))]
+    return {part.name for part in parts if isinstance(part, declare.OpDecl)}
 
 
 def _is_isolated(item: pytest.Item) -> bool:

@@ -90,14 +90,14 @@ def test_level_4_goes_on_behind_a_crash(tmp_path: Path) -> None:
 def test_kernels_of_every_level_can_be_isolated(tmp_path: Path) -> None:
     words = "--dlc-level=1", "--dlc-ops=abs,neg", "--dlc-dtypes=float32,int32", "--dlc-isolate"
     told = session(tmp_path, *words, "--dlc-report=report", "--junitxml=report.xml")
-    assert "4 failed, 3 passed" in told, told
+    assert "4 failed, 2 passed" in told, told
     assert "running:    ops/abs/0/int32, entry point 'm1_main' on device 'toy', kernels fused_abs" in told
     assert "running:    ops/neg/1/symbolic, entry point 'm1_main'" in told
     (record,) = json.loads((tmp_path / "report" / "conformance.json").read_text())["targets"]
     assert record["verdict"] == "failed"
     failed = {case["case"] for case in record["cases"] if case["status"] == "failed"}
     assert failed == {f"ops/{test}/{op}" for test in ("samples", "symbolic_dims") for op in ("abs", "neg")}
-    assert (tmp_path / "report.xml").read_text().count("<testcase") == 7
+    assert (tmp_path / "report.xml").read_text().count("<testcase") == 6
 
 
 GREEDY = SUITE.replace(
