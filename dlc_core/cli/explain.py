@@ -43,7 +43,9 @@ def explain(
     ] = False,
     why: Annotated[
         bool,
-        typer.Option("--why", help="Also what was decided for each kernel: register tile, cache blocks …"),
+        typer.Option(
+            "--why", help="Also all choices of each kernel: candidates, predicted cycles, refusals."
+        ),
     ] = False,
     target: TargetTexts = None,
     place: Places = None,
@@ -69,6 +71,7 @@ def explain(
     - `dlc explain model.onnx`
     - `dlc explain model.onnx --measure --threads 1`
     - `dlc explain model.onnx --why`
+    - `dlc explain model.dlc --why`
     - `dlc explain model.dlc --refused --json`
     - `dlc explain model.onnx -t NPU -t reference`
     """
@@ -99,7 +102,8 @@ def explain(
     print_records([_record(k, told, measure) for k in kernels])
     if why:
         console.print()
-        print_records([{"kernel": k.name, "rule": k.rule, "decisions": list(k.decisions)} for k in kernels])
+        for text in [*(one.table() for one in told.choices), *(told.why(k.name) for k in kernels)]:
+            console.print(escape(text))
     if told.compiled:
         console.print()
         print_records([{"function": name, **facts} for name, facts in told.compiled.items()])
@@ -173,6 +177,7 @@ def _record(kernel: Kernel, told: Explanation, measured: bool) -> dict[str, Any]
             "GFLOP/s": None if not seconds or work.flops is None else round(work.flops / seconds / 1e9, 1),
             "% of limit": None if attained is None else round(100 * attained),
         }
+    record["why"] = kernel.why
     record["refused"] = [reason.partition("\n")[0] for reason in kernel.refused]
     return record
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dlc_core.config import config as settings
-from dlc_core.decisions import DECISIONS, Choice, parse_forced, scope
+from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.driver.placement import check_placement
 from dlc_core.driver.processes import compile_kernels
@@ -201,6 +201,7 @@ class Job:
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
         about[DECISIONS] = _decisions(choices, module)
+        about[CHOICES] = [choice.full() for choice in choices]
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
@@ -383,7 +384,7 @@ def _decisions(choices: Iterable[Choice], module: IRModule) -> list[str]:
     """The choices of a compile as text, each once: those of its graph, then those of its kernels."""
     kernels: Iterable[PrimFunc] = module.of_kind(PrimFunc).values()
     texts = [str(choice) for choice in choices]
-    texts += [text for func in kernels for text in func.attrs.get(DECISIONS, ())]
+    texts += [str(Choice.parse(text)) for func in kernels for text in func.attrs.get(DECISIONS, ())]
     return list(dict.fromkeys(texts))
 
 

@@ -3,6 +3,7 @@ memory.
 
     print(exe.explain())
     exe.explain().kernels[0].rule           its schedule rule
+    exe.explain().why("matmul_3")           its choices, with all candidates
     exe.explain(measured=exe.profile(x))    with the measured time of each kernel
 """
 
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from dlc_core.decisions import DECISIONS
+from dlc_core.decisions import CHOICES, DECISIONS, Choice
+from dlc_core.diag import UsageError, similar
 from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.call_memory import Bytes
 from dlc_core.runtime.device import shares_memory
@@ -44,6 +46,8 @@ class Kernel:
     """Rules that fitted and were refused, with their reasons."""
     decisions: tuple[str, ...]
     """The decisions of the schedule, as `dlc_core.decisions.Choice` writes them."""
+    choices: tuple[Choice, ...]
+    """The same as values, with the candidates of each."""
     work: Work
     estimate: Estimate | None
     """Its time by the cost model, None where its work depends on dims."""
@@ -61,6 +65,16 @@ class Kernel:
     def bytes(self) -> int | None:
         """Bytes of its inputs, outputs and constants."""
         return self.work.bytes
+
+    @property
+    def why(self) -> str:
+        """One line: the choice whose predicted cost is the largest, else which schedule rule it has."""
+        priced = [
+            (one.chosen.cost, one) for one in self.choices if one.chosen and one.chosen.cost is not None
+        ]
+        if priced:
+            return max(priced, key=lambda pair: pair[0])[1].why()
+        return next((one.why() for one in self.choices if one.decision == "schedule.rule"), "")
 
     @property
     def attained(self) -> float | None:
@@ -143,6 +157,9 @@ class Explanation:
     """Of the accesses to buffers in its code: how many are "proved" to lie inside, how many others are
     "checked" in each call, and how many "indices" that are data are."""
 
+    choices: tuple[Choice, ...] = ()
+    """The choices that were made for the graph: fusion, layout, algorithms."""
+
     def _room(self) -> list[str]:
         """Further facts about the memory of a call."""
         found = []
@@ -174,7 +191,20 @@ class Explanation:
         for listed, kernel in zip(record["kernels"], self.kernels, strict=True):
             work = listed.pop("work")
             listed |= work | {"intensity": kernel.work.intensity, "attained": kernel.attained}
+            listed["why"] = kernel.why
         return json.dumps(record, indent=1)
+
+    def why(self, kernel: str) -> str:
+        """Why a kernel got its schedule: a line for each choice, then one for each of its candidates.
+
+        Raises `UsageError` for a kernel that there is not.
+        """
+        found = next((one for one in self.kernels if one.name == kernel), None)
+        if found is None:
+            close = similar(kernel, [one.name for one in self.kernels])
+            hint = f"did you mean {close[0]!r}?" if close else "`explain().kernels` lists them"
+            raise UsageError(f"there is no kernel {kernel!r}", hint=hint)
+        return "\n".join([f"{found.name}: {found.rule}", *(f"  {one.table()}" for one in found.choices)])
 
     def refusals(self) -> list[str]:
         """A line for each op and reason why it is not where it was wanted first."""
@@ -287,13 +317,15 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
     for site, (work, estimate) in zip(sites, estimates(exe, machine), strict=True):
         name, nodes = site["kernel"], tuple(site.get("nodes", ()))
         left = rows.get((name, nodes))
+        choices = tuple(map(Choice.parse, site.get(DECISIONS, ())))
         kernels.append(
             Kernel(
                 name=name,
                 nodes=nodes,
                 rule=site.get("rule", ""),
                 refused=tuple(site.get("why_not", ())),
-                decisions=tuple(site.get(DECISIONS, ())),
+                decisions=tuple(str(choice) for choice in choices),
+                choices=choices,
                 work=work,
                 estimate=estimate,
                 trace=site.get("trace"),
@@ -317,6 +349,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         most=exe.memory.most,
         refused=tuple(_refusals(exe)),
         accesses=exe.about.get("accesses", {}),
+        choices=tuple(map(Choice.parse, exe.about.get(CHOICES, ()))),
     )
 
 

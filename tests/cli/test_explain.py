@@ -1,9 +1,13 @@
-"""`dlc explain`: how many accesses are proved to lie in their buffers, and how many are checked."""
+"""`dlc explain`: accesses that are proved or checked, and why a kernel got its schedule."""
 
 from __future__ import annotations
 
 import onnx
 import onnx.parser
+import pytest
+
+from dlc_core import driver
+from dlc_core.diag import UsageError
 
 PICKED = """
 <ir_version: 9, opset_import: ["" : 18]>
@@ -24,3 +28,42 @@ def test_checks_of_indices_are_counted(dlc, dlc_json, folder):
     found = dlc_json("explain", "picked.onnx")["accesses"]
     assert found["indices"] > 0
     assert f"{found['indices']} check" in dlc("explain", "picked.onnx")
+
+
+def test_each_kernel_has_a_line_that_says_why(dlc, dlc_json):
+    kernel = dlc_json("explain", "model.onnx", "--shape", "batch=8")["kernels"][0]
+    assert kernel["why"]
+    assert kernel["why"] in dlc("explain", "model.onnx", "--shape", "batch=8")
+
+
+def test_why_lists_candidates_and_refusals(dlc, dlc_json):
+    told = dlc("explain", "model.onnx", "--shape", "batch=8", "--why")
+    kernel = dlc_json("explain", "model.onnx", "--shape", "batch=8", "--why")["kernels"][0]
+    rule = next(choice for choice in kernel["choices"] if choice["decision"] == "schedule.rule")
+    assert rule["candidates"][0]["value"] == kernel["rule"]
+    refused = [one["refused"] for one in rule["candidates"][1:]]
+    assert refused
+    assert all(reason.startswith("does not match: is for ") for reason in refused)
+    assert refused[0] in told
+    threads = next(choice for choice in kernel["choices"] if choice["decision"] == "loops.threads")
+    costs = {one["alternative"]: one["cost"] for one in threads["candidates"]}
+    assert costs["one"] < costs["all"]
+    assert "cycles" in told
+
+
+def test_an_artefact_keeps_why(dlc, dlc_json):
+    dlc("compile", "model.onnx", "--shape", "batch=8", "-o", "model.dlc")
+    direct = dlc_json("explain", "model.onnx", "--shape", "batch=8")["kernels"]
+    assert [k["choices"] for k in dlc_json("explain", "model.dlc", "--why")["kernels"]] == [
+        k["choices"] for k in direct
+    ]
+    assert "schedule.rule" in dlc("explain", "model.dlc", "--why")
+
+
+def test_why_of_a_kernel_that_there_is_not(folder):
+    told = driver.compile("model.onnx", shapes={"batch": 8}).explain()
+    name = told.kernels[0].name
+    assert told.why(name).startswith(f"{name}: {told.kernels[0].rule}\n")
+    with pytest.raises(UsageError, match="there is no kernel") as caught:
+        told.why(f"{name}x")
+    assert name in str(caught.value)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, ClassVar, get_type_hints, overload
 
-from dlc_core.decisions import DECISIONS, scope
+from dlc_core.decisions import DECISIONS, Choice, scope
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
@@ -55,7 +55,8 @@ class PrimFuncPass(Pass):
             if DECISIONS not in result.attrs and not any(choice.instead_of for choice in choices):
                 return result  # nobody asked: a program that a pass leaves alone stays the same object
             known = result.attrs.get(DECISIONS, ())
-            new = [text for text in map(str, choices) if text not in known]
+            heads = {str(Choice.parse(text)) for text in known}
+            new = [choice.full() for choice in choices if str(choice) not in heads]
             return result.with_attrs(**{DECISIONS: (*known, *new)}) if new else result
 
         return map_prim_funcs(module, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dlc_core.arith import Analyzer
-from dlc_core.decisions import DECISIONS, Decision, scope
+from dlc_core.decisions import DECISIONS, MOST_CANDIDATES, Candidate, Choice, Decision, one_line, scope
 from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.passes.base import PassContext
@@ -58,31 +58,47 @@ class ScheduleKernels(PrimFuncPass):
         description = context.target.describe()
         machine = Machine(description, description.cores)
         refused: list[str] = []
+        passed: list[ScheduleRule] = []
         with scope(func.name) as asked:
-            for name, apply in self._attempts(func, context, machine):
+            for name, apply in self._attempts(func, context, machine, passed):
                 try:
                     with scope(func.name) as choices:
                         made, trace = _scheduled(func, apply, context)
                 except ScheduleError as error:
                     refused.append(f"{name}: {error}")
                     continue
-                taken = [choice for choice in asked if choice.decision != RULE.name or choice.value == name]
+                taken = [
+                    _rule_choice(choice, refused, passed) if choice.decision == RULE.name else choice
+                    for choice in asked
+                    if choice.decision != RULE.name or choice.value == name
+                ]
                 taken += [choice for choice in choices if choice not in taken]
                 facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
-                facts[DECISIONS] = tuple(map(str, taken))
+                facts[DECISIONS] = tuple(choice.full() for choice in taken)
                 if context.config.get(TRACES):
                     facts["trace"] = trace.tidied().as_python()
                 return _noted(made, **facts)
         return _noted(func, rule="none", why_not=tuple(refused))
 
     def _attempts(
-        self, func: PrimFunc, context: PassContext, machine: Machine
+        self, func: PrimFunc, context: PassContext, machine: Machine, passed: list[ScheduleRule]
     ) -> Iterator[tuple[str, Callable[[Schedule], None]]]:
-        """Yield the candidates for the schedule of a kernel with their names, the preferred first."""
+        """Yield the candidates for the schedule of a kernel with their names, the preferred first.
+
+        Rules that do not match the kernel are added to `passed`.
+        """
         answer = None if context.tuner is None else context.tuner(func, context.target)
         if answer is not None:
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
-        fitting = (rule for rule in self._candidates(context, machine) if rule.matches(func, machine))
+
+        def matching() -> Iterator[ScheduleRule]:
+            for rule in self._candidates(context, machine):
+                if rule.matches(func, machine):
+                    yield rule
+                else:
+                    passed.append(rule)
+
+        fitting = matching()
         first = next(fitting, None)
         if first is None:
             return
@@ -108,6 +124,19 @@ class ScheduleKernels(PrimFuncPass):
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
         wanted = [r for r in found if not self.rules or r.name in self.rules]
         return sorted(wanted, key=lambda rule: -rule.priority)
+
+
+def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[ScheduleRule]) -> Choice:
+    """The choice of a rule, with the rules that were tried before it and why they were not taken."""
+    found = [Candidate(choice.alternative, choice.value)]
+    for reason in refused:
+        name, _, why = reason.partition(": ")
+        found.append(Candidate("other", name, refused=one_line(why)))
+    for rule in passed[:MOST_CANDIDATES]:
+        what = (type(rule).__doc__ or "").partition("\n\n")[0].partition(";")[0].rstrip(".")
+        purpose = one_line(what).removeprefix("The rule for ")
+        found.append(Candidate("other", rule.name, refused=f"does not match: is for {purpose}"))
+    return replace(choice, candidates=tuple(found))
 
 
 def _scheduled(

@@ -25,7 +25,15 @@ def worth_threads(machine: Machine, work: int | None, kind: str) -> bool:
     if not machine.description.parallel:
         return False
     least = machine.description.fork_cycles * PER_CYCLE[kind]
-    return THREADS.choose("all" if work is None or work >= least else "one") == "all"
+    preferred = "all" if work is None or work >= least else "one"
+
+    def cycles(alternative: str) -> float | None:
+        if work is None:
+            return None
+        alone = work / PER_CYCLE[kind]
+        return alone if alternative == "one" else alone / machine.threads + machine.description.fork_cycles
+
+    return THREADS.choose(preferred, cost=cycles) == "all"
 
 
 __all__ = ["PER_CYCLE", "THREADS", "worth_threads"]
