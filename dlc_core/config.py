@@ -224,6 +224,9 @@ class Config:
         "",
         "Compiler decisions to force, such as gemm.k_block=blocked, or *=random:7 for all.",
     )
+    disabled = Knob[tuple[str, ...]](
+        "disabled", tuple, (), "Passes, rewrite rules and schedule rules to leave out, by name."
+    )
     reproducer_dir = Knob[Path](
         "reproducer_dir", Path, _reproducer_home, "Folder of files that reproduce a failure."
     )

@@ -41,6 +41,8 @@ DECISIONS = "decisions"
 """The compile setting that forces decisions."""
 CHOICES = "choices"
 """What an executable's `about` calls the choices of its graph, with their candidates."""
+SCHEDULE_RULE = "schedule.rule"
+"""The decision that names the schedule rule of a kernel."""
 ANY = "*"
 AT = "@"
 """Stands between a decision and the kernel or function that it is forced in."""
@@ -408,6 +410,6 @@ def declared() -> dict[str, Decision]:
 
 
 __all__ = [
-    "AT", "CHOICES", "DECISIONS", "MOST_CANDIDATES", "Candidate", "Choice", "Decision", "Forced", "declared",
-    "forced", "note", "one_line", "parse_forced", "scope",
+    "AT", "CHOICES", "DECISIONS", "MOST_CANDIDATES", "SCHEDULE_RULE", "Candidate", "Choice", "Decision",
+    "Forced", "declared", "forced", "note", "one_line", "parse_forced", "scope",
 ]  # fmt: skip

@@ -14,12 +14,15 @@ from rich.table import Table
 
 from dlc_core.cli.arrays import gather_inputs
 from dlc_core.cli.options import (
+    Decided,
+    Disabled,
     Json,
     ModelOrArtefact,
     NoCache,
     OptLevel,
     Places,
     Precision,
+    Rules,
     Seed,
     Shapes,
     ShowProgress,
@@ -27,6 +30,7 @@ from dlc_core.cli.options import (
     compile_seconds,
     console,
     executable,
+    overrides,
     parse_places,
     parse_shapes,
 )
@@ -59,6 +63,9 @@ def bench(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Precision = "float32",
+    rule: Rules = None,
+    disable: Disabled = None,
+    decided: Decided = None,
     no_cache: NoCache = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
@@ -77,7 +84,7 @@ def bench(
     """
     shapes = parse_shapes(shape)
     options = model, target, None, shapes, opt_level, no_cache, show_progress, precision
-    exe = executable(*options, place=parse_places(place))
+    exe = executable(*options, place=parse_places(place), config=overrides(rule, disable, decided))
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())
     spreads: dict[int, Spread] = {}

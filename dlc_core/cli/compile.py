@@ -14,18 +14,22 @@ from dlc_core.cli.explain import memory_words
 from dlc_core.cli.options import (
     ARTEFACT,
     CheckBounds,
+    Decided,
+    Disabled,
     Json,
     Model,
     NoCache,
     OptLevel,
     Places,
     Precision,
+    Rules,
     Shapes,
     ShowProgress,
     TargetTexts,
     Threads,
     compile_seconds,
     executable,
+    overrides,
     parse_places,
     parse_shapes,
 )
@@ -44,6 +48,9 @@ def compile_model(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Precision = "float32",
+    rule: Rules = None,
+    disable: Disabled = None,
+    decided: Decided = None,
     no_cache: NoCache = False,
     check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
@@ -60,6 +67,7 @@ def compile_model(
     - `dlc compile model.onnx`
     - `dlc compile model.onnx -o model.so --threads 2`
     - `dlc compile model.onnx --precision bf16`
+    - `dlc compile model.onnx --set gemm.k_block=256 --disable winograd`
     - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
     - `dlc compile model.onnx -t "reference -level=tir"`
     - `dlc compile model.onnx -t NPU -t reference --place softmax=reference`
@@ -69,7 +77,7 @@ def compile_model(
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
     options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision, check_bounds
-    exe = executable(*options, place=parse_places(place))
+    exe = executable(*options, place=parse_places(place), config=overrides(rule, disable, decided))
     if output.suffix == ARTEFACT:
         exe.save(output)
         files = [output]

@@ -11,17 +11,21 @@ from rich.markup import escape
 
 from dlc_core.cli.arrays import gather_inputs
 from dlc_core.cli.options import (
+    Decided,
+    Disabled,
     Json,
     ModelOrArtefact,
     NoCache,
     OptLevel,
     Places,
     Precision,
+    Rules,
     Shapes,
     ShowProgress,
     TargetTexts,
     Threads,
     executable,
+    overrides,
     parse_places,
     parse_shapes,
 )
@@ -53,6 +57,9 @@ def explain(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Precision = "float32",
+    rule: Rules = None,
+    disable: Disabled = None,
+    decided: Decided = None,
     no_cache: NoCache = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
@@ -72,12 +79,14 @@ def explain(
     - `dlc explain model.onnx --measure --threads 1`
     - `dlc explain model.onnx --why`
     - `dlc explain model.dlc --why`
+    - `dlc explain model.onnx --rule cpu.loops --why`
+    - `dlc explain model.onnx --set gemm.tile=4x2`
     - `dlc explain model.dlc --refused --json`
     - `dlc explain model.onnx -t NPU -t reference`
     """
     shapes = parse_shapes(shape)
     options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
-    exe = executable(*options, place=parse_places(place))
+    exe = executable(*options, place=parse_places(place), config=overrides(rule, disable, decided))
     report = machine = None
     if measure:
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))

@@ -15,13 +15,17 @@ from rich.table import Table
 from dlc_core import driver
 from dlc_core.cli.options import (
     ARTEFACT,
+    Decided,
+    Disabled,
     Json,
     ModelOrArtefact,
     OptLevel,
     Places,
+    Rules,
     Shapes,
     TargetTexts,
     console,
+    overrides,
     parse_places,
     parse_shapes,
 )
@@ -78,6 +82,9 @@ def inspect(
     place: Places = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
+    rule: Rules = None,
+    disable: Disabled = None,
+    decided: Decided = None,
     as_json: Json = False,
 ) -> None:
     """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
@@ -89,6 +96,7 @@ def inspect(
 
     - `dlc inspect model.onnx`
     - `dlc inspect model.onnx --list`
+    - `dlc inspect model.onnx --traces --rule cpu.loops`
     - `dlc inspect model.onnx --after fold_batch_norm`
     - `dlc inspect model.onnx --stage tir --function fused_conv_relu`
     - `dlc inspect model.onnx --stage code --form asm`
@@ -102,7 +110,8 @@ def inspect(
             return
         _artefact(model, as_json)
         return
-    context = driver.context_for(target or None, opt_level, {TRACES: traces}, place=parse_places(place))
+    config = {TRACES: traces, **overrides(rule, disable, decided)}
+    context = driver.context_for(target or None, opt_level, config, place=parse_places(place))
     module = read_module(model, parse_shapes(shape))
     if traces:
         print_schedules(
@@ -122,7 +131,12 @@ def inspect(
     if wanted == CODE and after is None:
         if function is not None and is_region(module[function]):
             made = driver.compile(
-                before, targets=target, place=parse_places(place), opt_level=opt_level, cache=False
+                before,
+                targets=target,
+                place=parse_places(place),
+                opt_level=opt_level,
+                config=config,
+                cache=False,
             )
             print(source_of(made.regions[function].artifact, form))
         else:

@@ -15,8 +15,11 @@ from rich.progress import Progress as Bar
 
 from dlc_core import driver
 from dlc_core.cli.stages import SCRIPT, read_module
+from dlc_core.config import config as settings
+from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
 from dlc_core.diag import UsageError
 from dlc_core.driver.job import Progress
+from dlc_core.driver.request import DISABLED
 from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
@@ -67,6 +70,24 @@ CheckBounds = Annotated[
     bool,
     typer.Option("--check-bounds", help="Check every access that may lie outside of its buffer; slow."),
 ]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule", help="Schedule kernels by this rule where it matches: RULE, or KERNEL=RULE for one kernel."
+    ),
+]
+Disabled = Annotated[
+    list[str] | None,
+    typer.Option("--disable", help="Leave out a pass, a rewrite rule or a schedule rule: its name."),
+]
+Decided = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Force a decision by value or alternative, gemm.k_block=256, or in one kernel, "
+        "gemm.tile@KERNEL=6x2; `dlc rules --decisions` lists them.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShowProgress = Annotated[
     bool | None,
@@ -98,6 +119,27 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:
         found[name] = tuple(_dim(s, text) for s in sizes) if "," in value else _dim(sizes[0], text)
         if isinstance(found[name], str):
             raise _no_shape(text)
+    return found
+
+
+def overrides(
+    rules: Sequence[str] | None, disabled: Sequence[str] | None, decided: Sequence[str] | None
+) -> dict[str, Any]:
+    """The compile settings of `--rule`, `--disable` and `--set`, on top of those of the environment.
+
+    Raises `UsageError` for text that forces nothing; the compile checks the names.
+    """
+    found: dict[str, Any] = {}
+    wanted = list(decided or ())
+    for text in rules or ():
+        kernel, equals, rule = text.rpartition("=")
+        wanted.append(f"{SCHEDULE_RULE}{AT if equals else ''}{kernel}={rule}")
+    for text in wanted:
+        parse_forced(text)
+    if wanted:
+        found[DECISIONS] = ",".join(filter(None, (settings.decisions, *wanted)))
+    if disabled:
+        found[DISABLED] = (*settings.disabled, *disabled)
     return found
 
 
@@ -169,15 +211,17 @@ def executable(
     check_bounds: bool = False,
     taps: Sequence[str] = (),
     place: Mapping[str, str] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Executable:
     """The model or script compiled, or the artefact opened."""
     targets = [target] if isinstance(target, str) else list(target or ())
-    config = {"check_bounds": True} if check_bounds else {}
+    config = {**(config or {}), **({"check_bounds": True} if check_bounds else {})}
     if taps and model.suffix in (ARTEFACT, SCRIPT):
         raise UsageError(f"{model} has no nodes to tap", hint="--tap is for models")
     if model.suffix == ARTEFACT:
-        if targets or place:
-            raise UsageError(f"{model} is compiled already", hint="--target and --place are for models")
+        if targets or place or config:
+            given = "--rule, --disable and --set" if config else "--target and --place"
+            raise UsageError(f"{model} is compiled already", hint=f"{given} are for models")
         return driver.open(model, num_threads=threads)
     source = read_module(model) if model.suffix == SCRIPT else model
     if isinstance(source, IRModule) and not source.of_kind(Function):

@@ -15,6 +15,8 @@ from dlc_core.cli.arrays import Array, compare_all, gather_inputs, read_arrays
 from dlc_core.cli.options import (
     Absolute,
     CheckBounds,
+    Decided,
+    Disabled,
     InputsTogether,
     Json,
     ModelOrArtefact,
@@ -23,6 +25,7 @@ from dlc_core.cli.options import (
     Places,
     Precision,
     Relative,
+    Rules,
     Seed,
     Shapes,
     ShowProgress,
@@ -30,6 +33,7 @@ from dlc_core.cli.options import (
     TargetTexts,
     Threads,
     executable,
+    overrides,
     parse_places,
     parse_shapes,
 )
@@ -64,6 +68,9 @@ def run(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Precision = "float32",
+    rule: Rules = None,
+    disable: Disabled = None,
+    decided: Decided = None,
     no_cache: NoCache = False,
     check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
@@ -87,6 +94,7 @@ def run(
     shapes = parse_shapes(shape)
     options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
     more: dict[str, Any] = {"check_bounds": check_bounds, "place": parse_places(place)}
+    more["config"] = overrides(rule, disable, decided)
     exe = executable(*options, taps=tap or (), **more)
     if tap:
         _tell_regrouped(executable(*options, **more), exe)

@@ -10,16 +10,17 @@ from functools import partial
 from typing import Any
 
 from dlc_core.config import config as settings
-from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
-from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.decisions import AT, CHOICES, DECISIONS, SCHEDULE_RULE, Choice, parse_forced, scope
+from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError, similar
 from dlc_core.driver.placement import check_placement
 from dlc_core.driver.processes import compile_kernels
-from dlc_core.driver.request import merged_settings
+from dlc_core.driver.request import DISABLED, merged_settings
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.default_pipelines import default_pipeline, positions_of
+from dlc_core.passes.graph import RULES as REWRITES
 from dlc_core.passes.graph.partition import PARTITIONER, Partition, region_of
 from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.describe import interface_of
@@ -27,6 +28,7 @@ from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.positions import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
+from dlc_core.passes.tir.schedule_kernels import RULE
 from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
@@ -34,6 +36,7 @@ from dlc_core.runtime.executable import MEMORY, Executable
 from dlc_core.runtime.host_memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.signature import Signature
+from dlc_core.schedule.rules import RULES
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
@@ -60,9 +63,20 @@ def context_for(
     known = registry()
     current = PassContext.current() if current is None else current
     wanted = {"reproducer_dir": settings.reproducer_dir, **merged_settings(config, precision)}
-    parse_forced(wanted.get(DECISIONS, "")).check()
+    forced = parse_forced(wanted.get(DECISIONS, "")).check()
+    disabled = (*current.disabled, *wanted.get(DISABLED, ()))
+    rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]
+    for name, value in forced.values.items():
+        if name.partition(AT)[0] == SCHEDULE_RULE and value not in RULE.alternatives:
+            _check_name(value, rules, "schedule rule", "`dlc rules --schedule` lists them")
+    for name in disabled:
+        rewrites = (*REWRITES, *current.rules, *known.rules.values())
+        more = (one.name for _, one in current.passes)
+        names = (*known.passes, *more, *rules, *(rule.name for rule in rewrites))
+        _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
     return current.with_(
         opt_level=opt_level,
+        disabled=disabled,
         target=target,
         ops=dict(known.ops),
         rules=(*current.rules, *known.rules.values()),
@@ -72,6 +86,16 @@ def context_for(
         watchers=(*current.watchers, *watchers),
         config=wanted,
     )
+
+
+def _check_name(name: str, known: Iterable[str], what: str, hint: str) -> None:
+    """Raise `UsageError` for a name that there is not."""
+    names = list(known)
+    if name not in names:
+        close = similar(name, names)
+        raise UsageError(
+            f"there is no {what} {name!r}", hint=f"did you mean {close[0]!r}?" if close else hint
+        )
 
 
 def pipelines(target: Target | None, context: PassContext | None = None) -> dict[str, Pipeline]:

@@ -34,6 +34,8 @@ else:
     passes = lazy("dlc_core.passes")
     structural = lazy("dlc_core.ir.structural")
 
+DISABLED = "disabled"
+"""The compile setting with names of passes and rules to leave out, besides `PassContext.disabled`."""
 MADE_FROM = "made_from"
 """Where the header of a kept artefact has the parts."""
 
@@ -50,6 +52,8 @@ def merged_settings(config: Mapping[str, Any] | None, precision: str) -> dict[st
         checks[GUARD] = mode
     if settings.decisions:
         checks[DECISIONS] = settings.decisions
+    if settings.disabled:
+        checks[DISABLED] = settings.disabled
     return {**checks, **(config or {}), "precision": precision}
 
 
@@ -232,6 +236,7 @@ def _stamps(packages: Iterable[Any]) -> dict[str, str]:
 
 
 __all__ = [
+    "DISABLED",
     "MADE_FROM",
     "Answer",
     "Difference",

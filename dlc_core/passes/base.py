@@ -53,7 +53,7 @@ class PassContext:
     opt_level: int = 3
     """0 computes the model plainly as it is; 3 is everything that leaves results within tolerance."""
     disabled: tuple[str, ...] = ()
-    """Names of passes to leave out."""
+    """Names of passes, rewrite rules and schedule rules to leave out; a compile refuses unknown names."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """Settings by name; a failing pass leaves what repeats the failure in the folder `reproducer_dir`."""
     watchers: tuple[Any, ...] = ()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from dlc_core.decisions import CHOICES, DECISIONS, Choice
+from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
 from dlc_core.diag import UsageError, similar
 from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.call_memory import Bytes
@@ -68,13 +68,16 @@ class Kernel:
 
     @property
     def why(self) -> str:
-        """One line: the choice whose predicted cost is the largest, else which schedule rule it has."""
+        """One line: a forced rule, else the choice of a value with the largest predicted cost, else another
+        choice with one, else which schedule rule it has.
+        """
+        rule = next((one for one in self.choices if one.decision == SCHEDULE_RULE), None)
         priced = [
-            (one.chosen.cost, one) for one in self.choices if one.chosen and one.chosen.cost is not None
+            (bool(one.value), one.chosen.cost, one) for one in self.choices if one.chosen and one.chosen.cost
         ]
-        if priced:
-            return max(priced, key=lambda pair: pair[0])[1].why()
-        return next((one.why() for one in self.choices if one.decision == "schedule.rule"), "")
+        if priced and not (rule and rule.instead_of):
+            return max(priced, key=lambda each: each[:2])[2].why()
+        return "" if rule is None else rule.why()
 
     @property
     def attained(self) -> float | None:

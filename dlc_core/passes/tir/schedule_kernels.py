@@ -10,7 +10,16 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dlc_core.arith import Analyzer
-from dlc_core.decisions import DECISIONS, MOST_CANDIDATES, Candidate, Choice, Decision, one_line, scope
+from dlc_core.decisions import (
+    DECISIONS,
+    MOST_CANDIDATES,
+    SCHEDULE_RULE,
+    Candidate,
+    Choice,
+    Decision,
+    one_line,
+    scope,
+)
 from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.passes.base import PassContext
@@ -26,7 +35,7 @@ from dlc_core.tir.stmt import PrimFunc
 TUNED = "tuned"
 """The rule name of kernels that a tuner scheduled."""
 RULE = Decision(
-    "schedule.rule",
+    SCHEDULE_RULE,
     "Which of the schedule rules that know a kind of kernel is tried first; values are names of rules.",
     ("first", "other"),
     has_values=True,
@@ -122,7 +131,9 @@ class ScheduleKernels(PrimFuncPass):
     def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
         own = rules_for(machine.description)
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
-        wanted = [r for r in found if not self.rules or r.name in self.rules]
+        wanted = [
+            r for r in found if (not self.rules or r.name in self.rules) and r.name not in context.disabled
+        ]
         return sorted(wanted, key=lambda rule: -rule.priority)
 
 

@@ -1,0 +1,88 @@
+"""Rules, decisions and passes are overridden by config, PassContext, environment and command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core import PassContext, driver
+from dlc_core.diag import UsageError
+
+SHAPE = ("--shape", "batch=8")
+
+
+def only(found):
+    return found["kernels"][0]
+
+
+def test_a_rule_is_forced_for_all_kernels_or_for_one(dlc_json):
+    plain = only(dlc_json("explain", "model.onnx", *SHAPE))
+    assert plain["rule"] != "cpu.loops"
+    forced = only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", "cpu.loops"))
+    assert forced["rule"] == "cpu.loops"
+    assert forced["why"].startswith("schedule.rule=cpu.loops: forced; preferred ")
+    one = only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", f"{plain['name']}=cpu.loops"))
+    assert one["rule"] == "cpu.loops"
+    assert (
+        only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", "other=cpu.loops"))["rule"] == plain["rule"]
+    )
+
+
+def test_a_decision_is_set(dlc_json, monkeypatch):
+    def threads():
+        return {text for text in only(dlc_json(*command))["decisions"] if text.startswith("loops.threads")}
+
+    command = ["explain", "model.onnx", *SHAPE]
+    assert threads() == {"loops.threads=one"}
+    monkeypatch.setenv("DLC_DECISIONS", "loops.threads=all")
+    assert threads() == {"loops.threads=all (forced; preferred one)"}
+    command += ["--set", "loops.threads=one"]
+    assert threads() == {"loops.threads=one"}
+
+
+def test_a_schedule_rule_is_disabled(dlc_json, monkeypatch):
+    rule = only(dlc_json("explain", "model.onnx", *SHAPE))["rule"]
+    assert only(dlc_json("explain", "model.onnx", *SHAPE, "--disable", rule))["rule"] != rule
+    with PassContext(disabled=(rule,)):
+        kernels = driver.compile("model.onnx", shapes={"batch": 8}).explain().kernels
+    assert kernels[0].rule != rule
+    config = {"disabled": (rule,)}
+    assert driver.compile("model.onnx", shapes={"batch": 8}, config=config).explain().kernels[0].rule != rule
+    monkeypatch.setenv("DLC_DISABLED", rule)
+    assert only(dlc_json("explain", "model.onnx", *SHAPE))["rule"] != rule
+
+
+def test_a_pass_is_disabled_in_every_command(dlc):
+    assert "fused_matmul_add" in dlc("inspect", "model.onnx", "--stage", "tir")
+    assert "fused_matmul_add" not in dlc("inspect", "model.onnx", "--stage", "tir", "--disable", "fuse")
+    for command in (("compile", "model.onnx"), ("run", "model.onnx", "--random"), ("bench", "model.onnx")):
+        told = dlc(*command, *SHAPE, "--disable", "fuze", code=2)
+        assert "there is no pass or rule 'fuze'" in told
+        assert "'fuse'" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "hint"),
+    [
+        (("--rule", "cpu.lops"), "there is no schedule rule 'cpu.lops'", "'cpu.loops'"),
+        (("--rule", "kernel=cpu.lops"), "there is no schedule rule 'cpu.lops'", "'cpu.loops'"),
+        (("--set", "gemm.tyle=6x2"), "there is no decision 'gemm.tyle'", "'gemm.tile'"),
+        (("--set", "gemm.tile"), "'gemm.tile' forces no decision", "name=alternative"),
+    ],
+)
+def test_names_that_there_are_not_have_suggestions(dlc, options, words, hint):
+    told = dlc("explain", "model.onnx", *SHAPE, *options, code=2)
+    assert words in told
+    assert hint in told
+
+
+def test_unknown_names_in_a_pass_context_are_refused(folder):
+    with PassContext(disabled=("winogrand",)), pytest.raises(UsageError, match="winogrand") as caught:
+        driver.compile("model.onnx", shapes={"batch": 8})
+    assert "'winograd'" in str(caught.value)
+
+
+def test_a_compiled_file_cannot_be_overridden(dlc):
+    dlc("compile", "model.onnx", *SHAPE, "-o", "model.dlc")
+    assert "--rule, --disable and --set are for models" in dlc(
+        "explain", "model.dlc", "--rule", "cpu.loops", code=2
+    )
