@@ -10,7 +10,7 @@ import numpy as np
 from dlc_core.graph.json import graph_kinds
 from dlc_core.graph.node import Op, World, in_world
 from dlc_core.ir.json import EXPR_KINDS, decode, encode
-from dlc_core.tir.json import TIR_KINDS
+from dlc_core.tir.json import tir_kinds
 
 
 def to_json(value: Any, arrays: list[np.ndarray[Any, Any]] | None = None) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def to_json(value: Any, arrays: list[np.ndarray[Any, Any]] | None = None) -> dic
 
     Raises UsageError for values that are not IR (a foreign object among a module's attributes).
     """
-    return encode(value, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds()), arrays)
+    return encode(value, (*EXPR_KINDS, *tir_kinds(), *graph_kinds()), arrays)
 
 
 def from_json(
@@ -30,4 +30,4 @@ def from_json(
     Raises ArtifactError for malformed data, also where it names an unknown op.
     """
     with in_world(World()):
-        return decode(data, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds(ops)), arrays)
+        return decode(data, (*EXPR_KINDS, *tir_kinds(), *graph_kinds(ops)), arrays)

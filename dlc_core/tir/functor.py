@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import is_
 from typing import TypeVar
 
 from dlc_core.diag import UsageError
@@ -27,24 +26,9 @@ from dlc_core.ir.expr import (
     transform,
 )
 from dlc_core.ir.expr import loads_in as loads_in
-from dlc_core.tir.stmt import (
-    Alloc,
-    Block,
-    Eval,
-    For,
-    If,
-    IterVar,
-    Let,
-    PrimFunc,
-    Range,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-    seq,
-)
+from dlc_core.tir.grammar import Parts
+from dlc_core.tir.grammar import buffer_exprs as buffer_exprs
+from dlc_core.tir.stmt import Alloc, Block, Eval, PrimFunc, Region, Stmt, Store
 
 T = TypeVar("T")
 StmtFn = Callable[[Stmt], "Stmt | None"]
@@ -53,22 +37,7 @@ ExprFn = Callable[[Expr], "Expr | None"]
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Directly nested statements, in order of execution (a block's init first)."""
-    if isinstance(stmt, Store):
-        return ()
-    if isinstance(stmt, (For, Alloc, View, While, Let)):
-        return (stmt.body,)
-    if isinstance(stmt, Seq):
-        return stmt.stmts
-    if isinstance(stmt, Block):
-        return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)
-    if isinstance(stmt, If):
-        return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
-    return ()
-
-
-def buffer_exprs(buffer: Buffer) -> tuple[Expr, ...]:
-    """Expressions of a buffer's own description: shape, strides, offset."""
-    return (*buffer.shape, *(buffer.strides or ()), buffer.offset)
+    return stmt.child_stmts()
 
 
 def region_exprs(regions: Sequence[Region]) -> tuple[Expr, ...]:
@@ -77,27 +46,13 @@ def region_exprs(regions: Sequence[Region]) -> tuple[Expr, ...]:
 
 def exprs_of(stmt: Stmt, *, regions: bool = False) -> tuple[Expr, ...]:
     """Expressions of the statement itself; a store's indices come before its value."""
-    if isinstance(stmt, Store):
-        return (*stmt.indices, stmt.value)
-    if isinstance(stmt, For):
-        return (stmt.begin, stmt.extent)
-    if isinstance(stmt, (If, While)):
-        return (stmt.cond,)
-    if isinstance(stmt, (Let, Eval)):
-        return (stmt.value,)
-    if isinstance(stmt, (Alloc, View)):
-        return buffer_exprs(stmt.buffer)
-    if isinstance(stmt, Block):
-        own = (*(e for a in stmt.axes for e in (a.dom.begin, a.dom.extent)), *stmt.values, stmt.predicate)
-        return (*own, *region_exprs(stmt.reads), *region_exprs(stmt.writes)) if regions else own
-    return ()
+    own = stmt.exprs()
+    return (*own, *region_exprs(stmt.regions())) if regions else own
 
 
 def bound_vars(stmt: Stmt) -> tuple[Var, ...]:
     """Variables that the statement itself binds."""
-    if isinstance(stmt, (For, Let)):
-        return (stmt.var,)
-    return tuple(axis.var for axis in stmt.axes) if isinstance(stmt, Block) else ()
+    return stmt.bound_vars()
 
 
 def stmts(root: Stmt) -> Iterator[Stmt]:
@@ -106,7 +61,7 @@ def stmts(root: Stmt) -> Iterator[Stmt]:
     while work:
         stmt = work.pop()
         yield stmt
-        children = child_stmts(stmt)
+        children = stmt.child_stmts()
         if children:
             work += children[::-1]
 
@@ -152,7 +107,7 @@ def transform_stmt(root: Stmt, *, stmt_fn: StmtFn | None = None, expr_fn: ExprFn
     """
     memo: dict[Expr, Expr] = {}
     on_expr = _same if expr_fn is None else lambda e: transform(e, expr_fn, memo)
-    return _rebuild(root, _Parts(on_expr, _same, _same), stmt_fn)
+    return _rebuild(root, Parts(on_expr, _same, _same), stmt_fn)
 
 
 def substitute_stmt(
@@ -165,10 +120,9 @@ def substitute_stmt(
     """
     fresh = dict(buffers or {})
     for stmt in stmts(root):
-        if isinstance(stmt, (Alloc, View)) and stmt.buffer not in fresh:
-            moved = substitute_buffer(stmt.buffer, values)
-            if moved is not stmt.buffer:
-                fresh[stmt.buffer] = moved
+        for buffer in stmt.bound_buffers():
+            if buffer not in fresh and (moved := substitute_buffer(buffer, values)) is not buffer:
+                fresh[buffer] = moved
     return _replace(root, values, fresh)
 
 
@@ -201,8 +155,7 @@ def rename_bound(root: Stmt) -> Stmt:
     inner: list[Buffer] = []
     for stmt in stmts(root):
         names.update((var, Var(var.name, var.dtype)) for var in bound_vars(stmt))
-        if isinstance(stmt, (Alloc, View)):
-            inner.append(stmt.buffer)
+        inner += stmt.bound_buffers()
     fresh = {buffer: copy_buffer(buffer, lambda e: substitute(e, names)) for buffer in inner}
     return _replace(root, names, fresh)
 
@@ -292,15 +245,10 @@ def free_buffers(root: Stmt) -> list[Buffer]:
     bound: set[Buffer] = set()
     used: dict[Buffer, None] = {}
     for stmt in stmts(root):
-        if isinstance(stmt, (Alloc, View)):
-            bound.add(stmt.buffer)
-        if isinstance(stmt, View):
-            used[stmt.base] = None
-        if isinstance(stmt, Block):
-            used.update((region.buffer, None) for region in (*stmt.reads, *stmt.writes))
-        used.update((e.buffer, None) for e in loads_in(*exprs_of(stmt)))
-        if isinstance(stmt, Store):
-            used[stmt.buffer] = None
+        bound.update(stmt.bound_buffers())
+        used.update((region.buffer, None) for region in stmt.regions())
+        used.update((e.buffer, None) for e in loads_in(*stmt.exprs()))
+        used.update(dict.fromkeys(stmt.accessed_buffers()))
     return [buffer for buffer in used if buffer not in bound]
 
 
@@ -316,41 +264,8 @@ def free_vars_stmt(root: Stmt) -> list[Var]:
     return [var for var in used if var not in bound]
 
 
-class _Parts:
-    """How the parts of a statement are mapped while it is rebuilt."""
-
-    __slots__ = ("buffer", "expr", "var")
-
-    def __init__(
-        self, expr: Callable[[Expr], Expr], buffer: Callable[[Buffer], Buffer], var: Callable[[Var], Var]
-    ) -> None:
-        self.expr = expr
-        self.buffer = buffer
-        self.var = var
-
-    def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        new = tuple(map(self.expr, exprs))
-        return exprs if _identical(new, exprs) else new
-
-    def range(self, old: Range) -> Range:
-        begin, extent = self.expr(old.begin), self.expr(old.extent)
-        return old if begin is old.begin and extent is old.extent else Range(begin, extent)
-
-    def region(self, old: Region) -> Region:
-        buffer, ranges = self.buffer(old.buffer), tuple(map(self.range, old.ranges))
-        return old if buffer is old.buffer and _identical(ranges, old.ranges) else Region(buffer, ranges)
-
-    def axis(self, old: IterVar) -> IterVar:
-        var, dom = self.var(old.var), self.range(old.dom)
-        return old if var is old.var and dom is old.dom else IterVar(var, dom, old.kind)
-
-
 def _same(value: T) -> T:
     return value
-
-
-def _identical(new: Sequence[object], old: Sequence[object]) -> bool:
-    return len(new) == len(old) and all(map(is_, new, old))
 
 
 def _as_var(expr: Expr) -> Var:
@@ -364,22 +279,22 @@ def _replace(root: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Bu
         return new if isinstance(new, Var) else var
 
     memo: dict[Expr, Expr] = {}
-    parts = _Parts(lambda e: substitute(e, values, buffers, memo), lambda b: buffers.get(b, b), binder)
+    parts = Parts(lambda e: substitute(e, values, buffers, memo), lambda b: buffers.get(b, b), binder)
     return _rebuild(root, parts, None)
 
 
-def _rebuild(root: Stmt, parts: _Parts, stmt_fn: StmtFn | None) -> Stmt:
+def _rebuild(root: Stmt, parts: Parts, stmt_fn: StmtFn | None) -> Stmt:
     done: list[Stmt] = []
     work: list[tuple[Stmt, bool]] = [(root, False)]
     while work:
         stmt, expanded = work.pop()
-        children = child_stmts(stmt)
+        children = stmt.child_stmts()
         if not expanded and children:
             work.append((stmt, True))
             work.extend((child, False) for child in reversed(children))
             continue
         first = len(done) - len(children)
-        rebuilt = _with_parts(stmt, done[first:], parts)
+        rebuilt = stmt.with_parts(done[first:], parts)
         del done[first:]
         new = stmt_fn(rebuilt) if stmt_fn is not None else None
         done.append(rebuilt if new is None else new)
@@ -389,56 +304,7 @@ def _rebuild(root: Stmt, parts: _Parts, stmt_fn: StmtFn | None) -> Stmt:
 def with_children(stmt: Stmt, children: Sequence[Stmt]) -> Stmt:
     """The statement over other nested statements, in the order of `child_stmts`; itself when all are the
     same."""
-    return _with_parts(stmt, children, _Parts(_same, _same, _same))
+    return stmt.with_parts(children, _KEEP)
 
 
-def _with_parts(stmt: Stmt, children: Sequence[Stmt], parts: _Parts) -> Stmt:
-    """The statement over other nested statements, its own parts mapped; itself when all are the same."""
-    same = _identical(children, child_stmts(stmt))
-    if isinstance(stmt, Seq):
-        return stmt if same else seq(*children)
-    if isinstance(stmt, Store):
-        buffer, indices, value = parts.buffer(stmt.buffer), parts.exprs(stmt.indices), parts.expr(stmt.value)
-        unchanged = buffer is stmt.buffer and indices is stmt.indices and value is stmt.value
-        return stmt if unchanged else Store(buffer, indices, value)
-    if isinstance(stmt, For):
-        var, begin, extent = parts.var(stmt.var), parts.expr(stmt.begin), parts.expr(stmt.extent)
-        if same and var is stmt.var and begin is stmt.begin and extent is stmt.extent:
-            return stmt
-        return For(var, begin, extent, children[0], stmt.kind, stmt.thread, stmt.annotations)
-    if isinstance(stmt, Block):
-        return _block_with_parts(stmt, children, same, parts)
-    if isinstance(stmt, If):
-        cond = parts.expr(stmt.cond)
-        return stmt if same and cond is stmt.cond else If(cond, *children)
-    if isinstance(stmt, While):
-        cond = parts.expr(stmt.cond)
-        return stmt if same and cond is stmt.cond else While(cond, children[0])
-    if isinstance(stmt, Let):
-        var, value = parts.var(stmt.var), parts.expr(stmt.value)
-        return stmt if same and var is stmt.var and value is stmt.value else Let(var, value, children[0])
-    if isinstance(stmt, Eval):
-        value = parts.expr(stmt.value)
-        return stmt if value is stmt.value else Eval(value)
-    if isinstance(stmt, Alloc):
-        buffer = parts.buffer(stmt.buffer)
-        return stmt if same and buffer is stmt.buffer else Alloc(buffer, children[0])
-    if isinstance(stmt, View):
-        buffer, base = parts.buffer(stmt.buffer), parts.buffer(stmt.base)
-        return (
-            stmt if same and buffer is stmt.buffer and base is stmt.base else View(buffer, base, children[0])
-        )
-    raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
-
-
-def _block_with_parts(block: Block, children: Sequence[Stmt], same: bool, parts: _Parts) -> Block:
-    axes = tuple(map(parts.axis, block.axes))
-    values = parts.exprs(block.values)
-    reads, writes = tuple(map(parts.region, block.reads)), tuple(map(parts.region, block.writes))
-    predicate = parts.expr(block.predicate)
-    new = (*axes, *values, *reads, *writes, predicate)
-    old = (*block.axes, *block.values, *block.reads, *block.writes, block.predicate)
-    if same and _identical(new, old):
-        return block
-    init, body = (children[0], children[1]) if block.init is not None else (None, children[0])
-    return Block(block.name, axes, values, reads, writes, body, init, predicate, block.annotations)
+_KEEP = Parts(_same, _same, _same)

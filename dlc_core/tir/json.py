@@ -1,103 +1,61 @@
-"""The tensor level as JSON: the kinds of statements and PrimFuncs (see `ir/json.py`)."""
+"""The tensor level as JSON: the kinds (see `ir/json.py`) of statements and PrimFuncs, derived from fields.
+
+A field that is a value of the IR is a reference, a tuple of these a list of references, a text itself; all
+else is an attribute value.  Mappings are read-only when they are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
+from dlc_core.diag import Span
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.expr import Expr
 from dlc_core.ir.json import Field, Kind
-from dlc_core.tir.stmt import (
-    Alloc,
-    Block,
-    Eval,
-    For,
-    If,
-    IterVar,
-    Let,
-    PrimFunc,
-    Range,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    View,
-    While,
-)
+from dlc_core.tir.axes import IterVar, Range, Region
+from dlc_core.tir.grammar import STATEMENTS, Stmt
+from dlc_core.tir.stmt import PrimFunc
+
+_NAMES: Mapping[type, str] = {IterVar: "axis", PrimFunc: "prim_func"}
+"""Names of records that are not the class's name in lower case."""
 
 
-def _one(type_: type, *names: str) -> tuple[Field, ...]:
-    return tuple(Field(name, "ref", (type_,)) for name in names)
+def tir_kinds() -> tuple[Kind, ...]:
+    """The kinds of all statement classes there are, of their parts and of PrimFuncs."""
+    return tuple(map(_kind, (*STATEMENTS, Range, Region, IterVar, PrimFunc)))
 
 
-def _many(type_: type, *names: str) -> tuple[Field, ...]:
-    return tuple(Field(name, "refs", (type_,)) for name in names)
+@cache
+def _kind(cls: type) -> Kind:
+    hints = get_type_hints(cls)
+    found = tuple(_field(f.name, hints[f.name]) for f in fields(cls))
+    mappings = [f.name for f in found if get_origin(hints[f.name]) is Mapping]
+
+    def build(**given: Any) -> Any:
+        for name in mappings:
+            given[name] = MappingProxyType(dict(given[name]))
+        return cls(**given)
+
+    return Kind(_NAMES.get(cls, cls.__name__.lower()), cls, found, build)
 
 
-def _text(*names: str) -> tuple[Field, ...]:
-    return tuple(Field(name, "str") for name in names)
+def _field(name: str, hint: Any) -> Field:
+    if hint is str:
+        return Field(name, "str")
+    if hint == tuple[Span, ...]:
+        return Field(name, "spans")
+    many = get_origin(hint) is tuple
+    types = get_args(hint)[:1] if many else (hint,)
+    types = get_args(types[0]) or types
+    required = tuple(t for t in types if t is not NoneType)
+    if not all(isinstance(t, type) and issubclass(t, _RECORDED) for t in required):
+        return Field(name, "literal")
+    return Field(name, "refs" if many else "ref" if required == types else "opt", required)
 
 
-def _attributes(build: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The class with one field of attributes made read-only."""
-
-    def made(**fields: Any) -> Any:
-        return build(**{**fields, name: MappingProxyType(dict(fields[name]))})
-
-    return made
-
-
-TIR_KINDS = (
-    Kind("seq", Seq, _many(Stmt, "stmts"), Seq),
-    Kind(
-        "for",
-        For,
-        (
-            *_one(Var, "var"),
-            *_one(Expr, "begin", "extent"),
-            *_one(Stmt, "body"),
-            *_text("kind", "thread"),
-            Field("annotations", "literal"),
-        ),
-        _attributes(For, "annotations"),
-    ),
-    Kind("while", While, (*_one(Expr, "cond"), *_one(Stmt, "body")), While),
-    Kind("if", If, (*_one(Expr, "cond"), *_one(Stmt, "then"), Field("orelse", "opt", (Stmt,))), If),
-    Kind("let", Let, (*_one(Var, "var"), *_one(Expr, "value"), *_one(Stmt, "body")), Let),
-    Kind("store", Store, (*_one(Buffer, "buffer"), *_many(Expr, "indices"), *_one(Expr, "value")), Store),
-    Kind("eval", Eval, _one(Expr, "value"), Eval),
-    Kind("alloc", Alloc, (*_one(Buffer, "buffer"), *_one(Stmt, "body")), Alloc),
-    Kind("view", View, (*_one(Buffer, "buffer", "base"), *_one(Stmt, "body")), View),
-    Kind("range", Range, _one(Expr, "begin", "extent"), Range),
-    Kind("region", Region, (*_one(Buffer, "buffer"), *_many(Range, "ranges")), Region),
-    Kind("axis", IterVar, (*_one(Var, "var"), *_one(Range, "dom"), *_text("kind")), IterVar),
-    Kind(
-        "block",
-        Block,
-        (
-            *_text("name"),
-            *_many(IterVar, "axes"),
-            *_many(Expr, "values"),
-            *_many(Region, "reads", "writes"),
-            Field("init", "opt", (Stmt,)),
-            *_one(Stmt, "body"),
-            *_one(Expr, "predicate"),
-            Field("annotations", "literal"),
-        ),
-        _attributes(Block, "annotations"),
-    ),
-    Kind(
-        "prim_func",
-        PrimFunc,
-        (
-            *_text("name"),
-            Field("params", "refs", (Buffer, Var)),
-            *_one(Stmt, "body"),
-            Field("attrs", "literal"),
-            Field("spans", "spans"),
-        ),
-        _attributes(PrimFunc, "attrs"),
-    ),
-)
+_RECORDED = (Stmt, Expr, Buffer, Range, Region, IterVar)
+"""Values with records of their own."""

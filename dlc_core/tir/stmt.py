@@ -23,7 +23,8 @@
     PrimFunc = (name, params: (Buffer | Var)*, body, attrs)
         Buffer parameters are passed as pointers, Var parameters by value.
 
-Statements are immutable values compared by identity; `tir/functor.py` walks and rebuilds them.
+Statements are immutable values compared by identity; `tir/functor.py` walks and rebuilds them.  The types of
+the fields are the only declaration: `tir/grammar.py` derives walks, rebuilding and records from them.
 """
 
 from __future__ import annotations
@@ -31,13 +32,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import BOOL, DTypeLike
-from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, binary, const
+from dlc_core.ir.dtype import BOOL
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const
 from dlc_core.ir.text import Printable
+from dlc_core.tir.axes import IterVar as IterVar
+from dlc_core.tir.axes import Range as Range
+from dlc_core.tir.axes import Region as Region
+from dlc_core.tir.grammar import BINDS, FIRST, Parts, identical
+from dlc_core.tir.grammar import Stmt as Stmt
 
 FOR_KINDS = frozenset({"serial", "parallel", "vectorized", "unrolled", "thread"})
 """How the iterations of a loop may run.  "thread" binds the loop to a hardware axis named by `For.thread`."""
@@ -48,15 +54,12 @@ LANES = "lanes"
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-class Stmt:
-    """Base of statements."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, eq=False)
 class Seq(Stmt):
     stmts: tuple[Stmt, ...]
+
+    def with_parts(self, children: Sequence[Stmt], parts: Parts) -> Stmt:
+        return self if identical(children, self.stmts) else seq(*children)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,92 +113,15 @@ class Eval(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Alloc(Stmt):
-    buffer: Buffer
+    buffer: Annotated[Buffer, BINDS]
     body: Stmt
 
 
 @dataclass(frozen=True, eq=False)
 class View(Stmt):
-    buffer: Buffer
+    buffer: Annotated[Buffer, BINDS]
     base: Buffer
     body: Stmt
-
-
-@dataclass(frozen=True)
-class Range:
-    """[begin, begin + extent)."""
-
-    begin: Expr
-    extent: Expr
-
-    def __str__(self) -> str:
-        return f"{self.begin}:{self.begin + self.extent}"
-
-
-@dataclass(frozen=True)
-class Region:
-    """A box of a buffer: what a block reads or writes."""
-
-    buffer: Buffer
-    ranges: tuple[Range, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class IterVar:
-    """An axis of a block: "spatial" (points write elements of their own) or "reduce" (points accumulate).
-
-    In expressions it stands for its variable.
-    """
-
-    var: Var
-    dom: Range
-    kind: str = "spatial"
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("spatial", "reduce"):
-            raise UsageError(f"unknown axis kind {self.kind!r}", hint="spatial or reduce")
-
-    def __add__(self, other: Any) -> Expr:
-        return binary("add", self.var, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return binary("add", other, self.var)
-
-    def __sub__(self, other: Any) -> Expr:
-        return binary("sub", self.var, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return binary("sub", other, self.var)
-
-    def __mul__(self, other: Any) -> Expr:
-        return binary("mul", self.var, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return binary("mul", other, self.var)
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return binary("floordiv", self.var, other)
-
-    def __mod__(self, other: Any) -> Expr:
-        return binary("floormod", self.var, other)
-
-    def __neg__(self) -> Expr:
-        return -self.var
-
-    def __lt__(self, other: Any) -> Expr:
-        return binary("lt", self.var, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return binary("le", self.var, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return binary("gt", self.var, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return binary("ge", self.var, other)
-
-    def astype(self, to: DTypeLike) -> Expr:
-        return self.var.astype(to)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +132,7 @@ class Block(Stmt):
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
     body: Stmt
-    init: Stmt | None = None
+    init: Annotated[Stmt | None, FIRST] = None
     predicate: Expr = field(default_factory=lambda: const(True, BOOL))
     annotations: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
