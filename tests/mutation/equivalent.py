@@ -31,10 +31,8 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "mergeable_tail": "which loops are fused: any may be",
     },
     "dlc_core.schedule.rules.cpu.contraction": {
-        "Contract._keep_rows_apart": "strides of a copy, which all its accesses follow",
-        "Contract._weights_are_near": "compares with caches",
-        "Contract._steps_at_once": "compares with caches",
-        "Contract._chunk": "how many steps are summed by themselves",
+        "Contract._pad_rows": "strides of a copy, which all its accesses follow",
+        "Contract._facts": "facts that plans are chosen by, any of which is right",
     },
     "dlc_core.schedule.rules.cpu.rows": {
         "_mergeable": "which loops are fused: any may be",
@@ -52,8 +50,8 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.schedule.rules.cpu.panels": {
         "_preferred_steps": "compares with caches; what it prefers divides the steps, or is none",
         "steps_at_once": "compares with caches",
-        "_panel_bytes": "compares with caches",
-        "prefetch_panel": "prefetches",
+        "panel_bytes": "compares with caches",
+        "plan_prefetch": "prefetches",
         "_readers": "prefetches",
     },
     "dlc_core.schedule.rules.cpu.maps": {
@@ -145,10 +143,6 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "dlc_core.schedule.rules.cpu.contraction": {
-        "Contract._tiled": {
-            "nest.index(panels) + 1: another operator": "the loops whose data is compared with caches",
-            "nest.index(panels) + 1: constant + 1": "the loops whose data is compared with caches",
-        },
         "Contract._sum_chunks": {
             "1 - rank: constant + 1": "which loops are put in another order: any may be"
         },

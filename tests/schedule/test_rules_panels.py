@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.cpu.panels import steps_at_once
+from dlc_core.schedule.rules.cpu.panels import panel_bytes, steps_at_once
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, schedule_for
 from dlc_core.tir.functor import block_list, stmts
@@ -67,5 +66,5 @@ def test_panels_are_summed_at_once_where_caches_hold_all_or_not_even_parts(cache
 ])  # fmt: skip
 def test_steps_are_summed_apart_where_tiles_would_wait_for_the_last_cache(units, rows, sums, steps):
     machine = Machine(replace(WIDE, vector_units=units), 1)
-    packed = Buffer("packed", (3, 3, 3, 24, 48))
-    assert steps_at_once(machine, packed, (3, 3, 24), rows, sums) == steps
+    panel = panel_bytes((3, 3, 3, 24, 48), 3, 4)
+    assert steps_at_once(machine, panel, 4, (3, 3, 24), rows, sums) == steps

@@ -7,14 +7,13 @@
         epilogue on the accumulators, one store
 
 A constant right-hand side is packed at compile time as [panel][k…][column in panel], so that the microkernel
-streams it. The tile is chosen in `register_tile.py`, K blocking and prefetch in `panels.py`, tails of
-symbolic rows in `tails.py`, dot products in `dots.py`, and tile units in `tile_unit.py`. Split-K exists on
-GPUs only (`rules/gpu/tile.py`).
+streams it. `gemm_plan.py` makes the plan: it takes the tile from `register_tile.py`, K blocking and prefetch
+from `panels.py`, and tails of symbolic rows from `tails.py`. This file applies it, with the instructions for
+narrow dtypes in `dots.py` and `tile_unit.py`. Split-K exists on GPUs only (`rules/gpu/tile.py`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -37,21 +36,20 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
-from dlc_core.schedule.rules.cpu.gemm_decisions import (
-    LOOP_ORDER,
-    PAD_ROWS,
-    PARTIAL_SUMS,
-    TILE,
-    kind_of,
-    size_of,
-    tiles_within,
+from dlc_core.schedule.rules.cpu.gemm_plan import (
+    PANELS_FIRST,
+    PANELS_IN_BATCH,
+    TILES_FIRST,
+    Gemm,
+    GemmPlan,
+    Weights,
+    plan_gemm,
 )
 from dlc_core.schedule.rules.cpu.maps import schedule_map
-from dlc_core.schedule.rules.cpu.panels import Names, prefetch_panel, steps_at_once
-from dlc_core.schedule.rules.cpu.register_tile import ALONE, Distribution, Tile, choose
-from dlc_core.schedule.rules.cpu.tails import never_negative, tail_heights
-from dlc_core.schedule.rules.cpu.threads import worth_threads
-from dlc_core.schedule.rules.cpu.tile_unit import tile_of, tile_products, unit_for
+from dlc_core.schedule.rules.cpu.panels import Names, prefetch_panel
+from dlc_core.schedule.rules.cpu.register_tile import Tile
+from dlc_core.schedule.rules.cpu.tails import never_negative
+from dlc_core.schedule.rules.cpu.tile_unit import tile_products, unit_for
 from dlc_core.schedule.rules.cpu.transposed_rhs import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
@@ -61,10 +59,6 @@ from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 NUMBERS_OF_BYTE = 4
 """The largest number of low-bit weights in a byte."""
-CHUNK = 128
-"""K steps per partial sum in the blocked summation of single rows."""
-MANY_COLUMNS = 128
-"""Columns from which a copy of the left-hand side is cheap compared with the GEMM."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +67,8 @@ class ContractionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.contraction"
     priority: ClassVar[int] = 100
+    plan: GemmPlan | None = None
+    """The plan to apply to each contraction; None makes one for each."""
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)
@@ -81,7 +77,7 @@ class ContractionRule(ScheduleRule):
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         found = anchor(schedule.func)
         assert found is not None
-        Contract(schedule, machine, found).run()
+        Contract(schedule, machine, found).run(self.plan)
 
 
 @dataclass(frozen=True)
@@ -118,8 +114,11 @@ class Contract:
         """Loops over columns that dot products will compute."""
         self.packed: Buffer | None = None
         """The packed right-hand side, if it is packed."""
+        self.parts = 1
+        """The parts of the columns that are packed separately."""
 
-    def run(self) -> None:
+    def run(self, plan: GemmPlan | None = None) -> None:
+        """Schedule the kernel by a plan, or by the one that its facts imply."""
         s = self.s
         self.dot = dot_for(s.func, self.found, self.machine)
         self.unit = unit_for(self.found, self.dot, self.machine)
@@ -135,17 +134,13 @@ class Contract:
         self._split_digits(out)
         columns = self._loops_for(out, self.found.n)
         row = self._rows(out)
-        row_extent = 1 if row is None else const_value(s.extent(row))
-        columns_extent = extent_of(self.found.n)
-        if self.unit is not None and row_extent is not None and columns_extent is not None:
-            tile = tile_of(self.unit, row_extent, columns_extent)
-        else:
-            workers = self._workers(out, row)
-            sizes = row_extent, columns_extent, self.lanes, self.machine.registers
-            tile = TILE.pick(choose(*sizes, workers), lambda: tiles_within(*sizes), kind_of, size_of)
-        self.pack(tile)
-        self._keep_rows_apart(tile)
-        self.nest(out, row, columns[-1], tile)
+        plan = plan or plan_gemm(self._facts(out, row, columns), self.machine)
+        self.dot, self.unit = plan.dot, plan.unit
+        if plan.packed:
+            self.pack(plan.tile)
+        if plan.pad_rows:
+            self._pad_rows()
+        self._apply(plan, out, row, columns[-1])
         if self.machine.plain:
             inline_tests(s, borders)
         if self.dot is not None:
@@ -155,6 +150,62 @@ class Contract:
         if self.unit is not None and self.dot is not None:
             for loops in self.tiled:
                 tile_products(s, loops, self.unit, self.dot)
+
+    def _facts(self, out: BlockRV, row: LoopRV | None, columns: Sequence[LoopRV]) -> Gemm:
+        """Read the facts of the contraction, whose output has these loops."""
+        s, found = self.s, self.found
+        around = [loop for loop in s.get_loops(out) if loop not in (row, columns[-1])]
+        lhs, sums = found.lhs.load.buffer, s.get(self.block).writes[0].buffer.dtype
+        step = const_value(found.lhs.factors[found.m[-1].var]) if found.m and lhs.ndim > 1 else None
+        rows = 1 if row is None else const_value(s.extent(row))
+        return Gemm(
+            rows,
+            extent_of(found.n),
+            tuple(extent_of(axis) for axis in found.k),
+            self.lanes,
+            tuple(const_value(s.extent(loop)) for loop in around),
+            any(const_value(s.extent(loop)) != 1 for loop in around if loop not in columns),
+            row is not None,
+            1 if row is None or rows is not None else Analyzer().modular(s.extent(row))[0],
+            _product(found.m),
+            _product(found.block.axes),
+            bool(found.shared),
+            bytes_of(found.rhs.load.buffer),
+            self._weights(),
+            bool(found.rhs.beside),
+            sums.itemsize,
+            sums.is_float,
+            None if step is None else step * lhs.dtype.itemsize,
+            lhs.dtype.itemsize,
+            lhs not in s.func.params,
+            self.dot,
+            self.unit,
+        )
+
+    def _weights(self) -> Weights | None:
+        """Describe the right-hand side, if it is constant."""
+        found = self.found
+        if not (self.packed or is_constant(self.s.func, found)):
+            return None
+        buffer = found.rhs.load.buffer
+        columns, lead, inner = self._dims_of_weights()
+        shape = [const_value(extent) for extent in buffer.shape]
+        wide = shape[columns]
+        return Weights(
+            tuple(shape[i] for i in lead),
+            tuple(shape[i] for i in inner),
+            None if wide is None else wide // self.parts,
+            buffer.dtype.itemsize,
+            self.parts,
+            1 if self.dot is None else self.dot.group,
+        )
+
+    def _dims_of_weights(self) -> tuple[int, list[int], list[int]]:
+        """Return the dims of the right-hand side: of columns, of neither columns nor K, and of K."""
+        order = list(self.found.rhs.load.indices)
+        columns = order.index(self.found.n.var)
+        inner = [order.index(a.var) for a in self.found.k if a.var in order]
+        return columns, [i for i in range(len(order)) if i != columns and i not in inner], inner
 
     # Row and column loops of the output
 
@@ -211,30 +262,11 @@ class Contract:
         loops = self._loops_for(out, rows[-1])
         return self.s.fuse(*loops) if len(loops) > 1 else loops[0]
 
-    def _keep_rows_apart(self, tile: Tile) -> None:
-        """Pad the rows of a copied left-hand side so that they map to different cache sets.
-
-        A tile reads one element per row in every step; rows a power of two apart would evict each other.
-        """
-        s, found = self.s, self.found
-        buffer = found.lhs.load.buffer
-        columns = extent_of(found.n)
-        copied = buffer not in s.func.params
-        if not found.m or columns is None or buffer.ndim < 2:
-            return
-        step = const_value(found.lhs.factors[found.m[-1].var])
-        if step is None:
-            return
-        facts = self.machine.description
-        way = facts.caches[0] // facts.cache_ways
-        places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
-        # A copy exists anyway, so padding its rows is free.
-        fine = -(-tile.rows // places) <= facts.cache_ways // (4 if copied else 2)
-        fine = fine or (columns < MANY_COLUMNS and not copied)
-        if PAD_ROWS.choose("dense" if fine else "padded") == "dense":
-            return
-        line = facts.cache_line // buffer.dtype.itemsize
-        if not copied:
+    def _pad_rows(self) -> None:
+        """Pad the rows of a copy of the left-hand side, so that they map to different cache sets."""
+        s, buffer = self.s, self.found.lhs.load.buffer
+        line = self.machine.description.cache_line // buffer.dtype.itemsize
+        if buffer in s.func.params:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
         else:
@@ -253,10 +285,8 @@ class Contract:
         buffer = found.rhs.load.buffer
         order = list(found.rhs.load.indices)
         group = 1 if self.dot is None else self.dot.group
-        columns = order.index(found.n.var)
         width = tile.vectors * self.lanes
-        inner = [order.index(a.var) for a in found.k if a.var in order]
-        lead = [i for i in range(len(order)) if i != columns and i not in inner]
+        columns, lead, inner = self._dims_of_weights()
         part = (extent_of(found.n) or 0) // parts if parts > 1 else 0
 
         def packed(*indices: Expr) -> tuple[ExprLike, ...]:
@@ -270,15 +300,23 @@ class Contract:
                 return (column // part, *outer, column % part // width, *steps, place)
             return (*outer, column // width, *steps, place)
 
+        self.parts = parts
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
         self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)
 
     # Loops
 
     def nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
+        """Tile the output loops and compute the contraction in each tile; the right-hand side is as it is."""
+        facts = replace(self._facts(out, rows, [column]), row_bytes=None)
+        plan = plan_gemm(facts if self.packed else replace(facts, weights=None), self.machine, tile)
+        self._apply(plan, out, rows, column)
+
+    def _apply(self, plan: GemmPlan, out: BlockRV, rows: LoopRV | None, column: LoopRV) -> None:
         """Tile the output loops and compute the contraction in each tile."""
+        self.plan = plan
         s = self.s
-        parts = self._parts(out, rows, column, tile)
+        parts = self._parts(out, rows, column, plan)
         blocks = [self.block, *(s.duplicate(self.block, [part.out]) for part in parts[1:])]
         for part, block in zip(parts, blocks, strict=True):
             names = Names(part.rows, None, part.column, block, part.out)
@@ -293,18 +331,17 @@ class Contract:
                 names = Names(tiles, row, part.column, block, part.out)
             self._tiled(names, part.width, part.height, full)
 
-    def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
+    def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, plan: GemmPlan) -> list[_Part]:
         """Split the domain into parts with one tile size each.
 
         A symbolic domain has whole tiles and tails: shorter tiles of rows, single rows, single columns.
         """
         s = self.s
+        tile = plan.tile
         width = tile.vectors * self.lanes
         parts: list[_Part] = []
         if rows is not None and const_value(s.extent(rows)) is None:
-            # If a known number of rows comes as several axes, the first row of a tile is not known.
-            single = Analyzer().modular(s.extent(rows))[0] == 1
-            for height in tail_heights(tile.rows) if single else [tile.rows]:
+            for height in plan.tails:
                 loop = s.get_for(rows)
                 if const_value(Analyzer().simplify(loop.extent // height)) is not None:
                     continue  # a known number of rows, usually none
@@ -351,15 +388,20 @@ class Contract:
         if names.tiles is not None:
             names = replace(names, number=const_value(s.extent(names.tiles)))
         inner = [column] if names.row is None else [names.row, column]
-        nest = [*outer, panels] if names.tiles is None else self._order(outer, panels, names.tiles)
+        tiles = [] if names.tiles is None else [names.tiles]
+        nest = {
+            PANELS_FIRST: [panels, *outer, *tiles],
+            PANELS_IN_BATCH: [*outer, panels, *tiles],
+            TILES_FIRST: [*outer, *tiles, panels],
+        }[self.plan.loop_order]
         # Loops that hold other tilings keep their position.
         shared = [loop for loop in outer if self._is_shared(loop, names.out)]
         free = [loop for loop in nest if loop not in shared]
         s.reorder(*free, *inner)
-        steps = self._steps_at_once(names, nest[nest.index(panels) + 1 :], width, height)
+        steps = 0 if names.tiles is None else self.plan.k_block
         s.compute_at(names.block, panels if steps else free[-1])
         s.set_scope(names.block, 0, "local")
-        threads = worth_threads(self.machine, self._work(), "multiply-adds")
+        threads = self.plan.threads
         if threads:
             parallelize(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
         # Cutting a loop copies the loops inside, so the outermost is cut first.
@@ -389,49 +431,6 @@ class Contract:
         """Whether a loop holds more than one tiling."""
         return any(block != out for block in self.s.get_child_blocks(loop))
 
-    def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
-        """Order the outer loops: panels first if the weights are larger than the rows, else rows.
-
-        With rows first, each row is read and written once, and the weights once for each tile from L2.
-        """
-        batched = any(const_value(self.s.extent(loop)) != 1 for loop in outer)
-        first, second, third = LOOP_ORDER.alternatives
-        preferred = second if batched or not self._weights_are_near() else third
-        preferred = preferred if self._rows_in_parallel() else first
-        order = LOOP_ORDER.choose(preferred)
-        if order == first:
-            return [panels, *outer, tiles]
-        return [*outer, panels, tiles] if order == second else [*outer, tiles, panels]
-
-    def _weights_are_near(self) -> bool:
-        """Whether the right-hand side fits in L2."""
-        size = bytes_of(self.found.rhs.load.buffer)
-        caches = self.machine.description.caches
-        return size is None or size <= caches[min(1, len(caches) - 1)]
-
-    def _rows_in_parallel(self) -> bool:
-        """Whether threads get rows rather than panels."""
-        if self.found.shared:
-            return True
-        rows = _product(self.found.m)
-        columns = extent_of(self.found.n)
-        return rows is None or columns is None or rows >= columns
-
-    def _workers(self, out: BlockRV, row: LoopRV | None) -> Distribution:
-        """Describe the parallel loop of `_order`, for the choice of the tile."""
-        if self.found.shared or not worth_threads(self.machine, self._work(), "multiply-adds"):
-            return ALONE
-        columns = self._loops_for(out, self.found.n)
-        outer = [loop for loop in self.s.get_loops(out) if loop != row and loop not in columns]
-        by_rows = self._rows_in_parallel()
-        if by_rows and any(const_value(self.s.extent(loop)) != 1 for loop in outer):
-            return ALONE
-        return Distribution(self.machine.threads, panels=not by_rows or not self._weights_are_near())
-
-    def _work(self) -> int | None:
-        """Multiply-adds; None if an extent is symbolic."""
-        return _product(self.found.block.axes)
-
     def _cut(self, names: Names, which: str, full: Expr) -> Iterator[Names]:
         """Yield a nest for the full iterations of a tiling loop, then one for a cut last iteration."""
         s = self.s
@@ -452,27 +451,14 @@ class Contract:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
-        self._prefetch_next(reduction, names)
-        steps = self._chunk(names, reduction)
-        if steps:
-            self._sum_chunks(names.block, reduction[0], spatial, steps)
+        if self.packed is not None:
+            prefetch_panel(s, self.plan.prefetch, self.packed.name, reduction, names)
+        single = names.row is None or const_value(s.extent(names.row)) == 1
+        if self.plan.partial_sums and single:
+            self._sum_chunks(names.block, reduction[0], spatial, self.plan.partial_sums)
         else:
             self._accumulate(names.block, reduction, spatial, by_unit)
         self._registers([names.column] if names.row is None else [names.row, names.column])
-
-    def _steps_at_once(self, names: Names, inside: Sequence[LoopRV], width: int, height: int) -> int:
-        """Return the K block: iterations of the outermost reduction loop for all tiles of a panel; 0 is all
-        of K.
-        """
-        rounds = [const_value(self.s.extent(loop)) for loop in inside]
-        if self.packed is None or self.dot is not None or self.found.rhs.beside or names.tiles not in inside:
-            return 0
-        if None in rounds:
-            return 0
-        extents = [extent_of(axis) for axis in self.found.k]
-        rows = height * math.prod(count or 1 for count in rounds)
-        itemsize = self.s.get(names.block).writes[0].buffer.dtype.itemsize
-        return steps_at_once(self.machine, self.packed, extents, height, rows * width * itemsize)
 
     def _by_steps(self, names: Names, height: int, full_tiles: Expr, count: int) -> bool:
         """Block K by `count` iterations of the outermost reduction loop for all tiles of a panel.
@@ -500,7 +486,8 @@ class Contract:
         for piece in self._cut(inner, "tiles", full_tiles):
             (*within, one), steps = self._own_loops(piece.block)
             s.reorder(*steps, one, *within)
-            self._prefetch_next(steps, piece)
+            if self.packed is not None:
+                prefetch_panel(s, self.plan.block_prefetch, self.packed.name, steps, piece)
             self._accumulate(piece.block, steps, [one, *within])
             assert piece.row is not None
             self._registers([piece.row, piece.column])
@@ -515,15 +502,6 @@ class Contract:
         return [loop for loop, axis in own if axis.kind != "reduce"], [
             loop for loop, axis in own if axis.kind == "reduce"
         ]
-
-    def _prefetch_next(self, reduction: Sequence[LoopRV], names: Names) -> None:
-        """Prefetch the packed right-hand side, if it is packed."""
-        if self.packed is None:
-            return
-        rows = _product(self.found.m)
-        if rows is None:
-            rows = 1 if names.row is None else const_value(self.s.extent(names.row))
-        prefetch_panel(self.s, self.machine, self.packed, rows, reduction, names)
 
     def _accumulate(
         self, block: BlockRV, reduction: Sequence[LoopRV], spatial: Sequence[LoopRV], by_unit: bool = False
@@ -542,25 +520,6 @@ class Contract:
         if self.found.rhs.beside:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
-
-    def _chunk(self, names: Names, reduction: Sequence[LoopRV]) -> int:
-        """Return the K steps per partial sum, or 0 for one running sum.
-
-        Blocked summation bounds the rounding error.  Single rows are memory-bound, so it costs nothing.
-        """
-        count = const_value(self.s.extent(reduction[-1]))
-        single = names.row is None or const_value(self.s.extent(names.row)) == 1
-        written = self.s.get(names.block).writes[0].buffer.dtype
-        if count is None or len(reduction) > 1 or not single or not written.is_float:
-            return 0
-        if self.dot is not None or self.found.rhs.beside:
-            return 0
-        sizes = range(CHUNK // 4, CHUNK + 1) if count > CHUNK else ()
-        return PARTIAL_SUMS.pick(
-            max((size for size in sizes if count % size == 0), default=0),
-            lambda: [size for size in range(count) if size != 1 and (not size or count % size == 0)],
-            lambda size: "partial" if size else "running",
-        )
 
     def _sum_chunks(self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int) -> None:
         """Sum blocks of K in registers, then add the partial sums."""

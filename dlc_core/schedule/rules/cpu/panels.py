@@ -16,13 +16,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
-from dlc_core.schedule.rules.analysis import bytes_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.gemm_decisions import K_BLOCK, PREFETCH
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 
 AHEAD = 8
 """The prefetch distance is this fraction (one eighth) of L2."""
@@ -69,21 +68,38 @@ class Names:
         )
 
 
+@record(frozen=True)
+class Prefetch:
+    """The prefetch of packed weights by tiles; `kind` is an alternative of `gemm.prefetch`."""
+
+    kind: str
+    distance: int = 0
+    """Elements from what a tile reads to what it prefetches."""
+    least_rows: int = 0
+    """Tiles of fewer rows do not prefetch."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.distance} ahead"
+
+
+NO_PREFETCH = Prefetch("none")
+
+
 def steps_at_once(
-    machine: Machine, packed: Buffer, extents: Sequence[int | None], rows: int, sums: int
+    machine: Machine, panel: int, itemsize: int, extents: Sequence[int | None], rows: int, sums: int
 ) -> int:
     """Return the K block of a panel, in iterations of the outermost reduction loop, or 0 for all of K.
 
-    A K block, together with its prefetched successor, fits in L2. K is not blocked if L2 holds a whole panel;
-    if a tile of `rows` rows needs no more bytes per cycle than the LLC delivers; if `sums`, the bytes of the
-    partial sums, are too large; or if no number of iterations fits. `steps` are the extents of the reduction
-    axes.
+    A K block, together with its prefetched successor, fits in L2. K is not blocked if L2 holds a whole panel
+    of `panel` bytes; if a tile of `rows` rows needs no more bytes per cycle than the LLC delivers; if `sums`,
+    the bytes of the partial sums, are too large; or if no number of iterations fits. `extents` are those of
+    the reduction axes.
     """
     first = extents[0]
     if first is None:
         return 0
     return K_BLOCK.pick(
-        _preferred_steps(machine, packed, extents, rows, sums),
+        _preferred_steps(machine, panel, itemsize, extents, rows, sums),
         # A single step of a single axis would leave no reduction loop for the tiles.
         lambda: [0, *(count for count in range(1 + (len(extents) == 1), first) if first % count == 0)],
         lambda count: "blocked" if count else "whole",
@@ -91,13 +107,13 @@ def steps_at_once(
 
 
 def _preferred_steps(
-    machine: Machine, packed: Buffer, extents: Sequence[int | None], rows: int, sums: int
+    machine: Machine, panel: int, itemsize: int, extents: Sequence[int | None], rows: int, sums: int
 ) -> int:
     facts = machine.description
-    panel, first = _panel_bytes(packed, len(extents)), extents[0]
+    first = extents[0]
     if len(facts.caches) < 2 or first is None or 2 * panel <= facts.caches[1]:
         return 0
-    read = facts.lanes(packed.dtype.bits) * packed.dtype.itemsize * facts.vector_units / rows
+    read = facts.lanes(8 * itemsize) * itemsize * facts.vector_units / rows
     if read <= HINTED_BYTES_PER_CYCLE or sums > facts.caches[1] // SUMS:
         return 0
     fitting = (n for n in range(1, first) if first % n == 0 and 2 * n * panel <= first * facts.caches[1])
@@ -106,34 +122,54 @@ def _preferred_steps(
     return best if best * rest >= LEAST_STEPS else 0
 
 
-def _panel_bytes(packed: Buffer, steps: int) -> int:
-    """The bytes of a packed panel whose leading `steps` dims are reduction axes."""
-    return math.prod((packed.static_shape() or ())[-1 - steps :]) * packed.dtype.itemsize
+def panel_bytes(shape: Sequence[int], steps: int, itemsize: int) -> int:
+    """The bytes of a panel of packed weights whose leading `steps` dims are reduction axes."""
+    return math.prod(shape[-1 - steps :]) * itemsize
 
 
-def prefetch_panel(
-    s: Schedule, machine: Machine, packed: Buffer, rows: int | None, reduction: Sequence[LoopRV], names: Names
-) -> None:
-    """Prefetch the next panels by the tiles of this one; the first tile of a panel runs ahead of memory."""
+def plan_prefetch(
+    machine: Machine,
+    elements: int,
+    panel: int,
+    itemsize: int,
+    rows: int | None,
+    rounds: Sequence[int | None],
+) -> Prefetch:
+    """Choose what the tiles of a panel of `panel` bytes prefetch.
+
+    `elements` are those of all panels, `rounds` the extents of the loops whose iterations read one panel.
+    If `rows` is symbolic, tiles of few rows do not prefetch.
+    """
     caches = machine.description.caches
-    size = bytes_of(packed)
-    if len(caches) < 2 or size is None:
-        return
-    ahead = caches[1] // AHEAD
-    name, itemsize = packed.name, packed.dtype.itemsize
-    loops, rounds = _readers(s, names, reduction)
-    panel = _panel_bytes(packed, len(reduction))
+    if len(caches) < 2:
+        return NO_PREFETCH
+    ahead, size = caches[1] // AHEAD, elements * itemsize
+    known = [count for count in rounds if count is not None]
+    several = len(known) == len(rounds) and math.prod(known) > 1
     many = size >= FEWEST_PANELS * panel * machine.workers
-    several = math.prod(rounds) > 1
     if size <= ahead or (rows is not None and rows < PREFETCHED_ROWS):
         preferred = "none"
     else:
         preferred = "panel" if several and 2 * panel <= caches[1] and many else "steps"
     found = PREFETCH.choose(preferred, None if several else ("none", "steps"))
-    if found == "panel":
-        s.prefetch(reduction[-1], name, -(-ahead // panel) * panel // itemsize, loops, rounds)
-    elif found == "steps":
-        s.prefetch(reduction[-1], name, ahead // itemsize)
+    least = PREFETCHED_ROWS if rows is None and found == preferred else 0
+    if found == "none":
+        return NO_PREFETCH
+    distance = -(-ahead // panel) * panel if found == "panel" else ahead
+    return Prefetch(found, distance // itemsize, least)
+
+
+def prefetch_panel(
+    s: Schedule, plan: Prefetch, packed: str, reduction: Sequence[LoopRV], names: Names
+) -> None:
+    """Prefetch from the loop nest of a tile; the first tile of a panel runs ahead of memory."""
+    rows = 1 if names.row is None else const_value(s.extent(names.row))
+    if plan.kind == "none" or (rows is not None and rows < plan.least_rows):
+        return
+    if plan.kind == "panel":
+        s.prefetch(reduction[-1], packed, plan.distance, *_readers(s, names, reduction))
+    else:
+        s.prefetch(reduction[-1], packed, plan.distance)
 
 
 def _readers(s: Schedule, names: Names, reduction: Sequence[LoopRV]) -> tuple[list[LoopRV], list[int]]:
@@ -148,4 +184,6 @@ def _readers(s: Schedule, names: Names, reduction: Sequence[LoopRV]) -> tuple[li
     return (loops, known) if len(known) == len(rounds) else ([], [])
 
 
-__all__ = ["Names", "prefetch_panel", "steps_at_once"]
+__all__ = [
+    "NO_PREFETCH", "Names", "Prefetch", "panel_bytes", "plan_prefetch", "prefetch_panel", "steps_at_once",
+]  # fmt: skip

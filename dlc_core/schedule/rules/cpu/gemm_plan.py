@@ -1,0 +1,295 @@
+"""The plan of a GEMM or convolution on a CPU: all that its schedule depends on, chosen before any loop moves.
+
+    gemm = Gemm(rows=64, columns=256, steps=(128,), lanes=16, ...)       facts of the contraction
+    plan_gemm(gemm, machine)     -> GemmPlan(tile 14x2, batch/tiles/panels, packed, threads, ...)
+
+`plan_gemm` depends on its arguments and on forced decisions only.  `contraction.py` reads the facts from a
+schedule and applies a plan to it; it applies a plan that is made by hand just the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.gemm_decisions import (
+    LOOP_ORDER,
+    PAD_ROWS,
+    PARTIAL_SUMS,
+    TILE,
+    kind_of,
+    size_of,
+    tiles_within,
+)
+from dlc_core.schedule.rules.cpu.panels import (
+    NO_PREFETCH,
+    Prefetch,
+    panel_bytes,
+    plan_prefetch,
+    steps_at_once,
+)
+from dlc_core.schedule.rules.cpu.register_tile import ALONE, Distribution, Tile, choose
+from dlc_core.schedule.rules.cpu.tails import tail_heights
+from dlc_core.schedule.rules.cpu.threads import worth_threads
+from dlc_core.schedule.rules.cpu.tile_unit import tile_of
+from dlc_core.support.record import record
+from dlc_core.target.target import Dot
+from dlc_core.tir.matrix import MatrixUnit
+
+Extent = int | None
+"""A number of iterations; None if it is symbolic."""
+
+CHUNK = 128
+"""K steps per partial sum in the blocked summation of single rows."""
+MANY_COLUMNS = 128
+"""Columns from which a copy of the left-hand side is cheap compared with the GEMM."""
+PANELS_FIRST, PANELS_IN_BATCH, TILES_FIRST = LOOP_ORDER.alternatives
+
+
+@record(frozen=True)
+class Weights:
+    """A constant right-hand side, which can be packed.  Extents of its dims; columns are those of a part."""
+
+    lead: tuple[Extent, ...]
+    inner: tuple[Extent, ...]
+    """Reduction axes."""
+    columns: Extent
+    itemsize: int
+    parts: int = 1
+    """Parts of the columns that are packed separately."""
+    group: int = 1
+    """Neighbouring steps of the last reduction axis that lie together, for dot products."""
+
+    def packed_shape(self, width: int) -> tuple[int, ...] | None:
+        """Return the shape when packed in panels of `width` columns; None if it is symbolic."""
+        if self.columns is None:
+            return None
+        inner = list(self.inner)
+        if self.group > 1:
+            inner[-1] = None if inner[-1] is None else -(-inner[-1] // self.group)
+        shape = (self.parts, *self.lead, -(-self.columns // width), *inner, width * self.group)
+        known = [extent for extent in shape if extent is not None]
+        return tuple(known) if len(known) == len(shape) else None
+
+
+@record(frozen=True)
+class Gemm:
+    """The facts of a contraction that its plan follows from."""
+
+    rows: Extent
+    """Iterations of the loop over rows that tiles split; 1 if there is none."""
+    columns: Extent
+    steps: tuple[Extent, ...]
+    """Extents of the reduction axes."""
+    lanes: int
+    outer: tuple[Extent, ...] = ()
+    """Extents of the loops around the rows and columns that tiles split."""
+    batched: bool = False
+    """Whether one of these loops runs over something else than columns, several times."""
+    row_loop: bool = True
+    row_step: int = 1
+    """A divisor of a symbolic number of rows."""
+    all_rows: Extent = None
+    """Rows over all axes."""
+    work: Extent = None
+    """Multiply-adds."""
+    shared: bool = False
+    """Whether both operands have batches or groups."""
+    rhs_bytes: Extent = None
+    weights: Weights | None = None
+    beside: bool = False
+    """Whether the right-hand side has further factors, such as scales."""
+    sum_bytes: int = 4
+    float_sums: bool = True
+    row_bytes: Extent = None
+    """Bytes between neighbouring rows of the left-hand side; None if there is no such distance."""
+    row_itemsize: int = 4
+    lhs_copied: bool = False
+    """Whether the kernel computes the left-hand side itself, such as a padded copy."""
+    dot: Dot | None = None
+    unit: MatrixUnit | None = None
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether threads get rows rather than panels."""
+        if self.shared or self.all_rows is None or self.columns is None:
+            return True
+        return self.all_rows >= self.columns
+
+    def near(self, machine: Machine) -> bool:
+        """Whether the right-hand side fits in L2."""
+        caches = machine.description.caches
+        return self.rhs_bytes is None or self.rhs_bytes <= caches[min(1, len(caches) - 1)]
+
+
+@record(frozen=True)
+class GemmPlan:
+    """The schedule of a contraction as a value; `str` is one line."""
+
+    tile: Tile
+    loop_order: str = PANELS_FIRST
+    """One of the alternatives of `gemm.loop_order`."""
+    threads: bool = False
+    packed: bool = False
+    """Whether the right-hand side, which is constant, is packed into panels as wide as a tile."""
+    k_block: int = 0
+    """Iterations of the outermost reduction loop that all tiles of a panel make at once; 0 is all of K.
+
+    It does not apply to a single row, or where threads are distributed over the tiles of a single panel.
+    """
+    tails: tuple[int, ...] = ()
+    """Heights of the tiles of a symbolic number of rows, the largest first; single rows follow."""
+    pad_rows: bool = False
+    """Whether the rows of a copy of the left-hand side are an odd number of cache lines apart."""
+    partial_sums: int = 0
+    """K steps per partial sum of single rows; 0 is one running sum."""
+    prefetch: Prefetch = NO_PREFETCH
+    block_prefetch: Prefetch = NO_PREFETCH
+    """The same for tiles that sum blocks of K."""
+    dot: Dot | None = None
+    unit: MatrixUnit | None = None
+
+    def __str__(self) -> str:
+        words = [f"tile {size_of(self.tile)}", self.loop_order]
+        if self.packed:
+            words.append("packed")
+        if self.k_block:
+            words.append(f"K in blocks of {self.k_block}")
+        if self.tails:
+            words.append("tails " + "+".join(map(str, (*self.tails, 1))))
+        if self.pad_rows:
+            words.append("padded rows")
+        if self.partial_sums:
+            words.append(f"partial sums of {self.partial_sums}")
+        used = self.block_prefetch if self.k_block else self.prefetch
+        if used.kind != NO_PREFETCH.kind:
+            words.append(f"prefetch {used}")
+        if self.unit is not None:
+            words.append(f"tile unit {self.unit.m}x{self.unit.n}x{self.unit.k}")
+        elif self.dot is not None:
+            words.append(f"dot products of {self.dot.group}")
+        words.append("all threads" if self.threads else "one thread")
+        return ", ".join(words)
+
+
+def plan_gemm(gemm: Gemm, machine: Machine, tile: Tile | None = None) -> GemmPlan:
+    """Choose the plan of a contraction; `tile` is given if an algorithm around the GEMM fixes it."""
+    threads = worth_threads(machine, gemm.work, "multiply-adds")
+    tile = tile or _tile(gemm, machine, threads)
+    order = _loop_order(gemm, machine) if gemm.row_loop else PANELS_IN_BATCH
+    tiles = gemm.rows if tile.rows == 1 or gemm.rows is None else -(-gemm.rows // tile.rows)
+    inside = _inside(gemm, order, tiles)
+    shape = None if gemm.weights is None else gemm.weights.packed_shape(tile.vectors * gemm.lanes)
+    k_block = 0
+    prefetch = block_prefetch = NO_PREFETCH
+    if gemm.weights is not None and shape is not None:
+        itemsize = gemm.weights.itemsize
+        if gemm.row_loop and order != TILES_FIRST:
+            k_block = _k_block(gemm, machine, tile, inside, shape)
+        for blocked in (False, True) if k_block else (False,):
+            panel = panel_bytes(shape, len(gemm.steps) - (blocked and k_block == 1), itemsize)
+            found = plan_prefetch(machine, math.prod(shape), panel, itemsize, gemm.all_rows, inside)
+            prefetch, block_prefetch = (prefetch, found) if blocked else (found, block_prefetch)
+    return GemmPlan(
+        tile,
+        order,
+        threads,
+        gemm.weights is not None,
+        k_block,
+        _tails(gemm, tile),
+        _pads_rows(gemm, machine, tile),
+        _partial_sums(gemm, tile),
+        prefetch,
+        block_prefetch,
+        gemm.dot,
+        gemm.unit,
+    )
+
+
+def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
+    if gemm.unit is not None and gemm.rows is not None and gemm.columns is not None:
+        return tile_of(gemm.unit, gemm.rows, gemm.columns)
+    distribution = ALONE
+    if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
+        distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.near(machine))
+    sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
+    return TILE.pick(choose(*sizes, distribution), lambda: tiles_within(*sizes), kind_of, size_of)
+
+
+def _loop_order(gemm: Gemm, machine: Machine) -> str:
+    """Order the outer loops: panels first if the weights are larger than the rows, else rows.
+
+    With rows first, each row is read and written once, and the weights once for each tile from L2.
+    """
+    if not gemm.by_rows:
+        return LOOP_ORDER.choose(PANELS_FIRST)
+    batched = any(extent != 1 for extent in gemm.outer)
+    return LOOP_ORDER.choose(PANELS_IN_BATCH if batched or not gemm.near(machine) else TILES_FIRST)
+
+
+def _inside(gemm: Gemm, order: str, tiles: Extent) -> tuple[Extent, ...]:
+    """Return the extents of the loops inside that over panels."""
+    around = gemm.outer if order == PANELS_FIRST else ()
+    return () if order == TILES_FIRST else (*around, tiles) if gemm.row_loop else around
+
+
+def _k_block(
+    gemm: Gemm, machine: Machine, tile: Tile, inside: Sequence[Extent], shape: tuple[int, ...]
+) -> int:
+    """Return the K block, or 0 for all of K."""
+    if gemm.dot is not None or gemm.beside or None in inside:
+        return 0
+    assert gemm.weights is not None
+    rows = tile.rows * math.prod(extent or 1 for extent in inside)
+    sums = rows * tile.vectors * gemm.lanes * gemm.sum_bytes
+    panel = panel_bytes(shape, len(gemm.steps), gemm.weights.itemsize)
+    return steps_at_once(machine, panel, gemm.weights.itemsize, gemm.steps, tile.rows, sums)
+
+
+def _tails(gemm: Gemm, tile: Tile) -> tuple[int, ...]:
+    """Return the heights of tiles for a symbolic number of rows.
+
+    If a known number of rows comes as several axes, the first row of a shorter tile is not known.
+    """
+    if gemm.rows is not None or not gemm.row_loop:
+        return ()
+    return tuple(tail_heights(tile.rows)) if gemm.row_step == 1 else (tile.rows,)
+
+
+def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
+    """Whether to pad the rows of a copied left-hand side, so that they map to different cache sets.
+
+    A tile reads one element per row in every step; rows a power of two apart would evict each other.
+    """
+    if gemm.row_bytes is None or gemm.columns is None:
+        return False
+    facts = machine.description
+    way = facts.caches[0] // facts.cache_ways
+    sets = max(1, way // math.gcd(gemm.row_bytes, way))
+    # A copy exists anyway, so padding its rows is free.
+    fine = -(-tile.rows // sets) <= facts.cache_ways // (4 if gemm.lhs_copied else 2)
+    fine = fine or (gemm.columns < MANY_COLUMNS and not gemm.lhs_copied)
+    return PAD_ROWS.choose("dense" if fine else "padded") == "padded"
+
+
+def _partial_sums(gemm: Gemm, tile: Tile) -> int:
+    """Return the K steps per partial sum of single rows, or 0 for one running sum.
+
+    Blocked summation bounds the rounding error.  Single rows are memory-bound, so it costs nothing.
+    """
+    count = gemm.steps[-1]
+    single = gemm.rows is None or gemm.rows // -(-gemm.rows // tile.rows) <= 1
+    if count is None or len(gemm.steps) > 1 or not single or not gemm.float_sums:
+        return 0
+    if gemm.dot is not None or gemm.beside:
+        return 0
+    sizes = range(CHUNK // 4, CHUNK + 1) if count > CHUNK else ()
+    return PARTIAL_SUMS.pick(
+        max((size for size in sizes if count % size == 0), default=0),
+        lambda: [size for size in range(count) if size != 1 and (not size or count % size == 0)],
+        lambda size: "partial" if size else "running",
+    )
+
+
+__all__ = ["Gemm", "GemmPlan", "Weights", "plan_gemm"]
