@@ -30,7 +30,7 @@ from benchmarks.peers import OURS
 from benchmarks.report import head, machine, print_table
 from dlc_core.config import config
 from dlc_core.ir.expr import const_value
-from dlc_core.passes.lower import main as lowering
+from dlc_core.passes.lower import entry as lowering
 from dlc_core.passes.tir import prove_bounds
 from dlc_core.passes.tir.bounds import prove
 
@@ -193,7 +193,7 @@ MODELS: Mapping[str, Callable[[], ModelProto]] = {
 @contextmanager
 def _watched(figure: Figure) -> Iterator[None]:
     """Inside, what is proved counts for a figure."""
-    run_pass, prove_main = prove_bounds.ProveBounds.run_function, lowering._Builder.proved
+    run_pass, prove_main = prove_bounds.ProveBounds.run_function, lowering.Emitter.proved
 
     def counted(func: Any, module: Any = None) -> Any:
         found = prove(func, module)
@@ -216,7 +216,7 @@ def _watched(figure: Figure) -> Iterator[None]:
         mock.patch.object(prove_bounds, "prove", counted),
         mock.patch.object(lowering, "prove", counted),
         mock.patch.object(prove_bounds.ProveBounds, "run_function", timed("kernels", run_pass)),
-        mock.patch.object(lowering._Builder, "proved", timed("main", prove_main)),
+        mock.patch.object(lowering.Emitter, "proved", timed("main", prove_main)),
     ):
         yield
 

@@ -22,7 +22,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.passes.tir.common": {
         "_Namer.ops_of": "the work from which a value is named",
     },
-    "dlc_core.passes.lower.memory_plan": {
+    "dlc_core.passes.lower.arena": {
         "live_peak": "a figure of the report",
     },
     "dlc_core.schedule.rules.analysis": {
@@ -101,10 +101,10 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "(_bytes(value) + (ALIGN - 1)) // ALIGN: another operator": "the buffers of a state take more",
         },
     },
-    "dlc_core.passes.lower.main": {
-        "_Builder.proved": {"inside.proved + apart.proved: another operator": "a figure of the report"},
+    "dlc_core.passes.lower.entry": {
+        "Emitter.proved": {"inside.proved + apart.proved: another operator": "a figure of the report"},
     },
-    "dlc_core.passes.lower.memory_plan": {
+    "dlc_core.passes.lower.arena": {
         "_place_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
     },
     "dlc_core.passes.lower.weights": {

@@ -18,7 +18,7 @@ from tests.mutation.equivalent import COSTS, is_equivalent
 
 _PACKAGES = {
     "dlc_core.passes.tir": "flatten lower_blocks unroll partition vectorize strided workspace common",
-    "dlc_core.passes.lower": "memory_plan joins main weights control",
+    "dlc_core.passes.lower": "arena memory_plan joins entry weights control",
     "dlc_core.schedule": "loops compute_at block_axes blockize buffers regions reindex reduction padding",
     "dlc_core.op.std": "convolution pool slicing shape indexing window",
     "dlc_core.schedule.rules": "analysis",

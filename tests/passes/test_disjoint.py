@@ -22,11 +22,11 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
-from dlc_core.passes.lower import main as lowering
-from dlc_core.passes.lower import memory_plan
+from dlc_core.passes.lower import arena, memory_plan
+from dlc_core.passes.lower.arena import Request, room
 from dlc_core.passes.lower.disjoint import prove_disjoint
 from dlc_core.passes.lower.joins import Place, Window, windows_of
-from dlc_core.passes.lower.memory_plan import Request, room
+from dlc_core.passes.lower.memory_plan import Steps
 from dlc_core.passes.tir.bounds import Proof
 from dlc_core.script import parse
 from dlc_core.tir.functor import stmts
@@ -198,7 +198,7 @@ def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
     n = Var("n")
     rows = (n * 1040 - 16) * 4
     requests = [Request(n * 64, 0, 1), Request(room(rows), 0, 0), Request(n * 4096, 0, 1)]
-    offsets, total = memory_plan.plan(requests)
+    offsets, total = arena.plan(requests)
 
     def at(e: Expr, size: int) -> int:
         value = const_value(Analyzer().simplify(substitute(e, {n: const(size)})))
@@ -262,9 +262,9 @@ def test_wrong_plans_are_refused(
     np.testing.assert_allclose(exe(x), expected, rtol=1e-4, atol=1e-2)
 
     def plan(requests: Sequence[Request], align: int) -> object:
-        return memory_plan.plan([wrong(request) for request in requests], align)
+        return arena.plan([wrong(request) for request in requests], align)
 
-    monkeypatch.setattr(lowering, "plan", plan)
+    monkeypatch.setattr(memory_plan, "plan", plan)
     with pytest.raises(PassError, match="the memory of main is planned wrong"):
         built(model(batch, joins=joins))
 
@@ -280,7 +280,7 @@ def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
     exe = built(model(4, joins=True))
     assert sum("in_place" in kernel.name for kernel in exe.explain().kernels) == 3
-    monkeypatch.setattr(lowering, "windows_of", moved)
+    monkeypatch.setattr(memory_plan, "windows_of", moved)
     with pytest.raises(PassError, match="the memory of main is planned wrong") as caught:
         built(model(4, joins=True))
     assert "are parts of" in str(caught.value)
@@ -290,11 +290,13 @@ def test_outputs_over_inputs_that_need_them_are_refused(monkeypatch: pytest.Monk
     """A product reads what it would be written over."""
     built(model(4))
 
-    def over(self: lowering._Builder, direct: set[Place], step: Mapping[Node, int]) -> None:
-        for one, other in pairwise(self.order):
-            if one in other.args and (other, 0) not in direct:
-                self.over[other, 0] = self.over.get((one, 0), (one, 0))
+    def over(steps: Steps, order: Sequence[Node], last: Mapping[Place, int]) -> dict[Place, Place]:
+        found: dict[Place, Place] = {}
+        for one, other in pairwise(order):
+            if one in other.args and (other, 0) not in steps.direct:
+                found[other, 0] = found.get((one, 0), (one, 0))
+        return found
 
-    monkeypatch.setattr(lowering._Builder, "_write_over", over)
+    monkeypatch.setattr(memory_plan, "results_over_inputs", over)
     with pytest.raises(PassError, match="the memory of main is planned wrong"):
         built(model(4))

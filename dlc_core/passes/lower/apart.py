@@ -15,6 +15,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.lower.arena import Request
 from dlc_core.runtime.failures import Site
 from dlc_core.runtime.guard import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
 from dlc_core.target.target import Description
@@ -63,6 +64,10 @@ class Apart:
             offsets.append(at + self.lead(size))
             at = at + self.span(size) + PAGE
         return offsets, at
+
+    def allocate(self, requests: Sequence[Request]) -> tuple[list[Expr], Expr]:
+        """The byte offset of each request of a memory plan, and what all take."""
+        return self.plan([request.size for request in requests])
 
     def pair(self, size: Expr) -> tuple[Expr, Expr]:
         """Of two values of one size that lie behind one another: bytes of both, and from one to the other."""

@@ -36,10 +36,10 @@ from dlc_core.op.declare import OpDecl, tensor_types
 from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
+from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.joins import PART, joins_of, with_windows
-from dlc_core.passes.lower.memory_plan import ALIGN
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import has_offset, is_view
 from dlc_core.tir.functor import stmts

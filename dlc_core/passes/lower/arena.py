@@ -1,0 +1,132 @@
+"""The allocation of the arena: the offset of each request for memory.
+
+Requests whose live ranges do not overlap may share bytes.  Known sizes are placed largest first at the lowest
+offset that is free during their lifetime; symbolic sizes share slots of equal size after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.arith import Analyzer
+from dlc_core.decisions import Decision
+from dlc_core.ir.expr import Expr, const, const_value, free_vars, maximum
+
+ALIGN = 64
+"""Bytes; where a target names no other, every value starts at a multiple: a cache line, the widest vector."""
+ARENA = Decision(
+    "arena.share",
+    "In which order values take the lowest free bytes of the arena, or whether each has bytes of its own.",
+    ("largest_first", "first_used_first", "separate"),
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Memory of `size` bytes needed from step `first` to step `last`, both included."""
+
+    size: Expr
+    first: int
+    last: int
+
+    def overlaps(self, other: Request) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], Expr]:
+    """The byte offset of each request, and the arena's size; all are multiples of `align`."""
+    offsets: list[Expr | None] = [None] * len(requests)
+    form = ARENA.choose("largest_first")
+    if form == "separate":
+        requests = [Request(request.size, 0, 0) for request in requests]
+    total = _place_known(requests, offsets, align, in_order=form == "first_used_first")
+    size = _place_symbolic(requests, offsets, const(total), align)
+    return [o for o in offsets if o is not None], size
+
+
+def live_peak(requests: Sequence[Request], align: int = ALIGN) -> int | None:
+    """Bytes that live at once at the worst step: no plan takes less.  None where sizes depend on dims."""
+    changes: dict[int, int] = {}
+    for request in requests:
+        size = const_value(request.size)
+        if size is None:
+            return None
+        changes[request.first] = changes.get(request.first, 0) + _rounded(size, align)
+        changes[request.last + 1] = changes.get(request.last + 1, 0) - _rounded(size, align)
+    most = now = 0
+    for step in sorted(changes):
+        now += changes[step]
+        most = max(most, now)
+    return most
+
+
+def room(size: Expr) -> Expr:
+    """At least `size` bytes, and none where that is negative: from index zero to the last element of a tensor
+    with strides it is, where the tensor is empty.
+    """
+    if const_value(size) is not None:
+        return const(max(0, const_value(size) or 0))
+    analyzer = Analyzer()
+    for var in free_vars(size):
+        analyzer.declare_dim(var, low=0)
+    if analyzer.prove(size >= 0):
+        return size
+    terms, constant = analyzer.linear(size)
+    if not all(analyzer.prove(atom >= 0) for atom in terms):
+        return maximum(size, 0)
+    # No more than what is added to it: a bound without a choice, which proofs and code would have to make.
+    more: Expr = const(max(0, constant))
+    for atom, factor in terms.items():
+        more = more + atom * max(0, factor)
+    return more
+
+
+def _rounded(size: int, align: int) -> int:
+    return -(-size // align) * align
+
+
+def _place_known(
+    requests: Sequence[Request], offsets: list[Expr | None], align: int, *, in_order: bool
+) -> int:
+    known = [(value, i) for i, r in enumerate(requests) if (value := const_value(r.size)) is not None]
+    placed: list[tuple[int, int, int]] = []
+    end = 0
+    wanted = known if in_order else sorted(known, key=lambda item: (-item[0], item[1]))
+    for size, i in wanted:
+        size = _rounded(size, align)
+        start = 0
+        for other_start, other_size, j in placed:
+            if other_start >= start + size:
+                break
+            if requests[i].overlaps(requests[j]):
+                start = max(start, other_start + other_size)
+        offsets[i] = const(start)
+        placed.append((start, size, i))
+        placed.sort()
+        end = max(end, start + size)
+    return end
+
+
+def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr, align: int) -> Expr:
+    """Slots of one size each, reused by requests of that size which do not overlap.
+
+    Sizes and offsets are simplified: equal sizes are one expression then, proofs about slots are short, and
+    so is the code that computes them.
+    """
+    analyzer = Analyzer()
+    slots: list[tuple[Expr, Expr, list[int]]] = []
+    for i, request in enumerate(requests):
+        if offsets[i] is not None:
+            continue
+        wanted = analyzer.simplify(request.size)
+        for size, offset, members in slots:
+            if size is wanted and not any(request.overlaps(requests[j]) for j in members):
+                members.append(i)
+                offsets[i] = offset
+                break
+        else:
+            offsets[i] = begin
+            slots.append((wanted, begin, [i]))
+            begin = analyzer.simplify(begin + (wanted + (align - 1)) // align * align)
+    return begin

@@ -1,0 +1,323 @@
+"""The emission of a native entry or body: calls of kernels and control flow on the memory of a plan.
+
+main(inputs…, outputs…, weights, arena, [record,] dims…)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from dlc_core.arith import Analyzer
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.graph.data_dims import data_dims
+from dlc_core.graph.dims import NEEDS
+from dlc_core.graph.node import CONST, Array, Function, Node
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import conditions_of
+from dlc_core.ir.expr import Expr, Var, const, free_vars
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType
+from dlc_core.passes.lower.apart import PAGE, slot
+from dlc_core.passes.lower.arena import ALIGN
+from dlc_core.passes.lower.control import Control, Memory
+from dlc_core.passes.lower.describe import with_conditions
+from dlc_core.passes.lower.disjoint import prove_disjoint
+from dlc_core.passes.lower.joins import Place, donations_of
+from dlc_core.passes.lower.memory_plan import (
+    Allocation,
+    MemoryPlan,
+    bytes_of,
+    name_of,
+    places_of,
+    size_of,
+    type_of,
+)
+from dlc_core.passes.lower.records import Record
+from dlc_core.passes.lower.results import results_of
+from dlc_core.passes.lower.views import origin, result_types
+from dlc_core.passes.lower.weights import Constant, Repacked, Weights
+from dlc_core.passes.tir.bounds import prove
+from dlc_core.passes.tir.prove_bounds import BOUNDS
+from dlc_core.runtime.guard import Slot
+from dlc_core.runtime.signature import Signature, Value
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.layout import REPACK
+from dlc_core.tir.functor import substitute_stmt
+from dlc_core.tir.intrinsics import call_kernel
+from dlc_core.tir.sizes import doubtful_sizes
+from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A native function with its plan."""
+
+    func: PrimFunc
+    signature: Signature
+    plan: MemoryPlan
+    checked: bool
+    """Whether it writes the record of failed checks."""
+    slots: tuple[Slot, ...]
+    """In guard mode: where values lie in the arena."""
+
+
+class Emitter:
+    """Writes one function by its plan; `controls` are its steps of control flow, with their bodies built."""
+
+    def __init__(
+        self,
+        module: IRModule,
+        function: Function,
+        name: str,
+        held: Weights,
+        controls: Mapping[Node, Control],
+        plan: MemoryPlan,
+        record: Record,
+    ) -> None:
+        self.module, self.function, self.name = module, function, name
+        self.held, self.apart = held, held.apart
+        self.controls = controls
+        self.record = record
+        self.inputs = self._inputs()
+        self.outputs = [_buffer_of((v, 0), f"out{i}") for i, v in enumerate(results_of(function))]
+        self.symbols = self._symbols(plan)
+        # Where sizes are symbolic, the function itself may find that its memory does not do.
+        bodies = any(control.checked for control in controls.values())
+        self.checked = bool(self.symbols) or record.is_written(plan.order, bodies)
+        if self.apart is not None:
+            self.checked |= self.apart.notes
+        reserve = self.checked or self.apart is not None
+        begin = record.reserved(plan.align if self.apart is None else PAGE) if reserve else None
+        self.plan = plan if begin is None else plan.shifted(begin)
+        self.buffers: dict[Place, Buffer] = {}
+        self.spaces: dict[Buffer, Buffer] = {}
+        """Where each workspace lies."""
+        self.views: list[tuple[Buffer, Buffer]] = []
+        """The windows on memory, each with what it is a window of, in the order of their definitions."""
+        self.written: set[Buffer] = set()
+        """The buffers that kernels and bodies write."""
+        self.constant_names: dict[Node, str] = {}
+        """Names of constants, after the first kernel that takes them and its parameter."""
+        self.constant_at: dict[tuple[Array, str], Buffer] = {}
+        self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
+
+    def entry(self) -> Entry:
+        """Write the function, and prove that its windows fit and are disjoint."""
+        plan = self.plan
+        arena = Buffer("arena", (plan.size,), "uint8", align=ALIGN)
+        self._place_values(arena)
+        slots = [] if self.apart is None else [self._slots(one) for one in plan.allocations]
+        refills: dict[int, list[Stmt]] = {}
+        if self.apart is not None:
+            for one, found in zip(plan.allocations, slots, strict=True):
+                refills.setdefault(one.request.last, []).extend(self.apart.refilled(arena, found))
+        calls = seq(*(s for i, n in enumerate(plan.order) for s in (self._call(n), *refills.get(i, ()))))
+        weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
+        if self.controls:
+            calls = substitute_stmt(calls, {}, {self.weights: weights})
+
+        def viewed(body: Stmt) -> Stmt:
+            for buffer, base in reversed(self.views):
+                body = View(buffer, weights if base is self.weights else base, body)
+            return body
+
+        record = [self.record.buffer] if self.checked and self.record.nested else []
+        params: tuple[Buffer | Var, ...] = (
+            *self.inputs,
+            *self.outputs,
+            weights,
+            arena,
+            *record,
+            *self.symbols,
+        )
+        func = PrimFunc(self.name, params, viewed(calls), {"entry": True}, self.function.body.spans)
+        doubtful = doubtful_sizes(d for b in self.buffers.values() for d in b.shape)
+        func = func.with_attrs(sizes=doubtful) if doubtful else func
+        func = self.proved(func, arena, calls, viewed)
+        flat = tuple(one for found in slots for one in found)
+        return Entry(func, self._signature(), plan, self.checked, flat)
+
+    def proved(self, func: PrimFunc, arena: Buffer, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
+        """The function, whose windows on memory are proved to fit and those in use at once to lie apart; by
+        sizes that are tested where they are not.
+
+        Raises PassError where they do not.
+        """
+        functions = self.module.functions
+        inside = prove(func, functions)
+        lasting = [self.record.buffer] if self.checked else []
+        needs = conditions_of(self.function.attrs.get(NEEDS, ()))
+        apart = prove_disjoint(func, arena, functions, lasting=lasting, written=self.written, needs=needs)
+        left = [*inside.open, *apart.open]
+        func = func.with_attrs(**{BOUNDS: (inside.proved + apart.proved, len(left))})
+        return replace(func, body=viewed(self.record.guarded(func, calls, left))) if left else func
+
+    def _signature(self) -> Signature:
+        names, params = self.function.attrs, self.function.params
+        in_names = names.get("inputs") or tuple(p.attrs["name"] for p in params)
+        out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(self.outputs)))
+        results = [t for r in self.function.results for t in result_types(r)]
+        signature = Signature(
+            tuple(Value(n, p.tensor_type) for n, p in zip(in_names, params, strict=True)),
+            tuple(Value(n, t) for n, t in zip(out_names, results, strict=True)),
+            tuple(self.symbols),
+            self.plan.size,
+            self.held.size,
+            donations_of(self.function),
+        )
+        return with_conditions(signature, self.function)
+
+    # Memory
+
+    def _inputs(self) -> list[Buffer]:
+        donated = {d.input: d for d in donations_of(self.function)}
+        found = []
+        for index, p in enumerate(self.function.params):
+            shape = list(p.tensor_type.dim_exprs())
+            if index in donated:
+                shape[donated[index].axis] = const(donated[index].capacity)
+            found.append(Buffer(p.attrs["name"], shape, p.dtype, align=ALIGN))
+        return found
+
+    def _place_values(self, arena: Buffer) -> None:
+        """Define the buffers of all values but constants."""
+        plan = self.plan
+        self.buffers |= {(p, 0): b for p, b in zip(self.function.params, self.inputs, strict=True)}
+        for place, buffer in zip(plan.steps.direct, self.outputs, strict=True):
+            if place not in plan.steps.windows:
+                self.buffers[place] = buffer
+        if self.checked and not self.record.nested:
+            self.views.append((self.record.buffer, arena))
+        for one in plan.allocations:
+            if isinstance(one.owner, Buffer):
+                self.spaces[one.owner] = self._window(one.owner, one.offset, arena)
+            else:
+                self.buffers[one.owner] = self._window(_buffer_of(one.owner), one.offset, arena)
+        for place, first in plan.over.items():
+            offset = self.buffers[first].offset * type_of(place).dtype.itemsize
+            self.buffers[place] = self._window(_buffer_of(place), offset, arena)
+        for place, window in plan.steps.windows.items():
+            whole, type_ = self.buffers[window.whole], type_of(place)
+            offset = whole.offset + window.offset
+            part = Buffer("part", type_.dim_exprs(), type_.dtype, strides=window.strides, offset=offset)
+            self.buffers[place] = part
+            self.views.append((part, whole))
+
+    def _window(self, buffer: Buffer, offset: Expr, base: Buffer) -> Buffer:
+        """A buffer at a byte offset of memory."""
+        align = self.plan.align if self.apart is None else self.apart.align_of(buffer.dtype)
+        elements = Analyzer().simplify(offset // buffer.dtype.itemsize)
+        found = Buffer(buffer.name, buffer.shape, buffer.dtype, offset=elements, align=align)
+        self.views.append((found, base))
+        return found
+
+    def _slots(self, one: Allocation) -> list[Slot]:
+        """Where the values of an allocation lie: those of bodies and of loop-carried values are several."""
+        if not isinstance(one.owner, Buffer):
+            type_ = type_of(one.owner)
+            return [slot(f"the result of {one.name}", one.offset, size_of(type_), type_.dtype)]
+        for control in self.controls.values():
+            inner = control.slots.get(one.owner)
+            if inner is not None:
+                return [replace(each, offset=each.offset + one.offset) for each in inner]
+        return [slot(f"workspace {one.name!r}", one.offset, bytes_of(one.owner), one.owner.dtype)]
+
+    def _constant(self, value: Node) -> Buffer:
+        """A constant where the weights hold it; equal constants are held once."""
+        array: Array = value.attrs["value"]
+        return self._held((array, ""), lambda: array.data, self.constant_names.get(value, "const"))
+
+    def _repacked(self, value: Node, layout: IndexMap) -> Buffer:
+        """A constant in the layout that its kernel's schedule asks for, rearranged now."""
+        array: Array = value.attrs["value"]
+        name = self.constant_names.get(value, "const")
+        return self._held((array, str(layout)), lambda: Repacked(array.data, layout), name)
+
+    def _held(self, key: tuple[Array, str], make: Callable[[], Constant], name: str) -> Buffer:
+        found = self.constant_at.get(key)
+        if found is None:
+            offset, type_ = self.held.place(key, make, name)
+            found = self._window(Buffer(name, type_.dim_exprs(), type_.dtype), const(offset), self.weights)
+            self.constant_at[key] = found
+        return found
+
+    def buffer(self, place: Place) -> Buffer:
+        found = self.buffers.get(place)
+        if found is None:
+            whole, offset = self.plan.steps.whole(place)
+            if whole != place:
+                base, type_ = self.buffer(whole), type_of(place)
+                found = Buffer(
+                    base.name, type_.dim_exprs(), type_.dtype, offset=base.offset + offset, align=base.align
+                )
+                self.buffers[place] = found
+                self.views.append((found, base))
+                return found
+            if place[0].op is not CONST:
+                raise UsageError(f"{place[0]!r} has no memory", spans=place[0].spans)
+            found = self.buffers[place] = self._constant(place[0])
+        return found
+
+    # Statements
+
+    def _call(self, n: Node) -> Stmt:
+        if n in self.controls:
+            return self._control(n)
+        func: PrimFunc = self.module[n.attrs["symbol"]]
+        repack: Mapping[int, IndexMap] = func.attrs.get(REPACK, {})
+        places = [place for arg in n.args for place in places_of(arg)]
+        for (value, _), param in zip(places, func.buffers, strict=False):
+            if value.op is CONST:
+                self.constant_names.setdefault(value, f"{name_of(n)}_{param.name}")
+        args = [
+            self._repacked(place[0], repack[i]) if i in repack else self.buffer(place)
+            for i, place in enumerate(places)
+        ]
+        outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
+        self.written.update(outs)
+        spaces = [self.spaces[b] for b in self.plan.steps.spaces[n]]
+        record, site = self.record.arguments(n, func)
+        call = Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *record, *n.attrs["dims"], *site))
+        return call if self.apart is None else seq(*self.record.note(n, func, self.apart.notes), call)
+
+    def _control(self, n: Node) -> Stmt:
+        places = [(n, i) for i in range(len(result_types(n)))]
+        memory = Memory(
+            [self._shaped(origin(arg), arg.tensor_type) for arg in n.args],
+            [self._shaped(place, type_) for place, type_ in zip(places, result_types(n), strict=True)],
+            [place in self.plan.last for place in places],
+            self.weights,
+            self.spaces,
+            self.record.buffer,
+        )
+        self.written.update(memory.outs)
+        return self.controls[n].statements(memory)
+
+    def _shaped(self, place: Place, type_: TensorType) -> Buffer:
+        """Memory that may be known by a view of it, in the shape that is meant."""
+        held = self.buffer(place)
+        own = Buffer(held.name, type_.dim_exprs(), held.dtype, offset=held.offset, align=held.align)
+        self.views.append((own, held))
+        return own
+
+    def _symbols(self, plan: MemoryPlan) -> list[Var]:
+        dims = [d for b in (*self.inputs, *self.outputs) for d in b.shape] + [plan.size]
+        seen = dict.fromkeys(free_vars(*dims))
+        for n in plan.order:
+            own = self.controls[n].symbols() if n in self.controls else free_vars(*n.attrs["dims"])
+            seen.update(dict.fromkeys(own))
+        bound = {v for p in self.function.params for v in p.tensor_type.symbols()}
+        bound.update(data_dims(self.function))
+        unbound = [v.name for v in seen if v not in bound]
+        if unbound:
+            raise UnsupportedError(
+                f"dims {', '.join(unbound)} are known only while the model runs",
+                hint="give such dims by shapes={...}, or use the `reference` target",
+            )
+        return list(seen)
+
+
+def _buffer_of(place: Place, name: str = "") -> Buffer:
+    type_ = type_of(place)
+    return Buffer(name or name_of(place[0]), type_.dim_exprs(), type_.dtype, align=ALIGN)

@@ -1,0 +1,139 @@
+"""Memory plans of random graphs: values that are live at once are disjoint, and all are aligned."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import CALL_PRIM, Function, Node, constant, make_tuple, param, post_order
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import const_value
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes import PassContext
+from dlc_core.passes.lower import LowerGroups
+from dlc_core.passes.lower.arena import plan
+from dlc_core.passes.lower.memory_plan import MemoryPlan, Steps, plan_in_order, plan_memory, steps_of
+
+SEEDS = range(12)
+
+
+def lowered(seed: int, size: int = 14) -> Function:
+    """A function of kernel calls over matrices of several widths."""
+    rng = random.Random(seed)
+    values: list[Node] = [param("x", tensor_type((8, 16)))]
+    for _ in range(size):
+        x = rng.choice(values[-6:])
+        same = [v for v in values if v.shape == x.shape]
+        kind = rng.choice(["exp", "tanh", "add", "matmul"])
+        if kind == "add":
+            values.append(std.add(x, rng.choice(same)))
+        elif kind == "matmul":
+            weights = np.ones((int(str(x.shape[1])), rng.choice([3, 16, 40])), np.float32)
+            values.append(std.matmul(x, constant(weights)))
+        else:
+            values.append((std.exp if kind == "exp" else std.tanh)(x))
+    body = make_tuple([std.relu(values[-1]), std.neg(values[-2])])
+    module = IRModule({"main": Function("main", (values[0],), body)})
+    function = LowerGroups().run(module, PassContext())["main"]
+    assert isinstance(function, Function)
+    return function
+
+
+def random_steps(seed: int) -> Steps:
+    """The steps of a random function: some have a workspace, some results may lie over their input."""
+    function, rng = lowered(seed), random.Random(seed)
+    calls = [n for n in post_order(function.body) if n.op is CALL_PRIM]
+    spaces = {n: [Buffer("space", (rng.randrange(1, 500),), "uint8")] * rng.randrange(2) for n in calls}
+    pairs = {n: [(0, len(n.args))] for n in calls if n.args[0].type == n.type and rng.random() < 0.7}
+    return steps_of(function, spaces, pairs)
+
+
+def number(value: object) -> int:
+    found = const_value(value)  # type: ignore[arg-type]
+    assert isinstance(found, int)
+    return found
+
+
+def check_laws(found: MemoryPlan) -> None:
+    spans = [(number(one.offset), number(one.offset) + number(one.request.size)) for one in found.allocations]
+    assert all(begin % found.align == 0 for begin, _ in spans)
+    assert number(found.size) == max((-(-end // found.align) * found.align for _, end in spans), default=0)
+    for (one, a), (other, b) in combinations(zip(found.allocations, spans, strict=True), 2):
+        if one.request.overlaps(other.request):
+            assert a[1] <= b[0] or b[1] <= a[0], f"{one.name} and {other.name} overlap\n{found}"
+    assert found.live_peak is not None
+    assert max((end - begin for begin, end in spans), default=0) <= found.live_peak <= number(found.size)
+
+
+def check_reads(found: MemoryPlan) -> None:
+    """Each value lives from its step to each that reads it, also where it lies over another."""
+    at = {n: i for i, n in enumerate(found.order)}
+    ranges = {one.owner: one.request for one in found.allocations if not isinstance(one.owner, Buffer)}
+    for n, now in at.items():
+        for arg in n.args:
+            if arg in at:
+                assert at[arg] < now
+                held = ranges.get(found.over.get((arg, 0), (arg, 0)))
+                assert held is None or held.first <= at[arg] < now <= held.last
+
+
+@pytest.mark.parametrize("align", [1, 64, 4096])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plans_of_random_graphs_keep_the_laws(seed: int, align: int) -> None:
+    found = plan_memory(random_steps(seed), align)
+    check_laws(found)
+    check_reads(found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plans_of_any_order_keep_the_laws(seed: int) -> None:
+    """The least of the orders that are tried is taken, the given one among them."""
+    steps = random_steps(seed)
+    given = plan_in_order(steps, steps.order, 64, plan)
+    check_laws(given)
+    assert number(plan_memory(steps).size) <= number(given.size)
+    assert [n.attrs["symbol"] for n in plan_memory(steps).order] == [
+        n.attrs["symbol"] for n in plan_memory(random_steps(seed)).order
+    ]
+
+
+def test_some_results_lie_over_inputs_and_read_values_do_not() -> None:
+    plans = [plan_memory(random_steps(seed)) for seed in SEEDS]
+    assert any(found.over for found in plans)
+    for found in plans:
+        owners = {one.owner for one in found.allocations}
+        assert not owners & {*found.over, *found.steps.direct}
+        for (n, _), first in found.over.items():
+            assert first in owners
+            # The input of the step is read by no later one.
+            source, now = n.args[0], found.order.index(n)
+            assert not any(source in other.args for other in found.order[now + 1 :])
+
+
+def test_a_plan_prints_values_bytes_offsets_and_live_ranges() -> None:
+    found = plan_memory(random_steps(1))
+    head, columns, *rows = str(found).splitlines()
+    assert head == f"{len(found.order)} steps, {found.size} bytes"
+    assert columns.split() == ["value", "bytes", "offset", "steps"]
+    assert len(rows) == len(found.allocations) + len(found.over)
+    one = found.allocations[0]
+    assert rows[0].split() == [
+        one.name,
+        str(one.request.size),
+        str(one.offset),
+        f"{one.request.first}-{one.request.last}",
+    ]
+
+
+def test_shifted_plans_keep_distances() -> None:
+    found = plan_memory(random_steps(2))
+    moved = found.shifted(128)
+    assert number(moved.size) == number(found.size) + 128
+    for one, other in zip(found.allocations, moved.allocations, strict=True):
+        assert number(other.offset) == number(one.offset) + 128
+    check_reads(moved)
