@@ -55,6 +55,9 @@ $(VENV)/.ready-cuda: $(VENV)/.ready
 demo: $(VENV)/.ready
 	@$(BIN)/python examples/demo_resnet50.py $(ARGS)
 
+# Tests keep bytecode, even where the environment forbids it: else each of their processes compiles all sources.
+test test-all decisions: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/.ready
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(TESTS) $(ARGS)
 
