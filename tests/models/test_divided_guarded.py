@@ -55,9 +55,7 @@ class _Plugin:
         conv = match_op("conv", var("x"), const_var("w"))
         fused = match_op("relu", match_op("add", conv, const_var("b")))
         patterns = [RegionPattern("conv_relu", fused), RegionPattern("conv", conv)]
-        return [
-            Partitioner("npu-conv", "npu", [RegionPattern("conv_relu", biased), RegionPattern("conv", conv)])
-        ]
+        return [Partitioner("npu-conv", "npu", patterns)]
 
 
 @pytest.mark.slow  # a C compiler translates some dozens of convolutions for the simulated device
