@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dlc_core.decisions import scope
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.contraction import ContractionRule
 from dlc_core.schedule.rules.cpu.gemm_decisions import LOOP_ORDER
@@ -73,6 +74,15 @@ def test_laws_of_plans(shape, description):
         assert 2 * panel > description.caches[1], "K is blocked only if L2 does not hold a panel"
         assert 2 * panel * plan.k_block <= shape[2] * description.caches[1], "a block and the next one fit"
     assert plan == plan_gemm(facts, machine), "a plan depends on nothing else"
+
+
+def test_the_tile_with_the_fewest_predicted_cycles_is_chosen():
+    with scope("kernel") as made:
+        plan = plan_gemm(gemm(512, 512, 512), Machine(USUAL, 2))
+    (choice,) = (one for one in made if one.decision == "gemm.tile")
+    assert choice.chosen.cost == min(one.cost for one in choice.candidates)
+    assert len(choice.candidates) > 1
+    assert choice.value == f"{plan.tile.rows}x{plan.tile.vectors}"
 
 
 def test_threads_need_work():

@@ -29,7 +29,7 @@ from dlc_core.schedule.rules.cpu.panels import (
     plan_prefetch,
     steps_at_once,
 )
-from dlc_core.schedule.rules.cpu.register_tile import ALONE, Distribution, Tile, choose
+from dlc_core.schedule.rules.cpu.register_tile import ALONE, Distribution, Tile, choose, domain_cycles
 from dlc_core.schedule.rules.cpu.tails import tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile_unit import tile_of
@@ -214,7 +214,17 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.near(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
-    return TILE.pick(choose(*sizes, distribution), lambda: tiles_within(*sizes), kind_of, size_of)
+    steps = None if None in gemm.steps else math.prod(extent or 1 for extent in gemm.steps)
+
+    def cycles(tile: Tile) -> float | None:
+        """Predict the cycles of the tiles of one batch, on one thread of an even distribution."""
+        if not gemm.rows or not gemm.columns or steps is None:
+            return None
+        domain = gemm.rows, -(-gemm.columns // gemm.lanes), tile.rows, tile.vectors
+        return steps * domain_cycles(*domain) * distribution.uneven(*domain)
+
+    preferred = choose(*sizes, distribution)
+    return TILE.pick(preferred, lambda: tiles_within(*sizes), kind_of, size_of, cost=cycles)
 
 
 def _loop_order(gemm: Gemm, machine: Machine) -> str:
