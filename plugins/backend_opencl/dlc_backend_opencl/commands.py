@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dlc_backend_opencl.session import Session
 from dlc_core.backend.launches import Launch, add_figures, check_limits, check_windows
 from dlc_core.diag import ArtifactError
-
-if TYPE_CHECKING:
-    from dlc_backend_opencl.device import Session
 
 Array = np.ndarray[Any, Any]
 

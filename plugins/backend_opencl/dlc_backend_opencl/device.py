@@ -5,53 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dlc_backend_opencl.allocator import Memory
 from dlc_backend_opencl.codegen import FORMAT, NEEDS
 from dlc_backend_opencl.commands import Commands
-from dlc_backend_opencl.platforms import find_device, pyopencl
 from dlc_backend_opencl.programs import build
+from dlc_backend_opencl.session import Session
 from dlc_core.backend import LaunchList, find_entry, read_launches
 from dlc_core.backend.launches import LAUNCHES
 from dlc_core.backend.opened import OpenedDevice, PolledEvent
-from dlc_core.diag import RuntimeFailure, UnsupportedError
+from dlc_core.diag import UnsupportedError
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
 """Sizes of calls whose commands an entry keeps."""
-
-
-class Session:
-    """A device in use: its context, queue and memory."""
-
-    def __init__(self, platform: str, device: str) -> None:
-        self.cl = cl = pyopencl()
-        self.device = find_device(platform, device)
-        self.name = self.device.name
-        self.extensions = frozenset(self.device.extensions.split())
-        try:
-            self.context = cl.Context([self.device])
-            self.queue = cl.CommandQueue(self.context)
-        except cl.Error as error:
-            raise RuntimeFailure(f"{self.name} cannot be used", why=str(error)) from None
-        self.memory = Memory(cl, self.context, self.device, self.queue)
-
-    @cached_property
-    def clocked(self) -> Any:
-        """A queue whose commands say when they ran; it orders nothing besides its own."""
-        return self.cl.CommandQueue(
-            self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE
-        )
-
-    def failed(self, what: str, error: Exception) -> RuntimeFailure:
-        """Convert an OpenCL error."""
-        if isinstance(error, self.cl.MemoryError):
-            return self.memory.full(what, str(error))
-        return RuntimeFailure(f"{self.name} failed: {what}", why=str(error))
 
 
 class Event(PolledEvent):
