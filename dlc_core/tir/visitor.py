@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from dlc_core.diag import CodegenError
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, Seq, Stmt, Store, View, While
+
+_METHODS: Mapping[type[Stmt], str] = {
+    Store: "visit_store",
+    For: "visit_for",
+    If: "visit_if",
+    Alloc: "visit_alloc",
+    Eval: "visit_eval",
+    While: "visit_while",
+}
+"""The method for each class of statements; sequences, values and windows are handled by the loop itself."""
 
 
 class StmtVisitor(ABC):
@@ -22,23 +33,14 @@ class StmtVisitor(ABC):
         if isinstance(stmt, Seq):
             for part in stmt.stmts:
                 self.stmt(part)
-        elif isinstance(stmt, Store):
-            self.visit_store(stmt)
-        elif isinstance(stmt, For):
-            self.visit_for(stmt)
-        elif isinstance(stmt, If):
-            self.visit_if(stmt)
-        elif isinstance(stmt, Alloc):
-            self.visit_alloc(stmt)
-        elif isinstance(stmt, Eval):
-            self.visit_eval(stmt)
-        elif isinstance(stmt, While):
-            self.visit_while(stmt)
-        else:
+            return
+        method = _METHODS.get(type(stmt))
+        if method is None:
             raise CodegenError(
                 f"{type(stmt).__name__} reached code generation",
                 hint="lower blocks to loops first (pass lower_blocks)",
             )
+        getattr(self, method)(stmt)
 
     @abstractmethod
     def visit_store(self, stmt: Store) -> None: ...
