@@ -144,7 +144,7 @@ def measure(
 ) -> Figure:
     """The least of some rounds of calls."""
     module = work.module.init(seed=0)
-    with dlc.PassContext(disabled={"winograd", "strassen"} if work.direct else ()):
+    with dlc.PassContext(disabled={"winograd", "row_filter", "strassen"} if work.direct else ()):
         exe = dlc.compile(
             module.to_module({"x": work.shape}),
             target,

@@ -55,7 +55,7 @@ LAZY = ("plugin", "cli")
 the `plugin.py` of an algorithm.
 """
 
-IMPORT_RULES = ("attention", "row_filter", "strassen", "winograd")
+IMPORT_RULES = ("attention",)
 """Graph passes that still import schedule rules.  None may be added."""
 
 DYNAMIC = (

@@ -41,6 +41,7 @@ GRAPH = (
     "convert_layout",
     "phases",
     "winograd",
+    "row_filter",
     "strassen",
     "mixed_precision",
     "unsign_bytes",

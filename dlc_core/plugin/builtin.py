@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlc_core.config import Knob, config
-from dlc_core.hooks import Command, Declaration, Deferred, hookimpl
+from dlc_core.hooks import Command, Declaration, Deferred, find_object, hookimpl
 
 DLC_API = "0.1"
 
@@ -40,26 +40,39 @@ COMMANDS: tuple[Command, ...] = (
 )
 """The core's commands: one line here adds one."""
 
+SLICES: tuple[str, ...] = (
+    "dlc_core.algorithms.winograd.plugin",
+    "dlc_core.algorithms.row_filter.plugin",
+    "dlc_core.algorithms.strassen.plugin",
+)
+"""The modules with the hooks of the core's algorithms: one line here adds one."""
+
+
+def of_slices(hook: str) -> tuple[Declaration, ...]:
+    """All declarations that the algorithms of the core give through a hook."""
+    hooks = (getattr(find_object(name), hook, None) for name in SLICES)
+    return tuple(declaration for given in hooks if given is not None for declaration in given())
+
 
 @hookimpl
 def dlc_ops() -> Iterable[Declaration]:
     from dlc_core.op.std import OPS
 
-    return OPS
+    return (*OPS, *of_slices("dlc_ops"))
 
 
 @hookimpl
 def dlc_passes() -> Iterable[Declaration]:
     from dlc_core.passes import graph, lower, tir
 
-    return (*graph.PASSES, *lower.PASSES, *tir.PASSES)
+    return (*graph.PASSES, *of_slices("dlc_passes"), *lower.PASSES, *tir.PASSES)
 
 
 @hookimpl
 def dlc_schedule_rules() -> Iterable[Declaration]:
     from dlc_core.schedule.rules import RULES
 
-    return RULES
+    return (*of_slices("dlc_schedule_rules"), *RULES)
 
 
 @hookimpl
@@ -87,4 +100,4 @@ def dlc_knobs() -> Iterable[Knob[object]]:
     return config.knobs()
 
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "SLICES", "of_slices"]

@@ -31,6 +31,7 @@ from dlc_core.passes.tir.strided import group_strided
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
+from dlc_core.plugin.registry import registry
 from dlc_core.schedule import Schedule
 from dlc_core.schedule.dots import dot_intrins
 from dlc_core.schedule.lanes import lanes_intrins
@@ -70,11 +71,13 @@ def target_of(description: Description) -> Target:
 def schedule_for(
     func: PrimFunc, description: Description, rules: Sequence[Any] = (), *, trace: bool = False
 ) -> PrimFunc:
-    """The kernel as the first fitting rule schedules it, those given (ScheduleRules) being tried first.
+    """The kernel as the first fitting rule schedules it; those given (ScheduleRules) come before all others
+    of the same priority.
 
     With `trace`, the attribute of that name has the primitives that the rule called, as Python.
     """
-    context = PassContext(target=target_of(description), schedule_rules=tuple(rules), config={TRACES: trace})
+    known = (*rules, *registry().schedule_rules.values())
+    context = PassContext(target=target_of(description), schedule_rules=known, config={TRACES: trace})
     return ScheduleKernels().run_function(func, context)
 
 

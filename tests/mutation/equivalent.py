@@ -81,7 +81,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "vectorize_columns": "the width of vectors; what is left is treated again",
         "vectorize_long": "the extent up to which loops are unrolled",
     },
-    "dlc_core.schedule.rules.cpu.strassen": {
+    "dlc_core.algorithms.strassen.rule": {
         "Submatrices.keep_apart": "strides of a copy, which all its accesses follow",
         "Submatrices.shares": "how many panels a thread has",
         "Submatrices._with_weights": "prefetches",
@@ -148,13 +148,13 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
         "Contract._parts": {"loop.extent // height: another operator": "a part without rows is cut off too"},
     },
-    "dlc_core.schedule.rules.cpu.row_filter": {
+    "dlc_core.algorithms.row_filter.rule": {
         "RowFilterRule.apply": {
             "-known_extent(s, stage['results'], 1) // tiles: another operator": "rows that are computed"
             " together: any number may be"
         },
     },
-    "dlc_core.schedule.rules.cpu.strassen": {
+    "dlc_core.algorithms.strassen.rule": {
         "Submatrices.__init__": {
             "parts * self.depth: another operator": "the shape that tiles are weighed for",
             "parts * self.half: another operator": "the shape that tiles are weighed for",
@@ -165,7 +165,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "2 * self.depth: constant + 1": _AHEAD,
         },
     },
-    "dlc_core.schedule.rules.cpu.winograd": {
+    "dlc_core.algorithms.winograd.rule": {
         "_Winograd._products": {
             "self.outputs // self.plan.parts: another operator": "the width for which tiles are chosen"
         },

@@ -22,8 +22,9 @@ _PACKAGES = {
     "dlc_core.schedule": "loops compute_at block_axes blockize buffers regions reindex reduction padding",
     "dlc_core.op.std": "convolution pool slicing shape indexing window",
     "dlc_core.schedule.rules": "analysis",
-    "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes transpose row_filter"
-    " winograd attention loops tile_unit dots vector strassen",
+    "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes transpose"
+    " attention loops tile_unit dots vector",
+    "dlc_core.algorithms": "row_filter.rule winograd.rule strassen.rule",
 }
 MODULES = tuple(f"{package}.{name}" for package, names in _PACKAGES.items() for name in names.split())
 """Modules that compute indices, offsets and extents."""

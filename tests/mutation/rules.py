@@ -10,6 +10,8 @@ from itertools import permutations
 from typing import Any
 from unittest import mock
 
+from dlc_core.algorithms.winograd import rule as winograd_rule
+from dlc_core.algorithms.winograd.choice import Plan
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
 from dlc_core.passes.tir.flatten import flatten_and_simplify
@@ -19,8 +21,6 @@ from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.schedule.rules.cpu import rows as rows_rule
-from dlc_core.schedule.rules.cpu import winograd as winograd_rule
-from dlc_core.schedule.rules.cpu.winograd_plan import Plan
 from dlc_core.target import Description
 from dlc_core.testing.cases import difference
 from dlc_core.testing.schedules import (
@@ -32,6 +32,9 @@ from dlc_core.testing.schedules import (
 )
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.stmt import PrimFunc
+from tests.algorithms.row_filter import test_rule as row_filter
+from tests.algorithms.strassen import test_rule as strassen
+from tests.algorithms.winograd import test_rule as winograd
 from tests.mutation.check import Check, open_accesses
 from tests.schedule import test_rules_attention as attention
 from tests.schedule import test_rules_contraction as contraction
@@ -39,11 +42,8 @@ from tests.schedule import test_rules_lanes as lanes
 from tests.schedule import test_rules_loops as loops
 from tests.schedule import test_rules_maps as maps
 from tests.schedule import test_rules_panels as panels
-from tests.schedule import test_rules_row_filter as row_filter
 from tests.schedule import test_rules_rows as rows
-from tests.schedule import test_rules_strassen as strassen
 from tests.schedule import test_rules_tiles as tiles
-from tests.schedule import test_rules_winograd as winograd
 
 _WITH_TEMPORARIES = ("conv/padded", "conv/1d", "norm", "softmax", "lanes/odd", "lanes/symbolic",
                      "winograd/odd", "row filter/odd", "matmul/across tiles", "rows")  # fmt: skip

@@ -14,14 +14,19 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext, Pipeline, default_pipeline
-from dlc_core.passes.graph import PASSES, Recompose, Simplify
+from dlc_core.passes.graph import Recompose, Simplify
 from dlc_core.passes.graph.fuse import kernels_of
+from dlc_core.plugin.registry import fresh_registry, registry
+
+with fresh_registry({}):
+    PASSES = tuple(registry().passes.values())
 
 TEXT = (
     "infer | simplify | fold_quantization | pack_weights | fold_constants | constant_state | limit_nms"
     " | recompose | attention | expand_composites | fold_batch_norm | simplify | fold_constants"
     " | fold_scale_axis | partition | merge_products"
-    " | convert_layout | phases | winograd | strassen | mixed_precision | unsign_bytes | align_channels"
+    " | convert_layout | phases | winograd | row_filter | strassen | mixed_precision"
+    " | unsign_bytes | align_channels"
     " | simplify | fold_constants | cse | dead_code | stream_rows | fuse"
 )
 RNG = np.random.default_rng(11)

@@ -10,7 +10,11 @@ from dlc_core.graph.node import constant, get_item, make_tuple, param, post_orde
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import default_pipeline
-from dlc_core.passes.graph import PASSES, Fuse
+from dlc_core.passes.graph import Fuse
+from dlc_core.plugin.registry import fresh_registry, registry
+
+with fresh_registry({}):
+    PASSES = tuple(registry().passes.values())
 
 
 class Maker:

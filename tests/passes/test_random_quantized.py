@@ -11,8 +11,12 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext, default_pipeline
-from dlc_core.passes.graph import PASSES, FoldQuantization
+from dlc_core.passes.graph import FoldQuantization
+from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.tir.stmt import PrimFunc
+
+with fresh_registry({}):
+    PASSES = tuple(registry().passes.values())
 
 CONTEXT = PassContext()
 

@@ -10,15 +10,16 @@ from dlc_core.graph.node import Function, Node, constant, param
 from dlc_core.graph.verify import verify_function
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import first_difference, structural_hash
-from dlc_core.op import std
 from dlc_core.op.declare import NDArray, OpDecl, Sample
 from dlc_core.op.lower import lower_node
 from dlc_core.op.samples import make_inputs, sample_dtypes
 from dlc_core.passes.watch import inferred_type
+from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.script import from_json, parse, script, to_json, to_script
 from dlc_core.tir.verify import verify_func
 
-OPS = {decl.name: decl for decl in std.OPS}
+with fresh_registry({}):
+    OPS = dict(registry().ops.items())
 
 
 def held(array: NDArray) -> Node:
@@ -45,7 +46,7 @@ def module_of(decl: OpDecl, sample: Sample) -> IRModule:
 
 @pytest.mark.parametrize(
     ("decl", "sample"),
-    [pytest.param(d, s, id=f"{d.name}-{i}") for d in std.OPS for i, s in enumerate(d.samples)],
+    [pytest.param(d, s, id=f"{d.name}-{i}") for d in OPS.values() for i, s in enumerate(d.samples)],
 )
 def test_samples_round_trip(decl: OpDecl, sample: Sample) -> None:
     module = module_of(decl, sample)

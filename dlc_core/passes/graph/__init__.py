@@ -24,10 +24,8 @@ from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
-from dlc_core.passes.graph.strassen import Strassen
 from dlc_core.passes.graph.stream_rows import StreamRows
 from dlc_core.passes.graph.unsign_bytes import UnsignBytes
-from dlc_core.passes.graph.winograd import Winograd
 
 RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *ATTENTION_RULES)
 """All rewrite rules of the core; those of `simplify` come first."""
@@ -51,8 +49,6 @@ PASSES = (
     ConvertLayout,
     AlignChannels,
     Phases,
-    Winograd,
-    Strassen,
     MixedPrecision,
     UnsignBytes,
     CanonicalCasts,
@@ -88,8 +84,6 @@ __all__ = [
     "Phases",
     "Recompose",
     "Simplify",
-    "Strassen",
     "StreamRows",
     "UnsignBytes",
-    "Winograd",
 ]

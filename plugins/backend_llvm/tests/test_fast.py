@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core.algorithms.strassen import graph_pass as strassen
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.passes.graph import strassen
 
 EPS = np.finfo(np.float32).eps
 ROWS, INNER, COLUMNS = 96, 256, 320

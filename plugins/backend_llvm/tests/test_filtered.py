@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core.algorithms.row_filter import op as row_filter
+from dlc_core.algorithms.winograd import op as winograd_op
 from dlc_core.graph.node import Function, Node, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -20,17 +22,17 @@ def winograd(tile: int, across: int, stride: int) -> tuple[Node, Node]:
     window = (RNG.standard_normal((3, 3, SHAPE[3], OUTPUTS)) / 12).astype(np.float32)
     x, padding = param("x", tensor_type(SHAPE)), (1, 1, 1, 1)
     attrs = {"tile": tile, "across": across, "stride": stride}
-    u = std.winograd_weights.decl.reference(window, **attrs)
-    made = std.winograd_conv(x, constant(u), constant(window), **attrs, padding=padding)
+    u = winograd_op.WEIGHTS.reference(window, **attrs)
+    made = winograd_op.CONV.build(x, constant(u), constant(window), **attrs, padding=padding)
     return made, std.conv(x, constant(window), strides=(stride,) * 2, padding=padding, **LAYOUTS)
 
 
 def by_rows(tile: int, taps: int, stride: int) -> tuple[Node, Node]:
     window = (RNG.standard_normal((taps, taps, SHAPE[3], OUTPUTS)) / 20).astype(np.float32)
     x, padding = param("x", tensor_type(SHAPE)), (taps // 2,) * 4
-    u = std.row_filter_weights.decl.reference(window, tile=tile, stride=stride)
+    u = row_filter.WEIGHTS.reference(window, tile=tile, stride=stride)
     attrs = {"tile": tile, "stride": stride, "taps": taps, "padding": padding}
-    made = std.row_filter_conv(x, constant(u), constant(window), **attrs)
+    made = row_filter.CONV.build(x, constant(u), constant(window), **attrs)
     return made, std.conv(x, constant(window), strides=(stride,) * 2, padding=padding, **LAYOUTS)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core.algorithms.row_filter.op import CONV, WEIGHTS
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -30,12 +31,12 @@ def test_errors_are_as_documented(tile, stride, taps, growth):
     whole = np.lib.stride_tricks.sliding_window_view(bordered, (taps, taps), (1, 2))[:, ::stride, ::stride]
     wanted = np.einsum("nhwcrs,rsco->nhwo", whole, window.astype(np.float64))
     x, padding = param("x", tensor_type(image.shape)), (border,) * 4
-    transformed = std.row_filter_weights.decl.reference(window, tile=tile, stride=stride)
+    transformed = WEIGHTS.reference(window, tile=tile, stride=stride)
     direct = std.conv(
         x, constant(window), strides=(stride,) * 2, padding=padding, layout="NXC", kernel_layout="XIO"
     )
     attrs = {"tile": tile, "stride": stride, "taps": taps, "padding": padding}
-    filtered = std.row_filter_conv(x, constant(transformed), constant(window), **attrs)
+    filtered = CONV.build(x, constant(transformed), constant(window), **attrs)
     errors = []
     for y in (direct, filtered):
         module = IRModule({"main": Function("main", (x,), y)})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core.algorithms.winograd.op import CONV, WEIGHTS
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -35,11 +36,11 @@ def test_errors_are_as_documented(tile, across, stride, growth):
     )
     x = param("x", tensor_type(image.shape))
     attrs = {"tile": tile, "across": across, "stride": stride}
-    transformed = std.winograd_weights.decl.reference(window, **attrs)
+    transformed = WEIGHTS.reference(window, **attrs)
     direct = std.conv(
         x, constant(window), strides=(stride,) * 2, padding=PADDING, layout="NXC", kernel_layout="XIO"
     )
-    tiled = std.winograd_conv(x, constant(transformed), constant(window), **attrs, padding=PADDING)
+    tiled = CONV.build(x, constant(transformed), constant(window), **attrs, padding=PADDING)
     errors = []
     for y in (direct, tiled):
         module = IRModule({"main": Function("main", (x,), y)})

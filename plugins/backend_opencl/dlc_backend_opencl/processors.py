@@ -7,8 +7,10 @@ what they save elsewhere.  A single one with vectors of its own runs as the proc
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from dlc_backend_opencl.kind import PROCESSOR
+from dlc_core.plugin.builtin import of_slices
 from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -63,6 +65,7 @@ def _launch(s: Schedule, grid: Grid, handle: BlockRV) -> None:
         bind_alone(s, grid, loops[0] if loops else handle)
 
 
-RULES = tuple(map(ProcessorRule, CPU_RULES))
+_SLICES = cast(tuple[ScheduleRule, ...], of_slices("dlc_schedule_rules"))
+RULES = tuple(map(ProcessorRule, (*_SLICES, *CPU_RULES)))
 
 __all__ = ["RULES", "ProcessorRule"]

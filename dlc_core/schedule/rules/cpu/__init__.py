@@ -6,18 +6,10 @@ from dlc_core.schedule.rules.cpu.contraction import ContractionRule
 from dlc_core.schedule.rules.cpu.lanes import LanesRule
 from dlc_core.schedule.rules.cpu.loops import LoopsRule
 from dlc_core.schedule.rules.cpu.maps import MapRule
-from dlc_core.schedule.rules.cpu.row_filter import RowFilterRule
 from dlc_core.schedule.rules.cpu.rows import RowsRule
-from dlc_core.schedule.rules.cpu.strassen import StrassenRule
-from dlc_core.schedule.rules.cpu.strassen_two_level import TwoLevelStrassenRule
-from dlc_core.schedule.rules.cpu.winograd import WinogradRule
 
 CPU_RULES: tuple[ScheduleRule, ...] = (
     AttentionRule(),
-    WinogradRule(),
-    RowFilterRule(),
-    TwoLevelStrassenRule(),
-    StrassenRule(),
     ContractionRule(),
     LanesRule(),
     RowsRule(),

@@ -1,0 +1,54 @@
+"""How far off a convolution by minimal filtering is, beside the sum of its products in order.
+
+Both are computed in float32, the latter as `cpu.contraction` does it, for random inputs and the weights that
+the convolution has.  The transforms of small tiles lose little, of any weights; those of larger ones lose
+more where weights are large where results are small.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlc_core.op.declare import NDArray
+
+MOST = 3.0
+"""Root mean square errors that filtering may make for each one of the sum in order."""
+CHANNELS, OUTPUTS, SAMPLES = 64, 8, 2
+"""Most input and output channels that are looked at, and tiles that are computed with each kind of inputs."""
+
+
+def some_channels(w: NDArray) -> NDArray:
+    """Some of the channels, evenly spread."""
+    inputs, outputs = (
+        np.linspace(0, size - 1, min(size, most)).astype(int)
+        for size, most in zip(w.shape[2:], (CHANNELS, OUTPUTS), strict=True)
+    )
+    return np.asarray(w[:, :, inputs][..., outputs], np.float32)
+
+
+def random_tiles(shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
+    """Tiles of values around 0, and of those that an activation leaves."""
+    x = np.random.default_rng(0).standard_normal((SAMPLES, *shape)).astype(np.float32)
+    return x, np.maximum(x, 0)
+
+
+def narrow(matrix: object) -> NDArray:
+    """A matrix in float32."""
+    return np.array(matrix, np.float32)
+
+
+def error_ratio(found: NDArray, x: NDArray, w: NDArray, stride: int) -> float:
+    """Errors of results [samples, rows, columns, outputs] beside those of the sum in order."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[:2], (1, 2))[:, ::stride, ::stride]
+    windows = windows[:, : found.shape[1], : found.shape[2]]
+    flat = windows.transpose(4, 5, 3, 0, 1, 2).reshape(-1, *found.shape[:3])
+    factors = w.reshape(len(flat), -1)
+    exact = np.tensordot(flat.astype(np.float64), factors.astype(np.float64), (0, 0))
+    plain = np.cumsum(flat[..., None] * factors[:, None, None, None], axis=0, dtype=np.float32)[-1]
+    errors = [float(np.sqrt(np.mean((each - exact) ** 2))) for each in (found, plain)]
+    if not np.isfinite(errors).all():
+        return float("inf")
+    return errors[0] / errors[1] if errors[1] else (float("inf") if errors[0] else 0.0)
+
+
+__all__ = ["MOST", "SAMPLES", "error_ratio", "narrow", "random_tiles", "some_channels"]

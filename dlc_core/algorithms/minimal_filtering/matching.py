@@ -1,0 +1,38 @@
+"""Common conditions of the passes for minimal filtering: which machines and which convolutions they fit."""
+
+from __future__ import annotations
+
+from dlc_core.graph.node import CONST, Node
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.graph.mixed_precision import lowers_activations
+from dlc_core.schedule.rules.cpu.core import Core
+
+CONV = OPS["conv"]
+
+
+def filtering_core(context: PassContext) -> Core | None:
+    """The core that costs are counted for.
+
+    None on machines without vectors and on those with thread axes, for which the cost model does not hold,
+    and where activations become narrow: their products are as fast, and transforms would round once more.
+    """
+    if context.target is None:
+        return None
+    machine = context.target.describe()
+    if machine.lanes(32) < 2 or machine.thread_axes or lowers_activations(context):
+        return None
+    return Core.of(machine, machine.workers)
+
+
+def plain_conv(value: Node) -> bool:
+    """Whether it is a convolution of images in float32, channels last and ungrouped, by constant windows."""
+    if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
+        return False
+    attrs = value.attrs
+    wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
+    last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
+    return wide and last and attrs["groups"] == 1 and len(value.args[1].shape) == 4
+
+
+__all__ = ["CONV", "filtering_core", "plain_conv"]

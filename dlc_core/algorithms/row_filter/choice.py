@@ -1,0 +1,99 @@
+"""Cost model of convolutions by row filters, and the width of their strips.
+
+All figures are cycles of one core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dlc_core.algorithms.minimal_filtering.matrices import Matrix
+from dlc_core.algorithms.row_filter.op import MOST_POINTS, matrices, points_of, together
+from dlc_core.schedule.rules.cpu.core import FLOAT, Core
+from dlc_core.schedule.rules.cpu.register_tile import choose, domain_cycles
+
+NEAR_SHARE = 0.8
+"""The share of L1 for the products of a strip."""
+FAR_SHARE = 0.9
+"""The share of L2 for a tile with all weights."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The sizes of a convolution with windows [rows, columns] and the same stride in both directions."""
+
+    batch: int
+    height: int
+    width: int
+    inputs: int
+    outputs: int
+    """Rows and columns of the result, and channels."""
+    rows: int
+    columns: int
+    stride: int
+
+
+@lru_cache(maxsize=1024)
+def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
+    """Return the columns per strip: a divisor of all columns, in whole tiles.
+
+    The products of all points of a strip fit in L1; of such widths, the one with the best register tiles is
+    taken.
+    """
+    fitting = [
+        size for size in strips(width) if points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
+    ]
+    return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
+
+
+def strips(width: int) -> list[int]:
+    """Return the widths of strips: divisors of the columns, in whole tiles; at least one."""
+    found = [size for size in range(1, width + 1) if width % size == 0 and size % together(width) == 0]
+    return found or [width]
+
+
+def _products(width: int, strip: int, outputs: int, core: Core) -> float:
+    """Cycles of one step of all register tiles of a row of results."""
+    tile = choose(strip, outputs, core.lanes, core.registers)
+    vectors = -(-outputs // core.lanes)
+    return width // strip * domain_cycles(strip, vectors, tile.rows, tile.vectors)
+
+
+def direct_cycles(layer: Window, core: Core) -> float:
+    """Cycles of the direct convolution."""
+    steps = layer.rows * layer.columns * layer.inputs
+    rows = layer.batch * layer.height * _products(layer.width, layer.width, layer.outputs, core)
+    return core.products(rows * steps)
+
+
+def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
+    """Cycles with tiles of so many rows.
+
+    None if there are no filter matrices for the size, or if a tile does not fit in L2.
+    """
+    points = points_of(tile, layer.stride, layer.rows)
+    if points > MOST_POINTS:
+        return None
+    made = matrices(tile, layer.stride, layer.rows)
+    strip = strip_of(layer.width, points, layer.outputs, core)
+    steps = points * layer.stride * layer.columns * layer.inputs
+    across = ((layer.width - 1) * layer.stride + layer.columns) * layer.stride
+    kept = steps * layer.outputs + points * (across * layer.inputs + strip * layer.outputs)
+    if kept * FLOAT > FAR_SHARE * core.second_cache:
+        return None
+    row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
+    # Products are stored and read again next to the arithmetic on them.
+    vectors = -(-layer.outputs // core.lanes)
+    row += layer.width * vectors * (_factors(made.results) + 2 * points)
+    row += across * layer.inputs / core.lanes * (_factors(made.inputs) + points)
+    tiles = -(-layer.height // tile)
+    uneven = -(-layer.batch * tiles // core.threads) * core.threads
+    return max(layer.batch * tiles, uneven) * row
+
+
+def _factors(matrix: Matrix) -> int:
+    return sum(value != 0 for row in matrix for value in row)
+
+
+__all__ = ["Window", "direct_cycles", "filtered_cycles", "strip_of", "strips"]

@@ -1,0 +1,276 @@
+"""Convolution of few channels with high windows: minimal filtering of neighbouring rows of results.
+
+A tile of m rows of results needs m + r - 1 products in place of m r for each column of a window of r taps.
+Where windows step by s, the rows of each of the s phases are taken apart, and r is the taps that the first
+phase sees; the phases have the same matrices (see `filtering`), and their products one sum.  With 7 × 7
+windows that step by 2, that is half of the products for m = 4.
+
+Filtering in one direction only needs sums of m + r - 1 products for each result's row instead of those of a
+square of them: few channels, whose products are few, would not make up for these.
+
+`row_filter_weights` transforms the windows, once, when the model is compiled; `row_filter_conv` the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dlc_core import te
+from dlc_core.algorithms.minimal_filtering.matrices import POINTS, Transforms, filtering, transformed
+from dlc_core.algorithms.minimal_filtering.tiles import Tiled, by_definition, check_operands, whole, window_of
+from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
+from dlc_core.op.lower import compute, padded
+from dlc_core.op.std.convolution import finish
+from dlc_core.op.std.window import PADDING, known
+from dlc_core.tir.stmt import Range
+
+TILES, STRIDES = (2, 3, 4), (1, 2, 3, 4)
+TILE = Attr("tile", "int", 4, "rows of results of a tile", choices=TILES)
+STRIDE = Attr("stride", "int", 1, "step of the windows in each direction", choices=STRIDES)
+TAPS = Attr("taps", "int", 3, "rows of a window")
+STAGE = "row_filter"
+"""Annotation of the blocks of such a convolution: which stage each is."""
+MOST_POINTS = max(POINTS) + 1
+"""Most products for a column of a tile."""
+CHECKED = 7
+"""Most columns of results that are checked together."""
+
+
+def points_of(tile: int, stride: int, taps: int) -> int:
+    """Products for a column of a tile."""
+    return tile + -(-taps // stride) - 1
+
+
+def together(width: Dim) -> int:
+    """Columns of results that are checked together: a divisor of their number."""
+    if not isinstance(width, int):
+        return 1
+    return max(count for count in range(1, CHECKED + 1) if width % count == 0)
+
+
+def matrices(tile: int, stride: int, taps: int) -> Transforms:
+    """Those of every phase; ShapeError where a tile would take too many products."""
+    if points_of(tile, stride, taps) > MOST_POINTS:
+        raise fail(
+            f"tiles of {tile} rows of windows of {taps} that step by {stride}",
+            f"at most {MOST_POINTS} products for a column are known",
+        )
+    return filtering(tile, -(-taps // stride))
+
+
+# The weights.
+
+
+def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    (w,) = tensor_types(types)
+    check_rank(w, 4)
+    points = len(matrices(attrs["tile"], attrs["stride"], known(w.shape[0], "the window")).weights)
+    return TensorType((points, attrs["stride"], *w.shape[1:]), w.dtype)
+
+
+def weights_of(w: NDArray, tile: int, stride: int) -> NDArray:
+    """Windows transformed for tiles of so many rows."""
+    made = matrices(tile, stride, len(w))
+    g = np.array(made.weights)
+    whole = np.zeros((g.shape[1] * stride, *w.shape[1:]))
+    whole[: len(w)] = w
+    phases = whole.reshape(g.shape[1], stride, *w.shape[1:])
+    return np.asarray(np.einsum("pr,rskio->pskio", g, phases), w.dtype)
+
+
+def _weights_lower(type_: TensorType, attrs: Attrs, w: te.Tensor) -> te.Tensor:
+    stride, taps = attrs["stride"], known(dim(w.shape[0]), "the window")
+    g = matrices(attrs["tile"], stride, taps).weights
+    whole = padded(w, (0, 0, 0, 0), (len(g[0]) * stride - taps, 0, 0, 0), 0)
+    return compute(
+        type_.shape,
+        lambda p, s, k, i, o: transformed(g, p, lambda r: whole[r * stride + s, k, i, o]),
+        "row_filter_weights",
+    )
+
+
+WEIGHTS = op(
+    "row_filter_weights",
+    "windows [rows, columns, in, out] transformed for `row_filter_conv`: [points, stride, columns, in, out]",
+    ["w"],
+    [TILE, STRIDE],
+    kind="opaque",
+    infer=_weights_infer,
+    reference=weights_of,
+    lower=_weights_lower,
+    dtypes=("float32", "float64"),
+    samples=(
+        Sample((Tensor((3, 3, 2, 5)),), {"tile": 2}),
+        Sample((Tensor((7, 5, 3, 4)),), {"tile": 4, "stride": 2}),
+    ),
+    error_samples=(
+        ErrorSample((Tensor((3, 3, 2)),), {}, "rank"),
+        ErrorSample((Tensor((9, 3, 2, 2)),), {}, "at most 8 products"),
+    ),
+)
+
+
+# The convolution.
+
+
+def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    points = len(matrices(attrs["tile"], attrs["stride"], attrs["taps"]).weights)
+    x, w = check_operands(types, (points, attrs["stride"]), 5, attrs["tile"], WEIGHTS)
+    if w.shape[0] != attrs["taps"]:
+        raise fail(f"a window of {w.shape[0]} rows", f"{attrs['taps']} are needed")
+    window = window_of([known(k, "the window") for k in w.shape[:2]], attrs)
+    return TensorType((x.shape[0], *window.output_sizes(x.shape[1:3]), w.shape[3]), x.dtype)
+
+
+def _conv_reference(
+    x: NDArray,
+    u: NDArray,
+    w: NDArray,
+    bias: NDArray | None = None,
+    *,
+    tile: int = 4,
+    stride: int = 1,
+    taps: int = 3,
+    padding: Sequence[int] | None = None,
+) -> NDArray:
+    window = window_of((taps, u.shape[2]), {"stride": stride, "padding": padding})
+    height, width = (known(size, "results") for size in window.output_sizes(x.shape[1:3]))
+    made, down = matrices(tile, stride, taps), -(-height // tile)
+    b, a = np.array(made.inputs), np.array(made.results)
+    rows, columns = (down * tile + len(b) - tile) * stride, (width - 1) * stride + u.shape[2]
+    source = np.zeros((len(x), rows, columns, x.shape[3]))
+    top, left = window.before
+    part = x[:, : rows - top, : columns - left]
+    source[:, top : top + part.shape[1], left : left + part.shape[2]] = part
+    phases = source.reshape(len(x), rows // stride, stride, columns, -1)
+    tiles = np.lib.stride_tricks.sliding_window_view(phases, len(b), 1)[:, ::tile]
+    inner = np.einsum("pr,ntswcr->pntswc", b, tiles)
+    windows = np.lib.stride_tricks.sliding_window_view(inner, u.shape[2], 4)[:, :, :, :, ::stride]
+    products = np.einsum("pntsxck,pskco->pntxo", windows, u.astype(np.float64))
+    results = np.einsum("ip,pntxo->ntixo", a, products)
+    full = results.reshape(len(x), down * tile, width, -1)[:, :height]
+    if not np.isfinite(full).all():
+        full = np.where(np.isfinite(full), full, by_definition(x, w, window, height, width))
+    return np.asarray(full if bias is None else full + bias, x.dtype)
+
+
+def _conv_lower(
+    type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, w: te.Tensor, *bias: te.Tensor
+) -> te.Tensor:
+    tile, stride, taps = attrs["tile"], attrs["stride"], attrs["taps"]
+    columns, channels, outputs = known(dim(u.shape[2]), "the window"), u.shape[3], u.shape[4]
+    made, window = matrices(tile, stride, taps), window_of((taps, columns), attrs)
+    height, width = (as_expr(size) for size in window.output_sizes([dim(d) for d in x.shape[1:3]]))
+    batch, down = as_expr(x.shape[0]), as_expr(ceil_div(dim(height), tile))
+    points, step = len(made.inputs), stride * tile
+    across = (width - 1) * stride + columns
+    ends = [
+        simplify(end - before - dim(size))
+        for end, before, size in zip(
+            (dim((down * tile + points - tile) * stride), dim(across)),
+            window.before,
+            x.shape[1:3],
+            strict=True,
+        )
+    ]
+    source = padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
+
+    def stage(
+        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
+    ) -> te.Tensor:
+        result: te.Tensor = te.compute(shape, body, f"row_filter_{name}", annotations={STAGE: name})
+        return result
+
+    inner = stage(
+        "inputs",
+        (points, batch, down, stride, across, channels),
+        lambda p, n, t, s, w, c: transformed(
+            made.inputs, p, lambda r: source[n, t * step + r * stride + s, w, c]
+        ),
+    )
+    phase = te.reduce_axis(stride, "phase")
+    column = te.reduce_axis(columns, "kw")
+    channel = te.reduce_axis(channels, "ic")
+    products = stage(
+        "products",
+        (points, batch, down, width, outputs),
+        lambda p, n, t, w, o: te.sum(
+            inner[p, n, t, phase, w * stride + column, channel] * u[p, phase, column, channel, o],
+            axis=(phase, column, channel),
+        ),
+    )
+    pixels = together(dim(width))
+    tiled = Tiled(
+        STAGE,
+        (tile, pixels),
+        (batch, down, width // pixels, known(dim(outputs), "output channels")),
+        products,
+        lambda n, t, s, own: [
+            whole(const(points)),
+            *(Range(i, const(1)) for i in (n, t)),
+            Range(s * pixels, const(pixels)),
+            own,
+        ],
+        lambda n, t, s, i, j, o: transformed(
+            made.results, const(i), lambda p: products[p, n, t, s * pixels + j, o]
+        ),
+        source,
+        w,
+        stride,
+    )
+    return finish(tiled.results(type_.shape), type_, bias, "NXC", "row_filter")
+
+
+def _inputs(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, ...]:
+    """Inputs, weights and the windows that these are made of."""
+    rng = np.random.default_rng(0)
+    x, windows = rng.standard_normal(shape), rng.standard_normal((taps, 3, shape[-1], outputs)) / 8
+    weights = weights_of(windows, tile, stride)
+    return tuple(Tensor(each.shape, each) for each in (x, weights, windows))
+
+
+WINDOWS = Tensor((3, 3, 3, 5))
+
+
+CONV = op(
+    "row_filter_conv",
+    "convolution, channels last, with weights of `row_filter_weights` for windows of `taps` rows and an "
+    "optional bias; by the windows themselves where a tile's results are not finite",
+    ["x", "u", "w", "bias?"],
+    [TILE, STRIDE, TAPS, PADDING],
+    kind="contraction",
+    infer=_conv_infer,
+    reference=_conv_reference,
+    lower=_conv_lower,
+    dtypes=("float32", "float64"),
+    samples=(
+        Sample(_inputs(2, 1, 3, (1, 6, 6, 3), 5), {"tile": 2}),
+        Sample(
+            (*_inputs(4, 2, 7, (2, 13, 11, 3), 16), Tensor((16,))),
+            {"tile": 4, "stride": 2, "taps": 7, "padding": (3, 1, 3, 1)},
+        ),
+        Sample(_inputs(3, 4, 11, (1, 24, 17, 2), 8), {"tile": 3, "stride": 4, "taps": 11}),
+    ),
+    error_samples=(
+        ErrorSample((Tensor((1, 6, 6)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {}, "rank"),
+        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((5, 1, 3, 3, 5)), WINDOWS), {}, "row_filter_weights"),
+        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 2, 5)), WINDOWS), {}, "must be equal"),
+        ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {}, "does not fit"),
+        ErrorSample(
+            (Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {"padding": (1, 1)}, "4 are needed"
+        ),
+        ErrorSample(
+            (Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), WINDOWS, Tensor((4,))), {}, "must be equal"
+        ),
+        ErrorSample(
+            (Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), Tensor((2, 3, 3, 5))), {}, "3 are needed"
+        ),
+    ),
+)
+
+OPS = (WEIGHTS, CONV)

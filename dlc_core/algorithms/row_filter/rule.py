@@ -1,0 +1,117 @@
+"""Convolution by row filters (see `op.py`): transforms around a batch of GEMMs.
+
+for tile of rows (parallel):
+  inputs                                     vectors along rows
+  for strip of columns:
+    for point: products                      as a plain GEMM: register tiles, packed weights
+    results with the epilogue                vectors over output channels
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.algorithms.row_filter.choice import strip_of, strips
+from dlc_core.algorithms.row_filter.op import STAGE
+from dlc_core.decisions import Decision
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.handles import LoopRV
+from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.register_tile import choose
+from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc
+
+STAGES = ("inputs", "products", "checked", "results")
+STRIP = Decision(
+    "row_filter.strip",
+    "Columns of results per strip; the products of a strip stay in the cache.",
+    ("whole", "strips"),
+    has_values=True,
+)
+
+
+@dataclass(frozen=True)
+class RowFilterRule(ScheduleRule):
+    """The rule for kernels whose blocks are marked as the stages of a row-filter convolution with known
+    sizes.
+    """
+
+    name: ClassVar[str] = "cpu.row_filter"
+    priority: ClassVar[int] = 110
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return (
+            not machine.description.thread_axes
+            and stage_names(func, STAGE) == sorted(STAGES)
+            and has_known_sizes(func)
+        )
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, stage = schedule, marked_stages(schedule, STAGE)
+        found = contraction_of(s.get(stage["products"]))
+        assert found is not None
+        contract = Contract(s, machine, found)
+        lanes = contract.lanes
+        points, _, tiles, width, outputs = (known_extent(s, stage["products"], i) for i in range(5))
+        tile = -(-known_extent(s, stage["results"], 1) // tiles)
+        bits = s.get(stage["products"]).writes[0].buffer.dtype.bits
+        core = Core.of(machine.description, machine.workers, bits)
+
+        borders = s.get_producers(stage["inputs"])
+        out = inline_behind(s, (*borders, *stage.values()), stage["results"])
+        strip = STRIP.pick(
+            strip_of(width, points, outputs, core),
+            lambda: strips(width),
+            lambda size: "whole" if size == width else "strips",
+        )
+        products = s.cache_write(stage["products"], 0, "local")
+        batch, height, pixels, channel = s.get_loops(out)
+        group, row = s.split(height, [None, tile])
+        pieces, column = s.split(pixels, [None, strip], tail="exact")
+        vectors, lane = s.split(channel, [None, _lanes(outputs, lanes)], tail="exact")
+        s.reorder(pieces, column, vectors, row, lane)
+        s.unroll(row)
+        if const_value(s.extent(lane)) != 1:
+            s.vectorize(lane)
+        if const_value(s.extent(batch)) != 1:
+            group = s.fuse(batch, group)
+        if machine.workers > 1 and const_value(s.extent(group)) != 1:
+            s.parallel(group)
+
+        s.compute_at(stage["checked"], pieces)
+        s.compute_at(products, pieces)
+        _, _, _, across, channel = s.get_loops(products)[-5:]
+        chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers)
+        contract.pack(chosen)
+        contract.nest(products, across, channel, chosen)
+
+        s.compute_at(stage["inputs"], group)
+        point, _, _, _, place, channel = s.get_loops(stage["inputs"])[-6:]
+        s.unroll(point)
+        _vectorize_row(s, s.fuse(place, channel), lanes)
+        for border in borders:
+            s.compute_at(border, group)
+            _vectorize_row(s, s.fuse(*s.get_loops(border)[-2:]), lanes)
+
+
+def _vectorize_row(s: Schedule, loop: LoopRV, lanes: int) -> None:
+    """Vectorise a row; the tail of a long row is scalar, which costs little time and code."""
+    extent = const_value(s.extent(loop))
+    if lanes < 2 or extent is None or extent < lanes:
+        return
+    s.vectorize(s.split(loop, [None, lanes], tail="partition")[1])
+
+
+def _lanes(size: int, lanes: int) -> int:
+    """Return the widest vector that divides the channels."""
+    while size % lanes:
+        lanes //= 2
+    return lanes
+
+
+__all__ = ["RowFilterRule"]

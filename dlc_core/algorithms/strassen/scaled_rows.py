@@ -1,0 +1,99 @@
+"""Products through sums of rows whose errors are relative to each row's and each column's own size.
+
+    x @ w   =>   where(fair, made(x', w') · c · s, direct)
+
+with s of each row of x and c of each column of w, powers of two, so that x' = x d / s and w' = w / (d c) have
+elements of about 1 at most: outside scaling.  Of the inside, d of each step of the sums, only what is known
+of w is used: it makes all rows of w alike.  All scaling is exact.
+
+Rows of x that are not finite, or too small to be scaled inside, are zeros in x'; `product_rows` computes them
+by definition, and no others.
+Rows and columns of zeros have results of 0.
+
+Source: Ballard, Benson, Druinsky, Lipshitz and Schwartz, Improving the Numerical Stability of Fast Matrix
+Multiplication, 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dlc_core.algorithms.strassen.product_rows import ROWS
+from dlc_core.graph.node import Node, constant
+from dlc_core.op.declare import NDArray
+from dlc_core.op.std import BY_NAME as OPS
+
+ABS, MAX, MUL, SUB = (OPS[name] for name in ("abs", "reduce_max", "mul", "sub"))
+WHERE, LESS, EQUAL, NOT = (OPS[name] for name in ("where", "less", "equal", "logical_not"))
+BITS, AND, LARGER, SMALLER = (OPS[name] for name in ("bitcast", "bitwise_and", "maximum", "minimum"))
+AND_ALSO, OR_ELSE = OPS["logical_and"], OPS["logical_or"]
+
+EXPONENT = 0x7F800000
+"""The bits of a float32's exponent."""
+ONE = 127 << 23
+"""The bits of 1."""
+LEAST, MOST = 1 << 23, 253 << 23
+"""The bits of the least and the greatest power of two whose inverse is a normal number, too."""
+FACTORS = 60
+"""The least power of two of inside scaling is that of -FACTORS, those of outside scaling of columns are from
+-FACTORS to FACTORS: beyond these rows and columns do not matter, or there is no product through sums."""
+ALIKE = 1 / 8
+"""Part of the largest row of a matrix that all are at least, where they are taken as they are."""
+
+
+def can_scale(w: NDArray) -> bool:
+    """Whether the elements of a matrix are far enough from the ends of the range of float32."""
+    return bool(np.isfinite(w).all() and np.abs(w).max(initial=0.0) < 2.0**FACTORS)
+
+
+def scaled_product(x: Node, w: NDArray, made: Callable[[Node, Node], Node]) -> Node:
+    """The product of x and a matrix by `made`, with its operands scaled."""
+    inside, columns = _factors(w)
+    given, size = x, _sizes(x)
+    zero = constant(np.float32(0))
+    empty, fair = EQUAL.build(size, zero), LESS.build(size, constant(np.float32(np.inf)))
+    if not (inside == 1).all():
+        # Factors of tiny elements would not be exact.
+        normal = LESS.build(constant(np.float32(2.0**-FACTORS)), size)
+        fair = AND_ALSO.build(fair, OR_ELSE.build(empty, normal))
+        given = MUL.build(x, constant(inside))
+        size = _sizes(given)
+    bits = AND.build(BITS.build(size, to="int32"), constant(np.int32(EXPONENT)))
+    bits = SMALLER.build(LARGER.build(bits, constant(np.int32(LEAST))), constant(np.int32(MOST)))
+    inverse = BITS.build(SUB.build(constant(np.int32(2 * ONE)), bits), to="float32")
+    rows = WHERE.build(empty, zero, BITS.build(bits, to="float32"))
+    scaled = WHERE.build(fair, MUL.build(given, inverse), zero)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights = w / np.where(inside == 0, 1, inside)[:, None] / np.where(columns == 0, 1, columns)
+    product = made(scaled, constant(weights.astype(np.float32)))
+    results = MUL.build(MUL.build(product, constant(columns)), rows)
+    return WHERE.build(fair, results, ROWS.build(x, constant(w), NOT.build(fair)))
+
+
+def _sizes(x: Node) -> Node:
+    return MAX.build(ABS.build(x), axes=(-1,), keepdims=True)
+
+
+def _factors(w: NDArray) -> tuple[NDArray, NDArray]:
+    """The factors of each row of a matrix, at most 1, and those of each column of what these leave; 0 where
+    all of it is 0.  Columns do not count by their size where rows are compared.
+    """
+    sizes = np.abs(w).astype(np.float64)
+    columns = _power(sizes.max(0))
+    rows = _power((sizes / np.where(columns == 0, 1, columns)).max(1))
+    inside = np.maximum(rows / rows.max(initial=2.0**-FACTORS), 2.0**-FACTORS) * (rows > 0)
+    if inside.min(initial=1.0) >= ALIKE:
+        inside = np.ones_like(inside)
+    columns = _power((sizes / np.where(inside == 0, 1, inside)[:, None]).max(0))
+    columns = np.maximum(columns, 2.0**-FACTORS) * (columns > 0)
+    return inside.astype(np.float32), columns.astype(np.float32)
+
+
+def _power(sizes: NDArray) -> NDArray:
+    """The greatest power of two that each size is at least; 0 for 0."""
+    return np.asarray(np.where(sizes > 0, np.ldexp(1.0, np.frexp(sizes)[1] - 1), 0.0))
+
+
+__all__ = ["can_scale", "scaled_product"]

@@ -1,0 +1,70 @@
+"""The factors of Strassen's algorithm: which quarters make each of the seven products, and what these make.
+
+Source: Strassen, Gaussian Elimination is not Optimal, 1969.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlc_core.algorithms.minimal_filtering.matrices import Matrix, transformed
+from dlc_core.ir.expr import Expr, select
+
+STAGE = "strassen"
+"""Annotation of the blocks of such a product: which stage each is."""
+
+LEFT: Matrix = (
+    (1, 0, 0, 1),
+    (1, 0, 0, 0),
+    (-1, 0, 1, 0),
+    (0, 1, 0, -1),
+    (0, 0, 0, 1),
+    (1, 1, 0, 0),
+    (0, 0, 1, 1),
+)
+"""Factors of the quarters 11, 12, 21, 22 of the left-hand side in each product."""
+PAIRS = 5
+"""Products by a difference of two quarters of the right-hand side."""
+SINGLES = 2
+"""Those by one quarter alone, which come last."""
+PRODUCTS = PAIRS + SINGLES
+RESULT: Matrix = (
+    (1, 0, 1, 0, 0, -1, -1),
+    (1, 0, 0, -1, 0, 0, 0),
+    (0, 1, 0, 0, 0, 0, -1),
+    (0, 1, -1, -1, -1, 0, 0),
+)
+"""Factors of the products, the last two first, in each quarter of the result."""
+
+Submatrix = tuple[Expr, Expr]
+"""The row and the column of a quarter, 0 or 1."""
+
+
+def minuend(f: Expr) -> Submatrix:
+    """The quarter of the right-hand side that product `f` has first: 11 and 22 in turn."""
+    return f % 2, f % 2
+
+
+def subtrahend(f: Expr) -> Submatrix:
+    """The one that is taken from it, of the pairs 22, 12, 12, 21 and 21; of the singles, which have none, the
+    same one."""
+    pair = f < PAIRS
+    return select(pair, (f + 3) // 2 % 2, f % 2), select(pair, (f + 3) // 3 % 2, f % 2)
+
+
+def combined(quarter: Expr, product: Callable[[int], Expr]) -> Expr:
+    """A quarter of the result, from the products."""
+    return transformed(RESULT, quarter, lambda place: product((place - SINGLES) % PRODUCTS))
+
+
+__all__ = [
+    "LEFT",
+    "PAIRS",
+    "PRODUCTS",
+    "SINGLES",
+    "STAGE",
+    "Submatrix",
+    "combined",
+    "minuend",
+    "subtrahend",
+]

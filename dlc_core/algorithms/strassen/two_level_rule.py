@@ -1,0 +1,144 @@
+"""GEMM by two levels of Strassen's algorithm (see `two_level.py`).
+
+    for share of the panels (parallel):
+      rows: sums of second-level submatrices of the left-hand side  vectors over K
+      for panel of columns of all second-level submatrices:
+        for each of the seven outer products:
+          for each of its seven products:                          as a plain GEMM: register tiles
+            first tile: factors = vector(rhs) - vector(rhs) - …; accumulators += broadcast(rows) * factors
+            others: accumulators += broadcast(rows) * factors
+          submatrices: sums of products
+        results: sums of submatrices, with the epilogue            vectors over columns
+
+The factors of one product stay in L1 or L2: the first tile computes them, the others read them. The other
+tiles also prefetch the submatrices of the next outer product, which the first tile will read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.algorithms.strassen.rule import Submatrices
+from dlc_core.algorithms.strassen.submatrices import PRODUCTS, STAGE, Submatrix, minuend, subtrahend
+from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars, minimum
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.rules.analysis import Contraction, inline_behind
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.core import FLOAT
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns
+from dlc_core.schedule.rules.stages import stage_names
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc
+
+STAGES = frozenset(("sums", "rows", "weights", "products", "quarters", "results"))
+
+
+@dataclass(frozen=True)
+class TwoLevelStrassenRule(ScheduleRule):
+    """The rule for kernels whose blocks are marked as the stages of Strassen's algorithm on two levels."""
+
+    name: ClassVar[str] = "cpu.strassen_two_level"
+    priority: ClassVar[int] = 111
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return not machine.description.thread_axes and set(stage_names(func, STAGE)) == STAGES
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        _TwoLevelParts(schedule, machine).run()
+
+
+class _TwoLevelParts(Submatrices):
+    levels = 2
+
+    def run(self) -> None:
+        s = self.s
+        out = inline_behind(s, self.stage.values(), self.stage["results"])
+        found = self.contraction("products")
+        packed = self.pack()
+        *rows, column = s.get_loops(out)
+        row = s.fuse(*rows) if len(rows) > 1 else rows[0]
+        right, own_right, panel, column = s.split(column, [2, 2, None, self.panel], tail="exact")
+        below, own_below, row = s.split(row, [2, 2, self.half])
+        s.reorder(panel, own_below, own_right, below, right, row, column)
+        share, panel = self.shares(panel)
+        s.compute_at(self.stage["quarters"], panel)
+        product, quarter, i, n = s.get_loops(self.stage["quarters"])[-4:]
+        s.reorder(product, i, n, quarter)
+        others = self._products(found, product)
+        vectors, lane = s.split(n, [None, self.lanes], tail="exact")
+        s.reorder(vectors, quarter, lane)
+        s.unroll(quarter)
+        s.vectorize(lane)
+        self._sums(share)
+        s.unroll(below)
+        s.unroll(right)
+        vectorize_columns(s, column, self.lanes)
+        if packed is not None:
+            self._ask(packed, others, [loop for loop in (share, panel) if loop is not None], product)
+        self.parallelize()
+
+    def _products(self, found: Contraction, at: LoopRV) -> list[BlockRV]:
+        """Compute the products of an outer product; return the blocks of all tiles but the first."""
+        s, weights = self.s, self.stage["weights"]
+        users = self.products(self.stage["products"], found, at)
+        first, others = users[0], users[1:]
+        tiles = self._tiles(first)
+        if const_value(s.extent(tiles)) != 1:
+            alone, rest = s.partition(tiles, [s.get_for(tiles).begin + 1])
+            first, others = alone[first], [rest[first], *others]
+        s.compute_at(weights, self.reduction(first))
+        vectorize_columns(s, s.get_loops(weights)[-1], self.lanes)
+        return others
+
+    def _tiles(self, user: BlockRV) -> LoopRV:
+        """Return the loop over tiles of rows of a block."""
+        row = self.s.get(user).values[-3]
+        return next(loop for loop in self.s.get_loops(user) if loop.var in free_vars(row))
+
+    def _ask(self, buffer: str, users: list[BlockRV], panels: list[LoopRV], product: LoopRV) -> None:
+        """Prefetch the submatrices of the next outer product, which may belong to the next panel.
+
+        Tiles that do not read the right-hand side do this, one submatrix per inner product.
+        """
+        s, count = self.s, self.columns // 4 // self.panel
+        line = self.machine.description.cache_line // FLOAT
+
+        def places(of: Callable[[Expr], Submatrix], lane: int) -> IndexMap:
+            def place(*counts: Expr) -> tuple[ExprLike, ...]:
+                *panel, f, g, k = counts
+                number = panel[0] if len(panel) == 1 else panel[0] * self.share + panel[1]
+                row, column = of((f + 1) % PRODUCTS)
+                own = minimum(g, 3)
+                number = minimum(number + (f + 1) // PRODUCTS, count - 1)
+                return (
+                    (2 * column + own % 2) * count + number,
+                    (2 * row + own // 2) * self.depth + k,
+                    lane,
+                )
+
+            return IndexMap.of(place, len(panels) + 3)
+
+        for user, of in zip((users[:1] + users[-1:]), (minuend, subtrahend), strict=False):
+            inner = self.reduction(user)
+            own = s.get_loops(user)[len(panels) + 2]
+            for lane in range(0, self.panel, line):
+                s.prefetch_at(inner, buffer, [*panels, product, own, inner], places(of, lane))
+
+    def _sums(self, share: LoopRV | None) -> None:
+        """Compute the second-level sums of the left-hand side from first-level sums, row by row."""
+        s = self.s
+        rows, sums = self.stage["rows"], self.stage["sums"]
+        if share is not None:
+            s.compute_at(rows, share)
+        self.keep_apart(rows)
+        product, _, i, _ = s.get_loops(rows)[-4:]
+        s.reorder(i, product)
+        s.compute_at(sums, i)
+        self.sums_at_a_time(rows, 1)
+        self.sums_at_a_time(sums)
+
+
+__all__ = ["TwoLevelStrassenRule"]

@@ -1,0 +1,203 @@
+"""winograd: convolutions of 3 × 3 windows computed by tiles, where the target's description says it pays.
+
+Law: results stay within tolerance; the root mean square error is at most three times that of a sum in order,
+for random inputs and the weights that the convolution has: tiles that would lose more are not taken.  What is
+not finite spreads as the definition has it.
+
+    conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), w, b)       w constant, channels last
+
+The stride is 1 or 2.  Tiles have as many columns as rows or, where the stride is 1, half as many: their
+weights are fewer, for which the threads of late layers wait together.
+
+Of windows with gaps, the pixels of each phase are an image whose windows have none.  Of volumes, the planes
+that a window reaches over are channels of images (see `planes.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.algorithms.minimal_filtering.errors import MOST
+from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
+from dlc_core.algorithms.winograd.choice import Layer, direct_cycles, plan, tiles_of
+from dlc_core.algorithms.winograd.errors import winograd_growth
+from dlc_core.algorithms.winograd.op import CONV as TILED
+from dlc_core.algorithms.winograd.op import WEIGHTS
+from dlc_core.algorithms.winograd.planes import in_planes
+from dlc_core.decisions import Decision
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, Node, const_array, rewrite
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.schedule.rules.cpu.core import FLOAT, Core
+
+RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
+TILES = (2, 4)
+GAIN = 0.9
+"""Part of the direct convolution's cost that tiles must stay below to be worth the rounding."""
+FORM = Decision(
+    "winograd.tile",
+    "Whether a convolution of 3 × 3 windows is computed by tiles, and rows and columns of results of these.",
+    ("direct", "tiles"),
+    has_values=True,
+)
+PLANES = Decision(
+    "conv.planes",
+    "Whether planes of a volume that a window reaches over become channels of images.",
+    ("volume", "images"),
+)
+
+
+@dataclass(frozen=True)
+class Winograd(GraphPass):
+    """3 × 3 convolutions by tiles of `tiles` rows of results, of as many columns or half as many, where
+    cheaper; with the empty tuple none.
+
+    Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
+    """
+
+    name: ClassVar[str] = "winograd"
+    min_level: ClassVar[int] = 3
+    exact: ClassVar[bool] = False
+    tiles: tuple[int, ...] = TILES
+
+    def __post_init__(self) -> None:
+        if any(tile not in TILES for tile in self.tiles):
+            raise UsageError(f"winograd with tiles of {self.tiles}", hint="tiles are 2 or 4")
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        core = filtering_core(context)
+        if core is None or not self.tiles:
+            return function
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            return tiled(old, args) or volumes(old, args)
+
+        def volumes(old: Node, args: tuple[Node, ...]) -> Node | None:
+            flat = in_planes(old, args)
+            if flat is None:
+                return None
+            moved = flat.args[0].tensor_type
+            alone = moved.shape[-1] == args[0].shape[-1]
+            found = tiled(flat, flat.args, 0.0 if alone else _copied(moved, core))
+            if found is None:
+                # Of all taps in depth one is inside.
+                pays = alone and args[1].shape[0] != 1
+                if PLANES.choose("images" if pays else "volume", where=_place(old)) == "images":
+                    found = flat
+            return None if found is None else RESHAPE.build(found, shape=old.shape)
+
+        def tiled(old: Node, args: tuple[Node, ...], before: float = 0.0) -> Node | None:
+            layer = _layer(old, core.lanes)
+            if layer is None:
+                return None
+            steps = old.attrs["dilation"] or (1, 1)
+            phases = _phases(layer, steps)
+            shapes = [shape for tile in self.tiles for shape in tiles_of(tile, layer.stride)]
+            most = GAIN * direct_cycles(layer, core) - before - _moves(args[0], old, steps, core)
+            plans = sorted((plan(phases, shape, core) for shape in shapes), key=lambda found: found.cycles)
+            cheap = (found for found in plans if found.cycles <= most)
+            best = next((found for found in cheap if _is_close(old, found.tile, layer.stride)), None)
+            tile = FORM.pick(
+                None if best is None else best.tile,
+                lambda: [None, *(shape for shape in shapes if _is_close(old, shape, layer.stride))],
+                lambda one: "direct" if one is None else "tiles",
+                lambda one: "" if one is None else "{}x{}".format(*one),
+                where=_place(old),
+            )
+            if tile is None:
+                return None
+            attrs = {"tile": tile[0], "across": tile[1], "stride": layer.stride}
+            weights = WEIGHTS.build(args[1], **attrs)
+            padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
+            x = _apart(args[0], steps)
+            made = TILED.build(x, weights, *args[1:], **attrs, padding=padding)
+            return _together(made, old, steps)
+
+        body = rewrite(function.body, visit)
+        return function if body is function.body else function.with_body(body)
+
+
+def _place(value: Node) -> str:
+    """Return a text that identifies the kind of a convolution; equal kinds share decision and kernels."""
+    return f"{value.args[0].shape} {value.args[1].shape} {dict(value.attrs)}"
+
+
+def _is_close(value: Node, tile: tuple[int, int], stride: int) -> bool:
+    """Whether tiles of such sizes are as close as results must be, with the weights of a convolution."""
+    w = const_array(value.args[1])
+    return w is not None and winograd_growth(w, *tile, stride) <= MOST
+
+
+def _layer(value: Node, lanes: int) -> Layer | None:
+    """The sizes of a convolution that tiles can compute, in whole vectors of channels."""
+    if not plain_conv(value) or tuple(value.args[1].shape[:2]) != (3, 3):
+        return None
+    steps = value.attrs["strides"] or (1, 1)
+    if steps not in ((1, 1), (2, 2)):
+        return None
+    sizes: tuple[Dim, ...] = (*value.shape[:3], value.args[0].shape[3], value.shape[3])
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) < len(sizes) or known[3] % lanes or known[4] % lanes:
+        return None
+    down, across = value.attrs["dilation"] or (1, 1)
+    if (down, across) != (1, 1) and steps != (1, 1):
+        return None
+    rows, columns = value.args[0].shape[1:3]
+    padding = value.attrs["padding"] or (0,) * 4
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    if any(size % down for size in (rows, *padding[::2])) or any(
+        size % across for size in (columns, *padding[1::2])
+    ):
+        return None
+    batch, height, width, inputs, outputs = known
+    return Layer(batch, height, width, inputs, outputs, steps[0])
+
+
+# Windows with gaps: a result reads pixels of one phase, so that each phase is an image by itself.
+
+
+def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
+    down, across = steps
+    batch = layer.batch * down * across
+    return replace(layer, batch=batch, height=layer.height // down, width=layer.width // across)
+
+
+def _moves(x: Node, y: Node, steps: Sequence[int], core: Core) -> float:
+    """Cycles to take phases apart and to put the results together."""
+    if all(step == 1 for step in steps):
+        return 0.0
+    return sum(_copied(each.tensor_type, core) for each in (x, y))
+
+
+def _copied(value: TensorType, core: Core) -> float:
+    """Cycles to read and write the elements of known sizes."""
+    elements = math.prod(size for size in value.shape if isinstance(size, int))
+    return 2 * FLOAT * elements / core.beyond_second
+
+
+def _apart(x: Node, steps: Sequence[int]) -> Node:
+    """[n, rows, columns, c] as images of one phase each."""
+    if all(step == 1 for step in steps):
+        return x
+    n, rows, columns, channels = x.shape
+    (down, across), high, wide = steps, rows // steps[0], columns // steps[1]
+    split = RESHAPE.build(x, shape=(n, high, down, wide, across, channels))
+    phases = TRANSPOSE.build(split, axes=(0, 2, 4, 1, 3, 5))
+    return RESHAPE.build(phases, shape=(n * down * across, high, wide, channels))
+
+
+def _together(y: Node, old: Node, steps: Sequence[int]) -> Node:
+    """Results of phases as those of `old`."""
+    if all(step == 1 for step in steps):
+        return y
+    n, rows, columns, channels = old.shape
+    down, across = steps
+    split = RESHAPE.build(y, shape=(n, down, across, rows // down, columns // across, channels))
+    pixels = TRANSPOSE.build(split, axes=(0, 3, 1, 4, 2, 5))
+    return RESHAPE.build(pixels, shape=old.shape)
