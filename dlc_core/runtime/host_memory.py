@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -71,7 +72,16 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 
 
 def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
-    """Return a function that creates arrays like `empty`, of one shape and dtype."""
+    """Return a function that creates arrays like `empty`, of one shape and dtype.
+
+    RuntimeFailure for a shape without elements whose other dims NumPy cannot multiply.
+    """
+    if 0 in shape and math.prod(dim for dim in shape if dim) * dtype.itemsize > sys.maxsize:
+        raise RuntimeFailure(
+            f"a result has the shape {shape}",
+            why="the dims other than 0 multiply to more bytes than a process can address",
+            hint="give it smaller sizes",
+        )
     small = math.prod(shape) * dtype.itemsize < ALIGNED_FROM
     return partial(np.empty if small else empty, shape, dtype)
 

@@ -200,3 +200,28 @@ def test_exported_code_gives_a_status(target, tmp_path):
             assert library.net_run(*arrays, space) == status
         if not status:
             np.testing.assert_array_equal(out, X[index])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_of_zero_divide_nothing(target):
+    """The bounds proof's condition on sizes divides by a size, and stands outside of the loops over it."""
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], "resize")
+    given = [
+        helper.make_tensor_value_info("x", FLOAT, ["n", "c", "h", "w"]),
+        helper.make_tensor_value_info("sizes", INT, [4]),
+    ]
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", FLOAT, None)])
+    exe = dlc.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), target
+    )
+    image = np.ones((1, 1, 4, 4), np.float32)
+    for sizes in ((1, 1, 7, 0), (1, 1, 0, 9), (0, 1, 7, 9), (1, 1, 7, 9)):
+        assert np.array_equal(exe(image, np.array(sizes)), np.ones(sizes, np.float32))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_no_elements_of_a_shape_that_numpy_cannot_hold(target):
+    exe = dlc.compile(model("ConstantOfShape", ("sizes", INT, [2])), target)
+    with pytest.raises(RuntimeFailure, match="a result has the shape"):
+        exe(np.array([0, 2**62]))
+    assert exe(np.array([0, 3])).shape == (0, 3)

@@ -13,6 +13,7 @@ from functools import reduce
 
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
+    Binary,
     Broadcast,
     Call,
     Expr,
@@ -23,12 +24,14 @@ from dlc_core.ir.expr import (
     free_vars,
     loads_in,
     logical_and,
+    ne,
     post_order,
     select,
     transform,
 )
 from dlc_core.passes.tir.bounds.prover import Access
 from dlc_core.passes.tir.effects import Memory
+from dlc_core.passes.tir.safety import DIVISIONS
 from dlc_core.tir.failures import (
     ACCESS_KIND,
     CHECK_KIND,
@@ -137,8 +140,23 @@ def with_access_checks(
             always.setdefault(access.stmt, {}).update(checks)
     body = _checked_body(func, wanted, writer)
     if conditions:
-        body = If(logical_and(*conditions), _checked_body(func, always, writer), rename_bound(body))
+        body = If(
+            _evaluable(logical_and(*conditions)), _checked_body(func, always, writer), rename_bound(body)
+        )
     return writer.finished(body)
+
+
+def _evaluable(cond: Expr) -> Expr:
+    """A condition on sizes that is false, and divides by nothing, where a size that it divides by is zero.
+
+    The loops that the access stands in do not run then; the condition stands outside of them.
+    """
+    divisors = {
+        ne(e.b, const(0)): None
+        for e in post_order(cond)
+        if isinstance(e, Binary) and e.op in DIVISIONS and const_value(e.b) is None
+    }
+    return if_then_else(logical_and(*divisors), cond, _FALSE) if divisors else cond
 
 
 def _checked_body(func: PrimFunc, wanted: Mapping[Stmt, Mapping[Check, None]], writer: _Writer) -> Stmt:
