@@ -40,6 +40,8 @@ RULE = Decision(
     ("first", "other"),
     has_values=True,
 )
+_PURPOSE = "The rule for "
+"""Docstrings of rules begin with it."""
 TRACES = "traces"
 """The setting of a context that asks for the traces of kernels."""
 
@@ -143,10 +145,11 @@ def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[Schedu
     for reason in refused:
         name, _, why = reason.partition(": ")
         found.append(Candidate("other", name, refused=one_line(why)))
-    for rule in passed[:MOST_CANDIDATES]:
-        what = (type(rule).__doc__ or "").partition("\n\n")[0].partition(";")[0].rstrip(".")
-        purpose = one_line(what).removeprefix("The rule for ")
-        found.append(Candidate("other", rule.name, refused=f"does not match: is for {purpose}"))
+    for rule in reversed(passed[-MOST_CANDIDATES:]):  # those nearest in priority first
+        what = one_line((type(rule).__doc__ or "").partition("\n\n")[0].partition(";")[0].rstrip("."))
+        purpose = what.removeprefix(_PURPOSE)
+        why = f"does not match: is for {purpose}" if purpose != what else "does not match"
+        found.append(Candidate("other", rule.name, refused=why))
     return replace(choice, candidates=tuple(found))
 
 
