@@ -75,7 +75,7 @@ __all__ = [
     "FoldScaleAxis",
     "Fuse",
     "Infer",
-    "LimitBoxes",
+    "LimitNms",
     "MergeProducts",
     "MixedPrecision",
     "NoteConditions",

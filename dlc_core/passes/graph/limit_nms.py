@@ -1,4 +1,4 @@
-"""limit_nms: boxes that are cut off behind a suppression are not looked for.
+"""limit_nms: NMS selects no boxes that a later slice cuts off.
 
 Law: the function computes the same values, bit for bit.
 

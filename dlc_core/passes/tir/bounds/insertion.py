@@ -147,9 +147,9 @@ def with_access_checks(
 
 
 def _evaluable(cond: Expr) -> Expr:
-    """A condition on sizes that is false, and divides by nothing, where a size that it divides by is zero.
+    """Guard a condition on sizes: it is false, without a division, if one of its divisors is zero.
 
-    The loops that the access stands in do not run then; the condition stands outside of them.
+    The loops around the access do not run then, but the condition is evaluated before these loops.
     """
     divisors = {
         ne(e.b, const(0)): None

@@ -1,4 +1,4 @@
-"""limit_nms: which suppressions look for fewer boxes, and the same values after it."""
+"""limit_nms: which NMS nodes look for fewer boxes, and the same values after it."""
 
 from __future__ import annotations
 
