@@ -112,7 +112,7 @@ def _winograd(group: int, phases: bool, parts: int) -> int:
 
 
 def _long_rows() -> int:
-    with mock.patch.object(rows_rule, "ROW_BYTES", 64):
+    with mock.patch.object(rows_rule, "LOOPS", replace(rows_rule.LOOPS, row_bytes=64)):
         return sum(
             open_accesses(check_schedule(kernel_of(std.softmax(rows.tensor(3, size))), machine))
             for size in (37, 50)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -161,7 +162,7 @@ def test_rows_are_dealt_out_by_their_work():
 
 def test_long_rows_are_not_kept(monkeypatch):
     short = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
-    monkeypatch.setattr(rows, "ROW_BYTES", 64)
+    monkeypatch.setattr(rows, "LOOPS", replace(rows.LOOPS, row_bytes=64))
     long = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
 
     def kept(func):

@@ -11,11 +11,8 @@ from types import MappingProxyType
 
 from dlc_core.algorithms.strassen.submatrices import PAIRS, PRODUCTS
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.register_tile import (
-    FMA_LATENCY,
-    FMA_PER_CYCLE,
-    LOADS_PER_CYCLE,
-    STEP_OVERHEAD,
     Tile,
     choose,
     domain_cycles,
@@ -210,17 +207,21 @@ def _plain_cycles(rows: int, vectors: int, core: Core) -> float:
     """Cycles of one K step of a plain tile. A broadcast loads one element; two start per cycle for any vector
     width.
     """
-    arithmetic = core.products(rows * vectors / FMA_PER_CYCLE)
-    loads = rows / LOADS_PER_CYCLE + core.products(vectors / LOADS_PER_CYCLE)
-    return max(arithmetic, loads, FMA_LATENCY) + STEP_OVERHEAD
+    arithmetic = core.products(rows * vectors / GEMM.fma_per_cycle)
+    loads = rows / GEMM.loads_per_cycle + core.products(vectors / GEMM.loads_per_cycle)
+    return max(arithmetic, loads, GEMM.fma_latency) + GEMM.step_overhead
 
 
 def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     """Cycles of one K step of a tile that adds weights, which are two vectors each, from L2."""
-    arithmetic = core.products(rows * vectors / FMA_PER_CYCLE)
-    loads = core.products((rows + 3 * vectors) / LOADS_PER_CYCLE)
+    arithmetic = core.products(rows * vectors / GEMM.fma_per_cycle)
+    loads = core.products((rows + 3 * vectors) / GEMM.loads_per_cycle)
     lines = 2 * vectors * LINE_CYCLES
-    return max(arithmetic, loads, lines, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
+    return (
+        max(arithmetic, loads, lines, GEMM.fma_latency)
+        + LOADS_BESIDE * min(arithmetic, loads)
+        + GEMM.step_overhead
+    )
 
 
 __all__ = ["Plan", "Shape", "direct_cycles", "is_memory_bound", "plan", "plan_blocks", "plans"]

@@ -16,6 +16,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import bytes_of, is_pointwise
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
@@ -27,11 +28,6 @@ BORDER = Decision(
     ("bands", "strips", "before"),
     has_values=True,
 )
-CACHE_SHARE = 4
-"""A band takes this fraction (one quarter) of L2."""
-LEAST_ROWS = 4
-"""The fewest rows of a band; smaller bands would recompute their halo too often."""
-BANDS_PER_THREAD = 4
 
 
 def place_borders(
@@ -96,11 +92,11 @@ def _rows(extent: int, total: int, machine: Machine) -> int | None:
     thread.
     """
     caches = machine.description.caches
-    fitting = caches[min(1, len(caches) - 1)] // CACHE_SHARE * extent // total
-    for parts in (BANDS_PER_THREAD * machine.threads, machine.threads):
+    fitting = caches[min(1, len(caches) - 1)] // WINDOWS.band_share * extent // total
+    for parts in (WINDOWS.bands_per_thread * machine.threads, machine.threads):
         most = min(fitting, extent // parts)
         size = max((n for n in range(1, most + 1) if extent % n == 0), default=1)
-        if size >= LEAST_ROWS and (extent // size) % machine.threads == 0:
+        if size >= WINDOWS.band_rows and (extent // size) % machine.threads == 0:
             return size
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dlc_core.schedule.rules.cpu.register_tile import FMA_PER_CYCLE
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.target.target import Description
 
 FLOAT = 4
@@ -64,7 +64,7 @@ class Core:
 
     def products(self, cycles: float) -> float:
         """Convert cycles of register tiles, which are counted for two units."""
-        return cycles * FMA_PER_CYCLE / self.units
+        return cycles * GEMM.fma_per_cycle / self.units
 
 
 __all__ = ["FLOAT", "L2", "Core"]

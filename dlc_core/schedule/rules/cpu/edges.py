@@ -33,11 +33,9 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import extent_of, is_pointwise, reduced, spatial
+from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, Store
-
-EDGE_TILES = 4
-"""Tiles at the edges that have code of their own."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Edges:
         left = sum(begin < self.first for begin in begins[:-1])
         right = sum(end - 1 > self.last for end in begins[1:])
         cuts = {left, tiles - right, larger}
-        if left + right <= EDGE_TILES:
+        if left + right <= WINDOWS.edge_tiles:
             cuts.update([*range(1, left), *range(tiles - right + 1, tiles)])
         return sorted(cut for cut in cuts if 0 < cut < tiles)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dlc_core.decisions import Decision
-from dlc_core.schedule.rules.cpu.register_tile import UNKNOWN_EXTENT, Tile, fits
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
+from dlc_core.schedule.rules.cpu.register_tile import Tile, fits
 
 TILE = Decision(
     "gemm.tile",
@@ -61,7 +62,7 @@ def size_of(tile: Tile) -> str:
 
 def tiles_within(rows: int | None, columns: int | None, lanes: int, registers: int) -> list[Tile]:
     """All tiles that fit the registers and are no larger than the domain (None: a symbolic size)."""
-    most = UNKNOWN_EXTENT if rows is None else rows
+    most = GEMM.unknown_extent if rows is None else rows
     widest = 1 if columns is None else min(-(-columns // lanes), registers)
     return [
         Tile(height, width)

@@ -22,6 +22,7 @@ from dlc_core.schedule.rules.cpu.gemm_decisions import (
     size_of,
     tiles_within,
 )
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.panels import (
     NO_PREFETCH,
     Prefetch,
@@ -40,10 +41,6 @@ from dlc_core.tir.matrix import MatrixUnit
 Extent = int | None
 """A number of iterations; None if it is symbolic."""
 
-CHUNK = 128
-"""K steps per partial sum in the blocked summation of single rows."""
-MANY_COLUMNS = 128
-"""Columns from which a copy of the left-hand side is cheap compared with the GEMM."""
 PANELS_FIRST, PANELS_IN_BATCH, TILES_FIRST = LOOP_ORDER.alternatives
 
 
@@ -279,7 +276,7 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     sets = max(1, way // math.gcd(gemm.row_bytes, way))
     # A copy exists anyway, so padding its rows is free.
     fine = -(-tile.rows // sets) <= facts.cache_ways // (4 if gemm.lhs_copied else 2)
-    fine = fine or (gemm.columns < MANY_COLUMNS and not gemm.lhs_copied)
+    fine = fine or (gemm.columns < GEMM.many_columns and not gemm.lhs_copied)
     return PAD_ROWS.choose("dense" if fine else "padded") == "padded"
 
 
@@ -294,7 +291,7 @@ def _partial_sums(gemm: Gemm, tile: Tile) -> int:
         return 0
     if gemm.dot is not None or gemm.beside:
         return 0
-    sizes = range(CHUNK // 4, CHUNK + 1) if count > CHUNK else ()
+    sizes = range(GEMM.chunk // 4, GEMM.chunk + 1) if count > GEMM.chunk else ()
     return PARTIAL_SUMS.pick(
         max((size for size in sizes if count % size == 0), default=0),
         lambda: [size for size in range(count) if size != 1 and (not size or count % size == 0)],

@@ -34,14 +34,13 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.bands import place_borders
 from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders, inline_tests
+from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
-MOST_VECTORS = 4
-"""Vectors of accumulators per tile: enough independent chains to hide the latency of an addition."""
 VECTORS = Decision("window.vectors", "Vectors of channels per tile.", ("one", "several"), has_values=True)
 PIXELS = Decision("window.pixels", "Neighbouring results per tile.", ("one", "several"), has_values=True)
 CHANNEL_BLOCK = Decision(
@@ -50,12 +49,6 @@ CHANNEL_BLOCK = Decision(
     ("all", "some"),
     has_values=True,
 )
-MOST_UNROLLED = 1 << 10
-"""Steps of a tile up to which a forced choice of more results unrolls the window loops."""
-POINTS = 7
-"""Results per tile if their windows overlap."""
-UNROLLED_STEPS = 448
-"""Steps of a tile up to which the window loops are unrolled."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +83,8 @@ class LanesRule(ScheduleRule):
         if machine.plain:
             borders = inline_tests(s, borders)
         vectors = VECTORS.pick(
-            1 if machine.plain or points > 2 else MOST_VECTORS,
-            lambda: [1] if machine.plain else range(1, MOST_VECTORS + 1),
+            1 if machine.plain or points > 2 else WINDOWS.most_vectors,
+            lambda: [1] if machine.plain else range(1, WINDOWS.most_vectors + 1),
             lambda count: "one" if count == 1 else "several",
         )
         extent = const_value(s.extent(column))
@@ -243,10 +236,10 @@ def _points(block: Block, extent: Expr) -> int:
     """Return the results per tile: several if windows of known size overlap."""
     count, steps = const_value(extent), 1
     for axis in reduced(block):
-        steps *= extent_of(axis) or UNROLLED_STEPS
+        steps *= extent_of(axis) or WINDOWS.unrolled_steps
     if not isinstance(count, int) or not isinstance(block.body, Store):
         return 1
-    points = min(POINTS, count)
+    points = min(WINDOWS.points, count)
     row = spatial(block)[-2].var
     taps = {a.var for a in reduced(block)}
     shared = any(
@@ -255,7 +248,7 @@ def _points(block: Block, extent: Expr) -> int:
         for index in load.indices
     )
     return PIXELS.pick(
-        points if shared and steps * points <= UNROLLED_STEPS else 1,
-        lambda: [n for n in range(1, points + 1) if n == 1 or steps * n <= MOST_UNROLLED],
+        points if shared and steps * points <= WINDOWS.unrolled_steps else 1,
+        lambda: [n for n in range(1, points + 1) if n == 1 or steps * n <= WINDOWS.most_unrolled],
         lambda n: "one" if n == 1 else "several",
     )

@@ -20,27 +20,9 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.gemm_decisions import K_BLOCK, PREFETCH
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
-
-AHEAD = 8
-"""The prefetch distance is this fraction (one eighth) of L2."""
-FEWEST_PANELS = 8
-"""Panels per thread from which tiles prefetch the next panel; the first panel of a thread is never
-prefetched.
-"""
-PREFETCHED_ROWS = 8
-"""Rows of a tile from which arithmetic takes longer than streaming the weights from memory.
-
-Below it the kernel is memory-bound, the hardware prefetcher keeps up, and software prefetches only occupy its
-queues.
-"""
-HINTED_BYTES_PER_CYCLE = 16.0
-"""Bytes per cycle that a core reads from the LLC with software prefetch."""
-SUMS = 8
-"""K blocking is not used if the partial sums of a panel's rows exceed this fraction (one eighth) of L2."""
-LEAST_STEPS = 64
-"""The smallest K block; below it, adding the partial sums to memory costs too much."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +96,12 @@ def _preferred_steps(
     if len(facts.caches) < 2 or first is None or 2 * panel <= facts.caches[1]:
         return 0
     read = facts.lanes(8 * itemsize) * itemsize * facts.vector_units / rows
-    if read <= HINTED_BYTES_PER_CYCLE or sums > facts.caches[1] // SUMS:
+    if read <= GEMM.hinted_bytes_per_cycle or sums > facts.caches[1] // GEMM.sums_share:
         return 0
     fitting = (n for n in range(1, first) if first % n == 0 and 2 * n * panel <= first * facts.caches[1])
     best = max(fitting, default=0)
     rest = math.prod(extent or 1 for extent in extents[1:])
-    return best if best * rest >= LEAST_STEPS else 0
+    return best if best * rest >= GEMM.least_steps else 0
 
 
 def panel_bytes(shape: Sequence[int], steps: int, itemsize: int) -> int:
@@ -143,16 +125,16 @@ def plan_prefetch(
     caches = machine.description.caches
     if len(caches) < 2:
         return NO_PREFETCH
-    ahead, size = caches[1] // AHEAD, elements * itemsize
+    ahead, size = caches[1] // GEMM.prefetch_share, elements * itemsize
     known = [count for count in rounds if count is not None]
     several = len(known) == len(rounds) and math.prod(known) > 1
-    many = size >= FEWEST_PANELS * panel * machine.workers
-    if size <= ahead or (rows is not None and rows < PREFETCHED_ROWS):
+    many = size >= GEMM.fewest_panels * panel * machine.workers
+    if size <= ahead or (rows is not None and rows < GEMM.prefetched_rows):
         preferred = "none"
     else:
         preferred = "panel" if several and 2 * panel <= caches[1] and many else "steps"
     found = PREFETCH.choose(preferred, None if several else ("none", "steps"))
-    least = PREFETCHED_ROWS if rows is None and found == preferred else 0
+    least = GEMM.prefetched_rows if rows is None and found == preferred else 0
     if found == "none":
         return NO_PREFETCH
     distance = -(-ahead // panel) * panel if found == "panel" else ahead

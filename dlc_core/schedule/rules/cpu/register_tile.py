@@ -10,13 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-FMA_PER_CYCLE = 2.0
-LOADS_PER_CYCLE = 2.0
-FMA_LATENCY = 4.0
-STEP_OVERHEAD = 0.25
-"""Cycles of loop control per K step, after unrolling."""
-UNKNOWN_EXTENT = 1 << 12
-"""The extent that a symbolic dim counts as."""
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 
 
 @dataclass(frozen=True)
@@ -27,9 +21,9 @@ class Tile:
 
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one K step of a tile."""
-    arithmetic = rows * vectors / FMA_PER_CYCLE
-    loads = (rows + vectors) / LOADS_PER_CYCLE
-    return max(arithmetic, loads, FMA_LATENCY) + STEP_OVERHEAD
+    arithmetic = rows * vectors / GEMM.fma_per_cycle
+    loads = (rows + vectors) / GEMM.loads_per_cycle
+    return max(arithmetic, loads, GEMM.fma_latency) + GEMM.step_overhead
 
 
 def fits(rows: int, vectors: int, registers: int) -> bool:
@@ -72,16 +66,16 @@ def choose(
     distribution: Distribution = ALONE,
 ) -> Tile:
     """Return the cheapest tile for `rows` × `columns` elements (None: symbolic)."""
-    m = UNKNOWN_EXTENT if rows is None else rows
-    n = UNKNOWN_EXTENT if columns is None else columns
+    m = GEMM.unknown_extent if rows is None else rows
+    n = GEMM.unknown_extent if columns is None else columns
     vectors_needed = -(-n // lanes)
     # Columns after the last whole tile are computed one by one if their number is symbolic, so narrow tiles
     # are better.
-    widest = 1 if columns is None else min(vectors_needed, 8)
+    widest = 1 if columns is None else min(vectors_needed, GEMM.most_vectors)
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):
         for width in range(1, widest + 1):
-            if not fits(height, width, registers) or (lanes == 1 and -n % width * 32 > n):
+            if not fits(height, width, registers) or (lanes == 1 and -n % width * GEMM.padding_share > n):
                 continue  # without vectors, padded panels gain little and take memory
             cost = domain_cycles(m, vectors_needed, height, width)
             cost *= distribution.uneven(m, vectors_needed, height, width)

@@ -28,6 +28,7 @@ from dlc_core.schedule.rules.analysis import (
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
@@ -46,8 +47,6 @@ KEEP = Decision(
     "Whether an elementwise stage of a row is stored in the cache or recomputed by each reader.",
     ("inline", "keep"),
 )
-ROW_BYTES = 1 << 16
-"""Bytes of a row up to which intermediate values are stored; for longer rows each reader recomputes them."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _is_small(store: Store, across: Sequence[IterVar]) -> bool:
         if extent is None:
             return False
         size *= extent
-    return size <= ROW_BYTES
+    return size <= LOOPS.row_bytes
 
 
 # Loops of a stage

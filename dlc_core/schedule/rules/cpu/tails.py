@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, free_vars
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 
 TAILS = Decision(
     "gemm.tails",
@@ -13,8 +14,6 @@ TAILS = Decision(
     ("single_rows", "short_tiles"),
     has_values=True,
 )
-SHORT = 3
-"""A short tile has a third of a tile's rows: enough independent sums to hide the FMA latency."""
 
 
 def tail_heights(rows: int) -> list[int]:
@@ -23,7 +22,7 @@ def tail_heights(rows: int) -> list[int]:
     No height divides the next larger one, because the analyzer cannot compare x % 9 with x % 3.
     """
     shorter = [height for height in range(2, rows) if rows % height]
-    preferred = next((height for height in shorter if height >= rows // SHORT), 0)
+    preferred = next((height for height in shorter if height >= rows // GEMM.short_tile), 0)
     short = TAILS.pick(
         preferred, lambda: [0, *shorter], lambda height: "short_tiles" if height else "single_rows"
     )

@@ -14,17 +14,13 @@ from dlc_core.schedule.rules.analysis import Contraction, extent_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import dot_columns
 from dlc_core.schedule.rules.cpu.gemm_decisions import INSTRUCTIONS
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.schedule.tile_unit import group_of, tile_intrin
 from dlc_core.target.target import Dot
 from dlc_core.tir.matrix import MatrixUnit, whole_unit
 from dlc_core.tir.stmt import Store
-
-LEAST_ROWS = 4
-"""The fewest rows for which a tile unit pays: it takes as long, and loads as much, for fewer."""
-PRODUCTS = 4
-"""Independent products in flight, which hide the latency of their sums."""
 
 
 def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUnit | None:
@@ -44,7 +40,7 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
         return None
     if columns < unit.n:
         return None
-    preferred = "dot" if rows < LEAST_ROWS else "matrix_unit"
+    preferred = "dot" if rows < GEMM.unit_rows else "matrix_unit"
     if INSTRUCTIONS.choose(preferred) != "matrix_unit":
         return None
     sizes = (min(rows, unit.m), unit.n, min(steps, unit.k))
@@ -54,7 +50,7 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
 def tile_of(unit: MatrixUnit, rows: int, columns: int) -> Tile:
     """The rows and vectors of the sums that are kept in tile registers."""
     down = 2 if rows >= 2 * unit.m else 1
-    return Tile(down * unit.m, min(PRODUCTS // down, columns // unit.n))
+    return Tile(down * unit.m, min(GEMM.unit_products // down, columns // unit.n))
 
 
 def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit, dot: Dot) -> None:

@@ -15,17 +15,12 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import coefficients, loads_of, same, spatial
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, IterVar, Store
 
 SHUFFLE = "vector_shuffle"
-LEAST = 4
-"""Lanes, and rows of a tile, from which loads of rows and shuffles take fewer instructions than single
-elements.
-"""
-INTERLEAVED = 8
-"""The largest innermost axis for which stores are strided."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +81,8 @@ def schedule_transpose(
             size *= extent if isinstance(extent, int) else 1
         sizes.append(size)
     across, inner = sizes[found.across], sizes[-1]
-    dealt = 1 < inner <= INTERLEAVED and inner & (inner - 1) == 0 and across >= lanes > inner
-    if lanes < LEAST or not (dealt or (across > 1 and inner >= LEAST)):
+    dealt = 1 < inner <= LOOPS.interleaved and inner & (inner - 1) == 0 and across >= lanes > inner
+    if lanes < LOOPS.shuffled_lanes or not (dealt or (across > 1 and inner >= LOOPS.shuffled_lanes)):
         return None
     row, column = (
         s.fuse(*(loops[n] for n in run)) if len(run) > 1 else loops[run[0]]

@@ -18,14 +18,11 @@ from dlc_core.schedule.rules.analysis import Contraction, contraction_of, extent
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import is_constant
 from dlc_core.schedule.rules.cpu.gemm_decisions import TRANSPOSED
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.transpose import SHUFFLE
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
-
-LEAST_ROWS = 4
-"""Rows of the result from which a transposed copy and register tiles are faster than reductions along rows.
-"""
 
 
 def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
@@ -53,12 +50,12 @@ def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
 
 
 def _copied(found: Contraction) -> bool:
-    return TRANSPOSED.choose("dot_products" if _rows(found) < LEAST_ROWS else "copy") == "copy"
+    return TRANSPOSED.choose("dot_products" if _rows(found) < GEMM.copied_rows else "copy") == "copy"
 
 
 def _rows(found: Contraction) -> int:
     """Rows of the result; a symbolic number counts as many."""
-    return math.prod(extent_of(axis) or LEAST_ROWS for axis in found.m)
+    return math.prod(extent_of(axis) or GEMM.copied_rows for axis in found.m)
 
 
 def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
+from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.schedule import Schedule
-
-UNROLLED = 4
-"""Vectors up to which a loop is fully unrolled."""
 
 
 def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
@@ -42,7 +40,7 @@ def vectorize_long(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
     extent = const_value(schedule.extent(loop))
     if lanes < 2:
         return
-    if extent is not None and extent <= UNROLLED * lanes:
+    if extent is not None and extent <= LOOPS.unrolled_vectors * lanes:
         vectorize_columns(schedule, loop, lanes)
         return
     loops = schedule.split(loop, [None, lanes], tail="partition")
