@@ -154,3 +154,15 @@ def test_attention_whose_scores_pass_through_a_graph(heads):
         for name, n, length, size in (("q", 4, 3, 8), ("k", heads, 5, 8), ("v", heads, 5, 6))
     }
     check(model, feeds)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "reference"])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_diagonals_at_the_ends_of_int64(upper, target):
+    """The sum of a row and such a diagonal would overflow."""
+    model = parse(f"g (float[3, 4] x, int64 k) => (float[3, 4] y) {{ y = Trilu <upper = {upper}> (x, k) }}")
+    exe = dlc.compile(model, target)
+    x = np.ones((3, 4), np.float32)
+    for k in (2**63 - 1, 2**62, -(2**63), -1, 2):
+        near = min(max(k, -9), 9)
+        np.testing.assert_array_equal(exe(x, np.array(k)), np.triu(x, near) if upper else np.tril(x, near))

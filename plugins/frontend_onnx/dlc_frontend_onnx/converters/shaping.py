@@ -453,9 +453,9 @@ def _cut_at(c: Call, x: Node, k: Node, *, upper: bool) -> Node:
     if len(x.shape) < 2:
         raise c.error(f"{x.type} has no triangles")
     rows = std.unsqueeze(std.arange(stop=x.shape[-2], dtype="int64"), axes=(1,))
-    diagonal = std.add(rows, std.reshape(k, shape=()))
-    columns = std.arange(stop=x.shape[-1], dtype="int64")
-    kept = std.greater_equal(columns, diagonal) if upper else std.less_equal(columns, diagonal)
+    diagonal = std.sub(std.arange(stop=x.shape[-1], dtype="int64"), rows)  # rows + k could overflow
+    last = std.reshape(k, shape=())
+    kept = std.greater_equal(diagonal, last) if upper else std.less_equal(diagonal, last)
     return std.where(kept, x, c.const(0, x.dtype))
 
 
