@@ -37,6 +37,12 @@ def blockize(program: Program, target: LoopRV | BlockRV) -> BlockRV:
     name = at.var.name if isinstance(at, For) else at.name
     what = f"cannot make {'loop' if isinstance(at, For) else 'block'} {name!r} a block"
     inner, block = nest_of(program, at, what)
+    empty = next(
+        (loop for loop in inner if const_value(program.analyzer(at).simplify(loop.extent)) == 0), None
+    )
+    if empty is not None:
+        why = f"loop {empty.var.name!r} has no iterations, so axes of the block would leave their domains"
+        raise program.error(what, at, why=why)
     division = _divide(program, at, inner, block, what)
     outer = division.outer_block(program, block, inner, what)
     program.replace({at: outer})

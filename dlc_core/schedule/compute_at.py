@@ -85,9 +85,11 @@ def _check_made_before(program: Program, block: Block, user: Block, target: Loop
     analyzer = program.analyzer(*around[:1], inside=True) if around else program.analyzer()
     found = accesses(around[0].body if around else program.func.body, written_by(block))
     for buffer in written_by(block):
+        used = [a for a in found if a.buffer is buffer and a.block is user]
+        if not used:  # it reads another result of the block
+            continue
         made = exact_box([a for a in found if a.buffer is buffer and a.writes], analyzer)
-        needed = hull([a for a in found if a.buffer is buffer and a.block is user], analyzer)
-        if made is None or not contains(made, needed, analyzer):
+        if made is None or not contains(made, hull(used, analyzer), analyzer):
             raise program.error(what, at, user, why=f"block {user.name!r} {OUTSIDE}", hint=COPY)
 
 

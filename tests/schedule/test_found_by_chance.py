@@ -9,6 +9,7 @@ from dlc_core.arith import detect_iter_map
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Var, maximum, minimum
 from dlc_core.schedule import BlockRV, Schedule
+from dlc_core.script import parse
 from dlc_core.testing.random_schedules import check_schedule_trace
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.intrinsics import if_then_else
@@ -150,3 +151,47 @@ def test_empty_tiles_are_no_blocks():
     outer, _ = sch.split(sch.get_loops(X)[1], [None, 3], tail="partition")
     with pytest.raises(ScheduleError, match="may be empty"):
         sch.blockize(outer)
+
+
+def test_loops_without_iterations_are_no_blocks():
+    sch = Schedule(chain(2))
+    _, k = sch.get_loops(Y)
+    _, rest = sch.partition(k, [2])
+    with pytest.raises(ScheduleError, match="has no iterations"):
+        sch.blockize(rest[k])
+
+
+TWO_RESULTS = """
+@T.prim_func
+def two(A: T.Buffer((4,), "float32"), E: T.Buffer((4,), "float32"), F: T.Buffer((4,), "float32")):
+    C = T.alloc_buffer((4,), "float32")
+    D = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("both"):
+            v = T.axis.remap("S", [i])
+            T.reads(A[v])
+            T.writes(C[v], D[v])
+            C[v] = A[v] + T.float32(1.0)
+            D[v] = A[v] * T.float32(2.0)
+    for i in range(4):
+        with T.block("first"):
+            v = T.axis.remap("S", [i])
+            T.reads(C[v], D[v])
+            T.writes(E[v])
+            E[v] = C[v] + D[v]
+    for i in range(4):
+        with T.block("second"):
+            v = T.axis.remap("S", [i])
+            T.reads(D[v])
+            T.writes(F[v])
+            F[v] = D[v]
+"""
+
+
+def test_later_readers_of_one_of_two_results():
+    """The reader behind the loop reads only one of the results of the block that moves into the loop."""
+    func = parse(TWO_RESULTS)
+    sch = Schedule(func)
+    (i,) = sch.get_loops(BlockRV("first"))
+    sch.compute_at(BlockRV("both"), i)
+    check_schedule_trace(func, {}, sch)
