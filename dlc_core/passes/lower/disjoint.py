@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 
 from dlc_core.arith import Analyzer
@@ -193,10 +194,14 @@ class _Checker:
         if self._is_over(one, other, steps):
             self.proof.proved += 1
             return
-        about = f"{other.view.buffer!r} lies where {one.view.buffer!r} lives"
-        self._disjoint(other.view, one.extent, other.extent, about)
+        self._disjoint(
+            other.view,
+            one.extent,
+            other.extent,
+            lambda: f"{other.view.buffer!r} lies where {one.view.buffer!r} lives",
+        )
 
-    def _disjoint(self, stmt: View, a: _Extent, b: _Extent, about: str) -> None:
+    def _disjoint(self, stmt: View, a: _Extent, b: _Extent, about: Callable[[], str]) -> None:
         low, high = (a, b) if (a.at, a.until) <= (b.at, b.until) else (b, a)
         found = self.apart.get((low, high))
         if found is None:
@@ -214,7 +219,7 @@ class _Checker:
         known = self.possible or all(const_value(e) is not None for e in (a.begin, a.end, b.begin, b.end))
         if known and low.until > high.at and low.at < low.until and high.at < high.until:
             when = None  # they overlap for sizes that callers may have
-        why = f"{about}: bytes {a.begin} to {a.end}, and {b.begin} to {b.end}"
+        why = f"{about()}: bytes {a.begin} to {a.end}, and {b.begin} to {b.end}"
         self.proof.open.append(Access(stmt, "places", stmt.buffer, (), (), why, when))
 
     def _is_over(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> bool:
@@ -253,8 +258,13 @@ class _Checker:
                     if _lie_apart(one.buffer, other.buffer, whole):
                         self.proof.proved += 1
                         continue
-                    about = f"{one.buffer!r} and {other.buffer!r} are parts of {whole!r}"
-                    self._disjoint(one, self._extent(other.buffer), self._extent(one.buffer), about)
+                    about = "{!r} and {!r} are parts of {!r}".format
+                    self._disjoint(
+                        one,
+                        self._extent(other.buffer),
+                        self._extent(one.buffer),
+                        partial(about, one.buffer, other.buffer, whole),
+                    )
 
 
 def _constant(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:

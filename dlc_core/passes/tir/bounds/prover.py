@@ -115,8 +115,14 @@ class Prover:
         self.groups: dict[_Group, list[tuple[int, Access]]] = {}
         """Accesses that differ by a constant alone, with that constant."""
         self.guarded: dict[tuple[Fact | None, tuple[tuple[Expr, bool], ...]], Fact | None] = {}
+        self.settled: dict[tuple[Fact | None, tuple[tuple[Expr, bool], ...], Expr, Expr], Expr | None] = {}
+        """Conditions under which an index lies in its dim, by the facts and guards around it."""
         self.stripped: dict[Expr, tuple[Expr, int]] = {}
         self.extents: dict[Buffer, Bytes] = {}
+        self.passed: dict[tuple[Buffer, tuple[Expr, ...]], Bytes] = {}
+        """The bytes of kernels' parameters, by the sizes that calls pass."""
+        self.fits: dict[tuple[Fact | None, Bytes, Bytes], bool] = {}
+        """Whether the first bytes are part of the second ones, by the facts that hold."""
         self.lane_values: dict[Var, Expr] = {}
         """The values of vector names."""
         self.holders: dict[Stmt, Stmt] = {}
@@ -240,11 +246,11 @@ class Prover:
         return e, 0
 
     def _group(self, group: _Group, members: list[tuple[int, Access]]) -> None:
-        """Prove the first and the last of a group: the others lie between."""
+        """Prove the first and the last of a group at once: the others lie between."""
         fact = self._guarded(group)
         members.sort(key=lambda member: member[0])
-        ends = [members[0][1], members[-1][1]] if members[0][0] < members[-1][0] else [members[0][1]]
-        if all(self._is_inside(fact, access) is _TRUE for access in ends):
+        first, span = members[0][1], members[-1][0] - members[0][0]
+        if self._is_inside(fact, first, span) is _TRUE:
             self.proof.proved += len(members)
             return
         for _, access in members:
@@ -267,54 +273,67 @@ class Prover:
             self.guarded[group.fact, group.guards] = fact
         return fact
 
-    def _is_inside(self, fact: Fact | None, access: Access) -> Expr | None:
-        """True, or a condition on sizes under which an access lies inside, or None where none is known."""
-        az = self.knowledge.at(fact)
-        moving = self.knowledge.moving(fact)
-        conds = self.knowledge.conditions(fact)
-        lanes = max((index.dtype.lanes for index in access.indices), default=1)
+    def _is_inside(self, fact: Fact | None, access: Access, span: int = 0) -> Expr | None:
+        """True, or a condition on sizes under which an access lies inside, or None where none is known.
+
+        With `span`, so do the accesses whose last index is larger by at most that.
+        """
+        shape = list(access.buffer.shape)
+        if span:
+            shape[-1] = shape[-1] - span
+        scalars = all(cond.dtype.lanes == 1 for cond, _ in access.guards)
+        result: Expr | None = _TRUE
+        for index, dim in zip(access.indices, shape, strict=True):
+            low, high = self.ranges.of(index)
+            if low < 0 or high >= self.ranges.of(dim)[0]:
+                found = _lowest_lane(index) if scalars else None
+                if found is not None:
+                    index, dim = found[0], dim - found[1]
+                key = fact, access.guards, index, dim
+                if key not in self.settled:
+                    self.settled[key] = self._index_is_inside(fact, access, index, dim)
+                enough = self.settled[key]
+                result = None if result is None or enough is None else logical_and(result, enough)
+        return result
+
+    def _index_is_inside(self, fact: Fact | None, access: Access, index: Expr, dim: Expr) -> Expr | None:
+        """True, a condition on sizes under which 0 <= index < dim in all lanes that are accessed, or None."""
         among = {cond.dtype.lanes for cond, _ in access.guards} - {1}
+        lanes = index.dtype.lanes
         if lanes == 1 and not among:
-            return self._are_inside(az, access, access.indices, moving, conds)
+            return self.is_between(index, dim, fact)
         # A scalar under a condition of lanes is accessed where the condition holds in any of them.
         lanes = max((lanes, *among)) if lanes == 1 else lanes
         lane = Var("lane")
-        indices = [in_lane(substitute(index, self.lane_values), lane) for index in access.indices]
-        known = [index for index in indices if index is not None]
-        if len(known) < len(indices):
+        scalar = in_lane(substitute(index, self.lane_values), lane)
+        if scalar is None:
             return None
+        az = self.knowledge.at(fact)
+        conds = self.knowledge.conditions(fact)
         with az.scope():
             az.bind(lane, 0, lanes)
             for cond, holds in access.guards:
                 whole = substitute(cond, self.lane_values)
                 for part in conjuncts(whole) if holds else [whole]:
-                    scalar = in_lane(part, lane) if part.dtype.lanes == lanes else None
-                    if scalar is not None:
-                        conds.append(scalar if holds else ~scalar)
+                    one = in_lane(part, lane) if part.dtype.lanes == lanes else None
+                    if one is not None:
+                        conds.append(one if holds else ~one)
                         az.suppose(conds[-1])
-            return self._are_inside(az, access, known, [*moving, lane], conds)
-
-    def _are_inside(
-        self, az: Analyzer, access: Access, indices: Sequence[Expr], moving: Sequence[Var], conds: list[Expr]
-    ) -> Expr | None:
-        result: Expr | None = _TRUE
-        for index, dim in zip(indices, access.buffer.shape, strict=True):
-            low, high = self.ranges.of(index)
-            if low < 0 or high >= self.ranges.of(dim)[0]:
-                goal = self._goal(az, moving, conds)
-                if not goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
-                    enough = goal.sufficient[-1] if goal.sufficient else None
-                    result = None if result is None or enough is None else logical_and(result, enough)
-        return result
+            return self._sufficient(az, [*self.knowledge.moving(fact), lane], conds, scalar, dim)
 
     def is_between(self, index: Expr, dim: Expr, fact: Fact | None) -> Expr | None:
         """True, or a condition on sizes under which 0 <= index < dim where a fact holds, or None."""
         low, high = self.ranges.of(index)
         if low >= 0 and high < self.ranges.of(dim)[0]:
             return _TRUE
-        goal = self._goal(
-            self.knowledge.at(fact), self.knowledge.moving(fact), self.knowledge.conditions(fact)
+        return self._sufficient(
+            self.knowledge.at(fact), self.knowledge.moving(fact), self.knowledge.conditions(fact), index, dim
         )
+
+    def _sufficient(
+        self, az: Analyzer, moving: Sequence[Var], conds: Sequence[Expr], index: Expr, dim: Expr
+    ) -> Expr | None:
+        goal = self._goal(az, moving, conds)
         if goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
             return _TRUE
         return goal.sufficient[-1] if goal.sufficient else None
@@ -360,11 +379,10 @@ class Prover:
             a, b, c, d = (int(e.value) for e in (begin, end, low, high) if isinstance(e, Const))
             fits = b <= a or (c <= a and b <= d)
         else:
-            az = self.knowledge.at(fact)
-            fits = (begin is low or az.prove(begin >= low)) and (end is high or az.prove(end <= high))
-            if not fits and fact is not None:
-                goal = self._goal(az, self.knowledge.moving(fact), self.knowledge.conditions(fact))
-                fits = goal.is_between(begin - low, high - low - (end - begin) + 1)
+            key = fact, inner, outer
+            if key not in self.fits:
+                self.fits[key] = self._fits(fact, inner, outer)
+            fits = self.fits[key]
         if fits:
             self.proof.proved += 1
         else:
@@ -374,6 +392,16 @@ class Prover:
             of_sizes = not loads_in(fits_where) and set(self.func.scalars).issuperset(free_vars(fits_where))
             when = fits_where if of_sizes else None
             self.proof.open.append(Access(stmt, "passes", buffer, (), (), why, when))
+
+    def _fits(self, fact: Fact | None, inner: Bytes, outer: Bytes) -> bool:
+        (begin, end), (low, high) = inner, outer
+        az = self.knowledge.at(fact)
+        if (begin is low or az.prove(begin >= low)) and (end is high or az.prove(end <= high)):
+            return True
+        if fact is None:
+            return False
+        goal = self._goal(az, self.knowledge.moving(fact), self.knowledge.conditions(fact))
+        return goal.is_between(begin - low, high - low - (end - begin) + 1)
 
     def _addresses(self, stmt: Eval, fact: Fact | None) -> None:
         value = stmt.value
@@ -405,14 +433,16 @@ class Prover:
             taken = _taken(arg)
             if not isinstance(param, Buffer) or taken is None:
                 continue
-            begin, end = self._extent(param)
-            if scalars:
-                begin, end = substitute(begin, scalars), substitute(end, scalars)
+            key = param, tuple(scalars.values())
+            found = self.passed.get(key)
+            if found is None:
+                begin, end = self._extent(param)
+                found = self.passed[key] = substitute(begin, scalars), substitute(end, scalars)
             at = taken.buffer.linear_index(taken.indices) * taken.buffer.dtype.itemsize
             self._obligation(
                 stmt,
                 fact,
-                (at + begin, at + end),
+                (at + found[0], at + found[1]),
                 self._extent(taken.buffer),
                 lambda given=taken.buffer, param=param: f"{given!r} is parameter {param!r} of {symbol}",  # type: ignore[misc]
             )
@@ -441,6 +471,19 @@ def extent_in_bytes(buffer: Buffer) -> Bytes:
             count = count + (size - 1) * stride
     begin = buffer.offset * buffer.dtype.itemsize
     return begin, begin + count * buffer.dtype.itemsize
+
+
+def _lowest_lane(index: Expr) -> tuple[Expr, int] | None:
+    """The least lane of a vector index, and how much the greatest is larger, where that is a constant."""
+    if isinstance(index, Broadcast):
+        return index.value, 0
+    if isinstance(index, Ramp):
+        stride = const_value(index.stride)
+        return (index.base, stride * (index.lanes - 1)) if stride is not None and stride >= 0 else None
+    if isinstance(index, Binary) and index.op == "add":
+        a, b = _lowest_lane(index.a), _lowest_lane(index.b)
+        return (a[0] + b[0], a[1] + b[1]) if a is not None and b is not None else None
+    return None
 
 
 def _passes_addresses(value: Expr) -> bool:
