@@ -28,8 +28,8 @@ from typing import Any
 
 import dlc_core as dlc
 from dlc_core.diag import DlcError
-from dlc_core.driver.api import context_for, load
-from dlc_core.driver.job import lower
+from dlc_core.driver import context_for, load
+from dlc_core.driver.stages import lower
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
 from dlc_core.script import script

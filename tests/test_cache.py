@@ -17,9 +17,9 @@ import pytest
 import dlc_core as dlc
 from dlc_core import facts as remember
 from dlc_core.config import config
-from dlc_core.driver import cache, find_targets, request
+from dlc_core.driver import CompileRequest, cache, key
 from dlc_core.driver.cache import Store, cache_key, code_stamp, file_digest, file_stamp
-from dlc_core.driver.request import Request, explain
+from dlc_core.driver.key import explain, key_parts
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -66,17 +66,19 @@ def test_keys_name_the_code_that_took_part(model, tmp_path, monkeypatch):
     package.mkdir()
     (package / "__init__.py").write_text("")
     own = SimpleNamespace(__file__=str(package / "__init__.py"), __version__="1")
-    monkeypatch.setattr(request, "version", own)
-    asked = Request(model, Reader(), find_targets("reference"))
-    before = asked.parts()
-    assert before == asked.parts()
+    monkeypatch.setattr(key, "version", own)
+    monkeypatch.setattr(key, "reader_of", lambda model, name: Reader())
+    asked = CompileRequest.of("reference")
+    before = key_parts(model, asked)
+    assert before == key_parts(model, asked)
     (package / "new.py").write_text("x = 1")
     code_stamp.cache_clear()
-    after = asked.parts()
+    after = key_parts(model, asked)
     assert [name for name in before if before[name] != after[name]] == ["code"]
     assert cache_key(before) != cache_key(after)
-    assert replace(asked, config={"f": print}).parts() is None
-    assert replace(asked, reader=None).parts() is None
+    assert key_parts(model, replace(asked, config={"f": print})) is None
+    monkeypatch.setattr(key, "reader_of", lambda model, name: None)
+    assert key_parts(model, asked) is None
 
 
 def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
@@ -144,30 +146,32 @@ def test_a_file_of_another_place_is_compared_once(monkeypatch):
 
 
 def test_why_something_is_not_kept(model):
-    asked = Request(module(), None, find_targets(TENSOR))
-    assert explain(asked, Store()).why == "the cache is empty"
+    asked = CompileRequest.of(TENSOR)
+    assert explain(module(), asked, Store()).why == "the cache is empty"
     compiled()
-    answer = explain(asked, Store())
+    answer = explain(module(), asked, Store())
     assert answer.entry is not None
     assert answer.entry.path.stem == answer.key
-    for changed, parts in (
-        ({"opt_level": 1}, ["opt_level"]),
-        ({"config": {"x": 1}}, ["config.x"]),
-        ({"shapes": {"n": 2}}, ["shapes.n"]),
-        ({"precision": "bfloat16"}, ["config.precision"]),
-        ({"precision": "fast"}, ["config.precision"]),
-        ({"model": module(3.0)}, ["model"]),
-        ({"targets": find_targets("reference")}, ["target"]),
+    for model, options, parts in (
+        (module(), {"opt_level": 1}, ["opt_level"]),
+        (module(), {"config": {"x": 1}}, ["config.x"]),
+        (module(), {"shapes": {"n": 2}}, ["shapes.n"]),
+        (module(), {"donate": {"x": 4}}, ["donate.x"]),
+        (module(), {"precision": "bfloat16"}, ["config.precision"]),
+        (module(), {"precision": "fast"}, ["config.precision"]),
+        (module(3.0), {}, ["model"]),
+        (module(), {"target": "reference"}, ["target"]),
     ):
-        answer = explain(replace(asked, **changed), Store())
+        answer = explain(model, CompileRequest.of(**{"target": TENSOR, **options}), Store())
         assert answer.entry is None
         assert [each.part for each in answer.differences] == parts
     with dlc.PassContext(disabled=("fuse",)):
-        assert [each.part for each in explain(asked, Store()).differences] == ["disabled"]
-    unnamed = explain(replace(asked, config={"f": print}), Store())
+        answer = explain(module(), CompileRequest.of(TENSOR), Store())
+    assert [each.part for each in answer.differences] == ["disabled"]
+    unnamed = explain(module(), replace(asked, config={"f": print}), Store())
     assert (unnamed.key, unnamed.why) == (None, "the model, a pass or a setting has no stable name")
     next(iter(Store().entries())).path.write_bytes(b"not an artefact")
-    assert explain(replace(asked, opt_level=1), Store()).why == "the cache is empty"
+    assert explain(module(), replace(asked, opt_level=1), Store()).why == "the cache is empty"
 
 
 SCRIPT = """

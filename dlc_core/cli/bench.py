@@ -83,8 +83,16 @@ def bench(
     - `dlc bench model.onnx --shape batch=8 --json`
     """
     shapes = parse_shapes(shape)
-    options = model, target, None, shapes, opt_level, no_cache, show_progress, precision
-    exe = executable(*options, place=parse_places(place), config=overrides(rule, disable, decided))
+    options: dict[str, Any] = {
+        "targets": target or None,
+        "place": parse_places(place),
+        "shapes": shapes,
+        "opt_level": opt_level,
+        "precision": precision,
+        "config": overrides(rule, disable, decided),
+        "cache": False if no_cache else None,
+    }
+    exe = executable(model, show_progress, **options)
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())
     spreads: dict[int, Spread] = {}

@@ -28,7 +28,7 @@ from dlc_core.cli.options import (
 from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.diag import UsageError, bytes_text
 from dlc_core.driver.cache import Entry, Store
-from dlc_core.driver.request import Answer
+from dlc_core.driver.key import Answer
 
 SHOWN = 60
 """Characters of a part of a key that are shown around its first difference."""
@@ -88,7 +88,6 @@ def cache(
         raise UsageError("dlc cache explain takes a model, and nothing else does")
     if model is not None:
         source = read_module(model) if model.suffix == SCRIPT else model
-        config = {"check_bounds": True} if check_bounds else {}
         answer = driver.explain_cache(
             source,
             targets=target or None,
@@ -96,7 +95,7 @@ def cache(
             shapes=parse_shapes(shape),
             opt_level=opt_level,
             precision=precision,
-            config=config,
+            config={"check_bounds": True} if check_bounds else {},
         )
         _print_answer(answer, as_json)
     elif action is Action.clear:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -76,8 +76,17 @@ def compile_model(
         raise UsageError(f"{model} is compiled already", hint="give the model it was made from")
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
-    options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision, check_bounds
-    exe = executable(*options, place=parse_places(place), config=overrides(rule, disable, decided))
+    options: dict[str, Any] = {
+        "targets": target or None,
+        "place": parse_places(place),
+        "num_threads": threads,
+        "shapes": shapes,
+        "opt_level": opt_level,
+        "precision": precision,
+        "config": overrides(rule, disable, decided, check_bounds),
+        "cache": False if no_cache else None,
+    }
+    exe = executable(model, show_progress, **options)
     if output.suffix == ARTEFACT:
         exe.save(output)
         files = [output]

@@ -85,8 +85,17 @@ def explain(
     - `dlc explain model.onnx -t NPU -t reference`
     """
     shapes = parse_shapes(shape)
-    options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
-    exe = executable(*options, place=parse_places(place), config=overrides(rule, disable, decided))
+    options: dict[str, Any] = {
+        "targets": target or None,
+        "place": parse_places(place),
+        "num_threads": threads,
+        "shapes": shapes,
+        "opt_level": opt_level,
+        "precision": precision,
+        "config": overrides(rule, disable, decided),
+        "cache": False if no_cache else None,
+    }
+    exe = executable(model, show_progress, **options)
     report = machine = None
     if measure:
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))

@@ -18,8 +18,7 @@ from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.config import config as settings
 from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
 from dlc_core.diag import UsageError
-from dlc_core.driver.job import Progress
-from dlc_core.driver.request import DISABLED
+from dlc_core.driver.request import DISABLED, Progress
 from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
@@ -123,13 +122,16 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:
 
 
 def overrides(
-    rules: Sequence[str] | None, disabled: Sequence[str] | None, decided: Sequence[str] | None
+    rules: Sequence[str] | None,
+    disabled: Sequence[str] | None,
+    decided: Sequence[str] | None,
+    check_bounds: bool = False,
 ) -> dict[str, Any]:
-    """The compile settings of `--rule`, `--disable` and `--set`, on top of those of the environment.
+    """The compile settings of these options, `--rule` to `--check-bounds`, on top of the environment's.
 
     Raises `UsageError` for text that forces nothing; the compile checks the names.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"check_bounds": True} if check_bounds else {}
     wanted = list(decided or ())
     for text in rules or ():
         kernel, equals, rule = text.rpartition("=")
@@ -199,49 +201,24 @@ def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], N
         )
 
 
-def executable(
-    model: Path,
-    target: str | Sequence[str] | None = None,
-    threads: int | None = None,
-    shapes: Mapping[str, Any] | None = None,
-    opt_level: int = 3,
-    no_cache: bool = False,
-    show: bool | None = None,
-    precision: str = "float32",
-    check_bounds: bool = False,
-    taps: Sequence[str] = (),
-    place: Mapping[str, str] | None = None,
-    config: Mapping[str, Any] | None = None,
-) -> Executable:
-    """The model or script compiled, or the artefact opened."""
-    targets = [target] if isinstance(target, str) else list(target or ())
-    config = {**(config or {}), **({"check_bounds": True} if check_bounds else {})}
-    if taps and model.suffix in (ARTEFACT, SCRIPT):
+def executable(model: Path, show: bool | None = None, **options: Any) -> Executable:
+    """The model or script compiled with these arguments of `dlc.compile`, or the artefact opened."""
+    targets, place, config = (options.get(name) for name in ("targets", "place", "config"))
+    if options.get("taps") and model.suffix in (ARTEFACT, SCRIPT):
         raise UsageError(f"{model} has no nodes to tap", hint="--tap is for models")
     if model.suffix == ARTEFACT:
         if targets or place or config:
             given = "--rule, --disable and --set" if config else "--target and --place"
             raise UsageError(f"{model} is compiled already", hint=f"{given} are for models")
-        return driver.open(model, num_threads=threads)
+        return driver.open(model, num_threads=options.get("num_threads"))
     source = read_module(model) if model.suffix == SCRIPT else model
     if isinstance(source, IRModule) and not source.of_kind(Function):
-        if len(targets) > 1 or place:
+        if len(targets or ()) > 1 or place:
             raise UsageError(f"{model} has tensor programs, which are for one target")
-        return driver.build(source, *targets, num_threads=threads, opt_level=opt_level, config=config)
+        own = {name: options[name] for name in ("num_threads", "opt_level", "config") if name in options}
+        return driver.build(source, *(targets or ()), **own)
     with progress(model.name, show) as tell:
-        return driver.compile(
-            source,
-            targets=targets or None,
-            place=place,
-            num_threads=threads,
-            shapes=shapes,
-            opt_level=opt_level,
-            precision=precision,
-            config=config,
-            taps=taps,
-            cache=False if no_cache else None,
-            progress=tell,
-        )
+        return driver.compile(source, progress=tell, **options)
 
 
 def compile_seconds(exe: Executable) -> str:

@@ -92,12 +92,19 @@ def run(
     - `dlc run model.onnx -t reference --random --seed 7 -o expected.npz`
     """
     shapes = parse_shapes(shape)
-    options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
-    more: dict[str, Any] = {"check_bounds": check_bounds, "place": parse_places(place)}
-    more["config"] = overrides(rule, disable, decided)
-    exe = executable(*options, taps=tap or (), **more)
+    options: dict[str, Any] = {
+        "targets": target or None,
+        "place": parse_places(place),
+        "num_threads": threads,
+        "shapes": shapes,
+        "opt_level": opt_level,
+        "precision": precision,
+        "config": overrides(rule, disable, decided, check_bounds),
+        "cache": False if no_cache else None,
+    }
+    exe = executable(model, show_progress, taps=tap or (), **options)
     if tap:
-        _tell_regrouped(executable(*options, **more), exe)
+        _tell_regrouped(executable(model, show_progress, **options), exe)
     outputs = exe.run(gather_inputs(exe, single, together, seed if random else None, shapes))
     if output is not None:
         np.savez(output, **outputs)

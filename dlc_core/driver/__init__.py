@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from dlc_core.driver.api import (
-    PRECISIONS,
     build,
     compile,  # noqa: A004  (the public name)
+    compile_request,
     context_for,
     explain_cache,
-    find_target,
-    find_targets,
-    load,
-    load_library,
     lower,
-    open,  # noqa: A004  (the public name)
     ops,
     pipelines,
     plugins,
     targets,
 )
+from dlc_core.driver.loading import load
+from dlc_core.driver.opening import (
+    load_library,
+    open,  # noqa: A004  (the public name)
+)
+from dlc_core.driver.request import PRECISIONS, CompileRequest
+from dlc_core.driver.target_list import find_target, find_targets
 
 __all__ = [
     "PRECISIONS",
+    "CompileRequest",
     "build",
     "compile",
+    "compile_request",
     "context_for",
     "explain_cache",
     "find_target",

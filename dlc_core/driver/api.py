@@ -1,61 +1,48 @@
-"""The public functions from a model to an executable: load, compile, build, lower, open.
+"""The public functions from a model to an executable: compile, build, lower.
 
 This module names no device.  Target kinds, code generators and devices come from the registry.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config as settings
-from dlc_core.diag import ArtifactError, DlcError, UnsupportedError, UsageError
+from dlc_core.diag import DlcError, UsageError
 from dlc_core.driver.cache import Store, cache_key
-from dlc_core.driver.request import Answer, Request, current_context, explain
-from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
+from dlc_core.driver.key import Answer, explain, key_parts
+from dlc_core.driver.loading import requested
+from dlc_core.driver.opening import opened
+from dlc_core.driver.request import CompileRequest, Progress
+from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.ir.module import IRModule
-from dlc_core.plugin.registry import Registry, registry
-from dlc_core.runtime.device import check_format, device_at
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.saving import Saved, read
+from dlc_core.runtime.saving import Saved
 from dlc_core.support.garbage import fewer_collections
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
-    import dlc_core.graph.node as nodes
     from dlc_core import passes, schedule
-    from dlc_core.driver import job
-    from dlc_core.driver import placement as placing
-    from dlc_core.graph import bind, resize
-    from dlc_core.graph import donate as donating
-    from dlc_core.passes import watch
+    from dlc_core.driver import job, stages
+    from dlc_core.graph import bind
     from dlc_core.passes.lower import single
-    from dlc_core.runtime import library
     from dlc_core.te import Argument
 else:
     # Opening a compiled model does not import the compiler.
     bind = lazy("dlc_core.graph.bind")
-    donating = lazy("dlc_core.graph.donate")
     job = lazy("dlc_core.driver.job")
-    library = lazy("dlc_core.runtime.library")
-    nodes = lazy("dlc_core.graph.node")
     passes = lazy("dlc_core.passes")
-    resize = lazy("dlc_core.graph.resize")
-    placing = lazy("dlc_core.driver.placement")
     schedule = lazy("dlc_core.schedule")
     single = lazy("dlc_core.passes.lower.single")
-    watch = lazy("dlc_core.passes.watch")
+    stages = lazy("dlc_core.driver.stages")
 
 Arguments = Sequence["Argument"]
-PRECISIONS = ("float32", "fast", "bfloat16", "float16")
-NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""Short names of precisions."""
 
 
 def targets() -> Mapping[str, TargetKind]:
@@ -71,66 +58,6 @@ def plugins() -> tuple[Any, ...]:
 def ops() -> Mapping[str, Any]:
     """All operators by name."""
     return registry().ops
-
-
-def load(
-    model: Any,
-    *,
-    frontend: str | None = None,
-    shapes: Mapping[str, Any] | None = None,
-    importers: Sequence[Any] = (),
-    taps: Sequence[str] = (),
-) -> IRModule:
-    """Read a model into an IRModule.
-
-    `model` is a path (its suffix selects the frontend), bytes, or a frontend's in-memory form.  `shapes` pins
-    and bounds dims: it maps the name of a dim to an int or to (low, high), where None is an open end, or the
-    name of an input to its shape of ints, pairs, names and None.  `importers` import operators that the
-    frontend does not know, in addition to those of plugins (hook `dlc_importers`).  `taps` are names of nodes
-    or values that become additional outputs.  Raises ModelError for a malformed file, and UnsupportedError
-    with the names of all nodes that cannot be imported.
-    """
-    if isinstance(model, IRModule):
-        if taps:
-            raise UsageError("taps need a model, and this is a module", hint="load the model with taps=[...]")
-        return resize.with_shapes(model, shapes)
-    reader = _frontend(registry(), model, frontend)
-    context: dict[str, Any] = {"shapes": dict(shapes or {})}
-    if importers:
-        context["importers"] = tuple(importers)
-    if taps:
-        context["taps"] = tuple(taps)
-    unknown = [name for name in context if name not in getattr(reader, "options", ("shapes",))]
-    if unknown:
-        raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]}")
-    with nodes.in_world(nodes.World()):
-        result: IRModule = reader.load(model, context)
-    return result
-
-
-def _frontend(known: Registry, model: Any, name: str | None) -> Any:
-    if name is not None:
-        return known.frontends[name]
-    if isinstance(model, (str, os.PathLike)):
-        suffix = Path(model).suffix.lower()
-        for reader in known.frontends.values():
-            if suffix in reader.suffixes:
-                return reader
-        have = sorted({s for reader in known.frontends.values() for s in reader.suffixes})
-        raise UsageError(
-            f"no frontend reads {suffix or 'files without a suffix'}",
-            details=known.missing(),
-            hint=f"known suffixes: {', '.join(have) or 'none; install a frontend plugin'}",
-        )
-    for reader in known.frontends.values():
-        accepts = getattr(reader, "accepts", None)
-        if accepts is not None and accepts(model):
-            return reader
-    raise UsageError(
-        f"no frontend takes a {type(model).__name__}",
-        details=known.missing(),
-        hint="name one with frontend=...",
-    )
 
 
 @fewer_collections()
@@ -153,7 +80,7 @@ def compile(  # noqa: A001  (the public name)
     cache: bool | None = None,
     verify: str | None = None,
     watchers: Sequence[Any] = (),
-    progress: Callable[[job.Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Executable:
     """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
 
@@ -184,62 +111,59 @@ def compile(  # noqa: A001  (the public name)
     `cache`: keep results on disk and reuse them.  None does so for model files if `DLC_CACHE` allows it, True
     for in-memory models too.  The cache is not used with `verify`, `watchers`, `importers` or `taps`.
     """
-    chosen = _chosen(target, targets, place)
-    where = chosen.host.for_threads(num_threads or settings.num_threads)
-    chosen = replace(chosen, host=where)
-    precision = _known_precision(precision)
+    request = CompileRequest.of(
+        target,
+        targets=targets,
+        place=place,
+        num_threads=num_threads,
+        precision=precision,
+        opt_level=opt_level,
+        config=config,
+        shapes=shapes,
+        donate=donate,
+        frontend=frontend,
+        importers=importers,
+        taps=taps,
+        cache=cache,
+        verify=verify,
+        watchers=watchers,
+        progress=progress,
+    )
     if params:
-        given = load(model, frontend=frontend, shapes=shapes, importers=importers, taps=taps)
-        model, shapes, importers, taps = bind.bind_params(given, params), None, (), ()
+        model = bind.bind_params(requested(model, replace(request, donate={})), params)
+        request = replace(request, shapes={}, importers=(), taps=())
+    return compile_request(model, request)
+
+
+@fewer_collections()
+def compile_request(model: Any, request: CompileRequest) -> Executable:
+    """Compile a model as a request says; `compile` makes one of its keywords.
+
+    A request serves any number of models: `compile_request(model, CompileRequest.of("KIND", opt_level=1))`.
+    """
     start = time.perf_counter()
-    with settings.override(**({} if verify is None else {"verify": verify})):
-        watching = settings.verify != "off" or settings.dump_dir is not None
-        seeing = (*(watch.configured_watchers() if watching else ()), *watchers)
-    current = current_context()
-    reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
-
-    def read_model() -> IRModule:
-        name = None if reader is None else reader.name
-        found = load(model, frontend=name, shapes=shapes, importers=importers, taps=taps)
-        return donating.donate(found, donate) if donate else found
-
-    def new_job() -> job.Job:
-        context = job.context_for(
-            where, opt_level, config, precision=precision, watchers=seeing, current=current
-        )
-        return job.Job(where, context.with_(placement=placing.placement_of(chosen)), num_threads)
-
+    again = partial(requested, model, request)
     store, key, parts = Store(), None, None
-    wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
-    # A tuner's records may have changed since a result was cached.
-    blind = not seeing and not registry().has_tuner and not importers and not taps
-    if wanted and blind and (current is None or not (current.watchers or current.tuner)):
-        asked = Request(model, reader, chosen, opt_level, config, precision, shapes, donate)
-        parts = asked.parts(current)
+    if _may_be_kept(model, request):
+        parts = key_parts(model, request)
         key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
     if saved is not None:
         seconds = {"load": time.perf_counter() - start}
-        exe = _opened(saved, where, num_threads)
+        exe = opened(saved, request.target, request.num_threads)
         exe.report |= {"seconds": seconds, "cache": "hit"}
+        codes = [form for form in getattr(exe.codegen, "forms", ()) if form not in saved.artifact.sources]
         exe.add_sources(
             {
-                **{form: partial(_text, new_job, read_model, form) for form in _stages_shown(where)},
-                **{
-                    form: partial(_code_text, new_job, read_model, form)
-                    for form in getattr(exe.codegen, "forms", ())
-                    if form not in saved.artifact.sources
-                },
+                **{form: partial(_text, request, again, form) for form in _stages_shown(request.target)},
+                **{form: partial(_code_text, request, again, form) for form in codes},
             }
         )
         return exe
-    work = new_job()
-    if progress is not None:
-        work.tell = job.Teller(progress, work.context)
-        work.context = work.context.with_(watchers=(*work.context.watchers, work.tell))
-    module = read_model()
+    work = job.Job.of(request)
+    module = again()
     work.seconds["load"] = time.perf_counter() - start
-    exe = work.executable(module, read_model)
+    exe = work.executable(module, again)
     exe.report["cache"] = "off" if key is None else "stored"
     if key is not None and parts is not None:
         try:
@@ -248,6 +172,18 @@ def compile(  # noqa: A001  (the public name)
         except DlcError as error:  # a cache that cannot be written never fails a compile
             exe.report["cache"] = f"not stored: {error.what}"
     return exe
+
+
+def _may_be_kept(model: Any, request: CompileRequest) -> bool:
+    """Whether the cache is asked for, and nothing but the result would be missing after a hit."""
+    wanted = request.cache
+    if wanted is None:
+        wanted = settings.cache and not isinstance(model, IRModule)
+    around = request.around
+    seen = request.watchers or request.importers or request.taps
+    # A tuner's records may have changed since a result was cached.
+    tuned = registry().has_tuner or (around is not None and around.tuner)
+    return wanted and not (seen or tuned or (around is not None and around.watchers))
 
 
 def _share_weights(exe: Executable, kept: Saved | None) -> None:
@@ -262,55 +198,20 @@ def _stages_shown(target: Target) -> tuple[str, ...]:
     return tuple(form for form in ("graph", "tir") if form in target.stages)
 
 
-def _text(new_job: Callable[[], job.Job], again: Callable[[], IRModule], form: str) -> str:
-    return new_job().text(again, form)
+def _text(request: CompileRequest, again: Callable[[], IRModule], form: str) -> str:
+    return job.Job.of(request).text(again, form)
 
 
-def _code_text(new_job: Callable[[], job.Job], again: Callable[[], IRModule], form: str) -> str:
-    return new_job().code_text(again, form)
+def _code_text(request: CompileRequest, again: Callable[[], IRModule], form: str) -> str:
+    return job.Job.of(request).code_text(again, form)
 
 
-def explain_cache(
-    model: Any,
-    target: TargetLike | None = None,
-    *,
-    targets: Sequence[TargetLike] | None = None,
-    place: Mapping[str, TargetLike] | None = None,
-    precision: str = "float32",
-    shapes: Mapping[str, Any] | None = None,
-    opt_level: int = 3,
-    config: Mapping[str, Any] | None = None,
-    frontend: str | None = None,
-) -> Answer:
+def explain_cache(model: Any, target: TargetLike | None = None, **options: Any) -> Answer:
     """Return whether `compile` with these arguments finds a cached result.
 
     If not, the answer names the most similar cached result and how it differs.
     """
-    chosen = _chosen(target, targets, place)
-    reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
-    asked = Request(model, reader, chosen, opt_level, config, _known_precision(precision), shapes)
-    return explain(asked, Store())
-
-
-def _chosen(
-    target: TargetLike | None, targets: Sequence[TargetLike] | None, place: Mapping[str, TargetLike] | None
-) -> Targets:
-    """The targets of a call, from `target` or `targets`."""
-    if targets is not None and target is not None:
-        raise UsageError("both `target` and `targets` are given", hint="give one of them")
-    return find_targets(target if targets is None else targets, place)
-
-
-def _known_precision(precision: str) -> str:
-    """Return the name in `PRECISIONS`; raise an error if no pass implements it."""
-    precision = NAMES.get(precision, precision)
-    if precision not in PRECISIONS:
-        raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join((*PRECISIONS, *NAMES)))
-    if precision == "float32":
-        return precision
-    if not any(precision in getattr(p, "precisions", ()) for p in registry().passes.values()):
-        raise UnsupportedError(f"no pass computes in {precision}", hint='compile with precision="float32"')
-    return precision
+    return explain(model, CompileRequest.of(target, **options), Store())
 
 
 @fewer_collections()
@@ -334,12 +235,11 @@ def build(
     symbolic dims.
     """
     given, wanted = _arguments_and_target(args, target)
-    where = find_target(wanted).for_threads(num_threads or settings.num_threads)
-    if not where.kind.codegen:
-        raise _regions_alone(where)
+    request = CompileRequest.of(
+        _tensor_target(wanted), num_threads=num_threads, opt_level=opt_level, config=config
+    )
     module = single.single_module(subject, given)
-    context = job.context_for(where, opt_level, config)
-    return job.Job(where, context, num_threads).executable(module, lambda: module)
+    return job.Job(request, stages.context_for(request)).executable(module, lambda: module)
 
 
 @fewer_collections()
@@ -371,14 +271,12 @@ def lower(
         current = passes.PassContext.current()
         context = current.with_(opt_level=opt_level, target=None, config=dict(config or {}))
     else:
-        where = find_target(target)
-        if not where.kind.codegen:
-            raise _regions_alone(where)
-        context = job.context_for(where, opt_level, config)
-    stages = job.pipelines(where, context)
-    if "tir" not in stages:
+        where = _tensor_target(target)
+        context = stages.context_for(CompileRequest.of(where, opt_level=opt_level, config=config))
+    found = stages.pipelines(where, context)
+    if "tir" not in found:
         raise UsageError(f"the target {where} does not compile tensor programs")
-    chosen = list(stages["tir"])
+    chosen = list(found["tir"])
     if before is not None:
         names = [one.name for one in chosen]
         if before not in names:
@@ -387,9 +285,12 @@ def lower(
     return passes.Pipeline(tuple(chosen)).run(module, context)
 
 
-def _regions_alone(where: Target) -> UsageError:
-    """The error for compiling a tensor program for a kind without a code generator."""
-    return UsageError(
+def _tensor_target(wanted: TargetLike | None) -> Target:
+    """The target of a tensor program; raises UsageError for a kind without a code generator."""
+    where = find_target(wanted)
+    if where.kind.codegen:
+        return where
+    raise UsageError(
         f"the target {where} does not compile tensor programs",
         why=f"the kind {where.kind.name!r} has no code generator: its partitioners take parts of graphs",
         hint="compile a model for it, or build for another target",
@@ -405,94 +306,17 @@ def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any
     return None, target if args is None else args
 
 
-def open(  # noqa: A001  (the public name)
-    path: str | os.PathLike[str], *, num_threads: int | None = None, verify: bool = False
-) -> Executable:
-    """Open a file that `exe.save` wrote; weights are mapped from the file when they are used.
-
-    No code of the file runs before the executable is called.  `verify` also compares the weights with their
-    checksum, which reads all of them.  Raises ArtifactError for a file that is damaged, of another format
-    version, or for a machine or plugin that is missing; the error says what to do.
-    """
-    saved = read(Path(path), verify=verify)
-    target = _runnable(saved, path)
-    for part in saved.regions.values():
-        _runnable(part, path)
-    return _opened(saved, target, num_threads)
-
-
-def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
-    """Return the target of a file or region; raise ArtifactError if it cannot run here."""
-    known = registry()
-    try:
-        target = Target.parse(saved.target, known.targets)
-        device = known.devices[saved.device]
-    except DlcError as error:
-        raise ArtifactError(
-            f"{path} is for the target {saved.target!r}, which is not known here",
-            why=error.what,
-            hint="install the plugin that provides it",
-        ) from error
-    check_format(device, saved.artifact)
-    check = getattr(device, "check", None)
-    if check is not None:
-        check(saved.artifact)
-    return target
-
-
-def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
-    """Make an executable of a file's parts; its device may be absent."""
-    known = registry()
-    parts = saved.regions.items()
-    return Executable(
-        saved.signature,
-        saved.artifact,
-        saved.weights,
-        target,
-        device_at(known.devices.get(saved.device), target),
-        codegen=known.codegens.get(saved.codegen),
-        entry=saved.entry,
-        num_threads=num_threads or settings.num_threads or target.describe().cores,
-        about=saved.about,
-        program=saved.program,
-        regions={n: _opened(p, Target.parse(p.target, known.targets), num_threads) for n, p in parts},
-    )
-
-
-def load_library(
-    path: str | os.PathLike[str], *, name: str | None = None, num_threads: int | None = None
-) -> library.Library:
-    """Load a shared library that `exe.export` wrote; it is called, bound and timed like an executable.
-
-    Loading runs native code of the file, at least its initialisers: load only files that you trust.  `name`
-    is the name at export if the file has been renamed.  Raises ArtifactError if the library is missing, has
-    no description of its interface, or is for another machine.
-    """
-
-    def check(device: str, metadata: Mapping[str, Any]) -> None:
-        own = getattr(registry().devices.get(device), "check_machine", None)
-        if own is not None:
-            own(metadata)
-
-    return library.load_library(path, name=name, num_threads=num_threads or settings.num_threads, check=check)
-
-
 def context_for(
-    target: TargetLike | Sequence[TargetLike] | None,
+    target: TargetLike | Sequence[TargetLike] | None = None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
-    *,
-    place: Mapping[str, TargetLike] | None = None,
-    precision: str = "float32",
-    watchers: Iterable[Any] = (),
+    **options: Any,
 ) -> passes.PassContext:
     """The pass context of a compile: the current one with this target and the declarations of plugins.
 
-    Of several targets it is the context of the last one.  `place` is that of `compile`.
+    Of several targets it is the context of the last one.  `options` are other keywords of `compile`.
     """
-    chosen = find_targets(target, place)
-    context = job.context_for(chosen.host, opt_level, config, precision=precision, watchers=watchers)
-    return context.with_(placement=placing.placement_of(chosen))
+    return job.Job.of(CompileRequest.of(target, opt_level=opt_level, config=config, **options)).context
 
 
 def pipelines(target: Target | None, context: passes.PassContext | None = None) -> dict[str, passes.Pipeline]:
@@ -500,21 +324,16 @@ def pipelines(target: Target | None, context: passes.PassContext | None = None) 
 
     They have the default passes, the passes of plugins, and those of the context, by default the current one.
     """
-    return job.pipelines(target, context)
+    return stages.pipelines(target, context)
 
 
 __all__ = [
-    "PRECISIONS",
     "build",
     "compile",
+    "compile_request",
     "context_for",
     "explain_cache",
-    "find_target",
-    "find_targets",
-    "load",
-    "load_library",
     "lower",
-    "open",
     "ops",
     "pipelines",
     "plugins",

@@ -1,4 +1,4 @@
-"""One compile: its pass context, its stages, the module between them, and progress."""
+"""One compile: from a module to an executable with its regions and weights, and progress."""
 
 from __future__ import annotations
 
@@ -9,26 +9,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dlc_core.config import config as settings
-from dlc_core.decisions import AT, CHOICES, DECISIONS, SCHEDULE_RULE, Choice, parse_forced, scope
-from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError, similar
-from dlc_core.driver.placement import check_placement
+from dlc_core.decisions import CHOICES, DECISIONS, Choice, scope
+from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
-from dlc_core.driver.request import DISABLED, merged_settings
+from dlc_core.driver.request import REQUEST, CompileRequest, Progress
+from dlc_core.driver.stages import context_for, lower, pipelines
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
-from dlc_core.passes.default_pipelines import default_pipeline, positions_of
-from dlc_core.passes.graph import RULES as REWRITES
-from dlc_core.passes.graph.partition import PARTITIONER, Partition, region_of
+from dlc_core.passes.graph.partition import PARTITIONER, region_of
 from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.describe import interface_of
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
-from dlc_core.passes.positions import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
-from dlc_core.passes.tir.schedule_kernels import RULE
 from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
@@ -36,10 +32,8 @@ from dlc_core.runtime.executable import MEMORY, Executable
 from dlc_core.runtime.host_memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.signature import Signature
-from dlc_core.schedule.rules import RULES
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
-from dlc_core.target.target import STAGES
 from dlc_core.tir.stmt import PrimFunc
 
 ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
@@ -48,114 +42,6 @@ ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 
 FAILED_REGIONS = "failed_regions"
 """The setting for regions whose external compiler fails: "error", or "host" to run them on the host."""
-
-
-def context_for(
-    target: Target,
-    opt_level: int = 3,
-    config: Mapping[str, Any] | None = None,
-    *,
-    precision: str = "float32",
-    watchers: Iterable[Any] = (),
-    current: PassContext | None = None,
-) -> PassContext:
-    """The pass context of a compile: the current one with this target and the declarations of plugins."""
-    known = registry()
-    current = PassContext.current() if current is None else current
-    wanted = {"reproducer_dir": settings.reproducer_dir, **merged_settings(config, precision)}
-    forced = parse_forced(wanted.get(DECISIONS, "")).check()
-    disabled = (*current.disabled, *wanted.get(DISABLED, ()))
-    rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]
-    for name, value in forced.values.items():
-        if name.partition(AT)[0] == SCHEDULE_RULE and value not in RULE.alternatives:
-            _check_name(value, rules, "schedule rule", "`dlc rules --schedule` lists them")
-    for name in disabled:
-        rewrites = (*REWRITES, *current.rules, *known.rules.values())
-        more = (one.name for _, one in current.passes)
-        names = (*known.passes, *more, *rules, *(rule.name for rule in rewrites))
-        _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
-    return current.with_(
-        opt_level=opt_level,
-        disabled=disabled,
-        target=target,
-        ops=dict(known.ops),
-        rules=(*current.rules, *known.rules.values()),
-        schedule_rules=tuple(known.schedule_rules.values()),
-        tuner=current.tuner or (known.schedule if known.has_tuner else None),
-        tensor_intrins=dict(known.tensor_intrins),
-        watchers=(*current.watchers, *watchers),
-        config=wanted,
-    )
-
-
-def _check_name(name: str, known: Iterable[str], what: str, hint: str) -> None:
-    """Raise `UsageError` for a name that there is not."""
-    names = list(known)
-    if name not in names:
-        close = similar(name, names)
-        raise UsageError(
-            f"there is no {what} {name!r}", hint=f"did you mean {close[0]!r}?" if close else hint
-        )
-
-
-def pipelines(target: Target | None, context: PassContext | None = None) -> dict[str, Pipeline]:
-    """The pipelines by stage of a target; None is a machine with all stages.
-
-    They have the default passes, the passes of plugins, and those of the context, by default the current one.
-    """
-    context = PassContext.current() if context is None else context
-    known = list(registry().passes.values())
-    names = STAGES if target is None else target.stages
-    divided = context.placement is not None and "graph" not in names
-    placed = [(where, one) for where, one in context.passes if where]
-    own = [one for where, one in context.passes if not where]
-    for one in own:
-        if not positions_of(type(one)):
-            raise UsageError(
-                f"pass {one.name!r} has no position",
-                hint='write PassContext(passes=[("after NAME", ...)]), or give its class a position',
-            )
-    stages = {
-        stage: [
-            one
-            for one in default_pipeline(stage, known, more=own)
-            if not one.setting or one in own or context.config.get(one.setting)
-        ]
-        for stage in (("graph", *names) if divided else names)
-    }
-    if divided:  # the host runs the graph itself, after the other targets have taken their parts
-        last = next(i for i, one in enumerate(stages["graph"], 1) if one.name == Partition.name)
-        stages["graph"] = stages["graph"][:last]
-    return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
-
-
-def lower(
-    module: IRModule,
-    context: PassContext,
-    share: Callable[[IRModule, Mapping[str, Pipeline]], IRModule | None] | None = None,
-) -> tuple[IRModule, dict[str, float]]:
-    """Return the module after every stage, and the seconds of each stage.
-
-    `share` may return the module after the stage "tir", compiled by several processes, or None.
-    """
-    seconds: dict[str, float] = {}
-    stages = pipelines(context.target, context)
-    for stage, pipeline in stages.items():
-        start = time.perf_counter()
-        done = None if share is None or stage != "tir" else share(module, stages)
-        module = pipeline.run(module, context) if done is None else done
-        seconds[stage] = time.perf_counter() - start
-    return module, seconds
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The begin of a compile step: pass `name` of `stage`, step `done` (from 0) of `total`."""
-
-    stage: str
-    name: str
-    done: int
-    total: int
 
 
 class Teller:
@@ -187,11 +73,10 @@ class _Emit(Pass):
 
 @dataclass
 class Job:
-    """One compile: its options and its results so far."""
+    """One compile: its request, its pass context and its results so far."""
 
-    target: Target
+    request: CompileRequest
     context: PassContext
-    num_threads: int | None
     seconds: dict[str, float] = field(default_factory=dict)
     tell: Teller | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
@@ -199,6 +84,21 @@ class Job:
     processes: int = 1
     failed: dict[str, str] = field(default_factory=dict)
     """Regions that run on the host because their compiler failed, with its error."""
+
+    @staticmethod
+    def of(request: CompileRequest) -> Job:
+        """The compile of a graph that is divided among the targets of a request."""
+        context = context_for(request).with_(placement=placement_of(request.targets))
+        if request.progress is None:
+            return Job(request, context)
+        tell = Teller(request.progress, context)
+        return Job(request, context.with_(watchers=(*context.watchers, tell)), tell=tell)
+
+    @property
+    def target(self) -> Target:
+        """The target of this module: the host's, or that of a region."""
+        found: Target = self.context.target
+        return found
 
     def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
         """Compile a module; `again` reloads it when a readable source is requested later."""
@@ -222,6 +122,7 @@ class Job:
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
+        about[REQUEST] = self.request.record()
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
         about[DECISIONS] = _decisions(choices, module)
@@ -252,7 +153,7 @@ class Job:
             self.target,
             device_at(known.devices.get(kind.device), self.target),
             codegen=codegen_of(self.target),
-            num_threads=self._threads,
+            num_threads=self.request.threads(self.target),
             report={"seconds": self.seconds, "processes": self.processes},
             about=about,
             program=program,
@@ -263,10 +164,6 @@ class Job:
             },
             regions=regions,
         )
-
-    @property
-    def _threads(self) -> int:
-        return self.num_threads or settings.num_threads or self.target.describe().cores
 
     # Regions of other targets
 
@@ -305,7 +202,7 @@ class Job:
         watchers = tuple(w for w in self.context.watchers if w is not self.tell)
         context = self.context.with_(target=target, placement=None, watchers=watchers)
         module = IRModule({"main": Function("main", function.params, function.body)})
-        return Job(target, context, self.num_threads).executable(module, lambda: module)
+        return Job(self.request, context).executable(module, lambda: module)
 
     def _external(self, function: Function, taker: Taker) -> Executable:
         """Compile a region by its partitioner's compiler."""
@@ -332,7 +229,7 @@ class Job:
             target,
             device,
             entry=name,
-            num_threads=self._threads,
+            num_threads=self.request.threads(self.target),
         )
 
     def text(self, again: Callable[[], IRModule], last: str) -> str:
@@ -361,8 +258,7 @@ class Job:
         watched = any(watcher is not self.tell for watcher in self.context.watchers)
         if watched or any(one.reads_kernels for one in later):
             return None
-        codegen = codegen_of(self.target)
-        shared = compile_kernels(module, stages["tir"], self.context, self.target, codegen)
+        shared = compile_kernels(module, stages["tir"], self.context)
         if shared is None:
             return None
         if self.tell is not None:
@@ -443,4 +339,4 @@ def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) ->
     return weights
 
 
-__all__ = ["Job", "Progress", "Teller", "context_for", "lower", "pack_weights", "pipelines"]
+__all__ = ["ABOUT", "Job", "Teller", "pack_weights"]

@@ -28,8 +28,8 @@ from dlc_core.config import config as settings
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.pickling import Known, dumps, loads
 from dlc_core.passes import PassContext, Pipeline
+from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.cores import usable_cores
-from dlc_core.target import Target
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Seq
 
@@ -71,21 +71,19 @@ def processes_for(kernels: int) -> int:
     return max(1, min(most, MOST_PROCESSES))
 
 
-def compile_kernels(
-    module: IRModule, pipeline: Pipeline, context: PassContext, target: Target, codegen: Any
-) -> Shared | None:
-    """Run `pipeline` and `codegen.emit_part` on the kernels of a module in several processes.
+def compile_kernels(module: IRModule, pipeline: Pipeline, context: PassContext) -> Shared | None:
+    """Run `pipeline` and the code generator's `emit_part` on the kernels of a module in several processes.
 
     Returns None if that is not possible or not worth its cost; the caller then compiles them itself.
     """
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     processes = processes_for(len(kernels))
-    emit_part = getattr(codegen, "emit_part", None)
+    emit_part = getattr(codegen_of(context.target), "emit_part", None)
     if processes < 2 or emit_part is None or context.tuner is not None:
         return None
     if not all(one.separate for one in pipeline.active(context).passes):
         return None
-    team = _Team(kernels, pipeline, context, target, emit_part)
+    team = _Team(kernels, pipeline, context, emit_part)
     try:
         results = team.run(processes)
     except Exception:  # noqa: BLE001  (the caller's own compile raises it again, with the whole module)
@@ -111,14 +109,12 @@ class _Team:
     """This process and its forks."""
 
     def __init__(
-        self, kernels: Mapping[str, PrimFunc], pipeline: Pipeline, context: PassContext, target: Target,
-        emit_part: Any,
-    ) -> None:  # fmt: skip
+        self, kernels: Mapping[str, PrimFunc], pipeline: Pipeline, context: PassContext, emit_part: Any
+    ) -> None:
         self.kernels = kernels
         self.pipeline = pipeline
         # Forks write no reproducers: an error occurs in this process again.
         self.context = context.with_(watchers=(), config={"reproducer_dir": ""})
-        self.target = target
         self.emit_part = emit_part
         self.order = sorted(kernels, key=lambda name: -_size(kernels[name]))
         self.processes = 1
@@ -163,7 +159,7 @@ class _Team:
         if list(done.functions) != [name]:
             raise NotImplementedError(f"the passes make {len(done.functions)} functions of {name}")
         func = done[name]
-        return func.params, func.attrs, self.emit_part(func, self.target)
+        return func.params, func.attrs, self.emit_part(func, self.context.target)
 
     def _copy(self, tasks: int) -> _Copy:
         results, out = os.pipe()

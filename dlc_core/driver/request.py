@@ -1,250 +1,215 @@
-"""The inputs of a compile that its result depends on, as the key of the cache.
+"""A compile as one value: for which targets, with which settings, and how the model is read.
 
-    Request(model, reader, target, ...).parts() -> dict | None      named parts; None where there is no name
-    explain(request, store) -> Answer                               whether it is kept, and if not, why
+    request = CompileRequest.of("KIND", precision="bf16", shapes={"batch": 8})
+    exe = compile_request("model.onnx", request)
 
-The parts are computed before the model is imported, and without importing the compiler.  Each cached result
-stores its parts, so that `dlc cache explain` can show how a request differs from it.
+`dlc.compile` makes one of its keywords.  The key of the cache, the pass context, the division among targets
+and the reader of the model take it; nothing else passes these parameters on.  This module imports no
+compiler.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_core import version
 from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS
-from dlc_core.diag import ArtifactError, DlcError, UsageError
-from dlc_core.driver.cache import Entry, Store, cache_key, code_stamp
-from dlc_core.driver.target_list import Targets
-from dlc_core.ir.module import IRModule
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
 from dlc_core.plugin.registry import registry
-from dlc_core.runtime.container import SCHEMA, read_container
 from dlc_core.runtime.guard import GUARD, mode_of
 from dlc_core.support.lazy import is_imported, lazy
 from dlc_core.support.record import record
+from dlc_core.target import Target
 
 if TYPE_CHECKING:
     from dlc_core import passes
-    from dlc_core.ir import structural
+    from dlc_core.passes import watch
 else:
     passes = lazy("dlc_core.passes")
-    structural = lazy("dlc_core.ir.structural")
+    watch = lazy("dlc_core.passes.watch")
 
+PRECISIONS = ("float32", "fast", "bfloat16", "float16")
+NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Short names of precisions."""
+PRECISION = "precision"
+"""The compile setting with the precision."""
 DISABLED = "disabled"
 """The compile setting with names of passes and rules to leave out, besides `PassContext.disabled`."""
-MADE_FROM = "made_from"
-"""Where the header of a kept artefact has the parts."""
-
-
-def current_context() -> passes.PassContext | None:
-    """The pass context that has been entered; None where there cannot be one."""
-    return passes.PassContext.current() if is_imported("dlc_core.passes.base") else None
-
-
-def merged_settings(config: Mapping[str, Any] | None, precision: str) -> dict[str, Any]:
-    """The settings of passes that a compile asks for, on top of those of the context."""
-    checks: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
-    if mode := mode_of(settings.guard):
-        checks[GUARD] = mode
-    if settings.decisions:
-        checks[DECISIONS] = settings.decisions
-    if settings.disabled:
-        checks[DISABLED] = settings.disabled
-    return {**checks, **(config or {}), "precision": precision}
+REQUEST = "request"
+"""Where executables keep the record of their request."""
 
 
 @record(frozen=True)
-class Request:
-    """A compile: a model as it is given, who reads it (None for a module), and how it is to be compiled."""
+class Progress:
+    """The begin of a compile step: pass `name` of `stage`, step `done` (from 0) of `total`."""
 
-    model: Any
-    reader: Any
-    targets: Targets
-    opt_level: int = 3
-    config: Mapping[str, Any] | None = None
-    precision: str = "float32"
-    shapes: Mapping[str, Any] | None = None
-    donate: Mapping[str, int] | None = None
-
-    def parts(self, context: passes.PassContext | None = None) -> dict[str, Any] | None:
-        """All that the result depends on, as JSON data; None where something of it has no name."""
-        digest = model_digest(self.model, self.reader, self.shapes)
-        added = added_passes(() if context is None else context.passes)
-        if digest is None or added is None:
-            return None
-        loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
-        packages: list[Any] = [version]
-        for plugin in loaded:
-            value = plugin.value
-            packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
-        before = {} if context is None else context.config
-        if context is not None:
-            packages += [sys.modules[type(one).__module__] for _, one in context.passes]
-        config = {**before, **merged_settings(self.config, self.precision)}
-        config.pop("reproducer_dir", None)
-        host = self.targets.host
-        found = {
-            "model": digest,
-            "shapes": dict(self.shapes or {}),
-            "target": str(host),
-            "processor": host.identity,
-            "description": repr(host.describe()),
-            "opt_level": self.opt_level,
-            "config": config,
-            "disabled": () if context is None else context.disabled,
-            "passes": added,
-            "compiler": f"{version.__version__}, artefact format {SCHEMA}",
-            "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
-            "code": _stamps(packages),
-            **({"donate": dict(self.donate)} if self.donate else {}),
-            **({"others": self._others()} if self.targets.others else {}),
-        }
-        try:
-            return {name: plain(value) for name, value in found.items()}
-        except (TypeError, ValueError):
-            return None
-
-    def _others(self) -> dict[str, Any]:
-        """The parts that depend on targets other than the host."""
-        given = self.targets
-        described = [[str(one), one.identity, repr(one.describe())] for one in given.others]
-        return {"targets": described, "automatic": sorted(given.automatic), "place": given.place}
+    stage: str
+    name: str
+    done: int
+    total: int
 
 
 @record(frozen=True)
-class Difference:
-    """A part of the key in which a request and a cached result differ."""
+class CompileRequest:
+    """How a model is compiled; `dlc.compile` tells what each part does.
 
-    part: str
-    kept: Any
-    asked: Any
-
-
-@record(frozen=True)
-class Answer:
-    """The result of a cache lookup.  `key` is None if results of the request cannot be cached."""
-
-    key: str | None
-    entry: Entry | None
-    """The cached result that matches."""
-    nearest: Entry | None = None
-    """Without a match: the cached result with the fewest differences."""
-    differences: tuple[Difference, ...] = ()
-    why: str = ""
-
-
-def explain(request: Request, store: Store) -> Answer:
-    """Look a request up in the cache, and compare it with the most similar result."""
-    parts = request.parts(current_context())
-    key = None if parts is None else cache_key(parts)
-    if parts is None or key is None:
-        return Answer(None, None, why="the model, a pass or a setting has no stable name")
-    entries = store.entries()
-    for entry in entries:
-        if entry.path == store.path(key):
-            return Answer(key, entry)
-    best: tuple[tuple[bool, int, float], Entry, tuple[Difference, ...]] | None = None
-    for entry in entries:
-        kept = _parts_of(entry.path)
-        if kept is None:
-            continue
-        found = tuple(_differences(kept, parts))
-        rank = ("model" in {each.part for each in found}, len(found), -entry.used)
-        if best is None or rank < best[0]:
-            best = rank, entry, found
-    if best is None:
-        return Answer(key, None, why="the cache is empty")
-    return Answer(key, None, best[1], best[2])
-
-
-def _parts_of(path: Path) -> Mapping[str, Any] | None:
-    try:
-        found = read_container(path).header.get(MADE_FROM)
-    except ArtifactError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
-    for name in dict.fromkeys((*asked, *kept)):
-        old, new = kept.get(name), asked.get(name)
-        if old == new:
-            continue
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from _differences(old, new, f"{prefix}{name}.")
-        else:
-            yield Difference(prefix + name, old, new)
-
-
-def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) -> str | None:
-    """Return a digest of a model's content, or None if that needs an import of the model.
-
-    A frontend computes it by its `digest(model, {"shapes": ...})`.
+    Requests are equal if their parts are.  `record()` is JSON data, from which `of_record` makes a request
+    with the same result, also in another process.  It leaves out what is of this process only: importers,
+    watchers, `progress` and the pass context.
     """
-    if isinstance(model, IRModule):
-        return "ir:" + structural.structural_hash(model)
-    name = getattr(frontend, "digest", None)
-    if name is None:
-        return None
-    try:
-        digest = name(model, {"shapes": dict(shapes or {})})
-    except (OSError, DlcError):  # the import reports the error
-        return None
-    return None if digest is None else f"{frontend.name}:{digest}"
+
+    targets: Targets
+    """The host has the number of threads in its options, if its kind has such an option."""
+    num_threads: int | None = None
+    opt_level: int = 3
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """All settings of passes: those of the environment, the given ones, and the precision."""
+    shapes: Mapping[str, Any] = field(default_factory=dict)
+    donate: Mapping[str, int] = field(default_factory=dict)
+    frontend: str | None = None
+    taps: tuple[str, ...] = ()
+    importers: tuple[Any, ...] = ()
+    cache: bool | None = None
+    watchers: tuple[Any, ...] = ()
+    progress: Callable[[Progress], None] | None = None
+    around: passes.PassContext | None = None
+    """The pass context that was entered when the request was made."""
+
+    @staticmethod
+    def of(
+        target: TargetLike | Sequence[TargetLike] | None = None,
+        *,
+        targets: Sequence[TargetLike] | None = None,
+        place: Mapping[str, TargetLike] | None = None,
+        num_threads: int | None = None,
+        precision: str = "float32",
+        opt_level: int = 3,
+        config: Mapping[str, Any] | None = None,
+        shapes: Mapping[str, Any] | None = None,
+        donate: Mapping[str, int] | None = None,
+        frontend: str | None = None,
+        importers: Sequence[Any] = (),
+        taps: Sequence[str] = (),
+        cache: bool | None = None,
+        verify: str | None = None,
+        watchers: Sequence[Any] = (),
+        progress: Callable[[Progress], None] | None = None,
+    ) -> CompileRequest:
+        """The request of these arguments of `dlc.compile`, completed by the settings and the pass context.
+
+        Raises UsageError, TargetError or UnsupportedError for arguments that no compile can honour.
+        """
+        if targets is not None and target is not None:
+            raise UsageError("both `target` and `targets` are given", hint="give one of them")
+        found = find_targets(target if targets is None else targets, place)
+        with settings.override(**({} if verify is None else {"verify": verify})):
+            watching = settings.verify != "off" or settings.dump_dir is not None
+            watchers = (*(watch.configured_watchers() if watching else ()), *watchers)
+        return CompileRequest(
+            found.for_threads(num_threads or settings.num_threads),
+            num_threads,
+            opt_level,
+            {**_settings(), **(config or {}), PRECISION: _known_precision(precision)},
+            dict(shapes or {}),
+            dict(donate or {}),
+            frontend,
+            tuple(taps),
+            tuple(importers),
+            cache,
+            watchers,
+            progress,
+            passes.PassContext.entered() if is_imported("dlc_core.passes.base") else None,
+        )
+
+    @property
+    def target(self) -> Target:
+        """The target that runs the model, and calls the others."""
+        return self.targets.host
+
+    def threads(self, target: Target) -> int:
+        """The number of threads of a call on a target, before `exe.num_threads` changes it."""
+        return self.num_threads or settings.num_threads or target.describe().cores
+
+    def record(self, other: Callable[[Any], Any] = repr) -> dict[str, Any]:
+        """The request as JSON data; `other` converts values that have no stable text, or raises TypeError."""
+        given = self.targets
+        found = {
+            "target": str(given.host),
+            "others": list(map(str, given.others)),
+            "automatic": sorted(given.automatic),
+            "place": given.place,
+            "num_threads": self.num_threads,
+            "opt_level": self.opt_level,
+            "config": self.config,
+            "shapes": self.shapes,
+            "donate": self.donate,
+            "frontend": self.frontend,
+            "taps": self.taps,
+        }
+        return {name: plain(value, other) for name, value in found.items()}
+
+    @staticmethod
+    def of_record(data: Mapping[str, Any]) -> CompileRequest:
+        """The request of `record()`; it finds its targets among those that are installed."""
+        given = {name: _with_tuples(value) for name, value in data.items()}
+        names = ("target", "others", "automatic", "place")
+        host, others, automatic, place = [given.pop(name) for name in names]
+        targets = Targets(find_target(host), tuple(map(find_target, others)), frozenset(automatic), place)
+        return CompileRequest(targets, **given)
+
+    def __repr__(self) -> str:
+        """The target, and what differs from the defaults."""
+        plainest = CompileRequest(Targets(self.target), config={PRECISION: PRECISIONS[0]})
+        names = [each.name for each in fields(self)]
+        changed = [name for name in names if getattr(self, name) != getattr(plainest, name)]
+        texts = [repr(str(self.target)), *(f"{name}={getattr(self, name)!r}" for name in changed)]
+        return f"CompileRequest({', '.join(texts)})"
 
 
-def plain(value: Any) -> Any:
-    """Convert a value to JSON data; raise TypeError if it has no stable text."""
+def _settings() -> dict[str, Any]:
+    """The settings of passes that the environment asks for."""
+    found: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
+    if mode := mode_of(settings.guard):
+        found[GUARD] = mode
+    if settings.decisions:
+        found[DECISIONS] = settings.decisions
+    if settings.disabled:
+        found[DISABLED] = settings.disabled
+    return found
+
+
+def _known_precision(precision: str) -> str:
+    """Return the name in `PRECISIONS`; raise an error if no pass implements it."""
+    precision = NAMES.get(precision, precision)
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join((*PRECISIONS, *NAMES)))
+    if precision == PRECISIONS[0]:
+        return precision
+    if not any(precision in getattr(p, "precisions", ()) for p in registry().passes.values()):
+        raise UnsupportedError(f"no pass computes in {precision}", hint='compile with precision="float32"')
+    return precision
+
+
+def plain(value: Any, other: Callable[[Any], Any]) -> Any:
+    """Convert a value to JSON data, by `other` if it has no stable text."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, other) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no stable text")
+        return [plain(item, other) for item in value]
+    return str(value) if isinstance(value, Path) else other(value)
 
 
-def added_passes(given: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
-    """The passes that a context adds, as text; None if a pass has no stable name."""
-    found = []
-    for where, one in given:
-        cls = type(one)
-        if "<locals>" in cls.__qualname__ or not hasattr(sys.modules.get(cls.__module__), "__file__"):
-            return None
-        try:
-            found.append([where, f"{cls.__module__}.{cls.__qualname__}", str(one)])
-        except UsageError:
-            return None
-    return found
+def _with_tuples(value: Any) -> Any:
+    """JSON data with tuples for lists."""
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(item) for key, item in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _stamps(packages: Iterable[Any]) -> dict[str, str]:
-    """The state of the code of each package."""
-    files = [Path(file) for package in packages if (file := getattr(package, "__file__", None))]
-    places = {file.parent if (file.parent / "__init__.py").exists() else file for file in files}
-    found: dict[str, str] = {}
-    for place in sorted(places):
-        known = found.get(place.name, "")
-        found[place.name] = known + code_stamp(str(place))
-    return found
-
-
-__all__ = [
-    "DISABLED",
-    "MADE_FROM",
-    "Answer",
-    "Difference",
-    "Request",
-    "added_passes",
-    "current_context",
-    "explain",
-    "merged_settings",
-    "model_digest",
-    "plain",
-]
+__all__ = ["DISABLED", "NAMES", "PRECISION", "PRECISIONS", "REQUEST", "CompileRequest", "Progress", "plain"]

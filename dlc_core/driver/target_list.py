@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from dlc_core.diag import TargetError, UsageError
@@ -26,6 +27,10 @@ class Targets:
     others: tuple[Target, ...] = ()
     automatic: frozenset[str] = frozenset()
     place: tuple[tuple[str, str], ...] = ()
+
+    def for_threads(self, count: int | None) -> Targets:
+        """These targets, the host with code for so many threads (`Target.for_threads`)."""
+        return replace(self, host=self.host.for_threads(count))
 
 
 def find_target(target: TargetLike | None) -> Target:

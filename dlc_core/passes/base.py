@@ -99,8 +99,13 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context that is entered, or the default one."""
+        return PassContext.entered() or _DEFAULT
+
+    @staticmethod
+    def entered() -> PassContext | None:
+        """The innermost context that is entered, if any."""
         stack = _stack.get()
-        return stack[-1] if stack else _DEFAULT
+        return stack[-1] if stack else None
 
     def __enter__(self) -> PassContext:
         _stack.set((*_stack.get(), self))

@@ -13,7 +13,8 @@ from typing import Any
 
 from dlc_core import driver
 from dlc_core.diag import DlcError
-from dlc_core.driver.job import ABOUT, Job, context_for, lower, pack_weights
+from dlc_core.driver.job import ABOUT, Job, pack_weights
+from dlc_core.driver.stages import context_for, lower
 from dlc_core.ir.expr import Call, Expr, call
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import codegen_of, registry
@@ -50,6 +51,10 @@ def compile_all(
     `at_once` models share a run of the code generator, and code in the device; one that fails in either is
     found by halving.
     """
+    request = driver.CompileRequest.of(
+        target, num_threads=num_threads, opt_level=opt_level, config=config, cache=False
+    )
+    target = request.target
     results: dict[int, Compiled] = {}
     waiting: list[tuple[int, _Lowered]] = []
 
@@ -57,22 +62,14 @@ def compile_all(
         module = modules[index]
         try:
             if not target.kind.codegen:  # it has regions alone, and a host the rest
-                return driver.compile(
-                    module,
-                    target,
-                    num_threads=num_threads,
-                    opt_level=opt_level,
-                    config=config,
-                    cache=False,
-                )
-            job = Job(target, context_for(target, opt_level, config), num_threads)
-            return job.executable(module, lambda: module)
+                return driver.compile_request(module, request)
+            return Job(request, context_for(request)).executable(module, lambda: module)
         except DlcError as error:
             return error
 
     whole = bool(target.kind.codegen) and target.stages == STAGES
     shareable = whole and not _codegen(target, "one_entry")
-    context = context_for(target, opt_level, config)
+    context = context_for(request)
     for index, module in enumerate(modules):
         if not shareable:
             results[index] = alone(index)

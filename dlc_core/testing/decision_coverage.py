@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dlc_core.decisions import Choice, declared
-from dlc_core.driver.job import pipelines
+from dlc_core.driver import pipelines
 
 FOLDER = "DLC_DECISION_COVERAGE"
 """The environment variable with the folder that collects alternatives; without it nothing is collected."""

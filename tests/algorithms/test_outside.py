@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dlc_core.algorithms.row_filter import plugin as row_filter
-from dlc_core.driver.api import context_for
-from dlc_core.driver.job import lower
+from dlc_core.driver import context_for
+from dlc_core.driver.stages import lower
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.module import IRModule

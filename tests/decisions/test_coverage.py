@@ -9,7 +9,7 @@ import pytest
 
 from dlc_core.decisions import DECISIONS, Choice
 from dlc_core.diag import UsageError
-from dlc_core.driver.job import context_for
+from dlc_core.driver import context_for
 from dlc_core.target import Target
 from dlc_core.testing.decision_coverage import FOLDER, alternatives, counts, executed, report
 from tests.decisions.test_processors import SHOWN

@@ -11,8 +11,9 @@ import pytest
 import dlc_core as dlc
 from dlc_core import driver, te
 from dlc_core.diag import UsageError
-from dlc_core.driver import job, request
+from dlc_core.driver import CompileRequest, stages
 from dlc_core.driver.cache import cache_key
+from dlc_core.driver.key import key_parts
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.lower import single
@@ -186,9 +187,8 @@ def test_compiles_are_kept_apart_by_their_passes():
     module = single.single_module(doubled())
 
     def key(*passes) -> str | None:
-        parts = request.Request(module, None, driver.find_targets(target)).parts(
-            driver.context_for(target).with_(passes=passes)
-        )
+        with driver.context_for(target).with_(passes=passes):
+            parts = key_parts(module, CompileRequest.of(target))
         return None if parts is None else cache_key(parts)
 
     plain = key()
@@ -210,6 +210,6 @@ def test_loops_can_be_changed_between_the_default_passes():
 
     with PassContext(passes=[unroll_all()], disabled=("schedule_kernels",)):
         exe = dlc.build(doubled())
-        module = job.lower(single.single_module(doubled()), driver.context_for(exe.target))[0]
+        module = stages.lower(single.single_module(doubled()), driver.context_for(exe.target))[0]
     assert not [s for s in stmts(module["twice"].body) if isinstance(s, For)]
     assert (np.asarray(exe(np.ones((4, 4), "float32"))) == 2).all()

@@ -9,7 +9,9 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.driver.job import context_for, lower, pack_weights
+from dlc_core.driver import context_for
+from dlc_core.driver.job import pack_weights
+from dlc_core.driver.stages import lower
 from dlc_core.graph.donate import donate
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
 from dlc_core.ir.expr import Var, const_value

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dlc_backend_llvm.codegen import LlvmCodegen
 
-from dlc_core.driver import find_target
-from dlc_core.driver.job import context_for, lower
+from dlc_core.driver import context_for, find_target
+from dlc_core.driver.stages import lower
 from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import DlcError, UnsupportedError, UsageError
-from dlc_core.driver import compile as compile_model
+from dlc_core.driver import CompileRequest, compile_request
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
@@ -61,8 +61,8 @@ class Form:
 class CallableModel:
     """A model with the executables made of it.
 
-    `importers` and `options` are those of `dlc.compile`.  Raises what reading, importing and compiling raise;
-    where values of inputs are needed first, what they cannot cure is raised by the first call.
+    `importers` and `options` are arguments of `dlc.compile`.  Raises what reading, importing and compiling
+    raise; where values of inputs are needed first, what they cannot cure is raised by the first call.
     """
 
     def __init__(
@@ -70,18 +70,12 @@ class CallableModel:
         source: Source,
         target: Target | str | None = None,
         *,
-        shapes: Mapping[str, Any] | None = None,
         importers: Sequence[Any] = (),
-        taps: Sequence[str] = (),
         **options: Any,
     ) -> None:
         self.model = read_model(source)
         self.model.importers = importers_for(importers)
-        self._target = target
-        self._shapes = dict(shapes or {})
-        self._importers = tuple(importers)
-        self._taps = tuple(taps)
-        self._options = options
+        self._request = CompileRequest.of(target, frontend="onnx", importers=importers, **options)
         self._lock = Lock()
         self._made: OrderedDict[object, Form] = OrderedDict()
         self.decisive: tuple[str, ...] = ()
@@ -215,9 +209,9 @@ class CallableModel:
     def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
         own = dict(self._pins(feeds))
-        pins = {**self._shapes, **own}
-        if own and self._shapes:
-            said = Symbols(self.model.graph, self._shapes)
+        pins = {**self._request.shapes, **own}
+        if own and self._request.shapes:
+            said = Symbols(self.model.graph, self._request.shapes)
             for name, shape in own.items():
                 said.check_fed(name, shape)
             # Shapes that are fed take the place of those in which dims were given names.
@@ -226,22 +220,15 @@ class CallableModel:
             pins = {name: pin for name, pin in pins.items() if name in left or name not in said.chosen}
         pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
-        return import_parts(model, pins, examples, self._taps)
+        return import_parts(model, pins, examples, self._request.taps)
 
     def _compile(self, source: Source | Model, feeds: Mapping[str, Any] = MappingProxyType({})) -> Form:
         if isinstance(source, (str, os.PathLike)):
-            exe = compile_model(
-                source,
-                self._target,
-                shapes=self._shapes,
-                frontend="onnx",
-                importers=self._importers,
-                taps=self._taps,
-                **self._options,
-            )
+            exe = compile_request(source, self._request)
             return Form(exe, tuple(info.name for info in self.model.graph.outputs))
         module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds)
-        return Form(compile_model(module, self._target, **self._options), layouts)
+        imported = replace(self._request, shapes={}, importers=(), taps=())
+        return Form(compile_request(module, imported), layouts)
 
     def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:
         infos = {info.name: info for info in (*self.inputs, *self.defaults)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlc_core.driver import find_target, job
+from dlc_core.driver import context_for, find_target, pipelines
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pipeline
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
@@ -44,8 +44,8 @@ def target():
 
 def plain(module: IRModule, target) -> Iterator[str]:
     """Why kernels of a model that reduce are plain loops."""
-    context = job.context_for(target, 3, {})
-    stages = job.pipelines(target, context)
+    context = context_for(target)
+    stages = pipelines(target, context)
     for stage in ("graph", "lower"):
         module = Pipeline(tuple(stages[stage])).run(module, context)
     for func in module.of_kind(PrimFunc).values():

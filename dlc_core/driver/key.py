@@ -1,0 +1,191 @@
+"""The inputs of a compile that its result depends on, as the key of the cache.
+
+    key_parts(model, request) -> dict | None       named parts; None where there is no name
+    explain(model, request, store) -> Answer       whether the result is kept, and if not, why
+
+The parts are computed before the model is imported, and without importing the compiler.  Each cached result
+stores its parts, so that `dlc cache explain` can show how a request differs from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlc_core import version
+from dlc_core.diag import ArtifactError, DlcError, UsageError
+from dlc_core.driver.cache import Entry, Store, cache_key, code_stamp
+from dlc_core.driver.loading import reader_of
+from dlc_core.driver.request import CompileRequest, plain
+from dlc_core.ir.module import IRModule
+from dlc_core.plugin.registry import registry
+from dlc_core.runtime.container import SCHEMA, read_container
+from dlc_core.support.lazy import lazy
+from dlc_core.support.record import record
+
+if TYPE_CHECKING:
+    from dlc_core.ir import structural
+else:
+    structural = lazy("dlc_core.ir.structural")
+
+MADE_FROM = "made_from"
+"""Where the header of a kept artefact has the parts."""
+
+
+def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
+    """All that the result depends on, as JSON data; None where something of it has no name."""
+    context, host, others = request.around, request.target, request.targets.others
+    reader = None if isinstance(model, IRModule) else reader_of(model, request.frontend)
+    digest = model_digest(model, reader, request.shapes)
+    added = added_passes(() if context is None else context.passes)
+    if digest is None or added is None:
+        return None
+    loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
+    packages: list[Any] = [version]
+    for plugin in loaded:
+        value = plugin.value
+        packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
+    before = {} if context is None else context.config
+    if context is not None:
+        packages += [sys.modules[type(one).__module__] for _, one in context.passes]
+    config = {**before, **request.config}
+    config.pop("reproducer_dir", None)
+    try:
+        asked = replace(request, config=config).record(_refused)
+        disabled = plain(() if context is None else context.disabled, _refused)
+    except (TypeError, ValueError):
+        return None
+    for name in ("num_threads", "frontend", "taps"):  # of the call, and of the model
+        del asked[name]
+    beside = {name: asked.pop(name) for name in ("others", "automatic", "place")}
+    if others:
+        beside["processors"] = [[one.identity, repr(one.describe())] for one in others]
+        asked["others"] = beside
+    return {
+        **asked,
+        "model": digest,
+        "processor": host.identity,
+        "description": repr(host.describe()),
+        "disabled": disabled,
+        "passes": added,
+        "compiler": f"{version.__version__}, artefact format {SCHEMA}",
+        "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
+        "code": _stamps(packages),
+    }
+
+
+def _refused(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} has no stable text")
+
+
+@record(frozen=True)
+class Difference:
+    """A part of the key in which a request and a cached result differ."""
+
+    part: str
+    kept: Any
+    asked: Any
+
+
+@record(frozen=True)
+class Answer:
+    """The result of a cache lookup.  `key` is None if results of the request cannot be cached."""
+
+    key: str | None
+    entry: Entry | None
+    """The cached result that matches."""
+    nearest: Entry | None = None
+    """Without a match: the cached result with the fewest differences."""
+    differences: tuple[Difference, ...] = ()
+    why: str = ""
+
+
+def explain(model: Any, request: CompileRequest, store: Store) -> Answer:
+    """Look a model's compile up in the cache, and compare it with the most similar result."""
+    parts = key_parts(model, request)
+    key = None if parts is None else cache_key(parts)
+    if parts is None or key is None:
+        return Answer(None, None, why="the model, a pass or a setting has no stable name")
+    entries = store.entries()
+    for entry in entries:
+        if entry.path == store.path(key):
+            return Answer(key, entry)
+    best: tuple[tuple[bool, int, float], Entry, tuple[Difference, ...]] | None = None
+    for entry in entries:
+        kept = _parts_of(entry.path)
+        if kept is None:
+            continue
+        found = tuple(_differences(kept, parts))
+        rank = ("model" in {each.part for each in found}, len(found), -entry.used)
+        if best is None or rank < best[0]:
+            best = rank, entry, found
+    if best is None:
+        return Answer(key, None, why="the cache is empty")
+    return Answer(key, None, best[1], best[2])
+
+
+def _parts_of(path: Path) -> Mapping[str, Any] | None:
+    try:
+        found = read_container(path).header.get(MADE_FROM)
+    except ArtifactError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
+    for name in dict.fromkeys((*asked, *kept)):
+        old, new = kept.get(name), asked.get(name)
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _differences(old, new, f"{prefix}{name}.")
+        else:
+            yield Difference(prefix + name, old, new)
+
+
+def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) -> str | None:
+    """Return a digest of a model's content, or None if that needs an import of the model.
+
+    A frontend computes it by its `digest(model, {"shapes": ...})`.
+    """
+    if isinstance(model, IRModule):
+        return "ir:" + structural.structural_hash(model)
+    name = getattr(frontend, "digest", None)
+    if name is None:
+        return None
+    try:
+        digest = name(model, {"shapes": dict(shapes or {})})
+    except (OSError, DlcError):  # the import reports the error
+        return None
+    return None if digest is None else f"{frontend.name}:{digest}"
+
+
+def added_passes(given: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
+    """The passes that a context adds, as text; None if a pass has no stable name."""
+    found = []
+    for where, one in given:
+        cls = type(one)
+        if "<locals>" in cls.__qualname__ or not hasattr(sys.modules.get(cls.__module__), "__file__"):
+            return None
+        try:
+            found.append([where, f"{cls.__module__}.{cls.__qualname__}", str(one)])
+        except UsageError:
+            return None
+    return found
+
+
+def _stamps(packages: Iterable[Any]) -> dict[str, str]:
+    """The state of the code of each package."""
+    files = [Path(file) for package in packages if (file := getattr(package, "__file__", None))]
+    places = {file.parent if (file.parent / "__init__.py").exists() else file for file in files}
+    found: dict[str, str] = {}
+    for place in sorted(places):
+        known = found.get(place.name, "")
+        found[place.name] = known + code_stamp(str(place))
+    return found
+
+
+__all__ = ["MADE_FROM", "Answer", "Difference", "added_passes", "explain", "key_parts", "model_digest"]

@@ -1,0 +1,115 @@
+"""The stages of a compile: its pass context, the pipelines of its targets, and the module after them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from dlc_core.config import config as settings
+from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
+from dlc_core.diag import UsageError, similar
+from dlc_core.driver.request import DISABLED, CompileRequest
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import PassContext, Pipeline
+from dlc_core.passes.default_pipelines import default_pipeline, positions_of
+from dlc_core.passes.graph import RULES as REWRITES
+from dlc_core.passes.graph.partition import Partition
+from dlc_core.passes.positions import insert_passes
+from dlc_core.passes.tir.schedule_kernels import RULE
+from dlc_core.plugin.registry import registry
+from dlc_core.schedule.rules import RULES
+from dlc_core.target import Target
+from dlc_core.target.target import STAGES
+
+
+def context_for(request: CompileRequest) -> PassContext:
+    """The pass context of a request for its host: the entered one with the declarations of plugins."""
+    known = registry()
+    current = request.around or PassContext.current()
+    wanted = {"reproducer_dir": settings.reproducer_dir, **request.config}
+    forced = parse_forced(wanted.get(DECISIONS, "")).check()
+    disabled = (*current.disabled, *wanted.get(DISABLED, ()))
+    rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]
+    for name, value in forced.values.items():
+        if name.partition(AT)[0] == SCHEDULE_RULE and value not in RULE.alternatives:
+            _check_name(value, rules, "schedule rule", "`dlc rules --schedule` lists them")
+    for name in disabled:
+        rewrites = (*REWRITES, *current.rules, *known.rules.values())
+        more = (one.name for _, one in current.passes)
+        names = (*known.passes, *more, *rules, *(rule.name for rule in rewrites))
+        _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
+    return current.with_(
+        opt_level=request.opt_level,
+        disabled=disabled,
+        target=request.target,
+        ops=dict(known.ops),
+        rules=(*current.rules, *known.rules.values()),
+        schedule_rules=tuple(known.schedule_rules.values()),
+        tuner=current.tuner or (known.schedule if known.has_tuner else None),
+        tensor_intrins=dict(known.tensor_intrins),
+        watchers=(*current.watchers, *request.watchers),
+        config=wanted,
+    )
+
+
+def _check_name(name: str, known: Iterable[str], what: str, hint: str) -> None:
+    """Raise `UsageError` for a name that there is not."""
+    names = list(known)
+    if name not in names:
+        close = similar(name, names)
+        raise UsageError(
+            f"there is no {what} {name!r}", hint=f"did you mean {close[0]!r}?" if close else hint
+        )
+
+
+def pipelines(target: Target | None, context: PassContext | None = None) -> dict[str, Pipeline]:
+    """The pipelines by stage of a target; None is a machine with all stages.
+
+    They have the default passes, the passes of plugins, and those of the context, by default the current one.
+    """
+    context = PassContext.current() if context is None else context
+    known = list(registry().passes.values())
+    names = STAGES if target is None else target.stages
+    divided = context.placement is not None and "graph" not in names
+    placed = [(where, one) for where, one in context.passes if where]
+    own = [one for where, one in context.passes if not where]
+    for one in own:
+        if not positions_of(type(one)):
+            raise UsageError(
+                f"pass {one.name!r} has no position",
+                hint='write PassContext(passes=[("after NAME", ...)]), or give its class a position',
+            )
+    stages = {
+        stage: [
+            one
+            for one in default_pipeline(stage, known, more=own)
+            if not one.setting or one in own or context.config.get(one.setting)
+        ]
+        for stage in (("graph", *names) if divided else names)
+    }
+    if divided:  # the host runs the graph itself, after the other targets have taken their parts
+        last = next(i for i, one in enumerate(stages["graph"], 1) if one.name == Partition.name)
+        stages["graph"] = stages["graph"][:last]
+    return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
+
+
+def lower(
+    module: IRModule,
+    context: PassContext,
+    share: Callable[[IRModule, Mapping[str, Pipeline]], IRModule | None] | None = None,
+) -> tuple[IRModule, dict[str, float]]:
+    """Return the module after every stage, and the seconds of each stage.
+
+    `share` may return the module after the stage "tir", compiled by several processes, or None.
+    """
+    seconds: dict[str, float] = {}
+    stages = pipelines(context.target, context)
+    for stage, pipeline in stages.items():
+        start = time.perf_counter()
+        done = None if share is None or stage != "tir" else share(module, stages)
+        module = pipeline.run(module, context) if done is None else done
+        seconds[stage] = time.perf_counter() - start
+    return module, seconds
+
+
+__all__ = ["context_for", "lower", "pipelines"]

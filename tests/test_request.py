@@ -1,0 +1,91 @@
+"""Compile requests: made of keywords, equal by value, kept as JSON data in what they made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.config import config
+from dlc_core.diag import UsageError
+from dlc_core.driver import CompileRequest, compile_request
+from dlc_core.driver.request import REQUEST
+from dlc_core.graph.node import Function, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.known import known_ops
+
+TENSOR = "reference -level=tir"
+
+
+def doubled() -> IRModule:
+    x = param("x", tensor_type((2, 3)))
+    return IRModule({"main": Function("main", (x,), known_ops()["add"].build(x, x))})
+
+
+REQUESTS = {
+    "plain": {},
+    "several targets": {"targets": [TENSOR, "reference"], "place": {"softmax": "reference"}},
+    "settings": {"precision": "bf16", "opt_level": 1, "config": {"processes": 1}, "num_threads": 2},
+    "shapes": {"shapes": {"image": ("n", 3, (64, 512), None), "n": 8}, "donate": {"past_*": 1024}},
+    "reading": {"frontend": "onnx", "taps": ["conv1"], "cache": None},
+}
+
+
+@pytest.mark.parametrize("options", REQUESTS.values(), ids=REQUESTS)
+def test_a_request_is_the_same_after_json(options):
+    request = CompileRequest.of(**options)
+    assert request == CompileRequest.of(**options)
+    assert CompileRequest.of_record(json.loads(json.dumps(request.record()))) == request
+
+
+def test_requests_differ_in_each_part():
+    requests = [CompileRequest.of(**options) for options in REQUESTS.values()]
+    for i, one in enumerate(requests):
+        assert [one == other for other in requests] == [i == j for j in range(len(requests))]
+    with pytest.raises(FrozenInstanceError):
+        requests[0].opt_level = 1
+
+
+def test_a_request_is_printed_without_defaults():
+    request = CompileRequest.of(TENSOR)
+    assert repr(request) == f"CompileRequest('{TENSOR}')"
+    assert repr(replace(request, opt_level=1, taps=("a",))) == (
+        f"CompileRequest('{TENSOR}', opt_level=1, taps=('a',))"
+    )
+
+
+def test_a_request_reads_the_settings_and_the_context_once():
+    with config.override(check_bounds=True, disabled=("fuse",)), dlc.PassContext(opt_level=2) as context:
+        request = CompileRequest.of(TENSOR, config={"check_bounds": False})
+    assert request.config == {"check_bounds": False, "disabled": ("fuse",), "precision": "float32"}
+    assert request.around is context
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": TENSOR, "targets": ["reference"]}, "both `target` and `targets` are given"),
+        ({"targets": []}, "there is no target in the list"),
+        ({"precision": "half"}, "precision 'half'"),
+    ],
+)
+def test_wrong_requests_are_refused_when_they_are_made(options, said):
+    with pytest.raises(UsageError, match=said):
+        CompileRequest.of(**options)
+    with pytest.raises(UsageError, match=said):
+        dlc.compile(doubled(), **options)
+
+
+def test_one_request_compiles_models_and_is_kept_in_them(tmp_path):
+    request = CompileRequest.of(TENSOR, num_threads=1, config={"processes": 1, "note": print})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    exe = compile_request(doubled(), request)
+    np.testing.assert_array_equal(exe(x), 2 * x)
+    assert exe.about[REQUEST]["config"]["note"] == repr(print)
+    exe.save(tmp_path / "doubled.dlc")
+    kept = CompileRequest.of_record(dlc.open(tmp_path / "doubled.dlc").about[REQUEST])
+    assert kept == replace(request, config={**request.config, "note": repr(print)})
