@@ -50,9 +50,9 @@ def bench(
     ] = "",
     repeat: Annotated[
         int | None,
-        typer.Option("--repeat", "-n", min=1, help="Calls to measure; by default as --seconds says."),
+        typer.Option("--repeat", "-n", min=1, help="Calls to measure; the default follows --seconds."),
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0, help="How long to measure each.")] = 2.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="Seconds for each measurement.")] = 2.0,
     warmup: Annotated[int, typer.Option("--warmup", min=0, help="Calls before measuring.")] = 3,
     together: Annotated[
         Path | None, typer.Option("--inputs", help="Inputs in a .npz file; random ones by default.")
@@ -72,8 +72,8 @@ def bench(
 ) -> None:
     """Measure how long a call takes.
 
-    The times are those of `exe(...)` from Python with arrays in and out: the median of the calls, and the
-    span that holds the middle 80% of them.
+    It times calls of `exe(...)` from Python with arrays in and out. It prints the median, and the range of
+    the middle 80% of the calls.
 
     Examples:
 

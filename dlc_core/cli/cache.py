@@ -47,7 +47,7 @@ class Action(str, Enum):
 
 def cache(
     action: Annotated[
-        Action, typer.Argument(help="What to tell; `prune` removes what is above the limit, `clear` all.")
+        Action, typer.Argument(help="`prune` removes what exceeds the limit, `clear` removes all.")
     ] = Action.info,
     model: Annotated[
         Path | None, typer.Argument(help="For `explain`: the model file.", metavar="[MODEL]")
@@ -57,21 +57,22 @@ def cache(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Annotated[
-        str, typer.Option("--precision", help="How float32 arithmetic may be done, as of `dlc compile`.")
+        str, typer.Option("--precision", help="Precision of float32 arithmetic, as for `dlc compile`.")
     ] = "float32",
     check_bounds: CheckBounds = False,
     as_json: Json = False,
 ) -> None:
-    """Show or clear the compiled models that are kept, or say why one was compiled.
+    """Show or clear the cache of compiled models, or explain a cache miss.
 
-    `info` and `list` tell what is kept, `size` how many bytes: models, and the libraries that a C compiler
-    made of generated code.  `prune` removes those used longest ago until each of the two is within the limit,
-    and what was never finished; dlc does so itself when it adds one.
+    The cache has two parts: compiled models, and the libraries that a C compiler made of generated code.
+    `info` and `list` show the entries, `size` shows the bytes. `prune` removes unfinished files and the least
+    recently used entries, until each part is within the limit. dlc does this whenever it adds an entry.
 
-    `explain MODEL`, with the options of `dlc compile`, says whether a kept result fits, and else in which
-    parts of its key the nearest one differs: the model's bytes, options, processor, compiler, plugins.
+    `explain MODEL`, with the options of `dlc compile`, says whether the compile would be a cache hit. If not,
+    it shows in which parts the key of the nearest entry differs: the model's bytes, options, processor,
+    compiler, plugins.
 
-    `DLC_CACHE_DIR`, `DLC_CACHE_SIZE` and `DLC_CACHE` set where they are kept, how much, and whether.
+    `DLC_CACHE_DIR` is the folder, `DLC_CACHE_SIZE` the limit. `DLC_CACHE=0` turns the cache off.
 
     Examples:
 

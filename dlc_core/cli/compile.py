@@ -42,7 +42,7 @@ def compile_model(
     place: Places = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="NAME.dlc for `dlc run` and `dlc.open`; else what is exported."),
+        typer.Option("--output", "-o", help="File to write: NAME.dlc for `dlc run`, or a name to export."),
     ] = None,
     threads: Threads = None,
     shape: Shapes = None,
@@ -58,9 +58,9 @@ def compile_model(
 ) -> None:
     """Compile a model to a file.
 
-    A name that ends in `.dlc` is one file with code and weights, which `dlc run` and `dlc.open` load in
-    milliseconds.  Any other name is left to the target's code generator: a library with a C header, or a
-    folder.  By default the file is `MODEL.dlc` in this folder.
+    A name that ends in `.dlc` makes one file with code and weights, which `dlc run` and `dlc.open` load in
+    milliseconds. For any other name the target's code generator exports the model: as a library with a C
+    header, or as a folder. The default is `MODEL.dlc` in the current folder.
 
     Examples:
 

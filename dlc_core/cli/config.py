@@ -17,9 +17,9 @@ from dlc_core.plugin.registry import registry
 
 
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the settings, their values and where these come from.
+    """List the settings, with their values and origins.
 
-    Every setting is an environment variable; one that is not legal is reported at the end, with exit code 2.
+    Every setting has an environment variable. Illegal values are reported at the end, with exit code 2.
 
     Examples:
 

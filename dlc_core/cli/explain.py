@@ -40,15 +40,15 @@ def explain(
     model: ModelOrArtefact,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Run it too: time, share and speed of each kernel."),
+        typer.Option("--measure", help="Also run the model, and show the time of each kernel."),
     ] = False,
     refused: Annotated[
-        bool, typer.Option("--refused", help="Only kernels that a schedule rule refused, or that none took.")
+        bool, typer.Option("--refused", help="Show only kernels that a rule refused, or that have no rule.")
     ] = False,
     why: Annotated[
         bool,
         typer.Option(
-            "--why", help="Also all choices of each kernel: candidates, predicted cycles, refusals."
+            "--why", help="Also show all choices of each kernel: candidates, predicted cycles, refusals."
         ),
     ] = False,
     target: TargetTexts = None,
@@ -64,14 +64,15 @@ def explain(
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
-    """Say for every kernel which schedule it got and why, its work, what bounds it, and how long it takes.
+    """Show each kernel: its schedule and why it was chosen, its work, its bound, and its time.
 
-    FLOP/byte is the arithmetic intensity.  The limit is the least time that the machine allows: its
-    arithmetic at the peak of the vector units, or its bytes from where they lie, whichever takes longer:
-    that is the bound.  The expected time is that of the cost model.
+    FLOP/byte is the arithmetic intensity. The limit is the shortest time that the machine allows. It is the
+    longer of two times: the arithmetic at the peak of the vector units, and the bytes at the bandwidth of the
+    memory level that holds them. The longer one is the bound. The expected time is the prediction of the cost
+    model.
 
-    Of a model for several targets it also says which segments there are, what each takes and gives, and why
-    nodes are not where they were wanted first.
+    For a model with several targets it also shows the segments, their inputs and outputs, and why nodes are
+    not on an earlier target.
 
     Examples:
 

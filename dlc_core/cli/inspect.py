@@ -58,7 +58,7 @@ def inspect(
     model: ModelOrArtefact,
     stage: Annotated[
         str | None,
-        typer.Option("--stage", "-s", help="load, graph, lower, tir, main or code; by default graph."),
+        typer.Option("--stage", "-s", help="load, graph, lower, tir, main or code; the default is graph."),
     ] = None,
     function: Annotated[str | None, typer.Option("--function", "-f", help="Show this function only.")] = None,
     after: Annotated[
@@ -67,7 +67,7 @@ def inspect(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--form", help="script or json; of stage code, a form of the target's code generator."),
+        typer.Option("--form", help="script or json; for the stage code, a form of the code generator."),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", "-l", help="List the passes of each stage, and the functions.")
@@ -89,8 +89,8 @@ def inspect(
 ) -> None:
     """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
 
-    Of a `.dlc` file it tells what is in it.  Of a model for several targets it shows what is the last one's,
-    and the regions of the others as functions.
+    For a `.dlc` file it lists the contents. For a model with several targets it shows the part of the last
+    target; regions of other targets are functions.
 
     Examples:
 

@@ -1,7 +1,7 @@
-"""`dlc`: finds the command, runs it, and turns every `DlcError` into a message and an exit code.
+"""The command `dlc`: find the subcommand, run it, and turn a `DlcError` into a message and an exit code.
 
-Exit codes: 0 done, 1 a `DlcError`, 2 a wrong use of the command line or of the API (`UsageError`).  An error
-shows its traceback with `DLC_DEBUG=1` or more.
+Exit codes: 0 for success, 1 for a `DlcError`, 2 for a wrong use of the command line or of the API
+(`UsageError`). With `DLC_DEBUG=1` or more, an error also shows its traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlc_core.version import __version__
 
 HELP = """Compile deep-learning models to native code.
 
-Example: `dlc plugins` shows what is installed, `dlc COMMAND --help` what a command takes.
+`dlc COMMAND --help` shows the options of a command, with examples.
 """
 
 

@@ -45,8 +45,8 @@ def new_backend(
 ) -> None:
     """Write a package that adds a target, ready to install.
 
-    As it is written, its code is C that a simulated device runs, so that every model computes; replace it
-    part by part.
+    The generated package compiles models to C and runs them on a simulated device, so every model runs.
+    Replace it part by part.
 
     Examples:
 

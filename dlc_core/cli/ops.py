@@ -22,15 +22,15 @@ def ops(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", help="Only rows with this in a column: COLUMN=VALUE; repeat it for more."),
+        typer.Option("--where", help="Show only rows with this value in a column: COLUMN=VALUE; repeatable."),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the operators, from their declarations.
 
-    `runs` says how a target without an implementation of its own computes an op: `native`, through the op's
-    lowering or its expansion into other ops; `reference`, on the host by its NumPy reference.
+    The column `runs` says how targets compute an op. `native` means by its lowering, or by its expansion into
+    other ops. `reference` means on the host, by its NumPy reference.
 
     `--NAME` is short for `--frontend NAME`.
 

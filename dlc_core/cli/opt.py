@@ -27,7 +27,7 @@ def opt(
     verify: Annotated[
         str,
         typer.Option(
-            "--verify", help="After every pass check the grammar (structure), or results too (each)."
+            "--verify", help="Check the module after every pass: its structure, or also results (each)."
         ),
     ] = "off",
     timed: Annotated[
@@ -53,10 +53,10 @@ def opt(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
 ) -> None:
-    """Run passes over a module and print what becomes of it.
+    """Run passes over a module and print the result.
 
-    The name of a stage, such as `graph`, stands for its default passes; those of the stages before it run
-    first, unwatched.
+    The name of a stage, such as `graph`, means its default passes. The passes of earlier stages then run
+    first; --verify, --time, --dump and --bisect do not apply to these.
 
     Examples:
 

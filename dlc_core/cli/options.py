@@ -46,10 +46,12 @@ TargetTexts = Annotated[
 ]
 Places = Annotated[
     list[str] | None,
-    typer.Option("--place", help="Where some operations go, OP=TARGET or NODES=TARGET: /layer1/*=kind."),
+    typer.Option(
+        "--place", help="Target of some operations: OP=TARGET, or NODES=TARGET as in /layer1/*=kind."
+    ),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads of a call; all usable cores by default.")
+    int | None, typer.Option("--threads", min=1, help="Threads of a call; the default is all usable cores.")
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -59,25 +61,27 @@ Shapes = Annotated[
         "batch=1..512, x=n,3,64..512,?.",
     ),
 ]
-OptLevel = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 plain to 3 everything.")]
+OptLevel = Annotated[
+    int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 (no optimisation) to 3 (all).")
+]
 Precision = Annotated[
     str,
-    typer.Option("--precision", help=f"How float32 is computed: {', '.join(driver.PRECISIONS)}."),
+    typer.Option("--precision", help=f"Precision of float32 arithmetic: {', '.join(driver.PRECISIONS)}."),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even where a kept result fits.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even if the cache has the result.")]
 CheckBounds = Annotated[
     bool,
-    typer.Option("--check-bounds", help="Check every access that may lie outside of its buffer; slow."),
+    typer.Option("--check-bounds", help="Check every access that is not proved to be in bounds; slow."),
 ]
 Rules = Annotated[
     list[str] | None,
     typer.Option(
-        "--rule", help="Schedule kernels by this rule where it matches: RULE, or KERNEL=RULE for one kernel."
+        "--rule", help="Schedule kernels by this rule if it matches: RULE, or KERNEL=RULE for one kernel."
     ),
 ]
 Disabled = Annotated[
     list[str] | None,
-    typer.Option("--disable", help="Leave out a pass, a rewrite rule or a schedule rule: its name."),
+    typer.Option("--disable", help="Leave out a pass, a rewrite rule or a schedule rule, by name."),
 ]
 Decided = Annotated[
     list[str] | None,
@@ -90,12 +94,14 @@ Decided = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShowProgress = Annotated[
     bool | None,
-    typer.Option("--progress/--no-progress", help="Tell on stderr how far it is; by default on terminals."),
+    typer.Option(
+        "--progress/--no-progress", help="Show progress on stderr; the default is on for terminals."
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
 SingleInputs = Annotated[
     list[str] | None,
-    typer.Option("--input", "-i", help="An input: NAME=FILE.npy or NAME=[1,2]; repeat it for more."),
+    typer.Option("--input", "-i", help="An input: NAME=FILE.npy or NAME=[1,2]; repeatable."),
 ]
 InputsTogether = Annotated[
     Path | None, typer.Option("--inputs", help="Inputs by name, as NAME or in_NAME, in a .npz file.")

@@ -22,12 +22,12 @@ def passes(
     pipeline: Annotated[
         bool, typer.Option("--pipeline", help="Print the default pipeline of each stage instead.")
     ] = False,
-    stage: Annotated[str | None, typer.Option("--stage", "-s", help="Only of this stage.")] = None,
+    stage: Annotated[str | None, typer.Option("--stage", "-s", help="Show only this stage.")] = None,
     target: TargetText = None,
     opt_level: OptLevel = 3,
     as_json: Json = False,
 ) -> None:
-    """List the passes: where they stand, their options, whether results keep every bit.
+    """List the passes: their positions, their options, and whether they keep every bit of results.
 
     Examples:
 

@@ -19,9 +19,10 @@ def plugins(
         bool, typer.Option("--verbose", "-v", help="Show every name and the tracebacks.")
     ] = False,
 ) -> None:
-    """List the plugins: status, what each gives, what is wrong.
+    """List the plugins: their status, declarations and errors.
 
-    A broken plugin does not disturb the others.  `DLC_PLUGINS=none` loads none, `DLC_PLUGINS=a,b` only these.
+    A broken plugin does not affect the others. `DLC_PLUGINS=none` loads no plugin, `DLC_PLUGINS=a,b` only
+    these.
 
     Examples:
 

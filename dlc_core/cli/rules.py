@@ -19,15 +19,14 @@ def rules(
         bool, typer.Option("--schedule", help="List the rules that choose schedules instead.")
     ] = False,
     decisions: Annotated[
-        bool, typer.Option("--decisions", help="List what passes and schedule rules choose among instead.")
+        bool, typer.Option("--decisions", help="List the decisions of passes and schedule rules instead.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """List the rewrite rules of the graph, the rules that schedule kernels, or the decisions of both.
 
-    An approximate rule may change bits of results, within the ops' tolerances; it runs from level 2 on.
-    A decision is a choice among alternatives that compute the same; `DLC_DECISIONS=name=alternative` forces
-    it.
+    An approximate rule may change bits of results within the ops' tolerances. It runs from level 2 on. A
+    decision is a choice among alternatives that compute the same. `DLC_DECISIONS=name=alternative` forces it.
 
     Examples:
 

@@ -48,7 +48,7 @@ def run(
     place: Places = None,
     single: SingleInputs = None,
     together: InputsTogether = None,
-    random: Annotated[bool, typer.Option("--random", help="Draw the inputs that are not given.")] = False,
+    random: Annotated[bool, typer.Option("--random", help="Use random values for missing inputs.")] = False,
     seed: Seed = 0,
     expect: Annotated[
         Path | None,
@@ -61,7 +61,7 @@ def run(
     ] = None,
     tap: Annotated[
         list[str] | None,
-        typer.Option("--tap", help="Give a node's outputs, or a value, too: its name; repeat it for more."),
+        typer.Option("--tap", help="Also return a node's outputs, or a value, by name; repeatable."),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Show the N largest elements of each row.")] = 0,
     threads: Threads = None,
@@ -78,10 +78,10 @@ def run(
 ) -> None:
     """Run a model once, and compare its outputs with expected ones.
 
-    The exit code is 1 where an output is not within `atol + rtol * |expected|`.
+    The exit code is 1 if an output differs by more than `atol + rtol * |expected|`.
 
-    Taps are outputs of what is compiled, so their values are those that are computed; which kernels are other
-    ones than without taps is said on stderr.
+    `--tap` adds intermediate values to the outputs of the compiled model. This can change how operations are
+    fused to kernels; the kernels that differ are listed on stderr.
 
     Examples:
 

@@ -25,8 +25,8 @@ def targets(
 ) -> None:
     """List the targets that models can be compiled for.
 
-    A target is written as its kind with options: `kind -name=value`.  Compiling needs no hardware; "runs
-    here" says whether this machine can also run the result.
+    A target is written as its kind with options: `kind -name=value`. Compiling needs no hardware. The column
+    "runs here" says whether this machine can run the result.
 
     Examples:
 

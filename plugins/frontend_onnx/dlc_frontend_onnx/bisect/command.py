@@ -47,7 +47,7 @@ def command(
     rtol: Relative = 1e-3,
     atol: Absolute = 1e-4,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the smallest model that differs is written.")
+        Path, typer.Option("--output", "-o", help="File for the smallest model that differs.")
     ] = Path("reproducer.onnx"),
     threads: Threads = None,
     shape: Shapes = None,
@@ -56,9 +56,8 @@ def command(
 ) -> None:
     """Find the first node of a model whose result is wrong.
 
-    Inputs that are not given are drawn at random.  The culprit and no more is written as a model, its inputs
-    and expected outputs beside it as .npz, for `dlc run --inputs --expect`.  The exit code is 1 where
-    something differs.
+    Missing inputs get random values. The first wrong node alone is written as a model, with its inputs and
+    expected outputs in .npz files, for `dlc run --inputs --expect`. The exit code is 1 if something differs.
 
     Examples:
 
