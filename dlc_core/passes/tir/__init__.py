@@ -1,6 +1,6 @@
 """Passes over PrimFuncs, from scheduled blocks to the plain loops that code generators read.
 
-Those with a place make the default pipeline; the others run where they are asked for.
+Passes that declare a position make the default pipeline. The others run on request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Passes that treat every PrimFunc of a module by itself, and functions made such passes.
+"""Base classes of passes that transform each PrimFunc independently, and a decorator that makes a pass of a
+function.
 
 @prim_func_pass(place="loops")
 def twice(func, *, times: int = 2): ...
@@ -25,7 +26,7 @@ from dlc_core.tir.stmt import PrimFunc
 
 
 def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> IRModule:
-    """The module with `change` applied to each PrimFunc; itself where none changes."""
+    """Apply `change` to each PrimFunc of a module. Return the same module if none changes."""
     funcs: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     changed = {name: change(func) for name, func in funcs.items()}
     if all(changed[name] is funcs[name] for name in funcs):
@@ -35,10 +36,10 @@ def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> 
 
 @dataclass(frozen=True)
 class PrimFuncPass(Pass):
-    """A pass that treats every PrimFunc by itself.  It may be called with one, or with a module.
+    """A pass that transforms each PrimFunc independently. It can be called with a PrimFunc or with a module.
 
-    The choices that it makes for a PrimFunc are added to the attribute `decisions`, where that is there or
-    one was forced.
+    The choices that it makes for a PrimFunc are added to the attribute `decisions`, if the function has this
+    attribute or a decision was forced.
     """
 
     stage: ClassVar[str] = "tir"

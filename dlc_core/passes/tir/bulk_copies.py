@@ -1,6 +1,6 @@
-"""Nests of loops that are copies of boxes, which a schedule found, as the calls that machines have for them.
+"""Replace loop nests that a schedule marked as tensor copies by calls of the machine's copy instruction.
 
-`schedule/bulk.py` says which nests may be such.
+`schedule/bulk.py` defines which nests qualify.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Calls(Walker):
 
 @dataclass(frozen=True)
 class BulkCopies(ThreadPass):
-    """Annotated nests of loops to copies of boxes; what is none any more stays a nest."""
+    """Replace annotated loop nests by tensor copies. A nest that no longer has the form of a copy is kept."""
 
     name: ClassVar[str] = "bulk_copies"
 

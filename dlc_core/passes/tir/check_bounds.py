@@ -1,10 +1,9 @@
-"""A debugging mode: every index that is not known to lie inside of its dim is checked while the program runs.
+"""A debugging mode that checks at run time every index that is not proved to be within its dim.
 
-The pass `prove_bounds` keeps accesses inside of their buffers in any case.  Here the indices of each dim
-are checked, before buffers get one dim: an index that reaches over the end of a row, into the next one, is
-found.
-A statement that would touch what is outside is left out, and the call fails: with an error that names
-program, buffer, access, index and extent.  Loops and temporaries stay as they are.
+The pass `prove_bounds` always keeps accesses inside their buffers. This pass is stricter. It runs before
+buffers are flattened and checks the index of each dim, so it also finds an index that reaches past the end of
+a row into the next row. A statement with an index out of range is not executed, and the call fails. The error
+names program, buffer, access, index and extent. Loops and temporaries stay as they are.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class CheckBounds(PrimFuncPass):
-    """Indices that are not known to lie inside of their dims are checked while the program runs.
+    """Check at run time all indices that are not proved to be within their dims.
 
-    It runs where the setting `check_bounds` is on.  A check that fails is noted in the record `failure`,
-    which is a parameter then.
+    It runs if the setting `check_bounds` is on. A failed check is written to the record `failure`, which
+    becomes a parameter.
 
     Before:
 

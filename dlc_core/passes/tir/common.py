@@ -1,8 +1,8 @@
-"""Values that are computed several times get a name where all their uses see it.
+"""Common subexpression elimination within PrimFuncs.
 
-Every use of an expression lies inside of what binds its variables, and so does the innermost statement around
-all of them: there the name is bound, right before the first use.  What is named is evaluated also where none
-of its uses is, so it may not fail, and not depend on memory that changes.
+A value that is computed several times is bound to a name in the innermost statement that contains all its
+uses, directly before the first use. The value is then evaluated even on paths that do not use it. So it must
+not be able to fail, and must not depend on memory that changes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Place:
 
 
 class _Namer:
-    """Names the common values of one program.  The bodies of blocks are programs of their own."""
+    """Names the common values of one program. The bodies of blocks are separate programs."""
 
     def __init__(self, func: PrimFunc, min_ops: int, loads: bool) -> None:
         self.min_ops = min_ops
@@ -113,7 +113,8 @@ class _Namer:
         return count is not None and count >= self.min_ops
 
     def ops_of(self, root: Expr) -> int | None:
-        """Operations in an expression; None where it may fail, acts, or reads what may change."""
+        """The number of operations in an expression; None if it may fail, has side effects, or reads memory
+        that may change."""
         for e in post_order(root):
             if e not in self.ops:
                 inner = [self.ops[c] for c in e.children]
@@ -140,7 +141,8 @@ class _Namer:
 
 
 def _own(stmt: Stmt) -> tuple[Expr, ...]:
-    """Expressions of a statement that may use names; descriptions of buffers and blocks stay as they are."""
+    """The expressions of a statement that may use names. Descriptions of buffers and blocks are not among
+    them."""
     return () if isinstance(stmt, (Alloc, View, Block)) else exprs_of(stmt)
 
 
@@ -215,10 +217,11 @@ def _rebuilt(s: Stmt, own: list[Expr], children: list[Stmt]) -> Stmt:
 
 @dataclass(frozen=True)
 class CommonSubexpressions(PrimFuncPass):
-    """Values of at least `min_ops` operations that are computed several times get a name.
+    """Compute values of at least `min_ops` operations once, if they are used several times.
 
-    Loads are computed again, unless `loads` is true: then those stay that lie inside of buffers that the
-    program never writes.  It is meant for the end of a pipeline: analysis does not look behind names.
+    Values that contain loads are not shared. With `loads=True` they are, if the loads are in bounds and the
+    program never writes the buffers. Run this pass at the end of a pipeline, because analyses do not look
+    through names.
 
     Before:
 

@@ -1,4 +1,4 @@
-"""Temporaries as small, and as far inside, as their use allows: `schedule.compact` as a pass."""
+"""Shrink temporaries and move them into inner loops: `schedule.compact` as a pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class CompactBuffers(PrimFuncPass):
-    """Allocations go into the innermost loop that holds all their uses, and shrink to what is touched there.
+    """Move each allocation into the innermost loop that contains all its uses, and shrink it to the region
+    that is accessed there.
 
     Before:
 

@@ -1,8 +1,8 @@
-"""Which accesses of different threads may meet in one element of memory.
+"""Dependence analysis between threads: which accesses of different threads may conflict.
 
-Two accesses are *apart* for a set of thread axes where equal elements are proved to mean equal threads: in
-some dims the indices, read as sums of axes with constant factors, leave no other way for the two to be equal;
-of quotients and remainders, what was divided is compared.  What is not proved counts as a conflict.
+Two accesses do not conflict for a set of thread axes if it is proved that equal elements imply equal threads.
+The proof reads the indices of some dims as sums of axes with constant factors; for quotients and remainders
+it compares the dividends. Accesses without a proof count as a conflict.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def touches_of(
     env: Mapping[Var, Expr] = NOTHING_BOUND,
     bases: Mapping[Buffer, Buffer] = NO_VIEWS,
 ) -> Iterator[Touch]:
-    """Every access inside; those through a view are accesses of all of what it is a view of."""
+    """Every access inside a statement. An access through a view counts as an access to the whole viewed
+    buffer."""
     memo: dict[Expr, Expr] = {}
 
     def placed(expr: Expr) -> Expr:
@@ -100,7 +101,7 @@ def touches_of(
 
 
 def spread(root: Stmt, start: Iterable[Var | Buffer], buffers: Container[Buffer]) -> set[Var | Buffer]:
-    """Variables, and those of the given buffers, whose value or content depends on any of `start`."""
+    """The variables, and the buffers among the given ones, that depend on any of `start`."""
     found: set[Var | Buffer] = set(start)
 
     def depends(*exprs: Expr) -> bool:
@@ -133,7 +134,8 @@ def _is_address(e: Expr) -> bool:
 
 
 class Threads:
-    """The thread axes of one launch: `ranges` are those of the axes, in `given` what is known outside."""
+    """The thread axes of one launch. `ranges` has the range of each axis; `given` has the facts that hold
+    outside."""
 
     def __init__(self, axes: Sequence[For], dims: Iterable[Var] = ()) -> None:
         self.axes = tuple(axes)
@@ -193,7 +195,7 @@ class Threads:
 
 
 class _Pair:
-    """Two accesses over variables of their own."""
+    """Two accesses by two threads, with separate variables."""
 
     def __init__(self, threads: Threads, a: Touch, b: Touch, carried: For | None, step: bool) -> None:
         self.a, self.b = a, b
@@ -250,7 +252,8 @@ class _Pair:
             return True
 
     def _fixed(self) -> dict[Var, Expr]:
-        """Axes that conditions fix to the same value for both, and what the other's axis then is."""
+        """The axes that conditions fix to the same value for both threads, with the corresponding axis of the
+        other thread."""
         known: dict[Var, Expr] = {}
         for axis in self.axes:
             other = self.other[axis.var]
@@ -278,10 +281,10 @@ class _Pair:
         return self.analyzer.prove(left > right) or self.analyzer.prove(left < right)
 
     def _determine(self, left: Expr, right: Expr, known: dict[Var, Expr]) -> list[tuple[Expr, Expr]]:
-        """Learn axes that must be equal where the indices are; gives the other terms that must be.
+        """Find the axes that must be equal if the indices are equal, and return the other terms that must be.
 
-        Of the difference of the two, the terms with the greatest factor must cancel where all others together
-        stay below that factor; then those with the next one, and so on.
+        If all other terms of the difference together are smaller than its greatest factor, the terms with
+        that factor must cancel. The same then holds for the next factor, and so on.
         """
         right = self._settled(right, known)
         if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):

@@ -1,4 +1,4 @@
-"""Reductions shared by the threads of a group: each sums a part, the parts are added up as a tree.
+"""Reductions over the threads of a group: each thread sums a part, and a tree adds the parts.
 
     for t in thread_binding(8, thread="thread.x"):     for t in thread_binding(8, thread="thread.x"):
         for k in range(16):                                S[t] = sum of A[0:16, t]
@@ -7,8 +7,8 @@
                                                        for t in thread_binding(1, …): S[t] = S[t] + S[t + 1]
                                                        B[0] = S[0]
 
-The stages are loops of their own, one after another; `unify_thread_binding` makes one launch of them and
-`thread_sync` lets the threads wait in between.
+The stages are consecutive loops. `unify_thread_binding` makes one launch of them, and `thread_sync` inserts
+the barriers.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dlc_core.tir.threads import THREAD, has_axes, level, level_of
 
 
 def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0, axis: str = "") -> PrimFunc:
-    """The function with every reduction over a loop of threads as a tree of partial results.
+    """Replace every reduction over a loop of threads by a tree of partial results.
 
-    Threads of a subgroup exchange theirs directly, without memory and barriers, where `subgroup`, a power of
-    two, divides the number of threads, or this is a smaller power of two.  Subgroups lie along `axis`, or
-    along any where none is named.  Raises PassError for a reduction that threads cannot share: see
-    `schedule.threads.cross_thread`.
+    The threads of a subgroup exchange partial results directly, without memory and barriers, if `subgroup`, a
+    power of two, divides the number of threads, or this number is a smaller power of two. Subgroups consist
+    of consecutive threads of `axis`, or of any axis if none is named. Raises PassError for a reduction that
+    threads cannot share; see `schedule.threads.cross_thread`.
     """
     if subgroup & (subgroup - 1):
         raise PassError(f"subgroups of {subgroup} threads", hint="take a power of two")
@@ -53,7 +53,8 @@ def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0, axis: str =
 
 
 def subgroups(machine: Description) -> tuple[int, str]:
-    """Threads of a subgroup, 0 where there are none, and the axis that they lie along."""
+    """The number of threads of a subgroup, 0 if there are no subgroups, and the axis of their consecutive
+    threads."""
     return machine.subgroup, next((a for a in machine.thread_axes if level_of(a) == THREAD), "")
 
 
@@ -130,7 +131,7 @@ def _lanes(loops: Sequence[For]) -> list[IterVar]:
 
 
 def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For], width: int) -> Stmt:
-    """Each thread's part, summed in memory of its own and then shown to the others."""
+    """The partial sum of each thread, in thread-local memory, and its copy to the other threads."""
     block, at = found.block, found.loop
     assert isinstance(block.init, Store)
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
@@ -227,9 +228,10 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
 
 @dataclass(frozen=True)
 class LowerCrossThreadReduction(ThreadPass):
-    """Reductions over threads to trees of partial results in shared memory.
+    """Lower reductions over threads to trees of partial results in shared memory.
 
-    Subgroups of `subgroup` threads (a power of two; 0: those of the target) exchange theirs directly first.
+    First, the threads of a subgroup exchange partial results directly. `subgroup` is its size, a power of
+    two; 0 takes the target's.
     """
 
     name: ClassVar[str] = "lower_cross_thread_reduction"

@@ -14,9 +14,9 @@ NOTHING: frozenset[Buffer] = frozenset()
 
 
 class Memory:
-    """The accesses of one program.  Buffers that are windows on one another count as one.
+    """The accesses of one program. Buffers that share memory through views count as one.
 
-    What is known of a statement is worked out when it is first asked for, and kept.
+    The facts about a statement are computed on first use and then kept.
     """
 
     def __init__(self, root: Stmt) -> None:

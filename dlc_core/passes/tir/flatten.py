@@ -1,4 +1,4 @@
-"""Buffers of several dims to one: every access gets its element offset, simplified, as its only index."""
+"""Flatten multi-dimensional buffers: each access gets its simplified element offset as its only index."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Flatten(Simplify):
         return self.flat(buffer)
 
     def settle_buffer(self, buffer: Buffer) -> None:
-        """Flat buffers are made where they are first met."""
+        """Make the flat buffer on the first visit."""
 
     def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return (self.offset(buffer, [self.expr(i) for i in indices]),)
@@ -87,7 +87,7 @@ def reach(buffer: Buffer) -> Expr:
 
 @dataclass(frozen=True)
 class FlattenBuffers(PrimFuncPass):
-    """Buffers to one dim, indices and conditions simplified under the loops' ranges.
+    """Flatten buffers to one dim, and simplify indices and conditions by the ranges of the loops.
 
     Before:
 

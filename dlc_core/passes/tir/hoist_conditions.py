@@ -1,4 +1,4 @@
-"""Conditions that a loop does not change are tested before it."""
+"""Loop unswitching: test loop-invariant conditions before the loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Hoister(Walker):
         return self.hoisted(result)
 
     def hoisted(self, loop: For) -> Stmt:
-        """A loop behind the conditions that may be tested before it."""
+        """The loop inside the conditions that can be tested before it."""
         branch = None if loop.kind == "thread" else self.movable(loop)
         if branch is None:
             return loop
@@ -96,9 +96,9 @@ def _with_side(body: Stmt, branch: If, side: Stmt | None) -> Stmt:
 
 @dataclass(frozen=True)
 class HoistConditions(PrimFuncPass):
-    """Conditions that do not change in a loop are tested before it.
+    """Test loop-invariant conditions before the loop (loop unswitching).
 
-    What stands beside such a condition is written for both outcomes, as long as it has at most `max_copied`
+    The other statements of the loop body are then copied for both outcomes, if they have at most `max_copied`
     stores and calls.
 
     Before:

@@ -1,6 +1,6 @@
-"""Launches of one thread for statements that no schedule bound to threads.
+"""Make launches of one thread of statements that no schedule bound to threads.
 
-Devices with thread axes run nothing outside of launches.
+This is needed because devices with thread axes only run launches.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def _launched(stmt: Stmt, axis: str) -> Stmt:
 
 
 def _is_hosts(stmt: Stmt) -> bool:
-    """Whether only a host does what the statement says: launching, calling functions."""
+    """Whether only the host can execute a statement: a launch or a call of a function."""
     return is_axis(stmt) or any(
         isinstance(e, Call) and e.name.startswith((KERNEL, LAUNCH)) for e in exprs_of(stmt)
     )
 
 
 def _alone(stmt: Stmt, axis: str) -> Stmt:
-    """The statement as a launch of one thread; itself where it stores nothing."""
+    """The statement as a launch of one thread, or unchanged if it stores nothing."""
     if not any(isinstance(s, Store) for s in stmts(stmt)):
         return stmt
     return For(Var("alone"), const(0), const(1), stmt, "thread", axis)
@@ -64,9 +64,9 @@ def _alone(stmt: Stmt, axis: str) -> Stmt:
 
 @dataclass(frozen=True)
 class LaunchRest(PrimFuncPass):
-    """Stores outside of launches to launches of one thread, for targets with thread axes.
+    """Put stores outside of launches into launches of one thread, for targets with thread axes.
 
-    They compute what a rule for such targets has not scheduled, slowly.
+    Such launches are slow. They compute programs that no schedule rule has bound to threads.
     """
 
     name: ClassVar[str] = "launch_rest"

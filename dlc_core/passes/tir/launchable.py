@@ -1,5 +1,5 @@
-"""Whether a scheduled program becomes launches that a machine can run: asked while another schedule may still
-be chosen."""
+"""Check whether a scheduled program becomes launches that a machine can run. Schedule rules ask this while
+another schedule can still be chosen."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dlc_core.tir.threads import is_axis
 
 
 def check_launches(func: PrimFunc, machine: Description) -> None:
-    """Raises ScheduleError with the reason: what a pass refuses, what the machine lacks, work that is left to
-    the host."""
+    """Raise ScheduleError with the reason: a pass refuses the program, the machine lacks something, or work
+    is left to the host."""
     try:
         func = lower_cross_thread_reductions(func, *subgroups(machine))
         func = unify_thread_binding(inject_software_pipelines(func))
@@ -45,7 +45,7 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
 
 
 def _outside(root: Stmt) -> list[Store]:
-    """Stores that stand in no launch."""
+    """Stores outside of launches."""
     found: list[Store] = []
     work = [root]
     while work:

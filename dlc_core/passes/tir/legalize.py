@@ -1,8 +1,8 @@
-"""Dtypes that a machine does not compute in, by those that it does.
+"""Express dtypes that a machine does not support by dtypes that it supports.
 
-Narrow floats are kept in memory as the bits of unsigned integers and computed as float32 values that the
-narrow type has: each operation computes in float32 and is rounded, as the interpreter does.  Integers below a
-byte are kept, and computed, in bytes, and wrapped after each operation.
+Narrow floats are stored as the bits of unsigned integers. They are computed in float32, and each result is
+rounded to the narrow type, as the interpreter does. Integers below a byte are stored and computed in bytes,
+and wrapped after each operation.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _EXACT = frozenset({"abs", "sign", "floor", "ceil", "round", "trunc", "copysign"
 
 
 def legalize_dtypes(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
-    """The program in the dtypes of `native` alone, as far as others can be expressed by these.
+    """Rewrite a program to the dtypes of `native`, as far as other dtypes can be expressed by these.
 
     Parameters keep their bytes: a buffer of a narrow dtype becomes one of unsigned integers of its width.
     Raises UnsupportedError for a parameter by value of such a dtype.
@@ -263,11 +263,11 @@ def _wrapped(value: Expr, type_: DType) -> Expr:
 
 @dataclass(frozen=True)
 class LegalizeDtypes(PrimFuncPass):
-    """Dtypes that the target does not compute in become others: narrow floats float32 values kept as bits,
-    integers below a byte bytes.
+    """Express unsupported dtypes by supported ones: narrow floats by float32 and bits, integers below a byte
+    by bytes.
 
-    `native` names the dtypes that stay; where it is empty, those of the target's description, of which none
-    means all.
+    `native` names the supported dtypes. If it is empty, they are those of the target's description; if that
+    lists none, all are supported.
 
     Before:
 

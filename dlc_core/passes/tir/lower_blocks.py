@@ -1,7 +1,7 @@
-"""Blocks to plain loop nests: axes become what they are bound to, `init` and predicates conditions.
+"""Lower blocks to plain loop nests: axes become their bindings, `init` and predicates become conditions.
 
-A reduction that may be over nothing (its extent is symbolic) is initialised before its loops, for a loop
-without iterations would not even store the neutral value.
+If a reduction may have no iterations because its extent is symbolic, it is initialised before its loops. A
+loop without iterations would not store the neutral value.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _initialised(func: PrimFunc) -> PrimFunc:
 
 
 def _parts_initialised(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimFunc:
-    """All blocks under a loop that accumulate in what a block does, initialised before the loop."""
+    """The initialisation, before a loop, of all blocks inside it that accumulate into the buffers of a
+    block."""
     program = Program(func)
     at, block = program.loop(target), program.block(handle)
     what = f"cannot initialise block {block.name!r} before loop {at.var.name!r}"
@@ -89,7 +90,7 @@ def _parts_initialised(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimF
 
 
 def _first_empty(schedule: Schedule, handle: BlockRV) -> LoopRV | None:
-    """The outermost loop that accumulates, where one of those that do may have no iterations."""
+    """The outermost reduction loop, if any reduction loop may have no iterations."""
     block = schedule.get(handle)
     values = [v for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
     accumulating = set(free_vars(*values))
@@ -123,7 +124,7 @@ def _guarded(cond: Expr, stmt: Stmt) -> Stmt:
 
 @dataclass(frozen=True)
 class LowerBlocks(PrimFuncPass):
-    """Blocks to plain loop nests.
+    """Lower blocks to plain loop nests.
 
     Before:
 

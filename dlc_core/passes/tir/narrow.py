@@ -1,4 +1,4 @@
-"""Index arithmetic in 32 bits where its bounds say that it fits."""
+"""Index arithmetic in 32 bits, if bounds prove that the values fit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Narrow(Walker):
     # Expressions
 
     def narrow(self, e: Expr) -> Expr | None:
-        """An index expression computed in the narrow type, where all of it fits."""
+        """An index expression computed in the narrow type, if all its parts fit."""
         if isinstance(e, Ramp):
             ends = e.base, e.base + e.stride * (e.lanes - 1)
             base, stride = self.narrow(e.base), self.narrow(e.stride)
@@ -141,7 +141,8 @@ def _known(parts: Sequence[Expr | None]) -> list[Expr]:
 
 @dataclass(frozen=True)
 class NarrowIndices(PrimFuncPass):
-    """Loops, indices and comparisons computed in integers of `bits` bits, where bounds prove that they fit.
+    """Compute loop variables, indices and comparisons in integers of `bits` bits, if bounds prove that they
+    fit.
 
     Before:
 

@@ -1,7 +1,8 @@
-"""Floats of 4 to 16 bits by operations on float32 and integers: their bits, their values, rounding to them.
+"""Floats of 4 to 16 bits, expressed by operations on float32 and integers: decoding, encoding and rounding.
 
-Multiplying by a power of two moves between exponents exactly, subnormal values included; adding a constant
-whose last place is the smallest subnormal value rounds to it.  Rounding is to the nearest, ties to even.
+Multiplication by a power of two changes the exponent exactly, also for subnormal values. Addition of a
+constant whose unit in the last place is the smallest subnormal value rounds to that value. Rounding is to
+nearest, ties to even.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _SIGN, _INF = 0x80000000, 0x7F800000
 class Format:
     """The bits of a float type: a sign, `exponent` bits with a bias, `mantissa` bits.
 
-    `greatest` are the bits of the greatest finite value; `overflow` and `nan` what is stored for what is
-    beyond it and for NaN.  With `signed_zero` false the pattern of the negative zero is NaN.
+    `greatest` has the bits of the greatest finite value. `overflow` and `nan` are the bits that are stored
+    for larger values and for NaN. If `signed_zero` is false, the bit pattern of the negative zero is NaN.
     """
 
     exponent: int
@@ -119,7 +120,7 @@ def _exponents(bits: Expr) -> Expr:
 
 
 def rounded(value: Expr, type_: DType) -> Expr:
-    """float32 values rounded to those of a narrower type."""
+    """Round float32 values to those of a narrower type."""
     return decoded(encoded(value, type_), type_)
 
 

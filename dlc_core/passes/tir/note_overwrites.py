@@ -1,4 +1,5 @@
-"""note_overwrites: which inputs of a kernel may lie where its outputs are; no change of the code."""
+"""note_overwrites: find inputs of a kernel that may share memory with its outputs. The code does not
+change."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class NoteOverwrites(PrimFuncPass):
-    """Pairs of an input and an output that may be one memory, for the memory plan.
+    """Record pairs of an input and an output that may share memory, for the memory plan.
 
-    Only for targets whose entry points are native code: others allocate each value.
+    It runs only for targets whose entry points are native code. Other targets allocate each value.
 
     Before:
 

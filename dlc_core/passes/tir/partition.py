@@ -1,4 +1,5 @@
-"""Loops cut where conditions on their variable turn, so that the long middle part asks nothing.
+"""Loop partitioning: split loops where a condition on the loop variable changes, so that the long middle part
+has no conditions.
 
 for i in range(100):               for i in range(2): …both sides of the condition
     if i >= 2 and i < 98: hot      for i in range(2, 98): hot
@@ -81,7 +82,7 @@ class _Partition(Walker):
         return CUT.choose(preferred, where=s.var.name) == "split"
 
     def parts(self, s: For) -> list[For] | None:
-        """The loop before, in and after the range where conditions are known; None where there is no such
+        """The loop before, inside and after the range in which conditions are known; None if there is no such
         range."""
         known = [k for cond in _conditions(s) if (k := self.known(cond, s)) is not None]
         if not known:
@@ -213,7 +214,7 @@ def _conditions(s: For) -> list[Expr]:
 
 
 def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
-    """A body with the values of conditions put in, and without what they rule out."""
+    """A body with known conditions replaced by their values, and without the branches that these exclude."""
 
     def stmt(s: Stmt) -> Stmt | None:
         if not isinstance(s, If) or not isinstance(s.cond, Const):
@@ -225,10 +226,10 @@ def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
 
 @dataclass(frozen=True)
 class PartitionLoops(PrimFuncPass):
-    """Loops cut where conditions on their variable turn, so that the long part asks nothing.
+    """Split loops where a condition on the loop variable changes, so that the long part has no conditions.
 
-    Serial loops of at most `max_steps / 2` stores and calls, and any loop with the annotation `partition`;
-    with `annotated=True` only these.
+    It splits serial loops of at most `max_steps / 2` stores and calls, and any loop with the annotation
+    `partition`. With `annotated=True` it splits only annotated loops.
 
     Before:
 

@@ -1,4 +1,4 @@
-"""Loops that ask for memory ahead of its use: the annotation `prefetch` as hints in their bodies."""
+"""Software prefetching: turn the annotation `prefetch` of loops into prefetch hints in their bodies."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
 
 
 def _lines(loop: For, name: str, line: int) -> list[list[tuple[Buffer, Expr]]]:
-    """The first element that is read of each line of a buffer in an iteration; together those that lie a
-    known number of elements apart.
+    """The first element of each cache line of a buffer that an iteration reads, grouped by accesses at
+    constant distances.
     """
     analyzer = Analyzer()
     found: list[tuple[Mapping[Expr, int], list[tuple[Buffer, Expr]], list[int]]] = []
@@ -100,7 +100,7 @@ def _loads(body: Stmt) -> dict[Load, None]:
 
 @dataclass(frozen=True)
 class InjectPrefetches(PrimFuncPass):
-    """Annotations `prefetch` of loops to hints, which change no value.
+    """Turn annotations `prefetch` of loops into prefetch hints. Hints do not change results.
 
     Before:
 

@@ -1,4 +1,4 @@
-"""prove_bounds: every access lies in its buffer, by proof or by a check while the program runs."""
+"""prove_bounds: ensure that every access is inside its buffer, by a proof or by a check at run time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BOUNDS = "bounds"
 
 @dataclass(frozen=True)
 class ProveBounds(PrimFuncPass):
-    """Every access is proved to lie in its buffer, from the ranges of loops, conditions and sizes; one that
-    is not proved is checked while the program runs.
+    """Prove that every access is inside its buffer, from the ranges of loops, conditions and sizes. Accesses
+    without a proof are checked at run time.
 
-    Indices that are data (`report_index`) are checked too, by ONNX's meaning of negative ones, unless the
-    setting `check_indices` is off: then those out of range are moved into it.  A check that fails is noted in
-    the record `failure`, which is a parameter then, and the call fails.
+    Indices that are data (`report_index`) are checked too; negative ones count from the end, as in ONNX. If
+    the setting `check_indices` is off, indices out of range are clamped instead. A failed check is written to
+    the record `failure`, which becomes a parameter, and the call fails.
 
     Before:
 

@@ -1,4 +1,5 @@
-"""prove_regions: what blocks pass to functions outside of the program lies in its buffers."""
+"""prove_regions: prove that the memory that blocks pass to external functions is inside the program's
+buffers."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ REGIONS = "regions"
 
 @dataclass(frozen=True)
 class ProveRegions(PrimFuncPass):
-    """A block that passes addresses to an intrinsic or a function outside of the module touches the regions
-    that it declares: these are proved to lie in their buffers, for all sizes, and the addresses in them.
+    """Prove that declared regions are inside their buffers, for blocks that pass addresses to an intrinsic or
+    an external function.
 
-    ScheduleError where that is not proved: the intrinsic would touch what lies beside the buffer.
+    Such a block may access the regions that it declares. The pass proves for all sizes that these regions are
+    inside their buffers, and that the addresses are inside the regions. Without a proof it raises
+    ScheduleError, because the intrinsic might access memory outside the buffer.
 
     Before:
 

@@ -1,6 +1,6 @@
-"""Temporaries whose elements are set in straight-line code become named values.
+"""Turn temporaries whose elements are set in straight-line code into named values.
 
-What loops and branches change stays in its buffer: a value has no other name afterwards.
+Elements that loops or branches change stay in the buffer, because a name has one value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Place = tuple[Expr, ...]
 
 
 def promote_registers(func: PrimFunc, max_elements: int) -> PrimFunc:
-    """The program with temporaries of at most `max_elements` elements as values, where that is possible."""
+    """Turn temporaries of at most `max_elements` elements into values, if that is possible."""
 
     def visit(s: Stmt) -> Stmt | None:
         if not isinstance(s, Alloc) or not _is_small(s.buffer, max_elements) or not _is_plain(s):
@@ -79,7 +79,7 @@ def _is_known(place: Place, known: dict[int, Place]) -> bool:
 
 
 def _covered(buffer: Buffer, place: Place) -> list[int] | None:
-    """The elements at a place, by their number; None where it is not constant."""
+    """The numbers of the elements that an index covers; None if it is not constant."""
     indices, lanes = list(place), 1
     if indices and isinstance(indices[-1], Ramp):
         last = indices[-1]

@@ -1,4 +1,4 @@
-"""Whether evaluating an expression at some place can fail."""
+"""Whether evaluating an expression can fail."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod", "div"})
 
 
 def is_safe(root: Expr, analyzer: Analyzer) -> bool:
-    """Whether no evaluation under what `analyzer` knows reads outside of a buffer or divides by zero.
+    """Whether it is proved, by the facts of `analyzer`, that an expression neither reads outside of a buffer
+    nor divides by zero.
 
-    The sides of `if_then_else` are looked at under their condition.  False also where that is not known.
+    The sides of `if_then_else` are evaluated under its condition. False may also mean "not known".
     """
     work = [root]
     seen: set[Expr] = set()
@@ -72,7 +73,7 @@ def in_bounds(buffer: Buffer, indices: Sequence[Expr], analyzer: Analyzer) -> bo
 
 
 def inside(index: Expr, dim: Expr) -> Expr:
-    """The condition that an index, in all its lanes, is one of a dim; `false` where it cannot be written."""
+    """The condition that all lanes of an index are within a dim; `false` if it cannot be expressed."""
     if isinstance(index, Ramp):
         return logical_and(*(inside(index.base + index.stride * lane, dim) for lane in (0, index.lanes - 1)))
     if isinstance(index, Broadcast):

@@ -1,4 +1,4 @@
-"""Every kernel gets the schedule that the first fitting rule chooses from the target's description record."""
+"""Schedule every kernel by the first rule that matches it and the target's description."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ TRACES = "traces"
 
 @dataclass(frozen=True)
 class ScheduleKernels(PrimFuncPass):
-    """Schedule each kernel as a tuner knows it, else by rules; `rules` restricts these, empty means all.
+    """Schedule each kernel by the tuner's trace if there is one, else by schedule rules. `rules` names the
+    allowed rules; empty means all.
 
-    A tuner's answer is a Trace, or its JSON; a kernel that it schedules has the attribute `rule` "tuned".
+    A tuner returns a Trace or its JSON. A kernel that it schedules has the attribute `rule` "tuned".
     Where `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
     made it, as Python that runs on a schedule `sch` of the unscheduled kernel.  The attribute `decisions` has
     the choices that the schedule was made with, as text.
@@ -156,10 +157,10 @@ def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[Schedu
 def _scheduled(
     func: PrimFunc, apply: Callable[[Schedule], None], context: PassContext
 ) -> tuple[PrimFunc, Trace]:
-    """A kernel with a schedule, and the schedule; ScheduleError where it does not fit.
+    """A kernel with a schedule applied, and the schedule. Raises ScheduleError if the schedule is not legal.
 
-    Bounds of dims never cost a kernel its schedule: what is folded by them may be of a form that primitives
-    do not know, and then they are not looked at.
+    Simplifying by the bounds of dims may produce a form that primitives do not support. The kernel is then
+    scheduled without these bounds.
     """
     try:
         return _applied(func, apply, context)

@@ -1,4 +1,4 @@
-"""Statements and expressions simplified under what is known of loops and conditions."""
+"""Simplify statements and expressions by the facts of the surrounding loops and conditions."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class Simplify(Walker):
 
 @dataclass(frozen=True)
 class SimplifyTir(PrimFuncPass):
-    """Expressions, conditions and loops simplified under what is known of them; buffers keep their dims.
+    """Simplify expressions, conditions and loops by the ranges of loops and by conditions. Buffers keep their
+    dims.
 
     Before:
 

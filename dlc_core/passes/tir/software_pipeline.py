@@ -1,6 +1,6 @@
-"""Loops whose parts are in different iterations at once: prologue, steady state and epilogue.
+"""Software pipelining: rewrite annotated loops to prologue, steady state and epilogue.
 
-`schedule/pipeline.py` says what the annotations mean and which loops may be rewritten.
+`schedule/pipeline.py` defines the annotations and the loops that may be rewritten.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dlc_core.tir.stmt import Alloc, Eval, For, If, PrimFunc, Stmt, Store, seq
 
 
 def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
-    """The function with every annotated loop pipelined, inner ones first; blocks inside are lowered.
+    """Pipeline every annotated loop, inner ones first, and lower the blocks inside.
 
-    Raises ScheduleError where the annotations ask for what would change the result.
+    Raises ScheduleError if a pipeline with these annotations would change the result.
     """
     program = Program(func)
     while True:
@@ -54,7 +54,7 @@ def _rewrite(program: Program, loop: For) -> None:
 
 
 def _widened(old: Buffer, count: int) -> Buffer:
-    """So many versions of a buffer, one after another; rows that are apart stay so."""
+    """A buffer with a number of versions, one after another. Padding between rows is kept."""
     strides = None
     if old.strides:
         strides = (old.shape[0] * old.strides[0], *old.strides)
@@ -145,7 +145,8 @@ class _Writer:
 
 @dataclass(frozen=True)
 class InjectSoftwarePipeline(PrimFuncPass):
-    """Annotated loops to prologue, steady state and epilogue, the memory between stages kept in turns."""
+    """Turn annotated loops into prologue, steady state and epilogue. Buffers between stages get several
+    versions, used in rotation."""
 
     name: ClassVar[str] = "inject_software_pipeline"
 

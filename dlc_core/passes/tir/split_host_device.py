@@ -1,4 +1,4 @@
-"""Launches as functions of their own: what runs on the device, and what starts it.
+"""Move each launch into a separate kernel function, and launch it from the host program.
 
     def main(A, B, n):                                 def main(A, B, n):
         for g in thread_binding(n // 64, …):               launch_kernel("main_kernel", A, B, n, n // 64, 64)
@@ -6,9 +6,9 @@
                 B[…] = A[…]                            def main_kernel(A, B, n):
                                                            for g in thread_binding(n // 64, …): …
 
-A kernel has the attributes "launch", the names of its axes in the order of the extents that a launch gives
-after the arguments, and "shared_bytes", what a group of its threads allocates (None where that depends on its
-arguments).  Functions without thread axes stay as they are.
+A kernel has two attributes. "launch" has the names of its axes, in the order in which a launch passes their
+extents after the arguments. "shared_bytes" is the size of the shared memory of a group; None if it depends on
+the arguments. Functions without thread axes do not change.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def launch_problems(kernel: PrimFunc, machine: Description) -> list[str]:
 
 @dataclass(frozen=True)
 class SplitHostDevice(Pass):
-    """Launches to kernels of their own, which the function launches; PassError where the target of the
-    compile cannot run one.
+    """Move each launch into a kernel function, which the host function launches. Raises PassError if the
+    target cannot run a kernel.
     """
 
     name: ClassVar[str] = "split_host_device"

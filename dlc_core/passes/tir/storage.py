@@ -1,9 +1,9 @@
-"""Temporaries that are not needed at the same time share memory.
+"""Let temporaries with disjoint live ranges share memory.
 
-A temporary is needed from its first access to its last one, and throughout every loop, inside of its
-allocation, that has one of them.  Two whose times do not meet become windows on one allocation.  Where one is
-computed element by element from another that is not needed afterwards, they may even meet: each element is
-read right before it is written, in place.
+The live range of a temporary goes from its first access to its last one. It includes every loop, inside its
+allocation, that contains one of these. Temporaries with disjoint live ranges become views of one allocation.
+A temporary that is computed element by element from another one may also take its memory, if the other one is
+not read afterwards. Each element is then read directly before it is overwritten.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _outermost_loop(path: Path, alloc: Alloc) -> Stmt | None:
 
 
 def _region(path: Path) -> Stmt | None:
-    """The innermost statement around an allocation whose runs have memory of their own."""
+    """The innermost statement around an allocation whose executions have separate memory."""
     private = ("parallel", "thread", "vectorized")
     return next(
         (
@@ -206,7 +206,7 @@ def _bytes(buffer: Buffer) -> int | None:
 
 
 def _size(need: _Need) -> int:
-    """Bytes of a temporary, 0 where that is not known."""
+    """The bytes of a temporary; 0 if unknown."""
     return _bytes(need.buffer) or 0
 
 

@@ -1,8 +1,9 @@
-"""Strided vector accesses that together touch whole rows: contiguous ones, and shuffles between registers.
+"""Replace groups of strided vector accesses that together cover whole rows by contiguous accesses and
+register shuffles.
 
-The shuffled rows are loaded before the stores that use them, and so without the condition of any
-`if_then_else`.  A load that stands under one is therefore left alone, unless the condition is a scalar:
-then the stores are written once for each outcome, under an `If`.
+The contiguous rows are loaded before the stores that use them, so their loads are not guarded by the
+condition of an `if_then_else`. A guarded load is therefore not changed, unless its condition is a scalar.
+Then the stores are written once for each outcome, under an `If`.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
 
 LEAST_LANES = 4
 MOST_STEPS = 8
-"""The largest step of accesses that are taken apart or put together lane by lane."""
+"""The largest stride of accesses that are interleaved or deinterleaved."""
 MOST_CASES = 16
-"""The most outcomes of scalar conditions for which a run of stores is written apart."""
+"""The maximum number of outcomes of scalar conditions for which stores are duplicated."""
 
 
 def group_strided(func: PrimFunc) -> PrimFunc:
-    """Groups of strided loads and stores that stand side by side as contiguous ones."""
+    """Replace neighbouring strided loads and stores by contiguous ones."""
 
     def visit(stmt: Stmt) -> Stmt | None:
         return _Run.rebuilt(stmt) if isinstance(stmt, Seq) else None
@@ -52,8 +53,8 @@ def group_strided(func: PrimFunc) -> PrimFunc:
 
 
 def _guarded_loads(value: Expr) -> tuple[set[Load], list[Expr]]:
-    """The loads that stand under the condition of an `if_then_else` alone, and the scalar conditions among
-    these, outer ones first.
+    """The loads that are guarded by an `if_then_else`, and the scalar conditions that guard them, outer ones
+    first.
     """
     free: set[Expr] = set()
     scalars: dict[Expr, None] = {}
@@ -74,7 +75,7 @@ def _guarded_loads(value: Expr) -> tuple[set[Load], list[Expr]]:
 
 
 def _scalar_of(cond: Expr) -> Expr | None:
-    """The scalar of a condition that is the same in all lanes, where it may be evaluated anywhere."""
+    """The scalar of a condition that is equal in all lanes, if it can be evaluated unconditionally."""
     scalar = cond.value if isinstance(cond, Broadcast) else cond
     fixed = scalar.dtype.lanes == 1 and not loads_in(scalar)
     return scalar if fixed and is_safe(scalar, Analyzer()) else None
@@ -104,7 +105,7 @@ def _power(number: int) -> bool:
 
 @dataclass
 class _Group:
-    """Accesses of one buffer that begin a constant apart, by their distances from the first."""
+    """Accesses to one buffer at constant distances, by their distance from the first."""
 
     buffer: Buffer
     first: Ramp
@@ -149,8 +150,8 @@ class _Run:
         return seq(*parts) if changed else None
 
     def by_cases(self, most: int) -> Stmt | None:
-        """The stores with their accesses in groups, apart for the outcomes of scalar conditions under which
-        strided loads stand, `most` outcomes at most; None where nothing is grouped.
+        """The stores with grouped accesses, written separately for each outcome of the scalar conditions that
+        guard strided loads, for at most `most` outcomes; None if nothing is grouped.
         """
         cond = self._condition() if most > 1 else None
         if cond is None:
@@ -174,7 +175,7 @@ class _Run:
         return None
 
     def grouped(self) -> Stmt | None:
-        """The stores with their accesses in groups; None where there are none."""
+        """The stores with grouped accesses; None if there are no groups."""
         strided = [s for s in self.stores if _strided(s.indices[0])]
         loads = self._strided_loads()
         if not strided and not loads:
@@ -192,7 +193,7 @@ class _Run:
         return body
 
     def _name(self, value: Expr) -> Expr:
-        """A value with a name of its own: it is used more than once."""
+        """Bind a value that is used more than once to a name."""
         if isinstance(value, Var):
             return value
         var = Var("lanes", value.dtype)
@@ -244,8 +245,8 @@ class _Run:
             self.stores = [replace(s, value=transform(s.value, known.get)) for s in self.stores]
 
     def _taken_apart(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
-        """Load every `step`-th element from each of `step` offsets on by contiguous loads, and shuffle them
-        apart.
+        """Load contiguous rows, and deinterleave them by shuffles into `step` vectors of every `step`-th
+        element.
         """
         step, lanes = group.step, group.first.lanes
         if length < step or step > MOST_STEPS or not _power(step):
@@ -339,8 +340,8 @@ class _Run:
 
 @dataclass(frozen=True)
 class GroupStrided(PrimFuncPass):
-    """Strided vector loads and stores that stand side by side and touch whole rows together, as contiguous
-    ones and shuffles, for targets whose `intrinsics` have `vector_shuffle`.
+    """Replace neighbouring strided vector loads and stores that together cover whole rows by contiguous ones
+    and shuffles, for targets whose `intrinsics` include `vector_shuffle`.
 
     Before:
 

@@ -1,9 +1,9 @@
-"""Barriers between what different threads of a group do with the same memory, and nowhere else.
+"""Insert barriers between conflicting accesses of different threads of a group, and nowhere else.
 
-The statements of a launch are read in the order in which a thread runs them.  A barrier stands before one
-that may touch, in one thread, an element that another thread has written since the last barrier (or read,
-where it writes), and in a loop whose next iteration may do so.  Accesses that are proved to be to elements of
-the own thread need none.
+The statements of a launch are visited in the order of execution. A barrier is inserted before a statement
+that may access an element that another thread has written since the last barrier, or that may write an
+element that another thread has read. It is also inserted into a loop whose next iteration may do so. An
+access that is proved to concern only elements of its own thread needs no barrier.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dlc_core.tir.threads import THREAD, VIRTUAL, is_private, launches, level
 
 
 def insert_barriers(func: PrimFunc) -> PrimFunc:
-    """The function with the barriers that its threads need; launches get their final form first.
+    """Insert the barriers that the threads of a function need, after its launches have got their final form.
 
-    Raises PassError where one is needed under a condition, or in a loop, that differs between threads.
+    Raises PassError if a barrier is needed under a condition or in a loop that differs between threads.
     """
     func = unify_thread_binding(func)
     found = list(launches(func.body))
@@ -240,7 +240,7 @@ def _is_barrier(stmt: Stmt) -> bool:
 
 @dataclass(frozen=True)
 class ThreadSync(ThreadPass):
-    """Barriers where threads of a group reach each other's memory."""
+    """Insert barriers where threads of a group access the same memory."""
 
     name: ClassVar[str] = "thread_sync"
 

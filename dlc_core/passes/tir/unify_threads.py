@@ -1,7 +1,6 @@
-"""Launches in their final form: one loop for each thread axis, around all that its threads do.
+"""Bring launches into their final form: one loop for each thread axis, around all work of its threads.
 
-A schedule binds the loops of each stage by themselves.  Those of one axis, one after another or inside each
-other, become one:
+A schedule binds the loops of each stage separately. Consecutive or nested loops of one axis become one loop:
 
     for g in thread_binding(4, thread="block.x"):      for g in thread_binding(4, thread="block.x"):
         S = alloc_buffer((32,), scope="shared")            S = alloc_buffer((32,), scope="shared")
@@ -11,9 +10,10 @@ other, become one:
             for u in thread_binding(16, …): L[u] = …               S[t] = …
                                                                    if t < 16: L[0] = …
 
-What stood outside the loops of an axis is done by its first thread, unless it writes memory of one thread
-only: that is done by all.  Such memory becomes each thread's own, which has to be provable.  Where threads
-read what others wrote, barriers are now missing: `thread_sync` inserts them.
+Statements outside the loops of an axis run in its first thread, unless they write thread-local memory; then
+all threads run them. Thread-local memory becomes private to each thread, and it must be provable that this is
+correct. Afterwards barriers are missing where threads read values that others wrote. `thread_sync` inserts
+them.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_private, is_shared, 
 
 
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
-    """The function with every launch in its final form; itself where all are.
+    """Bring every launch into its final form. Return the same function if all are.
 
-    Raises PassError where the loops of an axis cannot be one: their extents are not comparable, a loop inside
-    another one of the same axis depends on that one, groups would need a barrier between them, or memory of
-    one thread passes values to another.
+    Raises PassError if the loops of an axis cannot be unified: their extents are not comparable, a loop
+    inside another one of the same axis depends on that one, groups would need a barrier between them, or
+    thread-local memory passes values to another thread.
     """
     found = list(launches(func.body))
     if all(is_unified(root) for root in found):
@@ -200,7 +200,7 @@ class _Launch:
         self.loops[stmt.thread] = replace(one, extent=extent)
 
     def _check_groups(self) -> None:
-        """Axes of groups stand around everything: groups cannot wait for each other."""
+        """Check that axes of groups are outermost, because groups cannot synchronise."""
         stmt: Stmt = self.root
         while isinstance(stmt, Alloc) or level(stmt) == GROUP:
             assert isinstance(stmt, (Alloc, For))
@@ -290,7 +290,8 @@ class _Launch:
         return guarded(built, one.var < stmt.extent)
 
     def _share(self, alloc: Alloc, path: Path) -> None:
-        """Memory of the group.  Where each thread had one of its own, all of them must have had the same."""
+        """Make a buffer shared memory of the group. If each thread had its own copy, all copies must have
+        been equal."""
         buffer = alloc.buffer
         self.shared.append(buffer)
         around = self._threads(path)
@@ -336,8 +337,8 @@ class _Launch:
         return guarded(stmt, logical_and(*first)) if first else stmt
 
     def _alone(self, buffer: Buffer, missing: Sequence[str], path: Path) -> tuple[str, ...]:
-        """The axes of which only the first thread writes: those around neither the statement nor, anew, a
-        part of what all threads did alike.
+        """The axes of which only the first thread writes: those that enclose neither the statement nor a part
+        that all threads repeat.
         """
         if is_private(buffer):
             return ()
@@ -373,7 +374,8 @@ class _Launch:
                     )
 
     def _simple(self, touch: Touch, known: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]]) -> Touch:
-        """The access with simple indices, which tell threads apart sooner; `known` is of loops met before."""
+        """The access with simplified indices, for which conflicts are easier to disprove. `known` has the
+        loops seen before."""
         if touch.loops not in known:
             analyzer = Analyzer()
             for loop in (*(self.loops[axis] for axis in self.axes[THREAD]), *touch.loops):
@@ -395,7 +397,8 @@ class _Launch:
 
 
 def _anywhen(touch: Touch, copies: dict[tuple[For, ...], tuple[For, ...]]) -> Touch:
-    """The access in any iteration of the loops around it; `copies` are those of loops met before."""
+    """The access in an arbitrary iteration of the loops around it. `copies` has the variables of loops seen
+    before."""
     loops = copies.get(touch.loops)
     if loops is None:
         fresh = {s.var: Var(s.var.name, s.var.dtype) for s in touch.loops}
@@ -414,7 +417,7 @@ def _anywhen(touch: Touch, copies: dict[tuple[For, ...], tuple[For, ...]]) -> To
 
 @dataclass(frozen=True)
 class UnifyThreadBinding(ThreadPass):
-    """One loop for each thread axis of a launch, around all that its threads do."""
+    """Make one loop for each thread axis of a launch, around all work of its threads."""
 
     name: ClassVar[str] = "unify_thread_binding"
 

@@ -47,9 +47,9 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
 
 
 def mark_small_loops(func: PrimFunc, max_steps: int = 0) -> PrimFunc:
-    """Serial loops of known extents as loops of kind "unrolled", from the inside out, where they are no more
-    than `max_steps` stores and calls when they are written out; the annotation `unroll_max_steps` of a loop
-    holds in it instead.
+    """Turn serial loops of known extents into loops of kind "unrolled", from the inside out, if they have at
+    most `max_steps` stores and calls when unrolled. Inside a loop with the annotation `unroll_max_steps`,
+    that limit holds instead.
     """
     body = _marked(func.body, max_steps)[0]
     return func if body is func.body else replace(func, body=body)
@@ -82,7 +82,7 @@ def _marked(stmt: Stmt, limit: int) -> tuple[Stmt, int | None]:
 
 
 class _Unroll:
-    """Nests of unrolled loops around stores are written out at once, sharing what does not differ."""
+    """Unrolls nests of loops around stores at once, and shares the parts that do not differ."""
 
     def __init__(self) -> None:
         self.settled = False
@@ -202,9 +202,9 @@ class _Nest:
 class UnrollLoops(PrimFuncPass):
     """Unrolled loops to their iterations.
 
-    Small serial loops too: of at most `max_steps` stores and calls when written out, or as many as the
-    annotation `unroll_max_steps` of a loop around them says.  With `explicit=False` nothing is written out:
-    such loops only become loops of kind "unrolled", for a code generator that unrolls by itself.
+    It also unrolls small serial loops, with at most `max_steps` stores and calls when unrolled. The
+    annotation `unroll_max_steps` of a surrounding loop replaces this limit. With `explicit=False` loops are
+    not written out; they only become loops of kind "unrolled", for a code generator that unrolls.
 
     Before:
 

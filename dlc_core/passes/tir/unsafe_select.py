@@ -1,4 +1,4 @@
-"""Choices whose side that is not taken may fail become choices that evaluate one side alone."""
+"""Replace selects that may fail in the side that is not taken by conditionals that evaluate only one side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Lazy(Walker):
         return self.lazy(e, {}) if may_fail(e) else e
 
     def lazy(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
-        """The expression with lazy choices; `memo` holds what is made under the same conditions."""
+        """The expression with lazy conditionals. `memo` has results under the same conditions."""
         found = memo.get(e)
         if found is None:
             found = memo[e] = self.made(e, memo)
@@ -57,8 +57,8 @@ class _Lazy(Walker):
 
 @dataclass(frozen=True)
 class RewriteUnsafeSelect(PrimFuncPass):
-    """A `select` with a side that may read outside of a buffer, or divide by zero, becomes `if_then_else`; so
-    does an `and` or `or` whose second condition may.
+    """Replace a `select` by `if_then_else` if one of its sides may read outside of a buffer or divide by
+    zero. The same is done for an `and` or `or` whose second condition may.
 
     Before:
 

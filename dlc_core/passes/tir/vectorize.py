@@ -1,11 +1,11 @@
-"""Vectorised loops to vector expressions: the loop variable becomes a Ramp, contiguous accesses become vector
-accesses.
+"""Lower vectorised loops to vector expressions: the loop variable becomes a Ramp, and contiguous accesses
+become vector accesses.
 
-What differs in no lane stays scalar.  A condition that is an interval of lanes, as those that guard the end
-of a range are, is tested for the whole vector first.  Where any other condition differs between lanes, each
-lane's result is chosen, and lanes that it leaves out write back what is there; that is done where these
-elements are known to exist, and to be no other thread's.  What vectors cannot say (a private allocation, an
-inner loop or a condition of a lane's own) runs lane by lane in a serial loop.
+Values that are equal in all lanes stay scalar. A condition that holds for an interval of lanes, such as the
+guard of a tail, is first tested for the whole vector. If any other condition differs between lanes, a select
+chooses the result of each lane, and masked lanes write back the old element. This is done only if these
+elements are known to exist and are not accessed by another thread. Code that vectors cannot express (an
+allocation, an inner loop or a condition that differs per lane) runs lane by lane in a serial loop.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Vectorize:
         return any(v in self.lane_vars for v in free_vars(*exprs))
 
     def index(self, index: Expr) -> Expr:
-        """An index as a Ramp where it is affine in the loop variable, else as the vector of its values."""
+        """An index as a Ramp if it is affine in the loop variable, else as the vector of its values."""
         if not self.uses(index):
             return index
         if all(v is self.var or v not in self.lane_vars for v in free_vars(index)):
@@ -147,7 +147,7 @@ class _Vectorize:
         return self.expr(index)
 
     def expr(self, root: Expr) -> Expr:
-        """The vector of an expression's values; itself where no lane differs."""
+        """The vector of an expression's values; the expression itself if all lanes are equal."""
         if not self.uses(root):
             return root
         memo: dict[Expr, Expr] = {}
@@ -251,7 +251,7 @@ class _Vectorize:
         return Let(mask, cond, seq(then, orelse))
 
     def ends(self, cond: Expr) -> Expr | None:
-        """The condition for the first and the last lane, where those between follow from the two."""
+        """The condition for the first and the last lane, if it then holds for all lanes between."""
         work = [cond]
         total: Expr = const(True, BOOL)
         while work:
@@ -305,8 +305,8 @@ class _Vectorize:
 
 @dataclass(frozen=True)
 class VectorizeLoops(PrimFuncPass):
-    """Vectorised loops to vector expressions; on cores with vectors, loops that say that their iterations are
-    lanes, too.
+    """Lower vectorised loops to vector expressions. On cores with vectors it also lowers loops that are
+    annotated as lanes.
 
     Before:
 

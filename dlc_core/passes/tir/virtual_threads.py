@@ -1,4 +1,4 @@
-"""Virtual threads: several threads' work run by one, statement by statement in turn.
+"""Virtual threads: one thread runs the work of several, interleaved statement by statement.
 
     for v in thread_binding(2, thread="vthread"):      L = alloc_buffer((2, 4), scope="local")
         L = alloc_buffer((4,), scope="local")          for k in range(8):
@@ -6,7 +6,8 @@
             L[0] = A[v, k]                                 for v in unroll(2): B[v, k] = L[v, 0]
             B[v, k] = L[0]
 
-Their loads and arithmetic then stand side by side, and what does not depend on `v` is done once.
+The loads and arithmetic of the virtual threads are then adjacent. Computations that do not depend on `v` are
+done once.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from dlc_core.tir.threads import VIRTUAL, level
 
 
 def inject_virtual_threads(func: PrimFunc) -> PrimFunc:
-    """Every loop of virtual threads as copies of its statements side by side, the innermost ones first.
+    """Replace every loop of virtual threads by interleaved copies of its statements, innermost loops first.
 
-    Expects loops without blocks.  Raises PassError where virtual threads would meet at a barrier under a
-    condition of their own.
+    Expects loops without blocks. Raises PassError if a barrier is under a condition that differs between
+    virtual threads.
     """
 
     def visit(stmt: Stmt) -> Stmt | None:
@@ -142,7 +143,7 @@ class _Interleave:
 
 @dataclass(frozen=True)
 class InjectVirtualThread(ThreadPass):
-    """Virtual threads side by side in one thread."""
+    """Interleave virtual threads in one thread."""
 
     name: ClassVar[str] = "inject_virtual_thread"
 

@@ -1,7 +1,8 @@
-"""Rebuilding programs from the outside in, with what is known at each place: ranges of loops, conditions.
+"""A visitor that rebuilds programs from the outside in, with the facts that hold at each point: ranges of
+loops, and conditions.
 
-A subclass overrides the methods for the statements that it changes; the others keep a statement's identity
-where nothing in it changes.
+A subclass overrides the methods for the statements that it changes. The other methods return the same
+statement if nothing in it changes.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Walker:
         return e
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """A buffer where it is allocated, viewed, stored to, or in a region."""
+        """A buffer in an allocation, a view, a store or a region."""
         return buffer
 
     def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -189,13 +190,14 @@ class Walker:
 
     @contextmanager
     def where(self, cond: Expr, body: Stmt) -> Iterator[None]:
-        """Inside of what runs where a condition holds; what the body may make false is not remembered."""
+        """A scope in which a condition holds. Parts of the condition that the body may invalidate are not
+        recorded."""
         with self.analyzer.assume(self.kept(cond, body)):
             yield
 
     @contextmanager
     def unless(self, cond: Expr, body: Stmt) -> Iterator[None]:
-        """Inside of what runs where a condition does not hold."""
+        """A scope in which a condition does not hold."""
         if cond.dtype.lanes > 1 or not self.memory.steady(body, cond):
             yield
             return

@@ -1,7 +1,8 @@
-"""Large temporaries become parameters, so that the caller's arena holds them and kernels allocate nothing.
+"""Turn large temporaries into parameters, so that they are in the caller's arena and kernels allocate
+nothing.
 
-A temporary of a parallel loop gets a slice for each iteration.  Where there are many iterations, the loop is
-cut into parts that run one after another inside, so that memory is bounded by the number of parts:
+A temporary inside a parallel loop needs a slice for each iteration. If there are many iterations, the loop is
+split into parts, each of which runs its iterations in sequence. The number of parts then bounds the memory:
 
     for i in parallel(n):               for p in parallel(parts):
       alloc t …                           for i in range(n * p // parts, n * (p + 1) // parts):
@@ -28,14 +29,14 @@ from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
 from dlc_core.tir.threads import has_axes
 
 STACK_BYTES = Description().stack_bytes
-"""Temporaries up to this size may live on the stack, where no target says otherwise."""
+"""Temporaries up to this size may be on the stack, unless the target sets another limit."""
 
 SLICE_BYTES = 64
-"""Slices begin at multiples of this: those of two threads share no cache line."""
+"""Slices begin at multiples of this, so that the slices of two threads share no cache line."""
 PARTS = 64
 """Most slices of one temporary, where the number of threads is not known."""
 PARTS_PER_THREAD = 4
-"""Parts of a loop with large temporaries, so that a late thread costs little."""
+"""The number of parts per thread of a loop with large temporaries, for load balancing."""
 PLACE = Decision(
     "temporaries.place",
     "Whether small temporaries of a kernel live on the stack, or all of them in the caller's arena.",
@@ -53,13 +54,14 @@ Part = tuple[Var, int]
 
 
 def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int | None = None) -> PrimFunc:
-    """Allocations of more than `stack` bytes (STACK_BYTES) as parameters after the outputs; the attribute
-    `workspaces` counts them.
+    """Turn allocations of more than `stack` bytes (default STACK_BYTES) into parameters after the outputs.
+    The attribute `workspaces` counts them.
 
-    One inside a parallel loop has at most `parts` slices there; of nested parallel loops the outermost stays
-    parallel.  Those inside thread loops stay: they belong to the device; but for those of a size that only
-    the call tells, in launches of a single thread.  Expects flat buffers.  Raises CodegenError where a size
-    has no bound that is known before the program runs.
+    An allocation inside a parallel loop gets at most `parts` slices. Of nested parallel loops only the
+    outermost stays parallel. Allocations inside thread loops are kept, because they are in the device's
+    memory. The exception is an allocation in a launch of a single thread whose size is known only in the
+    call. Expects flat buffers. Raises CodegenError if a size has no bound that is known before the program
+    runs.
     """
     wanted = {
         buffer: loops
@@ -116,8 +118,8 @@ def on_stack(buffer: Buffer, limit: int | None = None) -> bool:
 
 
 def is_of_one_thread(buffer: Buffer, loops: Sequence[For]) -> bool:
-    """Whether a temporary in a launch has a size that only the call tells, and a single thread uses it: the
-    caller can give it.
+    """Whether a temporary in a launch has a size that is known only in the call, and only one thread uses it.
+    The caller can then allocate it.
     """
     threads = (loop for loop in loops if loop.kind == "thread")
     return const_value(buffer.num_elements()) is None and all(const_value(t.extent) == 1 for t in threads)
@@ -171,7 +173,7 @@ def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
 
 
 def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None) -> tuple[Buffer, Expr]:
-    """The parameter that stands for a temporary, and where in it the slice of a part begins."""
+    """The parameter that replaces a temporary, and the offset of a part's slice in it."""
     analyzer = Analyzer()
     for scalar in func.scalars:
         analyzer.declare_dim(scalar, low=0)
@@ -193,7 +195,7 @@ def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None) -> t
 
 @dataclass(frozen=True)
 class HoistWorkspace(PrimFuncPass):
-    """Large temporaries to parameters.
+    """Turn large temporaries into parameters.
 
     Before:
 
