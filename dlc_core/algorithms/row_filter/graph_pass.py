@@ -33,7 +33,8 @@ FORM = Decision(
 
 @dataclass(frozen=True)
 class RowFilter(GraphPass):
-    """Convolutions of higher windows than one row by tiles of `tiles` rows of results, where cheaper.
+    """Use row filters for convolutions with windows of several rows, in tiles of `tiles` rows of results, if
+    cheaper.
 
     This is only for machines with vector cores, for which the cost model holds.
     """

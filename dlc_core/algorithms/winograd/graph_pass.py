@@ -54,10 +54,10 @@ PLANES = Decision(
 
 @dataclass(frozen=True)
 class Winograd(GraphPass):
-    """3 × 3 convolutions by tiles of `tiles` rows of results, of as many columns or half as many, where
-    cheaper; with the empty tuple none.
+    """Use Winograd's algorithm for 3 × 3 convolutions if cheaper, with tiles of `tiles` rows of results and
+    as many columns or half as many. The empty tuple allows none.
 
-    Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
+    This is only for machines with vector cores, for which the cost model holds.
     """
 
     name: ClassVar[str] = "winograd"

@@ -28,7 +28,7 @@ from dlc_core.passes.graph.stream_rows import StreamRows
 from dlc_core.passes.graph.unsign_bytes import UnsignBytes
 
 RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *ATTENTION_RULES)
-"""All rewrite rules of the core; those of `simplify` come first."""
+"""All rewrite rules of the core, first those of `simplify`."""
 
 PASSES = (
     Infer,

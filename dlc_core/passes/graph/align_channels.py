@@ -1,13 +1,12 @@
-"""align_channels: reduced channels of contractions in whole groups of the target's dot products.
+"""align_channels: pad the reduced channels of contractions to whole groups of the target's dot products.
 
-Law: the function computes the same values, those of integers bit for bit: the channels that are added have
-weights of 0.
+Law: the function computes the same values, for integers bit for bit. Added channels have weights of 0.
 
     conv(x, w)      =>      conv(pad(x), pad(w))       3 channels become 4 where dot products sum 4 at a time
     matmul(x, w)    =>      matmul(pad(x), pad(w))
 
-It is worth it where few channels are added to few, as in the images at the front of a model, and where many
-results pay for the copy.
+This pays if few channels are added to few, as in the images at the beginning of a model, or if there are
+enough results to amortise the copy.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ CHANNELS = Decision(
 
 @dataclass(frozen=True)
 class AlignChannels(GraphPass):
-    """Channels, last of x, in whole groups where they are up to `most` or have `results` results or more."""
+    """Pad the last axis of x to whole groups if it has up to `most` channels, or if there are `results`
+    results or more."""
 
     name: ClassVar[str] = "align_channels"
     min_level: ClassVar[int] = 2

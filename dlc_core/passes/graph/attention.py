@@ -1,4 +1,4 @@
-"""attention: recognise attention where a model spells it out, and choose how its loops run.
+"""attention: recognise attention that a model writes as single operations, and choose how its loops run.
 
 Law: results stay within tolerance.
 
@@ -326,10 +326,10 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Attention(GraphPass):
-    """Recognise attention, and give it tiles of the machine's vectors, or of its groups of threads.
+    """Recognise attention, and choose its tiles for the machine's vectors or its groups of threads.
 
-    Where a machine of threads has no place for a tile, or queries are few, it is spelt out, by its body:
-    rules know products of matrices.
+    On a machine with thread axes, attention is expanded to its body if shared memory has no room for a tile
+    or there are few queries. Schedule rules then treat its GEMMs.
     """
 
     name: ClassVar[str] = "attention"

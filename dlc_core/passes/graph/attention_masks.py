@@ -28,10 +28,11 @@ def is_zero(value: Node) -> bool:
 
 
 def diagonal(mask: Node, scores: Node) -> tuple[Dim, bool] | None:
-    """How many keys stand before that of the first query, where a mask hides exactly those behind a diagonal,
-    and whether it gives these the score -inf; else None.
+    """For a causal mask: the number of keys before that of the first query, and whether hidden keys get the
+    score -inf; else None.
 
-    The mask is a constant, or chooses by one or by a comparison of positions.
+    A causal mask hides exactly the keys after a diagonal. It is a constant, or selects by a constant or by a
+    comparison of positions.
     """
     if mask.op is not WHERE:
         return _constant_diagonal(mask, scores)
@@ -66,7 +67,7 @@ def _constant_diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
 
 
 def _compared(seen: Node, scores: Node) -> Dim | None:
-    """`past` where a comparison of positions says that key j is seen by query i for j <= i + past."""
+    """`past` if a comparison of positions means that query i sees the keys j <= i + past; else None."""
     if seen.op not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL) or any(d != 1 for d in seen.shape[:-2]):
         return None
     if seen.shape[-2:] != scores.shape[-2:]:

@@ -1,9 +1,9 @@
-"""How ops that name axes work on a value that is stored with its axes in another order.
+"""Ops with axis attributes, applied to values that are stored with permuted axes.
 
-A value stored by `order` is transpose(value, order): axis k of what is stored is axis order[k] of the value.
-For each op that only renames its axes, `RULES` has a function of the op's node and the order of its input,
-which gives the attributes that do the same on the stored input, and the order in which the result is then
-stored.
+A value stored by `order` is transpose(value, order): axis k of the stored tensor is axis order[k] of the
+value. For each op whose axes only need renaming, `RULES` has a function of the op's node and the order of its
+input. It returns the attributes that do the same on the stored input, and the order in which the result is
+then stored.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def _same(value: Node, order: Order) -> Renamed:
 
 
 def order_for_reshape(value: Node, order: Order) -> Order | None:
-    """The order nearest to the stored one in which a reshape merges and splits axes that stand side by side.
+    """The order, closest to the stored one, in which a reshape merges and splits only adjacent axes.
 
-    Each run of axes that belong together is gathered where the first of them is stored.  None where the runs
-    are not known.
+    Each run of axes that belong together is gathered at the position of its first axis. None if the runs are
+    not known.
     """
     source = value.args[0].shape
     runs = matching_runs(source, value.shape)
@@ -103,7 +103,7 @@ def order_for_reshape(value: Node, order: Order) -> Order | None:
 
 
 def _reshape(value: Node, order: Order) -> Renamed | None:
-    """A reshape of what is stored in an order that `order_for_reshape` gives."""
+    """A reshape of a tensor that is stored in an order that `order_for_reshape` returned."""
     source, result = value.args[0].shape, value.shape
     runs = matching_runs(source, result)
     if runs is None:
@@ -121,9 +121,10 @@ Runs = list[tuple[list[int], list[int]]]
 
 
 def matching_runs(source: Sequence[Dim], result: Sequence[Dim]) -> Runs | None:
-    """Axes of a reshape's input and result that correspond, in runs of equal size; axes of 1 are left out.
+    """The corresponding axes of a reshape's input and result, in runs of equal size. Axes of size 1 are left
+    out.
 
-    None where sizes that are not known would have to be multiplied, or where there are no elements.
+    None if unknown sizes would have to be multiplied, or if there are no elements.
     """
     a = [axis for axis, size in enumerate(source) if size != 1]
     b = [axis for axis, size in enumerate(result) if size != 1]

@@ -1,13 +1,14 @@
-"""constant_state: constants that control flow is given, or carries from round to round, are its bodies' own.
+"""constant_state: move constants that control flow gets as arguments, or carries through iterations, into its
+bodies.
 
 Law: the function computes the same values, bit for bit.
 
     scan(h, W, xs, body=f)  with f(h, w, x) giving (…, w, …)      =>      scan(h, xs, body=f with W for w)
     if_(c, W, x, then=f, else=g)                                  =>      if_(c, x, f and g with W in them)
 
-Exporters give recurrent cells the weights around them as values that no round changes.  Where they are
-constants of the body, what is computed of them alone is computed once, products find weights that can be laid
-out ahead, and no round copies them.
+Exporters pass weights to recurrent cells as loop-carried values that no iteration changes. As constants of
+the body, expressions of them are computed once, GEMMs can pack them at compile time, and no iteration copies
+them.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ IF, WHILE, SCAN, LOOP = (OPS[name] for name in ("if_", "while_", "scan", "loop")
 
 @dataclass(frozen=True)
 class ConstantState(GraphPass):
-    """Constants that control flow is given, and that no round changes, become its bodies' own."""
+    """Move constants that control flow gets, and that no iteration changes, into its bodies."""
 
     name: ClassVar[str] = "constant_state"
     min_level: ClassVar[int] = 1
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        """Outer bodies first: what one gets as a constant it may give to those in it."""
+        """Outer bodies are processed first, because they may pass their new constants to inner bodies."""
         graphs = module.of_kind(Function)
         changed = {name: _settled(function) for name, function in graphs.items()}
         if all(changed[name] is graphs[name] for name in graphs):
@@ -100,7 +101,7 @@ def _fixed(old: Node, args: Sequence[Node]) -> list[tuple[int, int]]:
 
 
 def _fits(own: Node, bodies: Sequence[Function], place: int) -> bool:
-    """Whether every body knows the constant's type, so that no dim depends on it."""
+    """Whether every body declares exactly the constant's type, so that no dim depends on it."""
     return all(body.params[place].type == own.type for body in bodies)
 
 

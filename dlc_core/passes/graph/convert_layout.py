@@ -1,14 +1,13 @@
-"""convert_layout: convolutions and poolings work on channels last (or first), and what lies between them too.
+"""convert_layout: convert convolutions, poolings and the operations between them to channels last (or first).
 
 Law: the function computes the same values within tolerance; parameters and results keep their layout.
 
     relu(conv(x, w))   =>   transpose(relu(conv(transpose(x), w', layout="NXC", kernel_layout="XIO")))
 
-One pass over the graph, arguments first.  Each value is *stored* with its axes in some order; a transpose of
-a value that is stored in another order than the plain one only renames the order and costs
-nothing.  Elementwise operations, joins, reductions, pads, slices, softmax and reshapes work on what is
-stored.  Where an operation needs the plain order, a transpose is made, once for each value.  Constants are
-laid out anew as views.
+The pass visits the graph once, arguments first. Each value is *stored* with its axes in some order. A
+transpose of a stored value only renames the order and costs nothing. Elementwise operations, concatenations,
+reductions, pads, slices, softmax and reshapes are applied to the stored tensor. If an operation needs the
+plain order, one transpose for each value is inserted. Constants are transposed as views.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LAYOUT = Decision(
 
 @dataclass(frozen=True)
 class ConvertLayout(GraphPass):
-    """Convolutions and poolings work on `layout`: NXC (channels last) or NCX (channels first)."""
+    """Convert convolutions and poolings to `layout`: NXC (channels last) or NCX (channels first)."""
 
     name: ClassVar[str] = "convert_layout"
     min_level: ClassVar[int] = 2
@@ -80,7 +79,7 @@ class _Converter:
         return self.stored[value][1]
 
     def view(self, value: Node, wanted: Order) -> Node:
-        """The value stored in an order, transposed where it is not so yet."""
+        """The value stored in an order, transposed if necessary."""
         found = self.views.get((value, wanted))
         if found is None:
             source, order = self.stored[value]
@@ -138,7 +137,7 @@ class _Converter:
         return decl.build(*args, **attrs), order
 
     def kernel(self, current: Node, layout: str) -> tuple[Node, str]:
-        """The weights in the layout that goes with that of the values."""
+        """The weights in the layout that matches that of the values."""
         own = current.attrs["kernel_layout"]
         channels_first = "OIX" if current.op is CONV else "IOX"
         wanted = "XIO" if layout == "NXC" else channels_first
@@ -154,7 +153,7 @@ class _Converter:
         return self.view(current.args[1], order), wanted
 
     def moved(self, current: Node, decl: OpDecl) -> tuple[Node, Order] | None:
-        """The node over what is stored; None where the op needs the plain order."""
+        """The node applied to stored tensors; None if the op needs the plain order."""
         if decl is TRANSPOSE:
             value, order = self.stored[current.args[0]]
             return value, between(permutation(current), order)

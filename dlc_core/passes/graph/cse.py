@@ -1,7 +1,8 @@
-"""cse: equal values become one node.
+"""cse: merge equal values into one node.
 
-Law: the function computes the same values.  Nodes are interned, so only two things are left to do: constants
-with equal contents in different memory become one, and what is computed from them then is one node by itself.
+Law: the function computes the same values. Nodes are interned, so the pass only merges constants with equal
+contents in different memory. Nodes that are computed from them are then equal and become one node by
+interning.
 
     add(x, c1), add(x, c2) with equal c1, c2      =>      one add(x, c1)
 """

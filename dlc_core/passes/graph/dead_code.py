@@ -1,6 +1,6 @@
-"""dead_code: remove what no result depends on.
+"""dead_code: remove nodes, functions and values on which no result depends.
 
-Law: the entry computes the same values.  Within a graph, what is not reachable is not there; this pass
+Law: the entry computes the same values. Unreachable nodes of a graph do not exist by construction. This pass
 removes
 
 * functions marked `private` that are no longer called by name,
@@ -41,7 +41,7 @@ IF, WHILE, LOOP = OPS["if_"], OPS["while_"], OPS["loop"]
 
 @dataclass(frozen=True)
 class DeadCode(GraphPass):
-    """Remove what no result depends on."""
+    """Dead-code elimination over graphs."""
 
     name: ClassVar[str] = "dead_code"
     min_level: ClassVar[int] = 1
@@ -88,7 +88,8 @@ def _used_params(functions: Sequence[Function]) -> list[int]:
 
 
 def _used_in(function: Function, results: Sequence[Node]) -> set[int]:
-    """The params that results need: those that are read, and those whose shapes alone tell a dim."""
+    """The params that results need: those that are read, and those whose shapes are the only source of a
+    dim."""
     reached = list(post_order(*results))
     read = {n for n in reached if n.op is PARAM}
     dims = {var for n in reached for var in dims_used(n)}
@@ -116,8 +117,8 @@ def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node
 
 
 def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
-    """Keep the rows that are read, and the state that is read behind the loop, by its condition, by the rows,
-    or by the next round of what is kept.  Without rows and limit a `loop` is a `while_`.
+    """Keep the stacked rows that are read, and the state that is read after the loop, by its condition, by
+    the rows, or by the next iteration of kept state. A `loop` without rows and limit becomes a `while_`.
     """
     read = _read_fields(old, users)
     if read is None:

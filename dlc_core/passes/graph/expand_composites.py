@@ -1,7 +1,7 @@
 """expand_composites: replace composites by their bodies over other ops.
 
-Law: the function computes the same values within the ops' tolerance.  By default those composites stay whole
-that have a lowering of their own, because it is better than that of their body.
+Law: the function computes the same values within the ops' tolerance. By default, composites with their own
+lowering are kept, because it is better than the lowering of their body.
 
     flatten(x, axis=1)                  =>      reshape(x, shape=(2, 12))
     softmax(x) with expand=("softmax",) =>      exp(x - max(x)) / sum(exp(x - max(x)))
@@ -26,8 +26,8 @@ MAX_NESTING = 32
 class ExpandComposites(GraphPass):
     """Replace composites by their bodies.
 
-    `keep` are the names of those that stay whole (None: all with a lowering), `expand` those that do not even
-    so.
+    `keep` names composites that are kept (None: all with a lowering). `expand` names composites that are
+    expanded in any case.
     """
 
     name: ClassVar[str] = "expand_composites"

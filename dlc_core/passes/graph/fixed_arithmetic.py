@@ -1,10 +1,11 @@
-"""Elementwise arithmetic of dequantized bytes by integers, for machines without floats.
+"""Elementwise arithmetic of dequantized bytes in integers, for machines without floating point.
 
     a + b             =    (n (p - pz) + m (q - qz)) S        n, m integers of 20 bits for the two scales
     a b               =    ((p - pz) (q - qz)) (s t)
-    f(a)              =    a table of 256 results             f any chain of operations of one number
+    f(a)              =    a table of 256 results             f any chain of operations on one number
 
-Products and tables are exact; in a sum the smaller scale is rounded to a multiple of 2^-20 of the larger one.
+Products and tables are exact. In a sum, the smaller scale is rounded to a multiple of 2^-20 of the larger
+one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dlc_core.passes.graph.quantized import DEQUANTIZE, number
 
 ADD, SUB, MUL, CAST, GATHER = (OPS[name] for name in ("add", "sub", "mul", "cast", "gather"))
 WEIGHT_BITS = 20
-"""255 times two weights of so many bits fits in int32."""
+"""The bits of a weight: 255 times two such weights fits in int32."""
 
 
 def centred(value: Node) -> Node | None:

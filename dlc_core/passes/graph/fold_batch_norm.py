@@ -1,4 +1,4 @@
-"""fold_batch_norm: a batch norm with constant statistics is a scale and a shift of each channel.
+"""fold_batch_norm: replace a batch norm with constant statistics by a scale and a shift of each channel.
 
 Law: results stay within tolerance; the two constants are computed in float64 and rounded once.
 
@@ -22,7 +22,7 @@ BATCH_NORM, MUL, ADD = OPS["batch_norm"], OPS["mul"], OPS["add"]
 
 @dataclass(frozen=True)
 class FoldBatchNorm(GraphPass):
-    """A batch norm with constant statistics becomes a scale and a shift of each channel."""
+    """Replace a batch norm with constant statistics by a scale and a shift of each channel."""
 
     name: ClassVar[str] = "fold_batch_norm"
     min_level: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""fold_constants: compute what depends on constants only.
+"""fold_constants: evaluate nodes that depend on constants only.
 
 Law: the function computes the same values, bit for bit as the reference does.
 
@@ -6,8 +6,8 @@ Law: the function computes the same values, bit for bit as the reference does.
     full(shape=(64, 3, 7, 7), v=0.1)  =>      a constant whose elements all are one place in memory
     if_(True, x, then_branch=f, …)    =>      f(x)
 
-A result larger than `max_bytes` is folded only where its operands are together at least as large, so that a
-broadcast does not become an array.  Views (transposes, reshapes) of constants stay views.
+A result larger than `max_bytes` is folded only if its operands together are at least as large. So a broadcast
+does not become an array. Views (transposes, reshapes) of constants stay views.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ FILLED_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class FoldConstants(GraphPass):
-    """Compute what depends on constants only, up to `max_bytes` for results larger than their operands."""
+    """Evaluate nodes that depend on constants only; results larger than their operands have at most
+    `max_bytes`."""
 
     name: ClassVar[str] = "fold_constants"
     min_level: ClassVar[int] = 1

@@ -1,7 +1,7 @@
-"""fold_quantization: integer arithmetic for what a model says by floats between dequantize and quantize.
+"""fold_quantization: replace float operations between dequantize and quantize by integer arithmetic.
 
-Law, bit for bit: operations that only move numbers, and maxima, work on the integers.  A quantize of a
-dequantize by the same scale and zero point is nothing.
+Law, bit for bit: data movement and maxima work on the integers. A quantize of a dequantize with the same
+scale and zero point is removed.
 
     transpose(dequantize(q, s, z))            =>   dequantize(transpose(q), s, z)
     concat(dequantize(p, s), …(q, s))         =>   dequantize(concat(p, q), s)
@@ -9,9 +9,9 @@ dequantize by the same scale and zero point is nothing.
     quantize(concat(x, y), s, z)              =>   concat(quantize(x, s, z), quantize(y, s, z))
 
 Law of contractions and means, with `arithmetic="integer"` (the default) and "fixed": the sums of products are
-integers, hence exact, where floats would be rounded on the way; what follows is that of QLinearConv and
-QLinearMatMul.  The result of a quantize behind them differs by at most 1 from that of the floats, and only
-where these are so close to half an integer that they do not decide.
+integers and therefore exact, whereas floats would be rounded on the way. The sums are scaled as in
+QLinearConv and QLinearMatMul. The result of a quantize after them differs by at most 1 from that of the
+floats. It differs only if the floats are so close to half an integer that their own rounding error decides.
 
     conv(dequantize(x, s, p), dequantize(w, t, q)) + dequantize(b, s t)
                                               =>   dequantize(integer_conv(x, w, p, q) + b, s t)
@@ -19,11 +19,11 @@ where these are so close to half an integer that they do not decide.
                                               =>   dequantize(integer_matmul(a, b, p, q), s t)
     quantize(dequantize(n, s), t, z)          =>   requantize(n, s / t, z)          n of int32
 
-With "fixed" requantize works by integers alone (`requantize_fixed`), and so do sums, products and functions
-of dequantized bytes (`fixed_arithmetic`).  With "float" contractions stay floats.  The setting `quantized` of
-a compile chooses: `dlc.compile(model, config={"quantized": "fixed"})`.
+With "fixed", requantize uses integers only (`requantize_fixed`). So do sums, products and functions of
+dequantized bytes (`fixed_arithmetic`). With "float", contractions stay in floats. The setting `quantized` of
+a compile selects the arithmetic: `dlc.compile(model, config={"quantized": "fixed"})`.
 
-The pass stands in front of `fold_constants`, which would turn dequantized weights into floats.
+The pass runs before `fold_constants`, which would turn dequantized weights into floats.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SETTING = "quantized"
 
 @dataclass(frozen=True)
 class FoldQuantization(GraphPass):
-    """Integer arithmetic between dequantize and quantize.
+    """Replace operations between dequantize and quantize by integer arithmetic.
 
     `arithmetic` is integer, fixed or float; empty takes the setting `quantized`, else integer.
     """

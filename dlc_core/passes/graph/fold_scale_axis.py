@@ -1,8 +1,9 @@
-"""fold_scale_axis: constant factors and terms of channels go into the weights and the bias of their
+"""fold_scale_axis: fold constant scales and shifts of channels into the weights and the bias of their
 contraction.
 
-Law: results stay within tolerance (products round in another order).  Only a chain of directly adjacent
-linear operations is folded, each used once: what stands behind an activation does not commute with it.
+Law: results stay within tolerance, because products round in another order. Only a chain of directly adjacent
+linear operations is folded, each of which is used once. Operations after an activation do not commute with
+it.
 
     mul(conv(x, w, b), a)       =>   conv(x, w * a, b * a)         a of one number for each output channel
     add(conv(x, w, b), c)       =>   conv(x, w, b + c)
@@ -30,7 +31,8 @@ ADD, SUB, MUL, DIV = (OPS[name] for name in ("add", "sub", "mul", "div"))
 
 @dataclass(frozen=True)
 class FoldScaleAxis(GraphPass):
-    """Factors and terms of channels go into weights and biases, with `fronts` also those of the input."""
+    """Fold scales and shifts of output channels into weights and biases; with `fronts` also those of the
+    input."""
 
     name: ClassVar[str] = "fold_scale_axis"
     min_level: ClassVar[int] = 2
@@ -60,7 +62,7 @@ class FoldScaleAxis(GraphPass):
 
 
 def _linear(value: Node, place: int) -> tuple[str, NDArray] | None:
-    """An operation with a constant as ("mul" or "add", the constant as float64); None where it is neither."""
+    """An operation with a constant as ("mul" or "add", the constant as float64); None if it is neither."""
     other = const_array(value.args[1 - place])
     if other is None or not value.dtype.is_float:
         return None
@@ -75,7 +77,7 @@ def _linear(value: Node, place: int) -> tuple[str, NDArray] | None:
 
 
 def _per_channel(array: NDArray, rank: int, axis: int, channels: int) -> NDArray | None:
-    """The constant as one number for each channel; None where it varies along another axis."""
+    """The constant as one number for each channel; None if it varies along another axis."""
     shape = (1,) * (rank - array.ndim) + array.shape
     if len(shape) != rank or any(d != 1 for i, d in enumerate(shape) if i != axis % rank):
         return None
@@ -83,7 +85,7 @@ def _per_channel(array: NDArray, rank: int, axis: int, channels: int) -> NDArray
 
 
 def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
-    """An operation behind a contraction, folded into it."""
+    """An operation after a contraction, folded into it."""
     linear = _linear(old, place)
     target = args[place]
     weights = Weights.of(target, target.args) if linear is not None else None

@@ -5,9 +5,9 @@ lowering is inside exactly one `call` of a closed function, which becomes one Pr
 
     y = relu(add(conv(x, w), b))     =>     y = call(x, w, b){fused_conv_add_relu}
 
-Constants of one element go into the function, larger ones are its arguments (a constant is laid out anew when
-the kernel's schedule asks for that, and shared between kernels otherwise).  Scales and zero points are always
-arguments: they differ from layer to layer, and the layers shall share their kernels.
+Constants of one element become part of the function. Larger constants are arguments, so that kernels can
+share them; a constant is repacked if the kernel's schedule requires it. Scales and zero points are always
+arguments. They differ from layer to layer, and layers should share kernels.
 """
 
 from __future__ import annotations
@@ -47,15 +47,14 @@ MOVES = Decision(
 )
 FEW = (2, 4)
 SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
-"""Ops whose arguments behind the first are scales and zero points."""
+"""Ops whose arguments after the first are scales and zero points."""
 
 
 @dataclass(frozen=True)
 class Fuse(GraphPass):
     """Group nodes into kernels of at most `max_ops` operations.
 
-    With `moves`, contractions read their operands through the transposes, slices and reshapes in front of
-    them.
+    With `moves`, contractions read their operands through preceding transposes, slices and reshapes.
     """
 
     name: ClassVar[str] = "fuse"

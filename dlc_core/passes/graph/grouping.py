@@ -4,13 +4,14 @@ A group has one result, its *root*; every other member is used by members only. 
 depends on it, and the groups in the order of their roots are a valid order of execution.
 
 1. *Anchors* (contractions, then reductions, in graph order) take the elementwise operations that follow, as
-   long as values keep the anchor's shape: conv + add + relu.  A diamond (x * sigmoid(x)) is taken as a whole.
-2. All other nodes, from the results backwards, join the group of their users if that is one group, or found a
-   group.  Reductions take the producers of their input; contractions only producers of epilogue operands.
+   long as values keep the anchor's shape: conv + add + relu. A diamond (x * sigmoid(x)) is taken as a whole.
+2. All other nodes, from the results backwards, join the group of their users if that is one group. Otherwise
+   they start a new group. Reductions take the producers of their input; contractions only producers of
+   epilogue operands.
 
-A node that widens narrow numbers (`COPIED`) may be a member of several groups: each computes it for itself.
-A member that is read at several indices per result element is computed as often: this is counted
-(`_Contexts`) and bounded.  A reshape is free between groups and therefore never at a group's edge.
+A node that widens narrow numbers (`COPIED`) may be a member of several groups, each of which computes it. A
+member that is read at several indices per result element is computed as many times. This number is counted
+(`_Contexts`) and bounded. A reshape is free between groups, so it is never at a group's edge.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ JOINING = (*POINTWISE, "injective")
 VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 """Ops whose result is the input's memory under another shape."""
 PLACED = frozenset({"band", "join_bands"})
-"""Ops that stand between kernels: they say where these read and write."""
+"""Ops between kernels, which determine where these read and write."""
 MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
 """Ops that only choose which element is read."""
 INDEXED = frozenset({"attention"})
-"""Contractions that always read their operands through moves, and write their result through a transposition:
-what they read often they copy first."""
+"""Contractions that can always read their operands through data movement and write their result transposed,
+because they copy operands that they read often."""
 COSTLY = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod",
     "floordiv", "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus",
@@ -50,7 +51,7 @@ COPIED = frozenset({"dequantize"})
 store and load the result would cost more."""
 
 LOOKAHEAD = 24
-"""How many nodes behind an anchor are looked at for the end of a diamond."""
+"""The number of nodes after an anchor that are searched for the end of a diamond."""
 MAX_CONTEXTS = 4
 """How many times per result element a cheap member may be computed."""
 EPILOGUE = Decision(
@@ -106,7 +107,7 @@ class Grouping:
 
 
 def kind_of(value: Node) -> str:
-    """The fusion kind of a node; "structural" and "host" are those that are in no group."""
+    """The fusion kind of a node. Nodes of kind "structural" and "host" are in no group."""
     decl = value.op
     if not isinstance(decl, OpDecl):
         return "structural"
@@ -208,7 +209,7 @@ class _Grouper:
     # Phase 1: what follows an anchor.
 
     def grow(self, anchor: Node) -> None:
-        """Make the anchor's group and extend it to the last node where all of its values meet again."""
+        """Make the anchor's group, and extend it to the last node at which all of its values join again."""
         group = self.found(anchor, anchor)
         region: dict[Node, None] = {anchor: None}
         still_read = [anchor]
@@ -242,7 +243,7 @@ class _Grouper:
         return value in self.results or any(u not in region for u in self.users[value])
 
     def epilogue_obstacle(self, consumer: Node, anchor: Node, size: int) -> str:
-        """Why a node cannot follow an anchor in its kernel; empty where it can."""
+        """The reason why a node cannot follow an anchor in its kernel; empty if it can."""
         kind = self.kinds[consumer]
         if consumer in self.groups:
             return "the consumer belongs to another kernel"
@@ -293,7 +294,7 @@ class _Grouper:
         return True
 
     def joining_obstacle(self, current: Node) -> str:
-        """Why a node cannot join the group of its users; empty where it can."""
+        """The reason why a node cannot join the group of its users; empty if it can."""
         users = self.users[current]
         if current in self.results:
             return "the producer is a result of the function"
@@ -350,7 +351,7 @@ class _Grouper:
         return frozenset(found)
 
     def peel_views(self) -> None:
-        """Leave reshapes outside that stand at the edge of their group: there they cost nothing."""
+        """Remove reshapes at the edge of a group from it: between groups they cost nothing."""
         for current in self.order:
             if self.kinds[current] != "view" or current not in self.groups:
                 continue

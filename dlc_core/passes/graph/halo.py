@@ -153,7 +153,7 @@ def on_rows(n: Node, rows: Rows, args: Sequence[Node]) -> Node:
 
 
 def cut(value: Node, rows: Rows) -> Node:
-    """Some rows of a value: in place where they stand side by side."""
+    """Some rows of a value, in place if they are contiguous."""
     if rows == all_rows(value, rows.axis):
         return value
     if elements_of_step(value.shape, rows.axis) is not None:

@@ -1,10 +1,10 @@
 """infer: infer all types again and compare.
 
-Law: nothing changes where the recorded types are right.  Where inference now knows more (a symbolic dim has
-become a number) the new type is recorded; where it contradicts, VerifyError names the node.  What the
-symbolic dims of the entry must fulfil for its types to be right becomes its attribute `needs`, and so for
-functions whose dims a call does not tell, or that may not run.  It is noted here, since the passes behind may
-rewrite away what it is of.
+Law: nothing changes if the recorded types are right. If inference now knows more (a symbolic dim has become a
+number), the new type is recorded. If it contradicts the recorded type, VerifyError names the node. The
+conditions on the entry's symbolic dims under which its types are right become its attribute `needs`.
+Functions whose dims a call does not determine, or that may not run, get this attribute too. It is recorded
+here because later passes may remove the nodes from which the conditions come.
 
     relu(x: float32[2, 3]): float32[n, 3]      =>      float32[2, 3]
 """
@@ -41,7 +41,7 @@ class Infer(GraphPass):
 
 @dataclass(frozen=True)
 class NoteConditions(GraphPass):
-    """Of a graph that runs as it is: note what its dims must fulfil, and change nothing else."""
+    """For a graph that runs directly: record the conditions on its dims, and change nothing else."""
 
     name: ClassVar[str] = "note_conditions"
     stage: ClassVar[str] = "interface"

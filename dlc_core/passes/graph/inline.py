@@ -13,9 +13,10 @@ from dlc_core.op.declare import OpDecl
 
 
 def inlined(function: Function, args: Sequence[Node]) -> Node:
-    """The body of a function over arguments; its own symbolic dims become those of the arguments.
+    """The body of a function with its parameters replaced by arguments, and its symbolic dims by those of the
+    arguments.
 
-    Types are inferred again, since the arguments may be known better than the parameters.
+    Types are inferred again, because the types of arguments may be more specific than those of parameters.
     """
     if len(args) != len(function.params):
         raise UsageError(f"{function.name} takes {len(function.params)} arguments, {len(args)} are given")

@@ -1,15 +1,15 @@
-"""limit_nms: NMS selects no boxes that a later slice cuts off.
+"""limit_nms: let NMS select no boxes that a later slice discards.
 
 Law: the function computes the same values, bit for bit.
 
     non_max_suppression(x, scores, most, …)[:k]   =>   non_max_suppression(x, scores, min(most, k), …)[:k]
 
-Of each image and class the best `most` boxes that are apart come first: of those behind place k none is among
-the first k rows.  The time of a suppression is that of its rows squared, and detectors keep a few hundred of
-thousands.  Between the rows and the cut there may be ops that take columns of them.
+For each image and class, NMS returns the best `most` boxes that do not overlap, best first. So a box after
+the k-th one is never among the first k rows. The time of NMS grows with the square of its rows, and detectors
+keep a few hundred of thousands of boxes. Ops that take columns of the rows may be between NMS and the slice.
 
-The number of rows is a dim, which becomes smaller: so nothing else may need it, except where it is itself cut
-off at k or less.
+The number of rows is a dim that becomes smaller. So nothing else may depend on it, unless it also takes at
+most the first k.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BOXES, SLICE, GATHER, SQUEEZE, RESHAPE, MINIMUM = (
 
 @dataclass(frozen=True)
 class LimitNms(GraphPass):
-    """Suppressions whose rows are cut off find no more rows than that."""
+    """Limit the number of results of NMS to those that a later slice keeps."""
 
     name: ClassVar[str] = "limit_nms"
     min_level: ClassVar[int] = 1
@@ -81,7 +81,7 @@ def _limited(function: Function) -> Function:
 
 
 def _needed(boxes: Node, function: Function, users: dict[Node, list[Node]]) -> int | None:
-    """How many of the first rows are needed at most, where that is known."""
+    """The maximum number of first rows that are needed, if known."""
     count = boxes.attrs["count"]
     limit, rows = 0, {boxes}
     work = [boxes]

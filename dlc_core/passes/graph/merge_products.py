@@ -1,16 +1,16 @@
-"""merge_products: products of one value by several constant matrices become one.
+"""merge_products: merge GEMMs of one value with several constant matrices into one GEMM.
 
-Law: each result is the sum of the same products, in the order of the one kernel.
+Law: each result is the sum of the same products, in the order of the merged kernel.
 
     q = add(matmul(x, a), c)            qk = add(matmul(x, a|b), c|d)
     k = add(matmul(x, b), d)     =>     q, k = qk[:, :columns of a], qk[:, columns of a:]
 
-What follows the products in their kernels is merged with them where it is the same: operations of one value,
-and of constants with one number or one for each column.  Packed weights are merged like plain ones.
+The epilogues of the GEMMs are merged too if they are equal: operations of one value, and of constants with
+one number or one number for each column. Packed weights are merged like plain ones.
 
-The results must cost nothing: each slice is read in place by the kernel that uses it, and no kernel loses an
-operation at its end.  Both are asked of the grouping before and after.  What is gained are launches, and work
-for all cores where one product alone is too small for that; the cost model has the last word.
+Reading the results must cost nothing: the kernel that uses a slice reads it in place, and no kernel loses its
+epilogue. The pass checks both by comparing the groupings before and after. The gain is fewer launches, and
+work for all cores if one GEMM alone is too small for that. The cost model decides.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Chain:
 
 @dataclass(frozen=True)
 class MergeProducts(GraphPass):
-    """Merge products by constants that are not slower together, in the target's cost model."""
+    """Merge GEMMs of one value with several constants, if the target's cost model predicts no loss."""
 
     name: ClassVar[str] = "merge_products"
     min_level: ClassVar[int] = 2

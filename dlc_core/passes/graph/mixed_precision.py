@@ -63,7 +63,7 @@ def lowers_activations(context: PassContext) -> bool:
 
 @dataclass(frozen=True)
 class MixedPrecision(GraphPass):
-    """Contractions in the dtype of the compile's `precision`; nothing where that is float32."""
+    """Compute contractions in the dtype of the compile's `precision`; do nothing if that is float32."""
 
     name: ClassVar[str] = "mixed_precision"
     exact: ClassVar[bool] = False

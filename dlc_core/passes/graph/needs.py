@@ -106,7 +106,8 @@ def _conditions(nodes: Iterable[Node]) -> Iterator[Condition]:
 
 
 def _where(n: Node) -> str:
-    """The node of the model that a node is of: the innermost, which comes behind those that it is in."""
+    """The model node that a node came from. It is the innermost one, which is listed after those that contain
+    it."""
     span = next((s for s in reversed(n.spans) if s.name or s.op), None)
     if span is None:
         return n.op.name

@@ -1,13 +1,13 @@
-"""pack_weights: weights of 8 bits and less stay so in memory where reading them is what takes the time.
+"""pack_weights: keep weights of 8 bits and less packed in memory if the GEMM is memory-bound.
 
-Law: results stay within tolerance, each weight is the number that dequantize gives.
+Law: results stay within tolerance. Each weight has the value that dequantize defines.
 
     matmul(x, dequantize(q, repeat(s), repeat(z)))   =>   packed_matmul(x, pack(q), s, z)       few rows of x
     packed_matmul(x, q, s, z)                        =>   matmul(x, weights)                    many rows
 
-With few rows, as in the decoding of text, each weight is used a few times for each time it is read; with many
-the widening would be repeated for each tile of rows, so that the weights are better floats.  A number of rows
-that is not known counts as few.
+With few rows, as in text generation, each weight is used only a few times for each time it is read. With many
+rows the widening would be repeated for each tile of rows, so it is better to store the weights as floats. An
+unknown number of rows counts as few.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STORED = Decision(
 
 @dataclass(frozen=True)
 class PackWeights(GraphPass):
-    """Products of at most `rows` rows read packed weights, those of more read floats."""
+    """Let GEMMs of at most `rows` rows read packed weights, and GEMMs of more rows read floats."""
 
     name: ClassVar[str] = "pack_weights"
     min_level: ClassVar[int] = 2
@@ -109,7 +109,8 @@ def _as_packed(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _blocks(value: Node, shape: tuple[int, ...], turned: bool) -> NDArray | None:
-    """Scales or zero points as [blocks, columns] of weights [depth, columns]; None where they are not so."""
+    """Scales or zero points as [blocks, columns] for weights [depth, columns]; None if they do not have this
+    form."""
     depth, columns = shape
     times = 1
     if value.op is REPEAT and value.attrs["axis"] % 2 == (1 if turned else 0):

@@ -1,12 +1,13 @@
-"""partition: parts of the graph to other targets.
+"""partition: assign parts of the graph to other targets.
 
-Law: the function computes the same values; every part that another target takes is one `call` of a closed
-function with the attribute `region`, the target's text, and no call depends on its own result.
+Law: the function computes the same values. Each part for another target is one `call` of a closed function
+with the attribute `region`, the target's text. No call depends on its own result.
 
     y = relu(conv(x, w)); softmax(y)      =>      softmax(call(x){region_0})
 
-The context's `placement` says who takes what; without it nothing happens.  The module's attribute `placed`
-tells of each region its target, nodes and bytes, and of each node why it is not where it was wanted first.
+The context's `placement` determines which target takes which nodes; without it the pass does nothing. The
+module's attribute `placed` lists for each region its target, nodes and bytes, and for each node why an
+earlier target did not take it.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ NOTHING_FITS = "no pattern has it"
 
 @dataclass(frozen=True)
 class Placement:
-    """Which targets take part in a compile.
+    """The targets of a compile.
 
-    `takers` are in order of preference, of the targets `automatic` and of those that only take what is placed
-    on them; `host` has the rest.  `place` pairs names (of ops, of patterns as `partitioner.pattern`, of model
-    nodes with wildcards) with targets; of several that fit a node the last counts.
+    `takers` are the partitioners in order of preference, both of the targets `automatic` and of those that
+    take only what is placed on them. `host` takes the rest. `place` pairs names (of ops, of patterns as
+    `partitioner.pattern`, of model nodes with wildcards) with targets. If several match a node, the last one
+    counts.
     """
 
     host: Target
@@ -81,7 +83,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Partition(Pass):
-    """Give parts of the graph to other targets, as the context's placement says."""
+    """Assign parts of the graph to other targets, by the context's placement."""
 
     name: ClassVar[str] = "partition"
 
@@ -144,7 +146,7 @@ class _Parting:
         return cover, found
 
     def _tell(self, graph: Graph, cover: Cover) -> None:
-        """Keep why nodes are not where they were wanted first."""
+        """Record why nodes are not on an earlier target."""
         target_of = {n: str(piece.taker.target) for piece in cover.pieces for n in piece.members}
         wanted = list(dict.fromkeys(str(t.target) for t in self.placement.takers))
         pins = self.placement.pins(graph.order)
@@ -229,7 +231,7 @@ class _Found:
         return self.extracted.inputs
 
     def why_not(self) -> str:
-        """Why it cannot be a region after all, or is not worth it; empty where all is well."""
+        """The reason why it cannot be a region, or does not pay; empty if it can."""
         shown = {v for a in self.inputs for v in dims_shown(a)}
         missing = dict.fromkeys(v.name for n in self.members for v in dims_used(n) if v not in shown)
         if missing:

@@ -1,17 +1,18 @@
-"""phases: transposed convolutions as convolutions whose channels are the phases of their results.
+"""phases: replace transposed convolutions by convolutions whose output channels are the phases of the
+results.
 
 Law: the function computes the same values within tolerance.
 
     conv_transpose(x, w, strides=(s, s))   =>   crop(interleave(conv(x, w')))    s · s times the outputs
                                                 interleave(concat(conv(x, w[r::s]), …))    for each phase r
 
-A result of a transposed convolution of stride s, at index s · j + r before cropping, is a sum over
-the taps r, r + s, … of the window alone, at neighbouring inputs from j down.  So all s phases r are one
-convolution of the input as it is, with as many times the output channels, whose results are interleaved.  By
-the definition the input is spread by zeros, and s · s times as much is multiplied.  Windows that are no
-multiple of the stride grow to one by taps of 0.  Phases also begin at different indices, so that one
-convolution has results at its ends that are cropped.  Where that is much of what it computes, as of small
-images and odd windows, each phase is a convolution of its own.
+The result of a transposed convolution of stride s, at index s · j + r before cropping, is a sum over only the
+taps r, r + s, … of the window, at neighbouring inputs from j down. So all s phases r are one convolution of
+the unchanged input with s times the output channels, whose results are interleaved. The definition instead
+inserts zeros into the input, and multiplies s · s times as much. Windows whose size is not a multiple of the
+stride are padded by taps of 0. Phases also begin at different indices, so one convolution has results at its
+ends that are cropped. If that is a large part of its work, as for small images and odd windows, each phase
+becomes a separate convolution.
 
 Source: Shi et al., Is the deconvolution layer the same as a convolutional layer?, 2016.
 """
@@ -38,7 +39,7 @@ CONV, CONV_TRANSPOSE, ADD = (OPS[name] for name in ("conv", "conv_transpose", "a
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 Array = np.ndarray[Any, Any]
 MORE = 1.1
-"""How many times as much one convolution multiplies as those of single phases, for these to be worth it."""
+"""Single-phase convolutions are used if one convolution would multiply this many times as much."""
 MOST_PHASES = 8
 """Convolutions that one becomes, at most."""
 FORM = Decision(
@@ -50,10 +51,10 @@ FORM = Decision(
 
 @dataclass(frozen=True)
 class Phase:
-    """The results along an axis that are a stride apart, as a convolution of the input."""
+    """The results along an axis at distances of the stride, as a convolution of the input."""
 
     first: int
-    """Tap of the window that is its first; the others follow a stride apart."""
+    """The first tap of the window; the others follow at distances of the stride."""
     taps: int
     before: int
     """Border of the input that it reads."""
@@ -62,9 +63,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Phases(GraphPass):
-    """Transposed convolutions, channels last and with constant weights, through the phases of their strides.
+    """Compute transposed convolutions, channels last and with constant weights, by the phases of their
+    strides.
 
-    Not for machines with thread axes, whose rules read windows of spread inputs in place.
+    This is not for machines with thread axes, whose rules read windows of the zero-padded input in place.
     """
 
     name: ClassVar[str] = "phases"
@@ -121,7 +123,7 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _axes(old: Node, conv: Conv) -> list[list[Phase]]:
-    """The phases of each axis; none where they cannot be convolutions of their own."""
+    """The phases of each axis; none if they cannot be separate convolutions."""
     steps = conv.window.strides
     axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(len(steps))]
     return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= MOST_PHASES else []
@@ -188,7 +190,7 @@ def _apart(weights: Array, conv: Conv, taps: Sequence[int]) -> Array:
 
 
 def _interleaved(value: Node, conv: Conv) -> Node:
-    """[n, spatial…, groups · phases · channels] with the phases beside each other in space."""
+    """Interleave the phases of [n, spatial…, groups · phases · channels] along the spatial axes."""
     steps, rank = conv.window.strides, len(conv.window.strides)
     if all(step == 1 for step in steps):
         return value

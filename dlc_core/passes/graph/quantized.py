@@ -1,4 +1,4 @@
-"""Dequantized values and nodes of known ones: what the rewrites of quantized models share."""
+"""Common parts of the rewrites of quantized models: dequantized values, and nodes that are made of them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Quantized:
 
     @property
     def rises(self) -> bool:
-        """Whether greater integers stand for greater numbers, one scale for all."""
+        """Whether greater integers represent greater numbers, with one scale for all."""
         array = const_array(self.scale)
         return self.whole and array is not None and bool(array > 0)
 
     @property
     def point(self) -> int | None:
-        """The zero point of all elements, None where it is not known."""
+        """The zero point of all elements; None if unknown."""
         array = None if self.zero is None else const_array(self.zero)
         return 0 if self.zero is None else None if array is None or array.size != 1 else int(array.item())
 
@@ -52,7 +52,7 @@ class Quantized:
         return _equal(self.scale, scale) and _equal(self.zero, zero)
 
     def of_same(self, q: Node) -> Node:
-        """The numbers that other integers stand for."""
+        """The numbers that other integers represent with the same scale and zero point."""
         return DEQUANTIZE.build(q, self.scale, *(() if self.zero is None else (self.zero,)))
 
 

@@ -1,6 +1,6 @@
-"""Contractions and means of dequantized numbers by integers; see `fold_quantization`.
+"""Contractions and means of dequantized numbers in integers; see `fold_quantization`.
 
-Each function is a rule: it takes a node and its new arguments, and gives what replaces it, or None.
+Each function is a rule. It takes a node and its new arguments, and returns the replacement or None.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _swapped(value: Node) -> Node:
 
 
 def _operands(old: Node, a: Quantized, b: Quantized) -> tuple[Node, ...] | None:
-    """The operands of an integer product with their zero points; None where it cannot be one."""
+    """The operands of an integer product with their zero points; None if it cannot be an integer product."""
     if old.dtype.name != "float32" or any(s.dtype.name != "float32" for s in (a.scale, b.scale)):
         return None
     left, right = _as_bytes(a), _as_bytes(b)
@@ -136,7 +136,7 @@ def _operands(old: Node, a: Quantized, b: Quantized) -> tuple[Node, ...] | None:
 
 
 def _as_bytes(value: Quantized) -> Quantized | None:
-    """Integers of fewer bits as those of 8; None for wider ones."""
+    """Convert integers of fewer than 8 bits to 8 bits; None for wider ones."""
     kind = value.q.dtype
     if kind.name in BYTES:
         return value

@@ -1,13 +1,13 @@
-"""recompose: recognise normalisations that a model spells out.
+"""recompose: recognise normalisations that a model writes as single operations.
 
-Law: results stay within tolerance.  The composites have a lowering of their own that reads its input once,
-which the spelt-out form would do three times.
+Law: results stay within tolerance. The composites have their own lowering, which reads its input once; the
+single operations would read it three times.
 
     d = x - mean(x);  d / sqrt(mean(d * d) + eps) * scale + bias      =>      layer_norm(x, scale, bias)
     x / sqrt(mean(x * x) + eps) * scale                               =>      rms_norm(x, scale)
     exp(x - max(x)) / sum(exp(x - max(x)))                            =>      softmax(x)
 
-It stands in front of `expand_composites`, so that a target that wants one of these spelt out gets it so.
+It runs before `expand_composites`, so a target can still have one of these expanded.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CENTRED = match_op(SUB, x, match_op(MEAN, x, axes=attr("mean_axes"), keepdims=Tr
 
 
 def _first_axis(match: Match, name: str) -> int | None:
-    """The first of the axes where they are the last ones of x; else None."""
+    """The first of the axes if they are the last ones of x; else None."""
     rank = len(match["x"].shape)
     axes = sorted(a % rank for a in match[name] or range(rank))
     return axes[0] if axes and axes == list(range(axes[0], rank)) else None
@@ -222,7 +222,7 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Recompose(GraphPass):
-    """Recognise layer_norm, rms_norm and softmax where a model spells them out."""
+    """Recognise layer_norm, rms_norm and softmax that a model writes as single operations."""
 
     name: ClassVar[str] = "recompose"
     min_level: ClassVar[int] = 2

@@ -27,7 +27,8 @@ class Taker:
     partitioner: Partitioner
 
     def refusal(self, about: str, verdict: Callable[[], Verdict], spans: Iterable[Span]) -> str:
-        """Why a predicate refuses; empty where it does not.  TargetError, naming it, where it raises."""
+        """The reason why a predicate refuses; empty if it accepts. Raises TargetError, naming the predicate,
+        if it raises."""
         try:
             found = verdict()
         except Exception as error:
@@ -41,7 +42,7 @@ class Taker:
 
 @dataclass(frozen=True)
 class Piece:
-    """One match: the nodes that go to a taker together, arguments first."""
+    """One match: the nodes that a taker gets together, arguments first."""
 
     taker: Taker
     pattern: RegionPattern
@@ -163,7 +164,7 @@ class _Clusters:
         return number
 
     def below(self, args: Iterable[Node]) -> frozenset[int]:
-        """The nearest clusters behind some values."""
+        """The nearest clusters that some values depend on."""
         found: set[int] = set()
         for arg in args:
             if arg in self.cluster_of:
@@ -173,7 +174,7 @@ class _Clusters:
         return frozenset(found)
 
     def add(self, piece: Piece) -> int:
-        """A cluster of one piece, behind all those that are there."""
+        """Add a cluster of one piece, after all existing ones."""
         number = len(self.pieces)
         members = set(piece.members)
         reads = [a for n in piece.members for a in n.args if a not in members]

@@ -1,4 +1,4 @@
-"""Rules of casts: what a detour through a wider dtype leaves."""
+"""Rules of casts: remove conversions to a wider dtype and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of convolutions and poolings: borders that they add themselves, windows that cover everything."""
+"""Rules of convolutions and poolings: absorbed padding, and windows that cover the whole input."""
 
 from __future__ import annotations
 

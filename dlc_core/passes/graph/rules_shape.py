@@ -81,11 +81,11 @@ def _row_of(value: Node, width: Dim) -> bool:
 
 
 def _sink_binary(match: Match) -> Node | None:
-    """Below an operation with a scalar, a row along an unchanged innermost dim, or a tensor of the same
-    shape.
+    """Move a reshape below an operation with a scalar, with a row along an unchanged innermost dim, or with a
+    tensor of the same shape.
 
-    With another tensor of the same shape only towards the lower rank: a measure that falls, so that two
-    operands never hand a reshape to each other for ever.
+    With a tensor of the same shape it moves only towards the lower rank. The rank then decreases, so the rule
+    cannot loop between two operands.
     """
     root = match.root
     decl = root.op
@@ -117,7 +117,8 @@ def _sink_binary(match: Match) -> Node | None:
 
 
 def _without_broadcasts(match: Match) -> Node | None:
-    """The operation broadcasts by itself what was broadcast for it, where the result keeps its shape."""
+    """Remove an explicit broadcast of an operand if the operation's own broadcasting gives a result of the
+    same shape."""
     root = match.root
     decl = root.op
     assert isinstance(decl, OpDecl)

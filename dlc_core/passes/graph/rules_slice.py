@@ -46,7 +46,7 @@ def windows(value: Node) -> list[Window] | None:
 
 
 def sliced(value: Node, wanted: Sequence[Window]) -> Node:
-    """A slice with positive strides, over the axes that it cuts; none where it takes everything."""
+    """A slice with positive strides over the axes that it shortens; no slice if it takes everything."""
     shape = value.shape
     cut = [i for i, window in enumerate(wanted) if window != (0, shape[i], 1)]
     if not cut:

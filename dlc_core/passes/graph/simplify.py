@@ -63,7 +63,7 @@ class CanonicalCasts(GraphPass):
 
 
 def apply_rules(function: Function, rules: Sequence[Rule], context: PassContext) -> Function:
-    """The function in normal form; counts go to the context's `rule_counts`, where there is one."""
+    """The function in normal form. The context's `rule_counts`, if there is one, counts the applications."""
     result, counts = rewrite_function(function, rules)
     told = context.config.get("rule_counts")
     if isinstance(told, Counter):

@@ -1,7 +1,7 @@
-"""Values that certain operations take in another form than the graph's: their producers store that form.
+"""Store values in the form in which certain operations read them.
 
-`takes` names the operations; what else reads such a value converts it back, operations of FOLLOW work on what
-is stored, and results of the function keep their form.
+`takes` names these operations. All other readers convert the value back, operations of FOLLOW work on the
+stored form, and results of the function keep their form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLLOW = tuple(
 
 
 class StoredForm:
-    """A rewrite of one function; subclasses say which operations take the form, and what it is."""
+    """A rewrite of one function. Subclasses define the stored form and the operations that read it."""
 
     def __init__(self, function: Function) -> None:
         self.body = function.body
@@ -55,7 +55,7 @@ class StoredForm:
         return self.own[self.body]
 
     def read(self, old: Node) -> Node:
-        """A value in its own form, as it comes of what is stored."""
+        """A value in its original form, converted back from the stored form."""
         if old not in self.stored or old.op is PARAM or old in self.results:
             return self.own[old]
         return self.from_form(self.form(old))

@@ -1,13 +1,14 @@
-"""stream_rows: the first layers of a network of convolutions, computed a few rows at a time.
+"""stream_rows: depth-first tiling of the first layers of a convolutional network, in bands of a few rows.
 
 Law: the function computes the same bits.
 
     y = conv(relu(conv(x)))
     =>   y = join_bands(conv(relu(conv(x[rows 0–6]))), conv(relu(conv(x[rows 2–8]))), …)
 
-The large values near the input never exist whole: of each there are the rows for one band of the streamed
-part's result, which is written where it lies in the end.  Rows between two bands are computed for both.  The
-idea is that of the patches of MCUNetV2 (Lin et al., 2021), with bands of whole rows, which need no copies.
+The large values near the input never exist as a whole. At any time there are only their rows for one band of
+the streamed part's result. The band is written directly to its final position. Halo rows between two bands
+are computed for both. This is the patch-based inference of MCUNetV2 (Lin et al., 2021), with bands of whole
+rows, which need no copies.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ PART = Decision(
 
 @dataclass(frozen=True)
 class StreamRows(GraphPass):
-    """Compute the first layers by bands of `rows` rows of their result, 0 for what the setting `stream_rows`
-    or the target's description asks for.
+    """Compute the first layers in bands of `rows` rows of their result. 0 takes the setting `stream_rows` or
+    the target's description.
 
-    How many layers are streamed is chosen by an estimate of the memory that is needed at the worst moment;
-    where streaming would not lower it, nothing changes.
+    The number of streamed layers is chosen by an estimate of the peak memory. If streaming would not lower
+    it, nothing changes.
     """
 
     name: ClassVar[str] = "stream_rows"
@@ -140,14 +141,14 @@ class _Chooser:
         self.axes = self._axes()
 
     def _writes(self, n: Node) -> bool:
-        """Whether a kernel of its own writes a node's value."""
+        """Whether a separate kernel writes a node's value."""
         if n.op in (PARAM, CONST) or n.op.name in VIEWS or not isinstance(n.type, TensorType):
             return False
         group = self.grouping.groups.get(n)
         return group is None or group.root is n
 
     def _axes(self) -> dict[Node, int]:
-        """The axis of rows of each value behind a window."""
+        """The row axis of each value after a window."""
         found: dict[Node, int] = {}
         for n in self.order:
             own = row_axis(n)

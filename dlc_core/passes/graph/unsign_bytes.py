@@ -1,11 +1,12 @@
-"""unsign_bytes: contractions of signed bytes take unsigned ones, where the target's dot products want these.
+"""unsign_bytes: convert contractions of signed bytes to unsigned ones, if the target's dot products require
+it.
 
-Law: the function computes the same values, bit for bit: int32 sums wrap around.
+Law: the function computes the same values bit for bit, because int32 sums wrap around.
 
     conv(x, w)      =>      conv(x + 128, w) - 128 * sum(w)        x int8, x + 128 uint8, w constant
 
-The bytes are moved where they are produced and stored so; what else reads them moves them back.  A border of
-zeros becomes one of 128.
+The producers of the bytes add 128 and store the result; other readers subtract it again. Padding with zeros
+becomes padding with 128.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BYTES = Decision(
 
 @dataclass(frozen=True)
 class UnsignBytes(GraphPass):
-    """int8 activations as uint8 where dot products with these take fewer instructions."""
+    """Convert int8 activations to uint8 if dot products then take fewer instructions."""
 
     name: ClassVar[str] = "unsign_bytes"
     min_level: ClassVar[int] = 2

@@ -1,4 +1,5 @@
-"""The constant weights of a contraction, by channels: what scaling and shifting channels does to them."""
+"""The constant weights of a contraction by channels, and how scaling and shifting of channels changes
+them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Weights:
 
     @staticmethod
     def of(node: Node, args: Sequence[Node]) -> Weights | None:
-        """The weights of a floating-point convolution or product; None where they are not constant."""
+        """The weights of a floating-point convolution or GEMM; None if they are not constant."""
         if node.op not in (CONV, CONV_TRANSPOSE, MATMUL) or not node.dtype.is_float:
             return None
         array = const_array(args[1])

@@ -1,4 +1,4 @@
-"""From graphs to tensor programs: groups to PrimFuncs, calls to `main`, values to arena offsets."""
+"""Lowering from graphs to tensor programs: groups to PrimFuncs, calls to `main`, values to arena offsets."""
 
 from dlc_core.passes.base import Pass
 from dlc_core.passes.lower.costs import RecordCosts

@@ -1,9 +1,10 @@
-"""Memory planning in guard mode: every value in pages of its own, a page between them that nobody may touch.
+"""Memory planning in guard mode: every value has its own pages, and there is a protected page between two
+values.
 
     | record | page | value 0, as many pages as it takes | page | value 1 … | page |
 
-A value ends where its pages end, or begins where they begin (see `runtime.guard`).  None is laid where
-another one was, and after the last step that reads it, it is filled again as before it was written.
+A value ends where its pages end, or begins where they begin (see `runtime.guard`). Values do not reuse
+memory. After the last step that reads a value, its memory is filled with the initial pattern again.
 """
 
 from __future__ import annotations

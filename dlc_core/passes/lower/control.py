@@ -40,7 +40,7 @@ def is_control(value: Node) -> bool:
 
 
 def is_step(value: Node) -> bool:
-    """Whether a node is something that a native entry does, with memory of its own for the results."""
+    """Whether a node is a step of a native entry, with its own memory for the results."""
     return value.op is CALL_PRIM or is_control(value)
 
 
@@ -95,7 +95,7 @@ class Body:
 
     @staticmethod
     def of(made: Called, dims: Mapping[Var, Expr]) -> Body:
-        """The body where it is called with these dims."""
+        """The body as called with these dims."""
         scalars = tuple(dims[v] for v in made.symbols)
         slots = tuple(
             replace(s, offset=substitute(s.offset, dims), size=substitute(s.size, dims)) for s in made.slots
@@ -124,7 +124,8 @@ class Control:
     def __init__(
         self, value: Node, make: Callable[[Function, str], Called], apart: Apart | None = None
     ) -> None:
-        """`make(body, name)` builds a native function; in guard mode values lie `apart`."""
+        """`make(body, name)` builds a native function. `apart` is the memory layout of guard mode, if it is
+        on."""
         self.value = value
         self._apart = apart
         count = state_size(value)
@@ -151,7 +152,7 @@ class Control:
         return [*dict.fromkeys(self.arenas.values()), *self.turns.values(), *loops]
 
     def _arenas(self) -> dict[str, Buffer]:
-        """The scratch memory of each body: the same for all, unless values lie apart."""
+        """The scratch memory of each body: shared by all, except in guard mode."""
         if self._apart is not None:
             return {n: Buffer("scratch", (b.arena,), "uint8", align=ALIGN) for n, b in self.bodies.items()}
         size: Expr = const(0)
@@ -178,7 +179,7 @@ class Control:
         return found
 
     def symbols(self) -> list[Var]:
-        """The dims that the statements mention, those of shapes aside."""
+        """The dims that the statements mention, except those of shapes."""
         lengths = [as_expr(d) for arg in self.value.args for d in arg.shape]
         if self.value.op is BOUNDED_LOOP:
             lengths.append(as_expr(self.value.attrs["most"]))
@@ -335,7 +336,7 @@ def _row(buffer: Buffer, t: Expr, views: list[tuple[Buffer, Buffer]]) -> Buffer:
 
 
 def _cleared(rows: Buffer, made: Expr) -> Stmt:
-    """Zeros in the rows behind the first ones."""
+    """Clear the rows after the first ones."""
     size, count = _count(rows.shape[1:]), _count(rows.shape)
     flat = Buffer("flat", (count,), rows.dtype, offset=rows.offset)
     i = Var("i", INDEX)

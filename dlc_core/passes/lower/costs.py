@@ -51,7 +51,7 @@ def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Seque
 
 
 class _Count:
-    """Counts over the statements of a kernel; None where they depend on dims that are not known."""
+    """Counts over the statements of a kernel; None if they depend on unknown dims."""
 
     def __init__(self, groups: Mapping[tuple[str, str, str], int]) -> None:
         self.groups = groups
@@ -126,7 +126,7 @@ def _add(known: int | None, more: int, times: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class RecordCosts(Pass):
-    """Note for every kernel call its model nodes, operations and bytes: the module's attribute `calls`."""
+    """Record the model nodes, operations and bytes of every kernel call in the module's attribute `calls`."""
 
     name: ClassVar[str] = "record_costs"
     stage: ClassVar[str] = "lower"
@@ -150,7 +150,7 @@ class RecordCosts(Pass):
 
 
 def _grouped(machine: Description) -> list[Dot]:
-    """How many products of each kind take the time of one: those of dot products, those of matrix units."""
+    """The number of products per instruction, for dot products and for matrix units."""
     plain = machine.vector_units * machine.lanes(32)
     units = [(unit, unit.products // plain) for unit in machine.matrix_units]
     return [*machine.dots, *(Dot(u.a, u.b, u.acc, group, 1) for u, group in units if group > 1)]

@@ -41,7 +41,7 @@ class DescribeGraph(Pass):
 
 
 def interface_of(function: Function, weights_size: int) -> Signature:
-    """How a graph that runs as it is is called; the symbolic dims are those that its inputs tell."""
+    """The interface of a graph that runs directly. Its symbolic dims are those that its inputs determine."""
     results = [t for r in function.results for t in _tensors(r.type)]
     names = function.attrs
     in_names = names.get("inputs") or tuple(p.attrs["name"] for p in function.params)
@@ -67,9 +67,9 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
 
 
 def arrays_of(module: IRModule) -> Iterator[Array]:
-    """Every array among the attributes of a module's graphs, those of functions in attributes included.
+    """Every array among the attributes of a module's graphs, including functions in attributes.
 
-    Regions, which are compiled apart, have weights of their own.
+    Regions are compiled separately and have their own weights, so they are left out.
     """
     waiting: list[Function] = [f for f in module.of_kind(Function).values() if not is_region(f)]
     seen: set[int] = set()

@@ -1,13 +1,15 @@
-"""Proofs that values which live at once lie apart in the arena, found from the code of an entry alone.
+"""Proofs, from the code of an entry alone, that values which are live at the same time are disjoint in the
+arena.
 
-The plan of memory is not asked.  A value is a window on the arena, together with all windows on it: parts
-that are computed where they lie in a join, views in another shape.  It lives from the first step that
-mentions it to the last; a branch or a loop is one step.  Of values that live at once the bytes are disjoint,
-except where a kernel writes an output over an input that ends with it, which the kernel has to allow
-(`tir.in_place`).  Parts of one value that steps write are disjoint too.
+The proofs do not use the memory plan, so they also check it. A value is a window on the arena together with
+all windows on it: parts of a concatenation that are computed in place, and views in another shape. It is live
+from the first step that mentions it to the last one; a branch or a loop is one step. Values that are live at
+the same time must have disjoint bytes. The only exception is a kernel that writes an output over an input
+that ends with it, which the kernel must allow (`tir.in_place`). Parts of one value that different steps write
+must be disjoint too.
 
-For symbolic sizes that is proved of offsets and sizes as expressions; what is not proved becomes a condition
-on sizes that the entry tests, unless some sizes refute it.
+For symbolic sizes, offsets and sizes are expressions. If a proof fails, it becomes a condition on sizes that
+the entry tests, unless some sizes refute it.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ SAMPLE = 1021
 
 @dataclass(frozen=True)
 class _Extent:
-    """Bytes of the arena, [begin, end), and where they begin and end at some sizes.
+    """Bytes of the arena, [begin, end), with their values for some sizes.
 
-    Empty tensors with strides end before they begin: `ordered` says that this cannot be.
+    An empty tensor with strides ends before it begins. `ordered` means that this cannot happen.
     """
 
     begin: Expr
@@ -80,11 +82,11 @@ def prove_disjoint(
     written: Collection[Buffer] = (),
     needs: Sequence[Condition] = (),
 ) -> Proof:
-    """Which pairs of values lie apart.
+    """Prove that pairs of values are disjoint.
 
-    `lasting` are windows on the arena that live throughout, whatever mentions them; `written` those that
-    steps write to; `needs` is what callers' sizes fulfil.  Pairs that are open have a condition on sizes, or
-    none where they overlap for sizes that callers may have.
+    `lasting` are windows on the arena that are live throughout. `written` are those that steps write to.
+    `needs` is the condition that callers' sizes fulfil. A pair without a proof has a condition on sizes, or
+    none if it overlaps for sizes that callers may use.
     """
     return _Checker(func, arena, functions, lasting, frozenset(written), needs).run()
 
@@ -247,7 +249,7 @@ class _Checker:
     # Parts of values
 
     def _parts(self) -> None:
-        """Parts of one buffer that steps write lie apart in it."""
+        """Check that the parts of one buffer that steps write are disjoint."""
         parts: defaultdict[Buffer, list[View]] = defaultdict(list)
         for buffer, view in self.views.items():
             if buffer in self.written and view.base is not self.arena:
@@ -298,7 +300,7 @@ def _sample_of(var: Var, index: int) -> int:
 
 
 def _steps(root: Stmt) -> Iterator[Stmt]:
-    """The statements of an entry in order, those of control flow whole."""
+    """The statements of an entry in order; control flow counts as one statement."""
     work = [root]
     while work:
         stmt = work.pop()

@@ -213,7 +213,7 @@ class Emitter:
         return found
 
     def _slots(self, one: Allocation) -> list[Slot]:
-        """Where the values of an allocation lie: those of bodies and of loop-carried values are several."""
+        """The positions of an allocation's values; bodies and loop-carried values have several."""
         if not isinstance(one.owner, Buffer):
             type_ = type_of(one.owner)
             return [slot(f"the result of {one.name}", one.offset, size_of(type_), type_.dtype)]

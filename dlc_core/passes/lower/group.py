@@ -128,10 +128,10 @@ def _outputs(
 
 @dataclass(frozen=True)
 class LowerGroups(Pass):
-    """Turn every group, and every op that stands alone, into a call of a PrimFunc.
+    """Turn every group, and every single op, into a call of a PrimFunc.
 
-    The attribute `constants` of a PrimFunc lists its parameters that are constants of the model: schedules
-    may repack them.
+    The attribute `constants` of a PrimFunc lists its parameters that are constants of the model. Schedules
+    may repack these.
     """
 
     name: ClassVar[str] = "lower_groups"
@@ -203,7 +203,7 @@ class _Equal:
         self._digests: dict[str, str] = {}
 
     def find(self, func: PrimFunc) -> str | None:
-        """The kernel that is the same program, names apart."""
+        """The kernel that is the same program except for names."""
         alike = self._alike.get(_glance(func))
         if not alike:
             return None

@@ -61,7 +61,7 @@ def is_host(function: Function) -> bool:
 
 
 def native_entries(module: IRModule) -> dict[str, Function]:
-    """The graph functions that become native entry points: the module's entry where it can be one, and its
+    """The graph functions that become native entry points: the module's entry if it can be one, and its
     segments.
     """
     entry = module.functions.get(module.entry)
@@ -71,7 +71,7 @@ def native_entries(module: IRModule) -> dict[str, Function]:
 
 @dataclass(frozen=True)
 class HostSegments(Pass):
-    """Split an entry that has what cannot be native; the module's attribute `host` lists that with
+    """Split an entry with nodes that cannot be native. The module's attribute `host` lists these with
     reasons.
     """
 
@@ -89,7 +89,7 @@ class HostSegments(Pass):
 
 @dataclass(frozen=True)
 class HostRegions(Pass):
-    """Of a graph that runs as it is: an entry that calls regions of other targets becomes a host program."""
+    """For a graph that runs directly: an entry that calls regions of other targets becomes a host program."""
 
     name: ClassVar[str] = "host_regions"
     stage: ClassVar[str] = "interface"
@@ -113,8 +113,8 @@ def _calls_regions(function: Function) -> bool:
 
 
 def _with_host_program(module: IRModule, entry: Function, control: bool, native: bool = True) -> IRModule:
-    """The module with its entry as a host program, where it has to be one; without `native` all of it runs on
-    the host.
+    """The module with its entry as a host program if it has to be one. Without `native` all of it runs on the
+    host.
     """
     segments: dict[str, Function] = dict(module.functions)
     noted = _Noted()
@@ -134,7 +134,7 @@ def _with_host_program(module: IRModule, entry: Function, control: bool, native:
 
 
 def _by_caller(body: Node, told: Container[Var]) -> Node:
-    """A body without what computes dims that the caller tells."""
+    """A body without the nodes that compute host-computed dims, which the caller passes."""
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         if old.op is DIM_OF and old.attrs["size"] in told:
@@ -147,9 +147,9 @@ def _by_caller(body: Node, told: Container[Var]) -> Node:
 
 
 def why_host(n: Node, control: bool = False) -> str:
-    """Why a node cannot be native whatever is around it, or nothing.
+    """The reason why a node cannot be native in any context; empty if it can.
 
-    `control` says that native entries may branch and loop.
+    `control` means that native entries may branch and loop.
     """
     if n.op is CALL:
         if is_region(n.attrs["function"]):
@@ -214,8 +214,8 @@ class _Partition:
         known: Iterable[Var] = (),
         inner: bool = False,
     ) -> None:
-        """`known` are dims that the caller tells; an `inner` function is a body of control flow, whose
-        params' shapes may have dims that nothing given to it tells.
+        """`known` are dims that the caller passes. An `inner` function is a body of control flow. The shapes
+        of its params may have dims that none of its arguments determines.
         """
         self.inner = inner
         self.control = control
@@ -264,7 +264,7 @@ class _Partition:
         self.levels = levels
 
     def _inputs(self, depth: int) -> list[Node]:
-        """The values that a segment takes: those it reads, and those whose shapes tell it dims."""
+        """The inputs of a segment: values that it reads, and values whose shapes determine its dims."""
         reads = dict.fromkeys(reads_of(dict.fromkeys(self.levels[depth])))
         known = {v for a in reads for v in self._shown(a)}
         for var in self._wanted(depth):

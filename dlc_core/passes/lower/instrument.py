@@ -1,9 +1,9 @@
-"""A second entry that measures: every kernel call stands between two readings of the clock.
+"""A second entry for profiling, which reads the clock before and after every kernel call.
 
     <entry>__profile(inputs…, outputs…, weights, arena, profile, dims…)
 
-`profile` is int64[sites, 2]: for each call site the nanoseconds spent there and the number of calls, both
-added to what is there.  The module's attribute `sites` names them in order.
+`profile` is int64[sites, 2]: the entry adds for each call site its nanoseconds and its number of calls. The
+module's attribute `sites` names them in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
 
 @dataclass(frozen=True)
 class Instrument(Pass):
-    """Add the measuring twin of the entry."""
+    """Add an instrumented copy of the entry, for profiling."""
 
     name: ClassVar[str] = "instrument"
     stage: ClassVar[str] = "main"
@@ -66,7 +66,7 @@ class Instrument(Pass):
 
 
 def _schedule(kernel: Any) -> dict[str, Any]:
-    """How a kernel was scheduled: its rule, refusals, decisions, and its trace where that was asked for."""
+    """How a kernel was scheduled: its rule, refusals, decisions, and its trace if requested."""
     attrs = getattr(kernel, "attrs", {})
     facts = {
         "rule": str(attrs.get("rule", "")),

@@ -1,4 +1,4 @@
-"""join_parts: concatenations without copies: their parts are written directly into the result.
+"""join_parts: concatenate without copies, by writing the parts directly into the result.
 
 Law: the function computes the same values.
 
@@ -8,10 +8,10 @@ Law: the function computes the same values.
     w = call(h, c, y)               c = concat(y, z)
                                     w = call(h, c, y)
 
-A bare `concat` in a function with the attribute `joins` is no kernel's work: it stands for memory, and its
-parts are windows of it (`windows_of`).  Kernels that write or read a window get a buffer with strides for it
-(`with_windows`).  A part must be written by one kernel and read by kernels only.  Other parts, such as inputs
-of the function, are copied; if there are only such parts, nothing changes.  Parts of a result of the function
+A bare `concat` in a function with the attribute `joins` is not a kernel. It represents memory, and its parts
+are windows of that memory (`windows_of`). Kernels that write or read a window get a strided buffer for it
+(`with_windows`). A part must be written by one kernel and read by kernels only. Other parts, such as inputs
+of the function, are copied. If there are only such parts, nothing changes. Parts of a result of the function
 are written to the caller's memory.
 
 A result that extends a donated input (the attribute `donated`: see `runtime.signature.Donation`) is in the
@@ -152,7 +152,8 @@ class _Joiner:
         return self.function.with_body(rewrite(self.function.body, visit)).with_attrs(**{JOINS: True})
 
     def _parts(self, value: Node) -> list[bool] | None:
-        """Which parts of a concatenation are taken as they are; None where it stays a kernel."""
+        """The parts of a concatenation that are written in place; None if the concatenation stays a
+        kernel."""
         if value.op is not CALL or value.attrs["function"].body.op is not CONCAT:
             return None
         given = dict(zip(value.attrs["function"].params, value.args, strict=True))
@@ -218,8 +219,8 @@ class _Joiner:
 
 
 def strides_of(shape: Sequence[Dim], capacity: tuple[int, int] | None) -> Strides | None:
-    """Row-major strides, of memory with room for so many elements along an axis where `capacity` says so
-    (axis, elements); None where they are not known.
+    """Row-major strides; None if unknown. `capacity` (axis, elements) is the capacity of the memory along an
+    axis, if it is larger than the shape.
     """
     sizes = list(shape)
     if capacity is not None:
@@ -235,7 +236,7 @@ def strides_of(shape: Sequence[Dim], capacity: tuple[int, int] | None) -> Stride
 
 
 def windows_of(function: Function) -> dict[Place, Window]:
-    """The tensors that lie in others, those that hold others first."""
+    """The tensors that are windows of other tensors, outer ones first."""
     found: dict[Place, Window] = {}
     donated = {function.results[d.output]: d for d in donations_of(function)}
     for value in joins_of(function):
@@ -262,7 +263,7 @@ def windows_of(function: Function) -> dict[Place, Window]:
 def with_windows(
     functions: Mapping[str, Function], kernels: Mapping[str, PrimFunc], taken: Mapping[str, object]
 ) -> dict[str, Function | PrimFunc]:
-    """The functions and the kernels, those of windows instead of those that nothing calls any more."""
+    """The functions and the kernels. Kernels with windows replace those that are no longer called."""
     made: dict[tuple[str, tuple[tuple[int, Strides], ...]], str] = {}
     found = dict(kernels)
     result: dict[str, Function] = {}
@@ -301,7 +302,7 @@ def _calls(function: Function) -> Iterator[Node]:
 
 
 def _places(call: Node) -> Iterator[Place]:
-    """The tensors of a kernel's call, inputs first; none for what is no such call."""
+    """The tensors of a kernel call, inputs first; none for other nodes."""
     if call.op is not CALL_PRIM:
         return
     for arg in call.args:
@@ -312,7 +313,7 @@ def _places(call: Node) -> Iterator[Place]:
 
 
 def _is_compact(strides: Strides, place: Place) -> bool:
-    """Whether strides are those of a compact tensor, along the axes that have several elements."""
+    """Whether strides are those of a compact tensor, along the axes with more than one element."""
     shape = result_types(place[0])[place[1]].shape
     own = strides_of(shape, None)
     return own is not None and all(

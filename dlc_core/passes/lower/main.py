@@ -2,8 +2,8 @@
 
     main(inputs…, outputs…, weights, arena, dims…)
 
-`weights` holds all constants, each at a multiple of ALIGN bytes; `arena` all intermediate values and the
-kernels' workspaces.  The module's attributes say how to call it: see `Signature`.
+`weights` holds all constants, each at a multiple of ALIGN bytes. `arena` holds all intermediate values and
+the kernels' workspaces. The module's attributes describe the call; see `Signature`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class BuildMain(Pass):
-    """Plan memory and write the native entries: `main`, or each segment of a host program.
+    """Plan memory and emit the native entries: `main`, or each segment of a host program.
 
-    The module gets the attributes `signature` (of its entry), `segments` (the signatures of those),
-    `constants`, `live_peak`, the bytes of the entry's values that live at once at the worst moment, and
-    `accesses`, how many of them were proved to lie in their buffers and how many are checked.
+    The module gets these attributes: `signature` (of its entry), `segments` (their signatures), `constants`,
+    `live_peak` (the peak bytes of the entry's live values), and `accesses` (the numbers of accesses that are
+    proved to be in bounds and that are checked at run time).
     """
 
     name: ClassVar[str] = "build_main"
@@ -119,11 +119,11 @@ def _entry(
     align: int,
     overwrites: bool,
 ) -> Entry:
-    """Plan a function's memory and write it.
+    """Plan a function's memory and emit the function.
 
-    `nested` builds the body of a control flow.  Values in the arena begin at multiples of `align` bytes;
-    `overwrites` says that outputs may lie where inputs do that nothing reads any more; `record` is that of
-    failed checks.
+    `nested` builds the body of a control flow. Values in the arena begin at multiples of `align` bytes.
+    `overwrites` allows outputs to reuse the memory of inputs that are no longer read. `record` is the record
+    of failed checks.
     """
     nodes = [n for n in post_order(function.body) if is_step(n)]
     controls = {
@@ -140,7 +140,7 @@ def _entry(
 
 
 def _spaces(n: Node, func: PrimFunc) -> list[Buffer]:
-    """The workspaces of a kernel call: the kernel's symbols are those of the call."""
+    """The workspaces of a kernel call, with the kernel's symbols replaced by those of the call."""
     dims = dict(zip(dims_of(func), n.attrs["dims"], strict=True))
     return [
         Buffer(b.name, [substitute(d, dims) for d in b.shape], b.dtype, align=ALIGN)

@@ -1,10 +1,11 @@
-"""The memory plan of a function: its steps in order, and where each of their values lies.
+"""The memory plan of a function: its steps in order, and the position of each of their values.
 
     print(plan_memory(steps_of(function, spaces, overwrites)))    # a table: value, bytes, offset, live range
 
-A step is a kernel call or control flow.  A result lies in the caller's memory, in a window of another value,
-over an input that nothing reads any more, or in the arena from its first write to its last read.  Workspaces
-are live during their step.  These functions are pure; `lower.entry` writes the function by the plan.
+A step is a kernel call or control flow. A result is in the caller's memory, in a window of another value, in
+the memory of an input that is no longer read, or in the arena from its first write to its last read.
+Workspaces are live during their step. The functions of this module are pure; `lower.entry` emits the function
+according to the plan.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Steps:
     direct: tuple[Place, ...]
     """The results of the function, which lie in the caller's memory."""
     windows: Windows
-    """Tensors that lie in others with strides of their own."""
+    """Tensors that are strided windows of other tensors."""
     inside: Mapping[Place, tuple[Place, int]]
     """Tensors that are computed inside of another, and at which of its elements they begin."""
     ordered: bool = False
@@ -99,7 +100,7 @@ class MemoryPlan:
     size: Expr
     """Bytes of the arena."""
     over: Mapping[Place, Place]
-    """Results that are written over what was there, and the first value that was there."""
+    """Results that reuse the memory of another value, with the first value of that memory."""
     last: Mapping[Place, int]
     """The last step that reads a tensor; the number of steps for results of the function."""
     align: int = ALIGN
@@ -138,7 +139,7 @@ def steps_of(
     *,
     ordered: bool = False,
 ) -> Steps:
-    """The steps of a lowered function; UsageError where a result is not written by a kernel of its own."""
+    """The steps of a lowered function. Raises UsageError if a result is not written by its own kernel."""
     nodes = list(post_order(function.body))
     inside = {
         (arg, 0): ((n, 0), offset)
@@ -252,7 +253,7 @@ def requests_of(
 
 
 def _step_bytes(steps: Steps, n: Node) -> tuple[int, int] | None:
-    """Bytes in the arena of a step's results and workspaces, where they are known."""
+    """The arena bytes of a step's results and workspaces, if known."""
     results = [size_of(type_of(place)) for place in places_of(n) if place not in steps.direct]
     found = [const_value(size) for size in (*results, *map(bytes_of, steps.spaces[n]))]
     known = [size for size in found if size is not None]

@@ -1,8 +1,8 @@
-"""Orders of steps in which little memory lives at once.
+"""Orders of steps with low peak memory.
 
-Any order in which steps follow those that they read is right; how much lives at the worst moment differs
-where values have several readers or branches meet.  Finding the best order is NP-hard (Sethi, "Complete
-register allocation problems", 1975): the best ways to do the first steps are followed, a few at a time.
+Any topological order of the steps is correct. The peak memory differs if values have several readers or
+branches join. Finding the best order is NP-hard (Sethi, "Complete register allocation problems", 1975), so
+this module uses beam search: it extends the few best partial orders step by step.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ EFFORT = 2048
 """Steps tried over all of them: of long programs fewer ways are followed."""
 
 GAIN = 20
-"""An order is another one's better where it takes one part in so many less: neighbours in the given order are
-near each other in the caches."""
+"""A new order must save at least one part in this many. A smaller gain does not pay, because neighbours in
+the given order share data in the caches."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Work:
 def reordered(
     steps: Sequence[Node], body: Node, sizes: Callable[[Node], tuple[int, int] | None]
 ) -> list[Node] | None:
-    """The steps of a function with this body in an order in which clearly less lives, where one is found.
+    """The steps of a function with this body, in an order with clearly lower peak memory if one is found.
 
-    `sizes` tells the bytes of a step's results and those that it needs while it runs; None where they depend
-    on dims, which leaves the order as it is.
+    `sizes` returns the bytes of a step's results and the bytes that it needs while it runs. It returns None
+    if they depend on dims; the order then stays as it is.
     """
     number = {n: i for i, n in enumerate(steps)}
     sources: dict[Node, frozenset[int]] = {}
@@ -64,7 +64,8 @@ def reordered(
 
 
 def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
-    """The steps of a function with this body in an order in which what is read last is made first."""
+    """The steps of a function with this body in depth-first order: values that are read last are computed
+    first."""
     wanted, found = set(steps), []
     work: list[tuple[Node, bool]] = [(body, False)]
     seen: set[Node] = set()
@@ -80,7 +81,7 @@ def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
 
 
 def better_order(steps: Sequence[Work]) -> list[int] | None:
-    """An order in which clearly less lives than in the given one, where one is found."""
+    """An order with clearly lower peak memory than the given one, if one is found."""
     readers: list[list[int]] = [[] for _ in steps]
     for number, step in enumerate(steps):
         for read in step.reads:
@@ -106,7 +107,7 @@ def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:
 
 
 def _reader_counts(steps: Sequence[Work]) -> list[int]:
-    """How many steps read each one's results; one more for what is kept."""
+    """The number of steps that read the results of each step; one more if they are kept."""
     counts = [int(step.kept) for step in steps]
     for step in steps:
         for read in step.reads:
@@ -115,7 +116,7 @@ def _reader_counts(steps: Sequence[Work]) -> list[int]:
 
 
 def _freed(steps: Sequence[Work], number: int, waiting: Sequence[int]) -> int:
-    """Bytes that nobody reads after a step, when so many readers wait for each."""
+    """The bytes that are freed after a step, given the number of remaining readers of each value."""
     step = steps[number]
     own = step.gives if waiting[number] == 0 else 0
     return own + sum(steps[read].gives for read in step.reads if waiting[read] == 1)

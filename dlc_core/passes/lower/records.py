@@ -1,4 +1,4 @@
-"""The record of failed checks in native entries: where it lies, and which call of which kernel writes it.
+"""The record of failed checks in native entries: its position, and the calls of kernels that write it.
 
 An entry keeps it at the beginning of its arena; bodies of branches and loops get it from their callers.  See
 `tir/failures.py` for its form.
@@ -76,9 +76,9 @@ class Record:
         return [Eval(call(NOTE, (address_of(self.buffer, CALL), number), STATUS))] if written else []
 
     def guarded(self, func: PrimFunc, calls: Stmt, accesses: Sequence[Access]) -> Stmt:
-        """The calls of a function where its windows on memory fit, by conditions on its sizes.
+        """The calls of a function, guarded by conditions on sizes under which its windows are within memory.
 
-        Raises PassError where they do not, whatever the sizes are.
+        Raises PassError if they are not for any sizes.
         """
         conds = [access.when for access in accesses if access.when is not None and free_vars(access.when)]
         if len(conds) < len(accesses):
@@ -117,7 +117,7 @@ def _called(func: PrimFunc) -> list[str]:
 
 
 def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
-    """The names of kernels, those that others call before these; cycles in any order."""
+    """The names of kernels, callees before callers; cycles in any order."""
     order: dict[str, None] = {}
     work = [(name, False) for name in kernels]
     open_: set[str] = set()

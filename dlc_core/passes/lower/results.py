@@ -41,7 +41,7 @@ def results_of(function: Function) -> list[Node]:
 
 @dataclass(frozen=True)
 class CopyResults(Pass):
-    """Let every result of a native entry be an output of a kernel, and each of another one."""
+    """Make every result of a native entry a separate output of a kernel, by inserting copies."""
 
     name: ClassVar[str] = "copy_results"
     stage: ClassVar[str] = "lower"

@@ -1,6 +1,4 @@
-"""Single operators as modules: a graph that calls one PrimFunc, so that they take the way of a
-model from there on.
-"""
+"""Single operators as modules: a graph that calls one PrimFunc, which then compiles like a model."""
 
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ ENTRY, KERNEL = "main", "kernel"
 
 
 def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IRModule:
-    """A module whose entry calls a PrimFunc: that of `prim_func`, or of a module.
+    """A module whose entry calls a PrimFunc, which is the result of `prim_func` or is in a module.
 
-    What comes in a Schedule runs as it stands there.  Of several PrimFuncs each that no other one calls gets
-    an entry of its own, and the module's attribute `entries` has their names.  Raises UsageError where the
-    buffers that a program writes do not come last.
+    A program in a Schedule keeps that schedule. If there are several PrimFuncs, each one that no other calls
+    gets its own entry, and the module's attribute `entries` has their names. Raises UsageError if the buffers
+    that a program writes are not its last ones.
     """
     if isinstance(subject, IRModule):
         _no_arguments(subject, args)
@@ -48,8 +46,8 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
     """The program of a PrimFunc, of stages (with its arguments in order), or of tensors.
 
-    Tensors (te) are the arguments in order, or two lists: inputs and outputs.  Raises UsageError for what has
-    no program, and for `args` that do not list its inputs and outputs.
+    Tensors (te) are the arguments in order, or two lists: inputs and outputs. Raises UsageError for a subject
+    without a program, and for `args` that do not list its inputs and outputs.
     """
     if isinstance(subject, StagedSchedule):
         return _scheduled(subject.program(args, name))
@@ -128,7 +126,7 @@ def _called(stmt: Stmt) -> str | None:
 
 
 def _is_scheduled(func: PrimFunc) -> bool:
-    """Whether somebody has chosen how the loops run, so that no rule may choose again."""
+    """Whether the program already has a schedule, so that rules must not choose one."""
     serial = all(s.kind == "serial" for s in stmts(func.body) if isinstance(s, For))
     return not serial or not block_list(func.body)
 

@@ -1,4 +1,5 @@
-"""Which nodes are views: other names of the same bytes, free at run time; which say where others write."""
+"""Views: nodes that are other names of the same bytes and free at run time, and nodes that determine where
+others write."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ def is_view(n: Node) -> bool:
 
 
 def has_offset(n: Node, align: int) -> bool:
-    """Whether a band is read, or the tensors of a join are computed, where they lie in the whole: each begins
-    at a multiple of `align` bytes there, and a join has each from a kernel of its own.
+    """Whether a band is read in place, or the parts of a concatenation are computed in place. Each must begin
+    at a multiple of `align` bytes, and each part of a concatenation must come from its own kernel.
     """
     if n.op is BAND:
         offset = band_offset(n)

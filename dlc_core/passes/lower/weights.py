@@ -1,4 +1,4 @@
-"""The constants of a module: where they lie in one block of memory, and putting them there."""
+"""The constants of a module: their offsets in one block of memory, and writing them there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 class Repacked:
-    """An array in the layout that a kernel's schedule asks for, made where it shall lie."""
+    """An array in the layout that a kernel's schedule requires, written directly to its final position."""
 
     def __init__(self, source: NDArray, layout: IndexMap) -> None:
         self.source = source
@@ -46,9 +46,9 @@ Constant = NDArray | Repacked
 
 
 class Weights:
-    """Constants, each once, at multiples of `align` bytes; `size` is where the last one ends.
+    """Constants, each once, at multiples of `align` bytes. `size` is the end of the last one.
 
-    In guard mode they lie `apart`, and `slots` says where.
+    In guard mode `apart` is their layout, and `slots` has their positions.
     """
 
     def __init__(self, align: int = ALIGN, apart: Apart | None = None) -> None:
