@@ -148,6 +148,15 @@ def dlc_passes() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_plans() -> Iterable[Declaration]:
+    """Classes of plans: what a graph pass chooses for a node, and a schedule rule reads (`dlc_core.ir.plan`).
+
+    Example: `return [NpuTiles]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_frontends() -> Iterable[Frontend]:
     """Readers of model files: `name`, `suffixes`, `load(model, context) -> IRModule`.
 

@@ -12,7 +12,8 @@
 
     Function = (name, params, body, attrs)   closed: the body reaches no params but its own
 
-Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes.
+Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes.  The
+attribute `plan` of any node says how its kernel computes it (`ir/plan.py`); it changes no result.
 Spans live outside equality: a node that stands for several merged model nodes has the spans of all.  They are
 those of one model: nodes without arguments are interned for each `World`, and so is what is made of them.
 """
@@ -33,6 +34,7 @@ import numpy as np
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.dtype import STRING, DType, dtype
 from dlc_core.ir.expr import Expr
+from dlc_core.ir.plan import Plan
 from dlc_core.ir.structural import Structure, Structured, array_digest
 from dlc_core.ir.text import Printable
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
@@ -213,6 +215,9 @@ def attr_key(value: Any) -> Any:
         return ("t", *map(attr_key, value))
     if isinstance(value, (Expr, Function)):
         return ("o", id(value))
+    if isinstance(value, Plan):
+        name, values = value.described()
+        return ("p", type(value), name, *((field, attr_key(each)) for field, each in values.items()))
     return (type(value).__name__, value)
 
 
@@ -227,7 +232,7 @@ def freeze_attr(value: Any) -> Any:
     if isinstance(value, np.dtype):
         return dtype(value)
     if value is None or isinstance(
-        value, (bool, int, float, str, bytes, DType, Array, Expr, Function, TensorType)
+        value, (bool, int, float, str, bytes, DType, Array, Expr, Function, TensorType, Plan)
     ):
         return value
     raise UsageError(

@@ -27,6 +27,7 @@ from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.module import IRModule
+from dlc_core.ir.plan import Plan, named_plan
 from dlc_core.ir.types import TensorType, TupleType
 
 SCHEMA, VERSION = "dlc-ir", 1
@@ -138,6 +139,13 @@ EXPR_KINDS = (
         (Field("shape", "literal"), Field("dtype", "dtype")),
         lambda shape, dtype: TensorType(_dims(shape), dtype),
     ),
+    Kind(
+        "plan",
+        Plan,
+        (*_text("name"), Field("values", "literal")),
+        lambda name, values: named_plan(name, _mapping(values)),
+        lambda plan: _PlanView(*plan.described()),
+    ),
     Kind("tuple_type", TupleType, (Field("fields", "refs", (TensorType, TupleType)),), TupleType),
     Kind("ndarray", np.ndarray, (Field("data", "array"),), lambda data: data, lambda a: _Data(a)),
     Kind(
@@ -147,6 +155,12 @@ EXPR_KINDS = (
         lambda functions, attrs, entry: IRModule(_mapping(functions), _mapping(attrs), entry),
     ),
 )
+
+
+@dataclass(frozen=True, eq=False)
+class _PlanView:
+    name: str
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from dlc_core.diag import DlcError, TypeInferenceError, UsageError
 from dlc_core.graph.node import Array, Function, Node, Op, freeze_attr, node
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.plan import PLAN, Plan, without_plan
 from dlc_core.ir.types import TensorType, Type
 
 NDArray = np.ndarray[Any, Any]
@@ -185,14 +186,20 @@ class OpDecl(Op):
         """A node of this op, with arguments and attributes checked and the type inferred.
 
         Optional inputs are named with a trailing `?` and may be left out from the right; a last input named
-        `*xs` takes any number.  Raises TypeInferenceError with the current spans.
+        `*xs` takes any number.  Every op takes an attribute `plan`: how the kernel of the node computes it
+        (`ir/plan.py`), None for no plan.  Raises TypeInferenceError with the current spans.
         """
         self._check_arity(len(args))
+        plan = attrs.pop(PLAN, None)
+        if plan is not None and not isinstance(plan, Plan):
+            raise TypeInferenceError(f"{self.name}: the plan is a {type(plan).__name__}", hint="give a Plan")
         values = self.canonical_attrs(attrs)
-        return node(self, args, values, self.infer_type([a.type for a in args], values, args))
+        type_ = self.infer_type([a.type for a in args], values, args)
+        return node(self, args, values if plan is None else {**values, PLAN: plan}, type_)
 
     def infer_type(self, types: Sequence[Type], attrs: Mapping[str, Any], args: Sequence[Node] = ()) -> Type:
         """The type of the result, of `types` and canonical attributes."""
+        attrs = without_plan(attrs)
         try:
             if self.infer is not None:
                 return self.infer(types, attrs)
@@ -210,7 +217,7 @@ class OpDecl(Op):
     def expand(self, args: Sequence[Node], attrs: Mapping[str, Any]) -> Node:
         """The composite's body over `args`."""
         assert self.compose is not None
-        return self.compose(*args, **attrs)
+        return self.compose(*args, **without_plan(attrs))
 
     def canonical_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes with defaults filled in, coerced and checked."""
@@ -233,6 +240,20 @@ class OpDecl(Op):
             raise TypeInferenceError(
                 f"{self.name}: {count} inputs given", hint=f"it takes ({', '.join(self.inputs)})"
             )
+
+
+def plan_of(value: Node) -> Plan | None:
+    """How the kernel of a node computes it, where a pass has chosen that."""
+    found: Plan | None = value.attrs.get(PLAN)
+    return found
+
+
+def lowering_of(value: Node) -> Lower | None:
+    """The lowering of a node: that of its plan, else of its op, or None.  It gets no attribute `plan`."""
+    plan = plan_of(value)
+    if plan is not None:
+        return plan.lower
+    return value.op.lower if isinstance(value.op, OpDecl) else None
 
 
 def fresh_dims(value: Node) -> list[Var]:

@@ -2,7 +2,7 @@
 
 A lowering is `lower(type_, attrs, *tensors)`: it gets the inferred result type, canonical attributes and one
 te tensor for each argument, and gives the result tensor (a tuple of them for a tuple type).  Shapes may be
-symbolic.
+symbolic.  A node with a plan is lowered by that (`ir/plan.py`), others by their ops.
 
 Floats narrower than 32 bits are computed in float32 and rounded once for each op: `widen` at loads, `narrow`
 at stores.
@@ -10,7 +10,7 @@ at stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from dlc_core import te
@@ -34,8 +34,9 @@ from dlc_core.ir.expr import (
     ne,
     select,
 )
+from dlc_core.ir.plan import PLAN, without_plan
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import Lower, OpDecl
+from dlc_core.op.declare import Lower, OpDecl, lowering_of, plan_of
 from dlc_core.tir.failures import report_index
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, loop
@@ -238,19 +239,31 @@ def clamped_index(index: Expr, size: Dim) -> Expr:
     return maximum(minimum(counted_index(index, size), as_expr(size) - 1), 0)
 
 
-def lower_node(value: Node, name: str | None = None) -> PrimFunc:
-    """The PrimFunc of one node over its arguments, by its op's lowering: inputs, then results, then symbolic
-    dims.
+def lower_tensors(value: Node, tensors: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
+    """The results, over tensors, of a node that has a lowering."""
+    lower = lowering_of(value)
+    assert lower is not None
+    result = lower(value.type, dict(without_plan(value.attrs)), *tensors)
+    return result if isinstance(result, tuple) else (result,)
 
-    Raises UnsupportedError where the op has no lowering.
+
+def with_plan(func: PrimFunc, nodes: Iterable[Node]) -> PrimFunc:
+    """The PrimFunc of some nodes with their plan; without one where several of them have plans."""
+    plans = [plan for plan in map(plan_of, nodes) if plan is not None]
+    return func.with_attrs(**{PLAN: plans[0]}) if len(plans) == 1 else func
+
+
+def lower_node(value: Node, name: str | None = None) -> PrimFunc:
+    """The PrimFunc of one node over its arguments, by its lowering: inputs, then results, then symbolic dims.
+
+    Raises UnsupportedError where it has no lowering.
     """
     decl = value.op
-    if not isinstance(decl, OpDecl) or decl.lower is None:
+    if not isinstance(decl, OpDecl) or lowering_of(value) is None:
         raise UnsupportedError(f"the op {decl.name!r} has no lowering", spans=value.spans)
     inputs = [
         te.placeholder(a.shape, a.dtype, f"{decl.inputs[min(i, len(decl.inputs) - 1)].strip('*?')}{i}")
         for i, a in enumerate(value.args)
     ]
-    result = decl.lower(value.type, dict(value.attrs), *inputs)
-    outputs = result if isinstance(result, tuple) else (result,)
-    return te.create_prim_func(inputs, outputs, name or decl.name, spans=value.spans)
+    outputs = lower_tensors(value, inputs)
+    return with_plan(te.create_prim_func(inputs, outputs, name or decl.name, spans=value.spans), [value])

@@ -36,6 +36,7 @@ from dlc_core.graph.node import (
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars
+from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import NDArray, OpDecl
 
@@ -88,6 +89,7 @@ def apply(
     Symbolic attributes need `env`, PrimFuncs called in functions among the attributes need `call_prim`.
     """
     env = {} if env is None else env
+    attrs = without_plan(attrs)
     values = {n: concrete(value, env, call_prim) for n, value in attrs.items() if n not in decl.fresh}
     if decl.reference is None:
         params = [param(f"arg{index}", _type_of(arg)) for index, arg in enumerate(args)]

@@ -69,6 +69,11 @@ def dlc_passes() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_plans() -> Iterable[Declaration]:
+    return of_slices("dlc_plans")
+
+
+@hookimpl
 def dlc_schedule_rules() -> Iterable[Declaration]:
     from dlc_core.schedule.rules import RULES
 

@@ -25,6 +25,7 @@ import pluggy
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, similar
 from dlc_core.hooks import PROJECT, Deferred
+from dlc_core.ir.known import use_plans
 from dlc_core.op.known import use_ops
 from dlc_core.plugin import builtin
 from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, register
@@ -38,6 +39,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "ops": "op",
         "rules": "rule",
         "passes": "pass",
+        "plans": "plan",
         "frontends": "frontend",
         "importers": "importer",
         "targets": "target",
@@ -61,6 +63,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "ops": ("infer", "reference"),
         "rules": ("pattern", "replacement"),
         "passes": ("run",),
+        "plans": ("described", "lower"),
         "frontends": ("suffixes", "load"),
         "targets": ("options", "describe", "problem", "host_rank"),
         "codegens": ("format", "emit"),
@@ -251,6 +254,7 @@ class Registry:
     ops = _CategoryOf()
     rules = _CategoryOf()
     passes = _CategoryOf()
+    plans = _CategoryOf()
     frontends = _CategoryOf()
     importers = _CategoryOf()
     targets = _CategoryOf()
@@ -502,7 +506,12 @@ def _known_ops() -> Mapping[str, Any]:
     return registry().ops
 
 
+def _known_plans() -> Mapping[str, Any]:
+    return registry().plans
+
+
 use_ops(_known_ops)
+use_plans(_known_plans)
 
 
 def codegen_of(target: Target) -> Any:

@@ -35,6 +35,7 @@ from dlc_core.graph.node import (
 )
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
@@ -272,7 +273,7 @@ class Steps:
             if isinstance(v, Function)
         }
         self.bodies[n] = list(bodies.values())
-        plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in decl.fresh}
+        plain = {k: v for k, v in without_plan(n.attrs).items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
         told = _told(n.type, fresh_dims(n))
         reference = decl.reference

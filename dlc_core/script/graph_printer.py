@@ -155,7 +155,7 @@ class GraphPrinter:
 
 
 RESERVED = frozenset(
-    {"Tensor", "Tuple", "array", "const", "dim", "dtype", "func_attr", "function", "inf", "nan", "op"}
+    {"Tensor", "Tuple", "array", "const", "dim", "dtype", "func_attr", "function", "inf", "nan", "op", "plan"}
 )
 """Names in `G` that are no ops."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dlc_core.graph.node import Array, Function
 from dlc_core.ir.expr import Expr
+from dlc_core.ir.plan import Plan, named_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 from dlc_core.script.call_parser import CallParser
 from dlc_core.script.source import short, suggestion
@@ -51,6 +52,8 @@ class LiteralParser:
                 return self._symbol(node)
             if head == "G.dtype":
                 return self.exprs.dtype(node.args[0] if node.args else None, node)
+            if head == "G.plan":
+                return self._plan(node)
             if head in ("G.Tensor", "G.Tuple"):
                 return self.type(node)
             if head in ("G.array", "G.const"):
@@ -72,6 +75,12 @@ class LiteralParser:
                 self.exprs.fail(key or node, f"the attribute {name!r} is given twice")
             found[name] = self.value(value)
         return found
+
+    def _plan(self, node: ast.Call) -> Plan:
+        name = self.exprs.string(node.args[0] if len(node.args) == 1 else None, "a plan's name", node)
+        values = {word.arg: self.value(word.value) for word in node.keywords if word.arg is not None}
+        with self.exprs.source.at(node):
+            return named_plan(name, values)
 
     def _symbol(self, node: ast.Call) -> Expr:
         """A variable that is no dim, with its dtype where it is named first."""

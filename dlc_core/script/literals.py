@@ -11,6 +11,7 @@ import numpy as np
 from dlc_core.graph.node import Array, Function
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.plan import Plan
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 
 MAX_INLINE_ELEMENTS = 16
@@ -78,6 +79,9 @@ class Literals:
             return self.mapping(value)
         if isinstance(value, Array):
             return self.array(value, "G.array")
+        if isinstance(value, Plan):
+            name, values = value.described()
+            return f"G.plan({', '.join([quoted(name), *(f'{k}={self.text(v)}' for k, v in values.items())])})"
         return self.metadata.refer("object", value)
 
     def mapping(self, values: Mapping[Any, Any]) -> str:

@@ -21,6 +21,7 @@ from dlc_core.decisions import DECISIONS
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
+from dlc_core.ir.plan import PLAN
 from dlc_core.ir.structural import first_difference
 from dlc_core.passes import PassContext
 from dlc_core.passes.lower.group import lower_group
@@ -59,7 +60,8 @@ def kernel_of(body: Node, params: Sequence[Node] | None = None, *, constants: Se
     """
     found = tuple(n for n in post_order(body) if n.op.name == "param") if params is None else tuple(params)
     func = lower_group(Function("kernel", found, body), "kernel")
-    return replace(func, attrs=MappingProxyType({"constants": tuple(constants)}))
+    plan = {PLAN: func.attrs[PLAN]} if PLAN in func.attrs else {}
+    return replace(func, attrs=MappingProxyType({"constants": tuple(constants), **plan}))
 
 
 def target_of(description: Description) -> Target:

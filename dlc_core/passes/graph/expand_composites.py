@@ -1,7 +1,7 @@
 """expand_composites: replace composites by their bodies over other ops.
 
 Law: the function computes the same values within the ops' tolerance. By default, composites with their own
-lowering are kept, because it is better than the lowering of their body.
+lowering, or with a plan, are kept, because it is better than the lowering of their body.
 
     flatten(x, axis=1)                  =>      reshape(x, shape=(2, 12))
     softmax(x) with expand=("softmax",) =>      exp(x - max(x)) / sum(exp(x - max(x)))
@@ -15,7 +15,7 @@ from typing import ClassVar
 from dlc_core.diag import PassError
 from dlc_core.graph.node import Function, Node, post_order, rewrite
 from dlc_core.ir.types import TensorType, Type
-from dlc_core.op.declare import OpDecl
+from dlc_core.op.declare import OpDecl, lowering_of
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.passes.base import GraphPass, PassContext
 
@@ -41,7 +41,7 @@ class ExpandComposites(GraphPass):
             return False
         if decl.name in self.expand:
             return True
-        return decl.lower is None if self.keep is None else decl.name not in self.keep
+        return lowering_of(value) is None if self.keep is None else decl.name not in self.keep
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = function.body

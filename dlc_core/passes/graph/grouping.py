@@ -23,7 +23,7 @@ from dlc_core.decisions import Decision
 from dlc_core.diag import Span
 from dlc_core.graph.node import Function, Node, functions_of, post_order, touches_texts
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import OpDecl
+from dlc_core.op.declare import OpDecl, lowering_of
 
 POINTWISE = ("elementwise", "broadcast")
 ANCHORS = ("contraction", "reduction")
@@ -117,7 +117,7 @@ def kind_of(value: Node) -> str:
         return "structural"
     if decl.name in VIEWS:
         return "view"
-    if decl.lower is None or functions_of(value):
+    if lowering_of(value) is None or functions_of(value):
         return "host"
     return decl.kind if isinstance(value.type, TensorType) else "opaque"
 

@@ -32,7 +32,8 @@ from dlc_core.ir.expr import Var, const, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TupleType, Type
-from dlc_core.op.declare import OpDecl, tensor_types
+from dlc_core.op.declare import OpDecl, lowering_of, tensor_types
+from dlc_core.op.lower import lower_tensors, with_plan
 from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
@@ -57,7 +58,7 @@ def lower_group(function: Function, name: str) -> PrimFunc:
 
     Raises UnsupportedError, naming every such node, when an op has no tensor lowering.
     """
-    missing = [n for n in post_order(function.body) if isinstance(n.op, OpDecl) and n.op.lower is None]
+    missing = [n for n in post_order(function.body) if isinstance(n.op, OpDecl) and lowering_of(n) is None]
     if missing:
         raise UnsupportedError(
             f"{len(missing)} node(s) of {function.name} have no tensor-level form",
@@ -77,7 +78,7 @@ def lower_group(function: Function, name: str) -> PrimFunc:
         if n not in values:
             values[n] = _lower_node(n, values)
     results = _outputs(function, values, inputs)
-    func = te.create_prim_func(inputs, results, name, spans=tuple(spans))
+    func = with_plan(te.create_prim_func(inputs, results, name, spans=tuple(spans)), values)
     doubtful = doubtful_sizes(d for n in values for t in tensor_types(_fields(n)) for d in t.shape)
     return func.with_attrs(sizes=doubtful) if doubtful else func
 
@@ -100,14 +101,10 @@ def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.
             )
         literal = const(array.reshape(-1)[0].item(), n.dtype)
         return (te.compute(n.shape, lambda *_: literal, "literal"),)
-    assert isinstance(n.op, OpDecl)
-    assert n.op.lower is not None
-    args = [t for arg in n.args for t in values[arg]]
     try:
-        result = n.op.lower(n.type, n.attrs, *args)
+        return lower_tensors(n, [t for arg in n.args for t in values[arg]])
     except DlcError as error:
         raise error.at(n.spans) from None
-    return result if isinstance(result, tuple) else (result,)
 
 
 def _outputs(

@@ -1,6 +1,9 @@
 # ruff: noqa: N803
 """A plugin with every hook of the interface 0.1, each giving one declaration.  It is frozen."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from dlc_core.backend import Partitioner, RegionPattern, SimulatedDevice, SourceCodegen
@@ -8,6 +11,7 @@ from dlc_core.config import Knob
 from dlc_core.graph import Function, param
 from dlc_core.hooks import Command, hookimpl
 from dlc_core.ir.module import IRModule
+from dlc_core.ir.plan import Plan
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import FLOATS, Attr, op
 from dlc_core.op.infer import same_type
@@ -107,6 +111,15 @@ class Vectors(ScheduleRule):
         schedule.vectorize(inner)
 
 
+@dataclass(frozen=True)
+class Rows(Plan):
+    name: ClassVar[str] = "frozen.rows"
+    count: int
+
+    def lower(self, type_, attrs, *tensors):
+        return TIMES.lower(type_, attrs, *tensors)
+
+
 @T.prim_func
 def desc(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
     for i in T.serial(8):
@@ -170,6 +183,11 @@ def dlc_rules():
 @hookimpl
 def dlc_passes():
     return [Counts]
+
+
+@hookimpl
+def dlc_plans():
+    return [Rows]
 
 
 @hookimpl

@@ -1,0 +1,115 @@
+"""Plans: how the kernel of a node computes it, as a frozen value.
+
+    @dataclass(frozen=True)
+    class Rows(Plan):
+        '''The rows that the loops take at a time.'''
+
+        name: ClassVar[str] = "rows"
+        rows: int
+
+        def lower(self, type_, attrs, x):
+            ...
+
+    RELU.build(x, plan=Rows(4))
+
+A graph pass chooses a plan for a node.  The node keeps it as its attribute `plan`, and lowering puts it among
+the attributes of the PrimFunc, where a schedule rule finds it by its class.  Between the two it prints,
+parses, and is compared like any other attribute: nodes with different plans are different kernels.
+
+A plan changes no result.  Inference, reference and expansion do not see it, and a pass may discard it.
+A plugin gives its classes of plans through the hook `dlc_plans`; a plan that is read from text or JSON, and
+whose class nobody gives, is an `UnknownPlan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.ir.known import known_plans
+from dlc_core.ir.structural import Structure, Structured
+
+PLAN = "plan"
+"""The attribute of nodes and of PrimFuncs."""
+Value = int | bool | str
+
+
+@dataclass(frozen=True)
+class Plan(Structured):
+    """The base class: subclasses are frozen dataclasses of ints, bools and texts.
+
+    UsageError for a field of another type than its annotation says.
+    """
+
+    name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            wanted = getattr(each.type, "__name__", each.type)
+            if type(value).__name__ != wanted:
+                raise UsageError(
+                    f"the plan {self.name!r}: {each.name} is {value!r}", hint=f"its type is {wanted}"
+                )
+
+    def described(self) -> tuple[str, Mapping[str, Value]]:
+        """The name and the fields."""
+        return self.name, {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def lower(self, type_: Any, attrs: Mapping[str, Any], *tensors: Any) -> Any:
+        """The tensor program of a node with this plan, in place of its op's lowering (see `op/lower.py`)."""
+        raise NotImplementedError(f"{type(self).__name__}.lower")
+
+    def structure(self) -> Structure:
+        name, values = self.described()
+        return Structure(f"plan {name}", [(f".{field}", value) for field, value in values.items()])
+
+
+@dataclass(frozen=True)
+class UnknownPlan(Plan):
+    """A plan whose class no plugin gives: it prints and is compared, and cannot be lowered."""
+
+    kind: str
+    given: tuple[tuple[str, Value], ...]
+
+    def __post_init__(self) -> None:
+        for field, value in self.given:
+            if type(value) not in (int, bool, str):
+                raise UsageError(
+                    f"the plan {self.kind!r}: {field} is a {type(value).__name__}",
+                    hint="a plan has ints, bools and texts",
+                )
+
+    def described(self) -> tuple[str, Mapping[str, Value]]:
+        return self.kind, dict(self.given)
+
+    def lower(self, type_: Any, attrs: Mapping[str, Any], *tensors: Any) -> Any:
+        raise UnsupportedError(
+            f"no plugin gives the plan {self.kind!r}", hint="`dlc plugins -v` lists what each gives"
+        )
+
+
+def named_plan(name: str, values: Mapping[str, Any]) -> Plan:
+    """The plan that `described` gave as a name and fields.
+
+    UsageError for fields that its class does not have.
+    """
+    found = known_plans().get(name)
+    if found is None:
+        return UnknownPlan(name, tuple(values.items()))
+    known = [each.name for each in fields(found)]
+    if sorted(values) != sorted(known):
+        raise UsageError(
+            f"the plan {name!r} with {', '.join(values) or 'no fields'}", hint=f"give {', '.join(known)}"
+        )
+    return found(**values)
+
+
+def without_plan(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attributes that say what is computed."""
+    return {name: value for name, value in attrs.items() if name != PLAN} if PLAN in attrs else attrs
+
+
+__all__ = ["PLAN", "Plan", "UnknownPlan", "named_plan", "without_plan"]
