@@ -19,7 +19,7 @@ import dlc_core as dlc
 from benchmarks.peers import OURS
 from benchmarks.report import head, machine, print_table
 from dlc_core import nn
-from dlc_core.runtime.explain import Kernel
+from dlc_core.runtime.measure.explain import Kernel
 from dlc_core.testing.dot_peak import product_peak
 from dlc_core.testing.peak import measured_machine
 

@@ -18,7 +18,7 @@ from benchmarks.models import Array, Case
 from benchmarks.peers import OURS, Peer
 from benchmarks.worker import Here, Worker
 from dlc_core.diag import DlcError
-from dlc_core.runtime.measure import Spread, spread_of
+from dlc_core.runtime.measure.timing import Spread, spread_of
 
 RTOL, ATOL = 1e-3, 1e-4
 OF_LARGEST = {"bfloat16": 2e-2, "float16": 2e-3}

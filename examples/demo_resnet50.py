@@ -23,7 +23,7 @@ from rich.table import Table
 
 import dlc_core as dlc
 from dlc_core.cli.options import progress
-from dlc_core.runtime.measure import Spread, measure
+from dlc_core.runtime.measure.timing import Spread, measure
 
 NETWORK = "resnet50"
 RTOL, ATOL = 1e-3, 1e-4

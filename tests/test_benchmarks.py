@@ -24,7 +24,7 @@ from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
 from benchmarks.peers import OURS, Peer, Session
 from benchmarks.report import geomeans, print_report, remarks
-from dlc_core.runtime.measure import Spread
+from dlc_core.runtime.measure.timing import Spread
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -108,7 +108,7 @@ def _apart(path: Path, phase: str, environment: Mapping[str, str], limit: float)
     if done.returncode == 0:
         record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return record
-    from dlc_core.runtime.faults import reported
+    from dlc_core.runtime.guard.faults import reported
 
     last = [*reported(fault).lines(), *done.stderr.strip().splitlines()[-3:]]
     return {"outcome": f"ended with {done.returncode}: {'; '.join(last)}"}
@@ -136,7 +136,7 @@ def rows(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
 def _main(path: str, phase: str, fault: str) -> None:
     import faulthandler
 
-    from dlc_core.runtime.faults import report_to
+    from dlc_core.runtime.guard.faults import report_to
 
     faulthandler.enable()
     report_to(Path(fault))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dlc_core.backend.compiler import NATIVE, compiler_version
 from dlc_core.config import config
-from dlc_core.runtime.resources import processor_words
+from dlc_core.runtime.machine.resources import processor_words
 from dlc_core.support.disk import quota
 
 _STALE = 3600.0

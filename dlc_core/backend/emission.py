@@ -14,7 +14,7 @@ from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.profile import PROFILE_SUFFIX
+from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
 from dlc_core.target.source.tokens import comment
 from dlc_core.tir.functor import child_stmts, loads_in, stmts

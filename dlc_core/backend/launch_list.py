@@ -17,8 +17,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, post_order, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.encode import Table
-from dlc_core.runtime.profile import PROFILE_SUFFIX
+from dlc_core.runtime.interface.encode import Table
+from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.target import Description
 from dlc_core.tir.functor import buffers_written, exprs_of, stmts
 from dlc_core.tir.intrinsics import CONVERGENT, kernel_symbol, launch_symbol

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, as_expr
-from dlc_core.runtime.encode import decode_expressions
-from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, reading, text, truth
+from dlc_core.runtime.interface.encode import decode_expressions
+from dlc_core.runtime.interface.untrusted import LIMIT, integer, items, malformed, reading, text, truth
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:

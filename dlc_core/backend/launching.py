@@ -30,8 +30,8 @@ from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
 from dlc_core.backend.simulated import SimulatedDevice
 from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.faults import launched
-from dlc_core.runtime.host_memory import NDArray
+from dlc_core.runtime.guard.faults import launched
+from dlc_core.runtime.memory.host import NDArray
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 

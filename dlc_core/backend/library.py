@@ -11,7 +11,7 @@ from dlc_core.backend.binary_cache import kept
 from dlc_core.backend.compiler import NO_OPENMP, build_shared
 from dlc_core.backend.packed import ENTRY_SUFFIX, FLAGS
 from dlc_core.diag import ArtifactError, RuntimeFailure
-from dlc_core.runtime.failures import status_failure
+from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)

@@ -19,9 +19,9 @@ from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.packed import CYCLES
 from dlc_core.backend.queue import CommandQueue, Event, Job
 from dlc_core.runtime.device import Loaded
-from dlc_core.runtime.guard import Layout
-from dlc_core.runtime.guarded_memory import GuardedMemory
-from dlc_core.runtime.host_memory import NDArray, address, aligned_bytes
+from dlc_core.runtime.guard.memory import GuardedMemory
+from dlc_core.runtime.guard.mode import Layout
+from dlc_core.runtime.memory.host import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
 
 

@@ -16,7 +16,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import Dim
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.signature import Value
+from dlc_core.runtime.interface.signature import Value
 
 Array = np.ndarray[Any, Any]
 

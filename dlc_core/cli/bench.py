@@ -35,8 +35,8 @@ from dlc_core.cli.options import (
     parse_shapes,
 )
 from dlc_core.diag import UsageError
-from dlc_core.runtime.measure import Spread, measure
-from dlc_core.runtime.profile import Report
+from dlc_core.runtime.measure.profile import Report
+from dlc_core.runtime.measure.timing import Spread, measure
 from dlc_core.target.cost import Machine
 
 

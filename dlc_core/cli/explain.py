@@ -31,7 +31,7 @@ from dlc_core.cli.options import (
 )
 from dlc_core.cli.tables import print_records, shortened
 from dlc_core.diag import bytes_text
-from dlc_core.runtime.explain import Explanation, Kernel, Segment
+from dlc_core.runtime.measure.explain import Explanation, Kernel, Segment
 from dlc_core.target.cost import Machine
 from dlc_core.testing.peak import measured_machine
 

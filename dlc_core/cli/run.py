@@ -39,7 +39,7 @@ from dlc_core.cli.options import (
 )
 from dlc_core.cli.tables import shortened
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.explain import regrouped
+from dlc_core.runtime.measure.explain import regrouped
 
 
 def run(

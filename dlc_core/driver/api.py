@@ -21,8 +21,8 @@ from dlc_core.driver.request import CompileRequest, Progress
 from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
+from dlc_core.runtime.artefact.saving import Saved
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.saving import Saved
 from dlc_core.support.garbage import fewer_collections
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind

@@ -28,8 +28,8 @@ from typing import Any
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
 from dlc_core.facts import forget, remembered
+from dlc_core.runtime.artefact.saving import Saved, read, save
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.saving import Saved, read, save
 from dlc_core.support.disk import quota
 from dlc_core.support.record import record
 

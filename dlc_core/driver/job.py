@@ -26,12 +26,13 @@ from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.plugin.registry import codegen_of, registry
+from dlc_core.runtime.artefact.compiled import MEMORY
 from dlc_core.runtime.device import device_at
-from dlc_core.runtime.encode import encode_signature
-from dlc_core.runtime.executable import MEMORY, Executable
-from dlc_core.runtime.host_memory import NDArray, aligned_bytes, lasting_bytes
-from dlc_core.runtime.hosted import Program
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.host_program.program import Program
+from dlc_core.runtime.interface.encode import encode_signature
+from dlc_core.runtime.interface.signature import Signature
+from dlc_core.runtime.memory.host import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
 from dlc_core.tir.stmt import PrimFunc

@@ -22,7 +22,7 @@ from dlc_core.driver.loading import reader_of
 from dlc_core.driver.request import CompileRequest, plain
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
-from dlc_core.runtime.container import SCHEMA, read_container
+from dlc_core.runtime.artefact.container import SCHEMA, read_container
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError
 from dlc_core.plugin.registry import registry
+from dlc_core.runtime.artefact.saving import Saved, read
 from dlc_core.runtime.device import check_format, device_at
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.saving import Saved, read
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target
 

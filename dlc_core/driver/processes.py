@@ -29,7 +29,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.pickling import Known, dumps, loads
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.plugin.registry import codegen_of
-from dlc_core.runtime.cores import usable_cores
+from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Seq
 

@@ -20,7 +20,7 @@ from dlc_core.decisions import DECISIONS
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
 from dlc_core.plugin.registry import registry
-from dlc_core.runtime.guard import GUARD, mode_of
+from dlc_core.runtime.guard.mode import GUARD, mode_of
 from dlc_core.support.lazy import is_imported, lazy
 from dlc_core.support.record import record
 from dlc_core.target import Target

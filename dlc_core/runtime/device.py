@@ -15,7 +15,7 @@ are addresses where the device has such.  What it may have besides:
                                     no way through the host; behind what either was asked for before, in
                                     front of what it is asked for later; False where it has no such way
     alloc_guarded(layout) -> handle
-                                    memory for guard mode: see `runtime.guard.Layout`
+                                    memory for guard mode: see `runtime.guard.mode.Layout`
     record() -> event               a place in its queue: `event.done`, `event.wait()`
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata
@@ -39,7 +39,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from dlc_core.diag import ArtifactError, RuntimeFailure
-from dlc_core.runtime.host_memory import NDArray, address, aligned_bytes
+from dlc_core.runtime.memory.host import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact, Target
 
 

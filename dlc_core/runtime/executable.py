@@ -28,29 +28,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.runtime.callers import caller_for
-from dlc_core.runtime.calling import Copying, InPlace
-from dlc_core.runtime.checked import Caller, failing
+from dlc_core.runtime.artefact.compiled import CompiledModel
+from dlc_core.runtime.artefact.saving import save
+from dlc_core.runtime.call.arrays import as_host, contiguous
+from dlc_core.runtime.call.callers import caller_for
+from dlc_core.runtime.call.calling import Copying, InPlace
+from dlc_core.runtime.call.checked import Caller, failing
 from dlc_core.runtime.device import check_format
-from dlc_core.runtime.encode import decode_signature
-from dlc_core.runtime.ndarray import as_host, contiguous
-from dlc_core.runtime.saving import save
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.encode import decode_signature
 from dlc_core.support.lazy import lazy
-from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import call_memory, hosted, measure
-    from dlc_core.runtime import explain as explaining
-    from dlc_core.runtime import profile as profiling
+    from dlc_core.runtime.host_program import program as hosted
+    from dlc_core.runtime.measure import explain as explaining
+    from dlc_core.runtime.measure import memory as call_memory
+    from dlc_core.runtime.measure import profile as profiling
+    from dlc_core.runtime.measure import timing as measure
     from dlc_core.target import cost
 else:
     cost = lazy("dlc_core.target.cost")
-    explaining = lazy("dlc_core.runtime.explain")
-    hosted = lazy("dlc_core.runtime.hosted")
-    measure = lazy("dlc_core.runtime.measure")
-    profiling = lazy("dlc_core.runtime.profile")
-    call_memory = lazy("dlc_core.runtime.call_memory")
+    explaining = lazy("dlc_core.runtime.measure.explain")
+    hosted = lazy("dlc_core.runtime.host_program.program")
+    measure = lazy("dlc_core.runtime.measure.timing")
+    profiling = lazy("dlc_core.runtime.measure.profile")
+    call_memory = lazy("dlc_core.runtime.measure.memory")
 
 NDArray = np.ndarray[Any, Any]
 
@@ -70,9 +71,6 @@ SHORT_SOURCE = 1 << 18
 """Characters of code up to which an artefact keeps it without being asked."""
 
 _SAVED = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
-
-MEMORY = "memory"
-"""The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
 
 
 class BoundCall:
@@ -97,62 +95,22 @@ class BoundCall:
         return self._result
 
 
-class Executable:
-    """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`.
+class Executable(CompiledModel):
+    """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
 
-    `program` is there where parts of the model run on the host, between native segments, or on other devices:
-    `regions` are the executables of those, by name.  `device` None makes one that cannot run here, only be
-    saved and exported.
-    """
+    regions: Mapping[str, Executable]
+    _caller: Caller | None = None
+    _loaded: Any = None
+    _whole: Executable | None = None
+    """Where this is one of several entry points: the executable that holds the code."""
 
-    def __init__(
-        self,
-        signature: Signature,
-        artifact: Artifact,
-        weights: NDArray,
-        target: Target,
-        device: Any,
-        *,
-        codegen: Any = None,
-        entry: str = "main",
-        num_threads: int = 1,
-        report: Mapping[str, Any] | None = None,
-        about: Mapping[str, Any] | None = None,
-        program: hosted.Program | None = None,
-        sources: Mapping[str, Callable[[], str]] | None = None,
-        regions: Mapping[str, Executable] | None = None,
-    ) -> None:
-        self.signature = signature
-        self._input_names = tuple(value.name for value in signature.inputs)
-        self._output_names = tuple(value.name for value in signature.outputs)
-        self.artifact = artifact
-        self.weights = weights
-        self.target = target
-        self.device = device
-        self.codegen = codegen
-        self.entry = entry
-        self.num_threads = num_threads
-        self.about: Mapping[str, Any] = about or {}
-        self.report: dict[str, Any] = dict(report or {})
-        if MEMORY in self.about:
-            self.report.setdefault(MEMORY, self.about[MEMORY])
-        self.program = program
-        self.regions: Mapping[str, Executable] = regions or {}
-        self._sources = dict(sources or {})
-        self._caller: Caller | None = None
-        self._loaded: Any = None
-        self._whole: Executable | None = None
-        """Where this is one of several entry points: the executable that holds the code."""
+    @cached_property
+    def _input_names(self) -> tuple[str, ...]:
+        return tuple(value.name for value in self.signature.inputs)
 
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """Names, shapes and dtypes of the inputs, in the order of a call."""
-        return self.signature.inputs
-
-    @property
-    def outputs(self) -> tuple[Value, ...]:
-        """Names, shapes and dtypes of the outputs."""
-        return self.signature.outputs
+    @cached_property
+    def _output_names(self) -> tuple[str, ...]:
+        return tuple(value.name for value in self.signature.outputs)
 
     @cached_property
     def memory(self) -> call_memory.CallMemory:
@@ -160,23 +118,6 @@ class Executable:
         `memory.most` is the most of all calls, `memory.at(batch=8)` that of some.
         """
         return call_memory.CallMemory(self)
-
-    @property
-    def num_threads(self) -> int:
-        """Threads of one call; may be set at any time, for the calls that follow."""
-        return self._threads
-
-    @num_threads.setter
-    def num_threads(self, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"num_threads is {value!r}", hint="give an integer of at least 1")
-        self._threads = value
-
-    @property
-    def target_text(self) -> str:
-        """The targets of its parts, the host's last."""
-        found = dict.fromkeys(str(each.target) for each in (*self.regions.values(), self))
-        return ", ".join(found)
 
     def with_threads(self, num_threads: int) -> Executable:
         """The same executable, code, weights and scratch memory shared, with another number of threads: for
@@ -277,11 +218,6 @@ class Executable:
 
         return measure.TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
 
-    @property
-    def entries(self) -> tuple[str, ...]:
-        """Names of the entry points that `exe[name]` gives; empty where `exe` is the only one."""
-        return tuple(self.about.get("entries", ()))
-
     def __getitem__(self, name: str) -> Executable:
         """One entry point of a module that was built with several: an executable on the same code."""
         found = self.about.get("entries", {}).get(name)
@@ -324,30 +260,6 @@ class Executable:
         """Give back the scratch memory that is kept for coming calls."""
         if self._caller is not None:
             self._caller.release()
-
-    def add_sources(self, sources: Mapping[str, Callable[[], str]]) -> None:
-        """Let `source` give further forms, made when they are asked for."""
-        self._sources.update(sources)
-
-    def source(self, form: str) -> str:
-        """Readable code: the code generator's own forms and what the compiler can show, such as "tir" and
-        "graph".
-
-        Raises UsageError that lists the forms there are, and says how an artefact keeps the others.
-        """
-        made = self._sources.get(form) or self.artifact.sources.get(form)
-        if made is not None:
-            return made if isinstance(made, str) else made()
-        known = {*self._sources, *self.artifact.sources}
-        derive = getattr(self.codegen, "source", None)
-        if derive is not None and (text := derive(self.artifact, form)) is not None:
-            return str(text)
-        forms = [f for f in getattr(self.codegen, "forms", ()) if f not in known]
-        kept = f'exe.save(path, sources=["{forms[0]}"]) keeps more in an artefact' if forms else ""
-        have = ", ".join(sorted(known)) or "none"
-        raise UsageError(
-            f"no source {form!r}", hint="; ".join(filter(None, (f"this executable has: {have}", kept)))
-        )
 
     def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
         """Write one file that `dlc.open` loads in milliseconds; `sources` names readable forms to keep in it.
@@ -435,4 +347,4 @@ class Executable:
         return caller_for(self.signature, self.device, loaded.entry(self.entry), self.weights)
 
 
-__all__ = ["MEMORY", "BoundCall", "Executable"]
+__all__ = ["BoundCall", "Executable"]

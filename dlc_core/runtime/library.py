@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
-from dlc_core.runtime.cores import usable_cores
 from dlc_core.runtime.device import HostMemory
-from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.interface.signature import Signature
+from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.target import Artifact, Target, TargetKind
 
 FAILED = 1

@@ -15,8 +15,8 @@ from dlc_core.ir.expr import const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.op.known import known_ops
 from dlc_core.runtime.device import HostMemory
-from dlc_core.runtime.failures import RECORD_BYTES, recorded_failure
-from dlc_core.runtime.signature import Plan
+from dlc_core.runtime.guard.failures import RECORD_BYTES, recorded_failure
+from dlc_core.runtime.interface.signature import Plan
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact
 from dlc_core.target.reference import GRAPH, TENSOR

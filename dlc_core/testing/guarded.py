@@ -21,9 +21,9 @@ import numpy as np
 
 from dlc_core import driver
 from dlc_core.diag import DlcError, RuntimeFailure
+from dlc_core.runtime.call.arrays import as_host
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.faults import report_to, reported
-from dlc_core.runtime.ndarray import as_host
+from dlc_core.runtime.guard.faults import report_to, reported
 from dlc_core.testing.isolation import how
 
 NDArray = np.ndarray[Any, Any]

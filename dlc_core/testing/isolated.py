@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from dlc_core.runtime.faults import report_to
+from dlc_core.runtime.guard.faults import report_to
 from dlc_core.testing import running
 from dlc_core.testing.isolation import START
 

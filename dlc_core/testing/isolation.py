@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from dlc_core.runtime.faults import reported
+from dlc_core.runtime.guard.faults import reported
 from dlc_core.testing import running
 from dlc_core.testing.tiers.base import TEST, case_of, owner_of
 

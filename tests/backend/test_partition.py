@@ -19,7 +19,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.rewrite import any_op, match_op, var
-from dlc_core.runtime.container import read_container, write_container
+from dlc_core.runtime.artefact.container import read_container, write_container
 from dlc_core.target import Description, TargetKind
 from dlc_core.testing.card import CardPlugin, compile_region
 from dlc_core.testing.networks import mlp

@@ -14,7 +14,7 @@ from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import RuntimeFailure
 from dlc_core.hooks import hookimpl
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.runtime.host_memory import bytes_of
+from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Description, TargetKind
 from dlc_core.testing.networks import mlp
 

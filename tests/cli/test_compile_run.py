@@ -10,7 +10,7 @@ from dlc_core.cli.arrays import compare
 from dlc_core.cli.main import main
 from dlc_core.cli.options import parse_shapes
 from dlc_core.diag import UsageError, bytes_text
-from dlc_core.runtime.measure import measure, spread_of
+from dlc_core.runtime.measure.timing import measure, spread_of
 
 
 def test_compile_writes_a_file_that_runs(dlc, folder, case):

@@ -12,7 +12,7 @@ from dlc_core.diag import RuntimeFailure
 from dlc_core.driver import compile as compile_model
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.runtime import calling
+from dlc_core.runtime.call import calling
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
 from dlc_core.testing.tiers.hostile import HostileTier, check_fault
 from dlc_core.testing.tiers.layers import inputs, layers

@@ -15,8 +15,8 @@ from dlc_core.ir.structural import structural_equal, structural_hash
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.plugin.registry import registry
-from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.script import from_json, parse, to_json, to_script
 from dlc_core.tir.functor import copy_func
 

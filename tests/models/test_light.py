@@ -7,7 +7,7 @@ import pytest
 from dlc_frontend_onnx.testing import light
 
 import dlc_core as dlc
-from dlc_core.runtime.guard import MODES
+from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing.guarded import call_guarded
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")

@@ -20,7 +20,7 @@ from dlc_core.op.samples import make_inputs, sample_dtypes
 from dlc_core.passes.graph.needs import needs_of
 from dlc_core.passes.lower.describe import with_conditions
 from dlc_core.plugin.registry import fresh_registry, registry
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.signature import Signature, Value
 from tests.op.symbolic_types import symbolic
 
 with fresh_registry({}):

@@ -17,10 +17,10 @@ from dlc_core.arith import eval_expr
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.ir.expr import Var, binary, call, cast_to, const, eq, maximum, select
 from dlc_core.ir.types import tensor_type
-from dlc_core.runtime import container
-from dlc_core.runtime.container import PAGE, read_container, write_container
-from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.artefact import container
+from dlc_core.runtime.artefact.container import PAGE, read_container, write_container
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.interface.signature import Signature, Value
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
 

@@ -11,8 +11,8 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.runtime import machine_memory
-from dlc_core.runtime.machine_memory import available_memory
+from dlc_core.runtime.machine import memory as machine_memory
+from dlc_core.runtime.machine.memory import available_memory
 
 GIB = 1 << 30
 

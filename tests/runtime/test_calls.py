@@ -18,8 +18,8 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import op
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.runtime import dlpack
-from dlc_core.runtime.ndarray import NDArray
+from dlc_core.runtime.call.arrays import NDArray
+from dlc_core.runtime.memory import dlpack
 from dlc_core.target.reference import KIND
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)

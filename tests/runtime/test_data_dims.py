@@ -17,9 +17,9 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.graph.dead_code import DeadCode
-from dlc_core.runtime.dim_program import data_symbols, dim_program, given_symbols
-from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.dim_program import data_symbols, dim_program, given_symbols
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.script import parse
 from dlc_core.tir.interpreter import run
 

@@ -11,7 +11,7 @@ from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Var, const
 from dlc_core.ir.types import tensor_type
-from dlc_core.runtime.descriptors import (
+from dlc_core.runtime.interface.descriptors import (
     DATA,
     DEVICE,
     DTYPE,
@@ -24,7 +24,7 @@ from dlc_core.runtime.descriptors import (
     row_size,
     status_of,
 )
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.verify import verify_func
 

@@ -13,7 +13,7 @@ import pytest
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import DType
-from dlc_core.runtime import dlpack
+from dlc_core.runtime.memory import dlpack
 
 
 class Lender:
@@ -118,7 +118,7 @@ def test_memory_that_is_lent_until_the_program_ends():
 import sys
 import numpy as np
 from dlc_core.ir.dtype import DType
-from dlc_core.runtime import dlpack
+from dlc_core.runtime.memory import dlpack
 
 class Lender:
     def __init__(self):

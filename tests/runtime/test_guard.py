@@ -21,11 +21,11 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.base import Pass
-from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.guard import MODES, PAGE, Layout, Region, alone, fill_of, mode_of
-from dlc_core.runtime.guarded import Layouts
-from dlc_core.runtime.guarded_memory import GuardedMemory, owner_of
-from dlc_core.runtime.host_memory import address
+from dlc_core.runtime.call.guarded import Layouts
+from dlc_core.runtime.guard.memory import GuardedMemory, owner_of
+from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, Region, alone, fill_of, mode_of
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.memory.host import address
 from dlc_core.testing.control_programs import every_kind
 from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.intrinsics import kernel_symbol

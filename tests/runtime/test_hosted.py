@@ -18,7 +18,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import op
 from dlc_core.plugin.registry import fresh_registry, registry
-from dlc_core.runtime.hosted import Program
+from dlc_core.runtime.host_program.program import Program
 
 RNG = np.random.default_rng(1)
 WEIGHT = RNG.standard_normal((4, 4)).astype(np.float32) / 4

@@ -8,7 +8,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.diag import UsageError
-from dlc_core.runtime.measure import TimeEvaluator, Timing
+from dlc_core.runtime.measure.timing import TimeEvaluator, Timing
 
 
 def evaluator(call, **options):
@@ -41,7 +41,7 @@ def test_short_repeats_get_more_calls(monkeypatch):
         nonlocal now
         now += 1e-3
 
-    monkeypatch.setattr("dlc_core.runtime.measure.time.perf_counter", lambda: now)
+    monkeypatch.setattr("dlc_core.runtime.measure.timing.time.perf_counter", lambda: now)
     timing = evaluator(call, number=1, repeat=2, min_repeat_ms=10)()
     assert timing.number >= 10
     assert timing.results == pytest.approx((1e-3, 1e-3))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dlc_core.diag import RuntimeFailure
-from dlc_core.runtime.host_memory import ALIGN, LARGE_FROM, LARGE_PAGE, address, lasting_bytes
-from dlc_core.runtime.recycled import LARGE, Recycled
+from dlc_core.runtime.memory.host import ALIGN, LARGE_FROM, LARGE_PAGE, address, lasting_bytes
+from dlc_core.runtime.memory.recycled import LARGE, Recycled
 
 FLOAT = np.dtype(np.float32)
 SHAPE = (LARGE // 4, 3)

@@ -18,8 +18,9 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import op
 from dlc_core.plugin.registry import fresh_registry, registry
-from dlc_core.runtime.host_memory import bytes_of
-from dlc_core.runtime.resident import Pool, class_of
+from dlc_core.runtime.host_program.resident import Pool
+from dlc_core.runtime.memory.host import bytes_of
+from dlc_core.runtime.memory.recycled import class_of
 from dlc_core.testing.card import CardPlugin
 
 SQUARE = tensor_type((8, 8))

@@ -13,7 +13,7 @@ from dlc_core import nn, te
 from dlc_core.ir.expr import const
 from dlc_core.passes.lower.arena import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.costs import work_of
-from dlc_core.runtime.explain import fit_of
+from dlc_core.runtime.measure.explain import fit_of
 from dlc_core.target import Description, Dot
 from dlc_core.target.cost import ATTAINED, LEAST_PARALLEL, Machine, Work
 

@@ -23,7 +23,7 @@ from dlc_core.backend.binary_cache import kept
 from dlc_core.backend.compiler import compile_c, compiler, compiler_problem, compiler_version
 from dlc_core.backend.launches import Kernel, Launch
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
-from dlc_core.runtime.host_memory import NDArray, address, aligned_bytes
+from dlc_core.runtime.memory.host import NDArray, address, aligned_bytes
 from dlc_core.target.source import Blocks
 from dlc_core.tir.failures import RECORD_NAME
 from dlc_core.tir.matrix import MatrixUnit

@@ -3,7 +3,7 @@ values.
 
     | record | page | value 0, as many pages as it takes | page | value 1 … | page |
 
-A value ends where its pages end, or begins where they begin (see `runtime.guard`). Values do not reuse
+A value ends where its pages end, or begins where they begin (see `runtime.guard.mode`). Values do not reuse
 memory. After the last step that reads a value, its memory is filled with the initial pattern again.
 """
 
@@ -17,8 +17,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.lower.arena import Request
-from dlc_core.runtime.failures import Site
-from dlc_core.runtime.guard import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
+from dlc_core.runtime.guard.failures import Site
+from dlc_core.runtime.guard.mode import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
 from dlc_core.target.target import Description
 from dlc_core.tir.stmt import For, Stmt, Store
 

@@ -29,7 +29,7 @@ from dlc_core.op.std.control import IF, SCAN, WHILE, body_dims
 from dlc_core.op.std.rounds import BOUNDED_LOOP
 from dlc_core.passes.lower.apart import Apart, slot
 from dlc_core.passes.lower.arena import ALIGN
-from dlc_core.runtime.guard import Slot
+from dlc_core.runtime.guard.mode import Slot
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
 

@@ -16,7 +16,7 @@ from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.needs import NEEDS, needs_of
 from dlc_core.passes.lower.arena import ALIGN
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.signature import Signature, Value
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.passes.tir.bounds import prove
 from dlc_core.passes.tir.prove_bounds import BOUNDS
-from dlc_core.runtime.guard import Slot
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.guard.mode import Slot
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.functor import substitute_stmt

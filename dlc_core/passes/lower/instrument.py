@@ -18,7 +18,7 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import call, const
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.runtime.profile import PROFILE_SUFFIX
+from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.tir.functor import copy_func, stmts, transform_stmt
 from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq

@@ -14,8 +14,8 @@ are windows of that memory (`windows_of`). Kernels that write or read a window g
 of the function, are copied. If there are only such parts, nothing changes. Parts of a result of the function
 are written to the caller's memory.
 
-A result that extends a donated input (the attribute `donated`: see `runtime.signature.Donation`) is in the
-memory of that input: only its new part is written.
+A result that extends a donated input (the attribute `donated`: see `runtime.interface.signature.Donation`)
+is in the memory of that input: only its new part is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import origin, result_types
-from dlc_core.runtime.signature import Donation
+from dlc_core.runtime.interface.signature import Donation
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import PrimFunc
 

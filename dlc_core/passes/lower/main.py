@@ -28,8 +28,8 @@ from dlc_core.passes.lower.memory_plan import plan_memory, steps_of
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.records import Record, counted, dims_of, pass_records, workspaces_of
 from dlc_core.passes.lower.weights import Weights
-from dlc_core.runtime.guard import Guard
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.guard.mode import Guard
+from dlc_core.runtime.interface.signature import Signature
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.stmt import PrimFunc

@@ -16,7 +16,7 @@ from dlc_core.ir.expr import Call, Expr, Var, call, const, free_vars, logical_an
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.tir.bounds import Access
 from dlc_core.passes.tir.prove_bounds import BOUNDS
-from dlc_core.runtime.failures import RECORD_BYTES, Site
+from dlc_core.runtime.guard.failures import RECORD_BYTES, Site
 from dlc_core.tir.failures import (
     CALL,
     CHECK_KIND,

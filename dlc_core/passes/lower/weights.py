@@ -15,7 +15,7 @@ from dlc_core.ir.expr import const, const_value
 from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.passes.lower.apart import PAGE, Apart, slot
 from dlc_core.passes.lower.arena import ALIGN
-from dlc_core.runtime.guard import Slot
+from dlc_core.runtime.guard.mode import Slot
 from dlc_core.schedule.index_map import IndexMap
 
 NDArray = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.device import device_at, is_queued
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.host_memory import bytes_of
+from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Target
 from dlc_core.testing.tiers.base import Tier, case_of
 from dlc_core.testing.tiers.events import check_events, long_launch

@@ -196,7 +196,7 @@ class HostileTier(Tier):
         path = tmp_path / "model.dlc"
         compiled.save(path)
         data = bytearray(path.read_bytes())
-        data[8] += 1  # the schema's version, see `runtime.container`
+        data[8] += 1  # the schema's version, see `runtime.artefact.container`
         path.write_bytes(data)
         with pytest.raises(ArtifactError, match="artefact format 2, this version of dlc reads 1"):
             driver.open(path)

@@ -18,8 +18,8 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.runtime.device import is_queued
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.host_memory import bytes_of
-from dlc_core.runtime.signature import Shape, Value
+from dlc_core.runtime.interface.signature import Shape, Value
+from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Target
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.running import report

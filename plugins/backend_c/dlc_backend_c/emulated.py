@@ -27,9 +27,9 @@ from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.failures import status_failure
-from dlc_core.runtime.guard import PAGE, Layout
-from dlc_core.runtime.host_memory import NDArray
+from dlc_core.runtime.guard.failures import status_failure
+from dlc_core.runtime.guard.mode import PAGE, Layout
+from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
 
 EMULATED = "c-emulated"

@@ -23,9 +23,9 @@ from dlc_core.backend.emission import PACKED
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import const_value
-from dlc_core.runtime.host_memory import bytes_of
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.runtime.library import c_name
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target.source import C99
 from dlc_core.target.source.helpers import PREFIX
 from dlc_core.target.source.tokens import RESERVED, Names, commented, folded, literal, quoted

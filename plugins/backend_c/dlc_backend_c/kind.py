@@ -10,7 +10,7 @@ from dlc_backend_c.processors import processor
 from dlc_core.backend.compiler import compiler_problem, compiler_version
 from dlc_core.diag import TargetError
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.cores import usable_cores
+from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
 from dlc_core.tir.stmt import PrimFunc
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dlc_core.diag import TargetError
-from dlc_core.runtime.resources import cache_sizes, processor_words
+from dlc_core.runtime.machine.resources import cache_sizes, processor_words
 
 
 @dataclass(frozen=True)

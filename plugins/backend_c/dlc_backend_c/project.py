@@ -6,7 +6,7 @@ from math import prod
 
 from dlc_backend_c.bounds import Bounds, table
 from dlc_core.ir.dtype import DType
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.target.source import C99
 from dlc_core.target.source.tokens import Names, folded, identifier
 

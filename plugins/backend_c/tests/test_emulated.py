@@ -12,7 +12,7 @@ from dlc_backend_c.emulated import MACHINES, Machine, problem
 import dlc_core as dlc
 from dlc_core.diag import RuntimeFailure, TargetError
 from dlc_core.passes import PassContext
-from dlc_core.runtime.guard import MODES
+from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing import conformance_suite, networks
 
 CPUS = ("cortex-a72", "cortex-a7", "rv64gc")

@@ -11,7 +11,7 @@ from dlc_backend_c.codegen import compile_flags
 from dlc_core.backend.compiler import compiler
 from dlc_core.diag import TargetError
 from dlc_core.driver import find_target
-from dlc_core.runtime.resources import cache_sizes
+from dlc_core.runtime.machine.resources import cache_sizes
 
 
 @pytest.mark.parametrize(

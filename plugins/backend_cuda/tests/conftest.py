@@ -15,7 +15,7 @@ from dlc_core.backend import Launch, SimtProgram, load_simt
 from dlc_core.backend.launches import Window
 from dlc_core.backend.stream import OutOfMemory, Start
 from dlc_core.plugin.registry import registry
-from dlc_core.runtime.host_memory import address, aligned_bytes
+from dlc_core.runtime.memory.host import address, aligned_bytes
 
 CAPACITY = 1 << 26
 

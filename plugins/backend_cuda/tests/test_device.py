@@ -19,7 +19,7 @@ from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.runtime.ndarray import NDArray
+from dlc_core.runtime.call.arrays import NDArray
 from dlc_core.target import Artifact
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.networks import mlp

@@ -1,8 +1,8 @@
 """The function of an exported library that takes descriptors of arrays and checks them.
 
 What descriptors say is copied into a table, which a tensor program of the core compares with the signature
-(`dlc_core.runtime.descriptors`); only then is the model run.  Layout of a descriptor: `DLTensor` of DLPack
-1.1 on a 64-bit machine.
+(`dlc_core.runtime.interface.descriptors`); only then is the model run.  Layout of a descriptor: `DLTensor`
+of DLPack 1.1 on a 64-bit machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
-from dlc_core.runtime.descriptors import (
+from dlc_core.runtime.interface.descriptors import (
     DATA,
     DEVICE,
     DTYPE,
@@ -23,8 +23,8 @@ from dlc_core.runtime.descriptors import (
     row_size,
     status_of,
 )
-from dlc_core.runtime.dim_program import data_symbols, given_symbols, read_inputs
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols, read_inputs
+from dlc_core.runtime.interface.signature import Signature
 
 _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "offset": 40}
 """Bytes from a descriptor's begin."""

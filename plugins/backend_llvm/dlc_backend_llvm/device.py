@@ -17,7 +17,7 @@ from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.device import HostMemory
-from dlc_core.runtime.failures import status_failure
+from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)

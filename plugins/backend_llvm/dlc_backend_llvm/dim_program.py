@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
-from dlc_core.runtime.dim_program import data_symbols, dim_program, given_symbols, read_inputs
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.interface.dim_program import data_symbols, dim_program, given_symbols, read_inputs
+from dlc_core.runtime.interface.signature import Signature
 
 
 def emit_dims(unit: Unit, name: str, signature: Signature) -> None:

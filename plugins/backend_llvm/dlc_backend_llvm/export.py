@@ -32,10 +32,10 @@ from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, as_expr, const
-from dlc_core.runtime.dim_program import needs_of_symbols, needs_program
-from dlc_core.runtime.host_memory import bytes_of
+from dlc_core.runtime.interface.dim_program import needs_of_symbols, needs_program
+from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.library import FAILED, c_name, describe, signature_symbol
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.tir.stmt import PrimFunc, Store, seq
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.ir.types import TensorType
-from dlc_core.runtime.descriptors import REASONS
-from dlc_core.runtime.dim_program import data_symbols, given_symbols, needs_of_symbols
+from dlc_core.runtime.interface.descriptors import REASONS
+from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols, needs_of_symbols
+from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.runtime.library import FAILED
-from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source.tokens import commented, quoted
 
 _TEXT = """\

@@ -26,8 +26,8 @@ from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
 from dlc_core.diag import TargetError
 from dlc_core.driver.cache import code_stamp
 from dlc_core.facts import remembered
-from dlc_core.runtime.cores import usable_cores
-from dlc_core.runtime.resources import TYPICAL_CACHES, cache_sizes, processor_words
+from dlc_core.runtime.machine.cores import usable_cores
+from dlc_core.runtime.machine.resources import TYPICAL_CACHES, cache_sizes, processor_words
 from dlc_core.support.record import record
 
 _LEVELS = {

@@ -9,8 +9,8 @@ Files have the plain bytes of the arrays.
 from __future__ import annotations
 
 from dlc_backend_llvm.header import dim_names, symbolic_outputs
-from dlc_core.runtime.dim_program import data_symbols, given_symbols
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols
+from dlc_core.runtime.interface.signature import Signature
 
 _TEXT = r"""/* Runs {name} once: {name} THREADS{usage}
    Inputs are read from files and outputs written to files, as the plain bytes of the arrays. */

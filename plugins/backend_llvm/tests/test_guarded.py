@@ -21,7 +21,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.base import Pass
-from dlc_core.runtime.guard import MODES
+from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing import conformance_suite, networks
 from dlc_core.testing.guarded import call_guarded
 from dlc_core.tir.functor import stmts, transform_stmt

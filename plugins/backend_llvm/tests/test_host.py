@@ -10,7 +10,7 @@ from dlc_backend_llvm.host import describe, host_cpu
 from dlc_backend_llvm.triples import normal_arch
 
 from dlc_core.diag import TargetError
-from dlc_core.runtime.cores import cgroup_quota, usable_cores
+from dlc_core.runtime.machine.cores import cgroup_quota, usable_cores
 
 X86 = "x86_64-unknown-linux-gnu"
 

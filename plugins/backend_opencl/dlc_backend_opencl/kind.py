@@ -13,7 +13,7 @@ from dlc_backend_opencl.platforms import find_device, problem, pyopencl
 from dlc_backend_opencl.pocl import vector_registers
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
-from dlc_core.runtime.resources import processor_words
+from dlc_core.runtime.machine.resources import processor_words
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
 
 FP64, SHUFFLES = "cl_khr_fp64", "cl_khr_subgroup_shuffle"

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dlc_core.runtime.resources import processor_words
+from dlc_core.runtime.machine.resources import processor_words
 
 UNKNOWN = b"generic\0"
 NAMES = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.runtime.ndarray import NDArray
+from dlc_core.runtime.call.arrays import NDArray
 from dlc_core.testing import networks
 from dlc_core.testing.languages import check_few_rows
 

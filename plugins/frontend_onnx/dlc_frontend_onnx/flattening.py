@@ -18,7 +18,7 @@ from dlc_core.graph.node import Node, param
 from dlc_core.ir.dtype import STRING, DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import Dim, TensorType, dim
-from dlc_core.runtime.ndarray import as_host
+from dlc_core.runtime.call.arrays import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
 from dlc_frontend_onnx.converters.ragged import RAGGED
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype

@@ -12,7 +12,7 @@ from dlc_frontend_onnx.testing.random_models import differential
 from onnx.reference import ReferenceEvaluator
 
 import dlc_core as dlc
-from dlc_core.runtime.guard import MODES
+from dlc_core.runtime.guard.mode import MODES
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 

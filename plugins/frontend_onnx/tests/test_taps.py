@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 import dlc_core as dlc
 from dlc_core.cli.main import main
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.runtime.explain import regrouped
+from dlc_core.runtime.measure.explain import regrouped
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 CHAIN = """g (float[n, 4] x) => (float[n, 4] y) {

@@ -19,8 +19,8 @@ from dlc_backend_c.micro.protocol import VERSION, Command, Status, Transport, fr
 from dlc_backend_c.micro.transport import Emulated
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
 from dlc_core.ir.dtype import DTypeLike, dtype
+from dlc_core.runtime.call.arrays import contiguous
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.ndarray import contiguous
 
 Array = np.ndarray[Any, Any]
 

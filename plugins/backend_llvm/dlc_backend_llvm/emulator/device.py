@@ -16,8 +16,8 @@ from dlc_backend_llvm.host import HostCpu, describe
 from dlc_backend_llvm.objects import read_object
 from dlc_core.backend import Blocks
 from dlc_core.diag import ArtifactError
-from dlc_core.runtime.failures import status_failure
-from dlc_core.runtime.guard import PAGE, Layout
+from dlc_core.runtime.guard.failures import status_failure
+from dlc_core.runtime.guard.mode import PAGE, Layout
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DType
-from dlc_core.runtime.ndarray import as_host
+from dlc_core.runtime.call.arrays import as_host
 from dlc_frontend_onnx.dtypes import BY_NUMBER, number_of
 from dlc_frontend_onnx.sessions.naming import type_text
 

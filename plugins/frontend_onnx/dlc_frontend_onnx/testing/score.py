@@ -38,7 +38,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.driver import find_target
-from dlc_core.runtime.faults import report_to, reported
+from dlc_core.runtime.guard.faults import report_to, reported
 from dlc_frontend_onnx.backend import DlcBackend, DlcBackendRep
 from dlc_frontend_onnx.testing.suite import COINS, Score, Verdict, cases, coins_problem
 

@@ -39,7 +39,7 @@ from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
-from dlc_core.runtime.resident import fetch, hold
+from dlc_core.runtime.host_program.resident import fetch, hold
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """Runs a segment: its name, arrays, threads."""

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
 from dlc_core.diag import UsageError, similar
 from dlc_core.ir.types import static_bytes
-from dlc_core.runtime.call_memory import Bytes
+from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.device import shares_memory
-from dlc_core.runtime.profile import Report, Row
+from dlc_core.runtime.measure.memory import Bytes, CallMemory
+from dlc_core.runtime.measure.profile import Report, Row
 from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import COMPILED
 from dlc_core.target.cost import Estimate, Machine, Work
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import hosted
-    from dlc_core.runtime.executable import Executable
+    from dlc_core.runtime.host_program import program as hosted
 else:
-    hosted = lazy("dlc_core.runtime.hosted")
+    hosted = lazy("dlc_core.runtime.host_program.program")
 
 _SHOWN_NODES = 3
 
@@ -296,7 +296,7 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
     return Fit(len(pairs), both / spread if spread else 0.0, at(0.5), at(0.1), at(0.9))
 
 
-def estimates(exe: Executable, machine: Machine) -> list[tuple[Work, Estimate | None]]:
+def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate | None]]:
     """The work of each kernel call and its estimated time; None if it depends on dims."""
     arena = str(exe.signature.arena_size)
     resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
@@ -305,13 +305,15 @@ def estimates(exe: Executable, machine: Machine) -> list[tuple[Work, Estimate | 
     return [(w, machine.estimate(w, threads=exe.num_threads, resident=resident)) for w in works]
 
 
-def explain(exe: Executable, machine: Machine | None = None, measured: Report | None = None) -> Explanation:
+def explain(
+    exe: CompiledModel, machine: Machine | None = None, measured: Report | None = None
+) -> Explanation:
     """Explain an executable, as far as its compile recorded the facts.
 
     `machine` is the machine of the cost model; the default follows from the target's description.
     """
     machine = Machine.of(exe.target.describe()) if machine is None else machine
-    signature = exe.signature
+    signature, memory = exe.signature, CallMemory(exe)
     rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
     for row in measured or ():
         rows.setdefault((row.kernel, row.nodes), []).append(row)
@@ -348,15 +350,15 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         segments=tuple(_segments(exe)),
         device_memory=_device_memory(exe),
         compiled=exe.artifact.metadata.get(COMPILED, {}),
-        results=None if exe.memory.results is None else str(exe.memory.results),
-        most=exe.memory.most,
+        results=None if memory.results is None else str(memory.results),
+        most=memory.most,
         refused=tuple(_refusals(exe)),
         accesses=exe.about.get("accesses", {}),
         choices=tuple(map(Choice.parse, exe.about.get(CHOICES, ()))),
     )
 
 
-def _refusals(exe: Executable) -> Iterator[Refusal]:
+def _refusals(exe: CompiledModel) -> Iterator[Refusal]:
     """Ops that another target would have had, then those that the host runs in place of kernels."""
     for one in exe.about.get("placed", {}).get("why_not", ()):
         yield Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
@@ -364,7 +366,7 @@ def _refusals(exe: Executable) -> Iterator[Refusal]:
         yield Refusal(one["op"], tuple(one["nodes"]), exe.target_text, (f"{one['why']}: the host runs it",))
 
 
-def _device_memory(exe: Executable) -> dict[str, int | None]:
+def _device_memory(exe: CompiledModel) -> dict[str, int | None]:
     if exe.program is None:
         return {}
     parts = [(name, region) for name, region in exe.regions.items()]
@@ -373,7 +375,7 @@ def _device_memory(exe: Executable) -> dict[str, int | None]:
     return hosted.memory_of(exe.program, exe.weights, devices) if devices else {}
 
 
-def _segments(exe: Executable) -> Iterator[Segment]:
+def _segments(exe: CompiledModel) -> Iterator[Segment]:
     for one in exe.about.get("placed", {}).get("regions", ()):
         why = f"{one['partitioner']}: {', '.join(one['patterns'])}"
         lists = tuple(one["ops"]), tuple(one["nodes"])

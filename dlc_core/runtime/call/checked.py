@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
+from dlc_core.runtime.call.arrays import NDArray, as_host, contiguous, is_plain
 from dlc_core.runtime.device import Device
-from dlc_core.runtime.failures import RECORD_BYTES, recorded_failure
-from dlc_core.runtime.host_memory import empty, lasting_bytes
-from dlc_core.runtime.machine_memory import check_memory
-from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
-from dlc_core.runtime.signature import Plan, Shape, Signature
+from dlc_core.runtime.guard.failures import RECORD_BYTES, recorded_failure
+from dlc_core.runtime.interface.signature import Plan, Shape, Signature
+from dlc_core.runtime.machine.memory import check_memory
+from dlc_core.runtime.memory.host import empty, lasting_bytes
 
 Host = np.ndarray[Any, Any]
 

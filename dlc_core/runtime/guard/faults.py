@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.runtime.failures import RECORD_BYTES, Site
-from dlc_core.runtime.guarded_memory import live, owner_of
+from dlc_core.runtime.guard.failures import RECORD_BYTES, Site
+from dlc_core.runtime.guard.memory import live, owner_of
 from dlc_core.support.record import record
 
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()

@@ -31,9 +31,9 @@ from dlc_core.ir.expr import (
     ne,
     substitute,
 )
-from dlc_core.runtime.dim_program import given_symbols, in_bounds
-from dlc_core.runtime.dlpack import HOST_TYPES, dtype_code
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.interface.dim_program import given_symbols, in_bounds
+from dlc_core.runtime.interface.signature import Signature, Value
+from dlc_core.runtime.memory.dlpack import HOST_TYPES, dtype_code
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 DATA, DEVICE, RANK, DTYPE, STRIDED, SHAPE = range(6)

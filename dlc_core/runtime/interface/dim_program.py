@@ -20,7 +20,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.conditions import Condition
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, free_vars, load, logical_and, substitute
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.interface.signature import Signature
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 

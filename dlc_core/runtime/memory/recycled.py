@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.runtime.host_memory import aligned_bytes, maker
-from dlc_core.runtime.resident import class_of
+from dlc_core.runtime.memory.host import aligned_bytes, maker
 
 Host = np.ndarray[Any, Any]
 Kept = tuple[Host, Host]
@@ -28,6 +27,17 @@ LARGE = 1 << 16
 """Bytes of a result from which its memory is kept."""
 CALLS = 2
 """Calls whose results there is memory for: callers hold those of one while they make the next."""
+
+_STEPS = 8
+"""Size classes between a power of two and the next: at most an eighth of a block is unused."""
+
+
+def class_of(size: int) -> int:
+    """The bytes of a block for a value of so many."""
+    if size <= 64:
+        return 64
+    step = max(64, (1 << (size - 1).bit_length()) // (2 * _STEPS))
+    return -(-size // step) * step
 
 
 class Recycled:
@@ -108,4 +118,4 @@ _UNHELD = _next(deque([_owned(aligned_bytes(1))]))[1]
 """The reference count of memory that has no other owner."""
 
 
-__all__ = ["Recycled"]
+__all__ = ["Recycled", "class_of"]

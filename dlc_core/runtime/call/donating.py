@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
-from dlc_core.runtime.calling import InPlace, holding
-from dlc_core.runtime.checked import Host, failing
+from dlc_core.runtime.call.arrays import contiguous, is_plain
+from dlc_core.runtime.call.calling import InPlace, holding
+from dlc_core.runtime.call.checked import Host, failing
 from dlc_core.runtime.device import prepare
-from dlc_core.runtime.host_memory import address, empty
-from dlc_core.runtime.ndarray import contiguous, is_plain
-from dlc_core.runtime.signature import Donation, Plan, Shape
+from dlc_core.runtime.interface.signature import Donation, Plan, Shape
+from dlc_core.runtime.memory.host import address, empty
 
 
 class Donating(InPlace):

@@ -22,15 +22,15 @@ from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr, Var, as_expr
 from dlc_core.ir.types import TensorType
 from dlc_core.op.known import known_ops
-from dlc_core.runtime.callers import caller_for
-from dlc_core.runtime.calling import Copying
-from dlc_core.runtime.checked import Caller, Host, Transient, failing
+from dlc_core.runtime.call.callers import caller_for
+from dlc_core.runtime.call.calling import Copying
+from dlc_core.runtime.call.checked import Caller, Host, Transient, failing
 from dlc_core.runtime.device import Device
-from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.footprint import device_bytes, host_bytes
-from dlc_core.runtime.resident import Held, Pool, fetch
-from dlc_core.runtime.signature import Signature
-from dlc_core.runtime.steps import Steps
+from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
+from dlc_core.runtime.host_program.resident import Held, Pool, fetch
+from dlc_core.runtime.host_program.steps import Steps
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.interface.signature import Signature
 from dlc_core.script.json import from_json, to_json
 
 

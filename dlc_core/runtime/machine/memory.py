@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dlc_core.diag import RuntimeFailure, bytes_text
-from dlc_core.runtime.cores import cgroup_folders
+from dlc_core.runtime.machine.cores import cgroup_folders
 
 SMALL = 1 << 28
 """Bytes up to which nobody asks whether there are so many."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const_value
-from dlc_core.runtime.failures import Site
+from dlc_core.runtime.guard.failures import Site
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config
 from dlc_core.diag import UnsupportedError
-from dlc_core.runtime.calling import Copying, Evaluating, InPlace
-from dlc_core.runtime.checked import Caller, Host
+from dlc_core.runtime.call.calling import Copying, Evaluating, InPlace
+from dlc_core.runtime.call.checked import Caller, Host
 from dlc_core.runtime.device import Device, shares_memory
-from dlc_core.runtime.guard import mode_of
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.guard.mode import mode_of
+from dlc_core.runtime.interface.signature import Signature
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import donating, guarded
+    from dlc_core.runtime.call import donating, guarded
 else:
-    donating = lazy("dlc_core.runtime.donating")
-    guarded = lazy("dlc_core.runtime.guarded")
+    donating = lazy("dlc_core.runtime.call.donating")
+    guarded = lazy("dlc_core.runtime.call.guarded")
 
 
 def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:

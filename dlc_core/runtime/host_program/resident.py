@@ -17,21 +17,11 @@ from typing import Any
 import numpy as np
 
 from dlc_core.ir.dtype import DTypeLike, dtype
-from dlc_core.runtime.checked import Host, failing
+from dlc_core.runtime.call.arrays import NDArray, contiguous
+from dlc_core.runtime.call.checked import Host, failing
 from dlc_core.runtime.device import Device
-from dlc_core.runtime.host_memory import bytes_of
-from dlc_core.runtime.ndarray import NDArray, contiguous
-
-_STEPS = 8
-"""Size classes between a power of two and the next: at most an eighth of a block is unused."""
-
-
-def class_of(size: int) -> int:
-    """The bytes of a block for a value of so many."""
-    if size <= 64:
-        return 64
-    step = max(64, (1 << (size - 1).bit_length()) // (2 * _STEPS))
-    return -(-size // step) * step
+from dlc_core.runtime.memory.host import bytes_of
+from dlc_core.runtime.memory.recycled import class_of
 
 
 class Pool:
@@ -156,4 +146,4 @@ def fetch(value: Any) -> Any:
     return value.host() if isinstance(value, Held) else value
 
 
-__all__ = ["Held", "Pool", "class_of", "fetch", "hold"]
+__all__ = ["Held", "Pool", "fetch", "hold"]

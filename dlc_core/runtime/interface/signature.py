@@ -15,8 +15,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.fold import number_of
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.runtime.failures import Site
-from dlc_core.runtime.guard import Guard
+from dlc_core.runtime.guard.failures import Site
+from dlc_core.runtime.guard.mode import Guard
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 

@@ -17,13 +17,13 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
 from dlc_core.runtime.device import Device, shares_memory
-from dlc_core.runtime.host_memory import bytes_of
+from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import dlpack
+    from dlc_core.runtime.memory import dlpack
 else:
-    dlpack = lazy("dlc_core.runtime.dlpack")
+    dlpack = lazy("dlc_core.runtime.memory.dlpack")
 
 
 class NDArray:

@@ -20,15 +20,15 @@ from dlc_core.diag import UsageError, bytes_text
 from dlc_core.ir.dtype import STRING
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars
 from dlc_core.ir.types import TensorType
+from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_core import arith
-    from dlc_core.runtime import hosted
-    from dlc_core.runtime.executable import Executable
+    from dlc_core.runtime.host_program import program as hosted
 else:
     arith = lazy("dlc_core.arith")
-    hosted = lazy("dlc_core.runtime.hosted")
+    hosted = lazy("dlc_core.runtime.host_program.program")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Bytes:
 class CallMemory:
     """The memory of one call of an executable."""
 
-    def __init__(self, exe: Executable) -> None:
+    def __init__(self, exe: CompiledModel) -> None:
         self._exe = exe
         signature = exe.signature
         self.dims: tuple[Var, ...] = signature.dims
@@ -169,7 +169,7 @@ def _total(types: Iterable[TensorType]) -> Expr | None:
 
 
 def _program_bytes(
-    exe: Executable, given: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]
+    exe: CompiledModel, given: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]
 ) -> int | None:
     """The most of a host program: what its segments keep, and the values that live between them at once."""
     assert exe.program is not None

@@ -35,10 +35,10 @@ from dlc_core.ir.expr import (
     unary,
 )
 from dlc_core.ir.types import Dim, tensor_type
-from dlc_core.runtime.failures import Site
-from dlc_core.runtime.guard import MODES, Guard, Slot
-from dlc_core.runtime.signature import Donation, Signature, Value
-from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, number, reading, text
+from dlc_core.runtime.guard.failures import Site
+from dlc_core.runtime.guard.mode import MODES, Guard, Slot
+from dlc_core.runtime.interface.signature import Donation, Signature, Value
+from dlc_core.runtime.interface.untrusted import LIMIT, integer, items, malformed, number, reading, text
 
 _BINARY = ARITH | COMPARE | {"and", "or"}
 _UNARY = frozenset({"neg", "not"})

@@ -1,4 +1,4 @@
-"""Calls in guard mode: every value of a call lies in pages of its own (see `runtime.guard`).
+"""Calls in guard mode: every value of a call lies in pages of its own (see `runtime.guard.mode`).
 
 On devices that work in this process's memory inputs are copied to such memory, results from there.  A device
 with memory of its own takes part by `alloc_guarded(layout) -> handle`; `SimulatedDevice` has it.
@@ -14,16 +14,16 @@ import numpy as np
 
 from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
-from dlc_core.runtime.calling import Copying, InPlace
-from dlc_core.runtime.checked import Host, failing
+from dlc_core.runtime.call.arrays import NDArray, contiguous
+from dlc_core.runtime.call.calling import Copying, InPlace
+from dlc_core.runtime.call.checked import Host, failing
+from dlc_core.runtime.call.donating import Donating, beginning, roomy
 from dlc_core.runtime.device import Device
-from dlc_core.runtime.donating import Donating, beginning, roomy
-from dlc_core.runtime.failures import RECORD_BYTES
-from dlc_core.runtime.guard import NAN_BYTE, PAGE, Layout, Region, alone, fill_of, regions_of
-from dlc_core.runtime.guarded_memory import GuardedMemory, guarded_copy, shaped
-from dlc_core.runtime.host_memory import ALIGN, address, bytes_of
-from dlc_core.runtime.ndarray import NDArray, contiguous
-from dlc_core.runtime.signature import Donation, Plan, Shape, Signature
+from dlc_core.runtime.guard.failures import RECORD_BYTES
+from dlc_core.runtime.guard.memory import GuardedMemory, guarded_copy, shaped
+from dlc_core.runtime.guard.mode import NAN_BYTE, PAGE, Layout, Region, alone, fill_of, regions_of
+from dlc_core.runtime.interface.signature import Donation, Plan, Shape, Signature
+from dlc_core.runtime.memory.host import ALIGN, address, bytes_of
 
 RECORD = Region("the record of failed checks", 0, RECORD_BYTES, 0)
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import RuntimeFailure, UnsupportedError
-from dlc_core.runtime.guard import PAGE, Layout, Region
-from dlc_core.runtime.host_memory import NDArray, address
+from dlc_core.runtime.guard.mode import PAGE, Layout, Region
+from dlc_core.runtime.memory.host import NDArray, address
 
 _NONE, _READ = 0, 1
 _LIVE: weakref.WeakValueDictionary[int, GuardedMemory] = weakref.WeakValueDictionary()

@@ -18,13 +18,13 @@ import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DTypeLike
-from dlc_core.runtime.checked import PLANS, Checked, Host, Transient, failing, failure
+from dlc_core.runtime.call.arrays import NDArray
+from dlc_core.runtime.call.checked import PLANS, Checked, Host, Transient, failing, failure
 from dlc_core.runtime.device import Device, is_queued, prepare
-from dlc_core.runtime.failures import RECORD_BYTES
-from dlc_core.runtime.host_memory import address, bytes_of, empty
-from dlc_core.runtime.ndarray import NDArray
-from dlc_core.runtime.recycled import Recycled
-from dlc_core.runtime.signature import Plan, Shape, Signature
+from dlc_core.runtime.guard.failures import RECORD_BYTES
+from dlc_core.runtime.interface.signature import Plan, Shape, Signature
+from dlc_core.runtime.memory.host import address, bytes_of, empty
+from dlc_core.runtime.memory.recycled import Recycled
 
 ndarray = np.ndarray
 Launch = Callable[[Sequence[int], Sequence[int], int], None]

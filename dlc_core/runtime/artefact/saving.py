@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError
-from dlc_core.runtime.container import Opened, read_container, write_container
-from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.host_memory import NDArray, bytes_of
-from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.artefact.compiled import CompiledModel
+from dlc_core.runtime.artefact.container import Opened, read_container, write_container
+from dlc_core.runtime.interface.encode import decode_signature, encode_signature
+from dlc_core.runtime.interface.signature import Signature
+from dlc_core.runtime.memory.host import NDArray, bytes_of
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 from dlc_core.target import Artifact
 from dlc_core.version import __version__
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import hosted
-    from dlc_core.runtime.executable import Executable
+    from dlc_core.runtime.host_program import program as hosted
 else:
-    hosted = lazy("dlc_core.runtime.hosted")
+    hosted = lazy("dlc_core.runtime.host_program.program")
 
 
 @record(frozen=True)
@@ -60,7 +60,7 @@ class Saved:
 
 
 def save(
-    exe: Executable,
+    exe: CompiledModel,
     path: Path,
     sources: Iterable[str] = (),
     *,
@@ -77,7 +77,7 @@ def save(
     write_container(path, header, _sections(exe, "", sources), durable=durable)
 
 
-def _header(exe: Executable) -> dict[str, Any]:
+def _header(exe: CompiledModel) -> dict[str, Any]:
     artifact = exe.artifact
     header = {
         "target": str(exe.target),
@@ -95,7 +95,7 @@ def _header(exe: Executable) -> dict[str, Any]:
 
 
 def _sections(
-    exe: Executable, prefix: str, sources: Iterable[str] = ()
+    exe: CompiledModel, prefix: str, sources: Iterable[str] = ()
 ) -> list[tuple[str, memoryview | bytes]]:
     about = json.dumps(dict(exe.about), separators=(",", ":")).encode()
     made: list[tuple[str, memoryview | bytes]] = [

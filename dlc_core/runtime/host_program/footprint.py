@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from dlc_core.graph.node import CALL_PRIM, GET, PARAM, TUPLE, Node
 from dlc_core.ir.types import TensorType, Type, static_bytes
-from dlc_core.runtime.resident import class_of
-from dlc_core.runtime.steps import Steps
+from dlc_core.runtime.host_program.steps import Steps
+from dlc_core.runtime.memory.recycled import class_of
 
 Atom = tuple[Node, int]
 """One tensor of a node's value."""

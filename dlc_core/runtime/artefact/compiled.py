@@ -1,0 +1,121 @@
+"""The result of a compile as data: interface, code, weights, and how it was made.
+
+Files keep it, explanations and memory bounds are computed from it; an `Executable` is one that can be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dlc_core.diag import UsageError
+from dlc_core.runtime.interface.signature import Signature, Value
+from dlc_core.runtime.memory.host import NDArray
+from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_core.runtime.host_program.program import Program
+
+MEMORY = "memory"
+"""The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
+
+
+class CompiledModel:
+    """A compiled model, as data.
+
+    `program` is there where parts of the model run on the host, between native segments, or on other devices:
+    `regions` are the models of those, by name.  `device` None makes one that cannot run here, only be saved
+    and exported.  `about` is what files keep of the compile, `report` what they do not: seconds, the cache.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        artifact: Artifact,
+        weights: NDArray,
+        target: Target,
+        device: Any,
+        *,
+        codegen: Any = None,
+        entry: str = "main",
+        num_threads: int = 1,
+        report: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
+        program: Program | None = None,
+        sources: Mapping[str, Callable[[], str]] | None = None,
+        regions: Mapping[str, CompiledModel] | None = None,
+    ) -> None:
+        self.signature = signature
+        self.artifact = artifact
+        self.weights = weights
+        self.target = target
+        self.device = device
+        self.codegen = codegen
+        self.entry = entry
+        self.num_threads = num_threads
+        self.about: Mapping[str, Any] = about or {}
+        self.report: dict[str, Any] = dict(report or {})
+        if MEMORY in self.about:
+            self.report.setdefault(MEMORY, self.about[MEMORY])
+        self.program = program
+        self.regions: Mapping[str, CompiledModel] = regions or {}
+        self._sources = dict(sources or {})
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Names, shapes and dtypes of the inputs, in the order of a call."""
+        return self.signature.inputs
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """Names, shapes and dtypes of the outputs."""
+        return self.signature.outputs
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of one call; may be set at any time, for the calls that follow."""
+        return self._threads
+
+    @num_threads.setter
+    def num_threads(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"num_threads is {value!r}", hint="give an integer of at least 1")
+        self._threads = value
+
+    @property
+    def target_text(self) -> str:
+        """The targets of its parts, the host's last."""
+        found = dict.fromkeys(str(each.target) for each in (*self.regions.values(), self))
+        return ", ".join(found)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the entry points that `exe[name]` gives; empty where `exe` is the only one."""
+        return tuple(self.about.get("entries", ()))
+
+    def add_sources(self, sources: Mapping[str, Callable[[], str]]) -> None:
+        """Let `source` give further forms, made when they are asked for."""
+        self._sources.update(sources)
+
+    def source(self, form: str) -> str:
+        """Readable code: the code generator's own forms and what the compiler can show, such as "tir" and
+        "graph".
+
+        Raises UsageError that lists the forms there are, and says how an artefact keeps the others.
+        """
+        made = self._sources.get(form) or self.artifact.sources.get(form)
+        if made is not None:
+            return made if isinstance(made, str) else made()
+        known = {*self._sources, *self.artifact.sources}
+        derive = getattr(self.codegen, "source", None)
+        if derive is not None and (text := derive(self.artifact, form)) is not None:
+            return str(text)
+        forms = [f for f in getattr(self.codegen, "forms", ()) if f not in known]
+        kept = f'exe.save(path, sources=["{forms[0]}"]) keeps more in an artefact' if forms else ""
+        have = ", ".join(sorted(known)) or "none"
+        raise UsageError(
+            f"no source {form!r}", hint="; ".join(filter(None, (f"this executable has: {have}", kept)))
+        )
+
+
+__all__ = ["MEMORY", "CompiledModel"]

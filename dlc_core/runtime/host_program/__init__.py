@@ -1,0 +1,1 @@
+"""Host programs: steps in NumPy between native segments, and the values that stay on devices."""

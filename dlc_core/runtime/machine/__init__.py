@@ -1,0 +1,1 @@
+"""Facts about this machine: usable cores, free memory, caches and processor."""

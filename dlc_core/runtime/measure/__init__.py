@@ -1,0 +1,1 @@
+"""Figures of an executable: times, profiles by kernel, explanations, and the memory of its calls."""

@@ -1,0 +1,1 @@
+"""Host memory: aligned allocation, memory of results that serves again, DLPack."""
