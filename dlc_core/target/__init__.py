@@ -1,4 +1,4 @@
-"""Targets, description records, and what code generators emit."""
+"""Targets, description records, artefacts, and the cost model."""
 
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
 from dlc_core.target.target import BYTE_DOTS, COMPUTED, STAGES, Description, Dot, Option, Target, TargetKind

@@ -3,8 +3,8 @@
     Codegen.emit(module, target) -> Artifact      pure; needs no hardware
     Device.load(artifact) -> Loaded               needs the hardware (or a simulator)
 
-`Artifact.format` connects them: a third party may add a codegen for a device of ours, or a device for a
-codegen of ours.
+`Artifact.format` connects the two. A package may add a code generator for a device of another package, or a
+device for another package's code generator.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dlc_core.support.record import record
 from dlc_core.target.target import Target
 
 COMPILED = "compiled"
-"""Where an artefact's metadata has what a device's compiler says of the functions it made: by symbol, numbers
-by names such as "registers"."""
+"""The key of an artefact's metadata for statistics of a device's compiler: by symbol, numbers by names such
+as "registers"."""
 
 Source = str | Callable[[], str]
 """Readable code, or what makes it when it is asked for."""
@@ -30,9 +30,9 @@ Source = str | Callable[[], str]
 class Artifact:
     """Generated code.
 
-    `code` is the payload that `Device.load` takes, `symbols` its entry points, `sources` readable forms by
-    name. `metadata` is what the device needs to know besides, such as the features that the code uses: plain
-    JSON data.
+    `code` is the payload that `Device.load` takes. `symbols` are its entry points. `sources` are readable
+    forms by name. `metadata` is JSON data with everything else that the device needs, such as the processor
+    features that the code uses.
     """
 
     format: str
@@ -45,15 +45,18 @@ class Artifact:
 
 @runtime_checkable
 class Codegen(Protocol):
-    """A code generator.  `kinds` are the target kinds it serves; `format` what it emits.
+    """A code generator. `kinds` are the target kinds that it serves; `format` is the format of its artefacts.
 
-    Several PrimFuncs may have the attribute `entry`; one that takes a single entry says so by `one_entry`.
-    It may also have `emit_part(func, target)`, the code of one PrimFunc as plain data that `pickle` takes;
-    `emit(module, target, parts)` then takes such code, by the names of functions, whose bodies may be left
-    out: compiles may make it in several processes.
-    It may have `export(executable, path) -> list[Path]`, which writes what runs without Python; `forms`, the
-    names of all `sources` that `emit` gives; and `source(artifact, form) -> str | None`, which makes a
-    readable form of an artefact that has not kept it, from those that it has.
+    Several PrimFuncs of a module may have the attribute `entry`. A code generator that supports only one
+    entry sets `one_entry`. These members are optional:
+
+    - `emit_part(func, target)` returns the code of one PrimFunc as data for `pickle`. `emit(module, target,
+      parts)` then takes such code by function name, and the bodies of these functions may be missing. This
+      allows compiles by several processes.
+    - `export(executable, path) -> list[Path]` writes files that run without Python.
+    - `forms` are the names of all `sources` that `emit` returns.
+    - `source(artifact, form) -> str | None` makes a readable form that an artefact has not kept, from the
+      forms that it has kept.
     """
 
     name: str

@@ -25,7 +25,7 @@ FUNCTIONS = frozenset({*_EXPONENTIAL, *_CIRCULAR, *_HYPERBOLIC})
 """Functions that are evaluated as polynomials."""
 
 FUNCTION_STEPS = 20
-"""Instructions of such a function, on the average."""
+"""The average number of instructions of such a function."""
 
 ATTAINED = 0.85
 """Part of a limit that good kernels reach."""
@@ -65,7 +65,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The time of a kernel: `limit` is the least that the machine allows, `seconds` what is expected."""
+    """The time of a kernel: `limit` is the shortest time that the machine allows, `seconds` is the expected
+    time."""
 
     seconds: float
     limit: float
@@ -112,9 +113,9 @@ class Machine:
 
     @staticmethod
     def _of_units(description: Description) -> Machine:
-        """Those of units that groups of threads are launched on: what one launch leaves in the caches of
-        single units is not what another reads there.  Units whose threads have vectors are a processor's
-        cores, and none of these.
+        """The costs on machines that launch groups of threads. There, data that one launch leaves in the
+        cache of a unit is not available to the unit that reads it in the next launch. Units whose threads
+        have vectors are CPU cores, to which this does not apply.
         """
         units, memory = max(1, description.cores), description.memory_bandwidth
         flops = (2 if description.fma else 1) * description.vector_units * description.frequency

@@ -1,15 +1,15 @@
-"""External code generation: which parts of a graph a vendor's own compiler takes, and that compiler.
+"""External code generation: the parts of a graph that a vendor's compiler takes, and that compiler.
 
     dense = match_op("relu", match_op("matmul", var("x"), const_var("w")))
     Partitioner("npu-gemm", "npu", [RegionPattern("dense", dense, fits)], compile_region)
 
-The hook `dlc_partitioners` returns such declarations.  Where a model is compiled for the target kind of one,
-the pass `partition` looks for its patterns, first those declared first; neighbouring matches become one
-region, as far as no value would have to leave a region and come back.  What a predicate refuses is offered to
-the next target, the last of which is the host, and the reason is kept.
+The hook `dlc_partitioners` returns such declarations. If a model is compiled for the target kind of a
+partitioner, the pass `partition` matches its patterns in the order of declaration. Neighbouring matches
+become one region, as long as no value would leave the region and come back. Nodes that a predicate refuses
+are offered to the next target. The last target is the host. The reason of the refusal is kept.
 
-Predicates (`accepts`, `worth`) answer True, or the reason of a refusal as text; False is a refusal without
-one.
+Predicates (`accepts`, `worth`) return True, or the reason of a refusal as text. False is a refusal without a
+reason.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def _always(*_: object) -> Verdict:
 
 @dataclass(frozen=True)
 class RegionPattern:
-    """Operations that the compiler of a region knows as one.
+    """A pattern of operations that the compiler of a region supports.
 
-    `pattern` is over nodes of the graph after folding; what its variables stand for are values from outside,
-    or constants.  `accepts(match, target)` looks at the matched nodes (ops, attributes, dtypes, shapes,
-    constants) and the target's options.
+    `pattern` matches nodes of the graph after constant folding. Its variables match values from outside the
+    region, or constants. `accepts(match, target)` decides by the matched nodes (ops, attributes, dtypes,
+    shapes, constants) and the target's options.
     """
 
     name: str
@@ -86,11 +86,11 @@ class Region:
 class Partitioner:
     """The parts of a graph that a target takes, and their compiler.
 
-    `target` is the name of a target kind.  `compile(region, target)` gives an artefact for the kind's device,
-    with an entry point of the region's name that takes the buffers of inputs, outputs, weights and scratch
-    memory (both empty) and the symbols, or has `evaluate`; without it regions take the ordinary way of the
-    kind.  `worth(region, target)` says whether a merged region is worth its transfers.  `merge` False keeps
-    every match a region of its own.
+    `target` is the name of a target kind. `compile(region, target)` returns an artefact for the kind's
+    device. Its entry point has the region's name. It takes the buffers of inputs, outputs, weights and
+    scratch memory (both empty) and the symbols, or has `evaluate`. Without `compile`, the kind's code
+    generator compiles the regions. `worth(region, target)` decides whether a merged region pays for its
+    transfers. `merge=False` makes each match a separate region.
     """
 
     name: str

@@ -1,10 +1,11 @@
-"""The target `reference`, always there: models run by the meaning of their ops, in NumPy.
+"""The target `reference`, which is always available: it evaluates models by the definitions of their ops.
 
-    reference               the graph as it was read, node by node, with the ops' references reference
-    -level=tir    the kernels and `main` as they are after lowering, by the interpreter of tensor programs
+    reference               the graph as imported, node by node, with the ops' NumPy references
+    reference -level=tir    the kernels and `main` after lowering, by the interpreter of tensor programs
 
-It is slow and it is the yardstick: control flow, ops without a lowering and shapes that depend on data all
-run.  At level tir, -check=true reports reads of undefined memory and conflicts between parallel iterations.
+It is slow, and other targets are compared with it.  It supports control flow, ops without a lowering and
+data-dependent shapes.  At level tir, `-check=true` reports reads of undefined memory and conflicts between
+parallel iterations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ GRAPH, TENSOR = "graph-json", "tir-json"
 """The artefact formats of the two levels."""
 
 INTERFACE: Stages = ("interface",)
-"""The stages of a graph that runs as it is: no pass but the one that describes its interface."""
+"""The stages of a graph that runs directly: only the pass that describes its interface."""
 
 
 def _stages(options: Mapping[str, Any]) -> Stages:

@@ -1,10 +1,10 @@
-"""Targets: what code is made for.  A kind declares typed options and a description record; a Target is kind +
-options.
+"""Targets: descriptions of machines to compile for. A kind declares typed options and a description record. A
+Target is a kind with options.
 
     Target("npu -mcpu=big -num-threads=8")     text form, parsed against the kind's option schema
     target.describe()                           the record that schedules and legality read
 
-Making or parsing a target touches no hardware, except where an option is left to "this machine".
+Making or parsing a target does not access hardware, unless an option is left to "this machine".
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Option:
 
 @record(frozen=True)
 class Dot:
-    """An instruction that sums products of neighbours: each of `lanes` accumulators of dtype `acc` takes the
-    products of a group of `group` elements of dtype `a`, the same for all lanes, with a group of dtype `b`
-    of its own.
+    """A dot-product instruction. Each of `lanes` accumulators of dtype `acc` adds the products of `group`
+    elements of dtype `a`, the same for all lanes, with `group` elements of dtype `b`, different for each
+    lane.
     """
 
     a: str
@@ -104,11 +104,12 @@ class Description:
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     cache_line: int = 64
     cache_ways: int = 8
-    """Ways of L1: lines at addresses a power of two apart share a set of so many."""
+    """The associativity of L1: the number of cache lines at distances of a power of two that it can hold."""
     value_align: int = 64
     """Bytes; constants and values in the arena begin at multiples: at least the widest element and vector."""
     access_align: int = 1
-    """Bytes; what code takes addresses of tensors to be multiples of, beside those of their elements."""
+    """The alignment in bytes that generated code assumes for addresses of tensors, in addition to that of
+    their elements."""
     cores: int = 1
     """Cores, or the units that each run groups of threads."""
     parallel: bool = True
@@ -117,25 +118,25 @@ class Description:
     """Largest temporary of a function that may live on the stack; larger ones are part of the arena."""
     memory_scopes: tuple[str, ...] = ("global", "local")
     dtypes: tuple[str, ...] = ()
-    """Dtypes with arithmetic of their own; empty means all."""
+    """Dtypes with native arithmetic; empty means all."""
     intrinsics: frozenset[str] = frozenset()
     thread_axes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Hardware thread axes and their largest extents; empty where loops are not bound to hardware."""
     group_threads: int = 0
     """Most threads in a group, over all its axes; 0 where only the axes are limited."""
     shared_bytes: int = 0
-    """Memory that a group of threads shares; 0 where that is not known."""
+    """Bytes of shared memory of a group; 0 if unknown."""
     subgroup: int = 0
     """Threads, consecutive along the first thread axis, that run in step and exchange values; a power of two,
     0 where there is no such exchange."""
     thread_registers: int = 0
-    """Most registers of 32 bits that one thread has; 0 where that is not known."""
+    """The maximum number of 32-bit registers of a thread; 0 if unknown."""
     unit_registers: int = 0
     """Registers of 32 bits of a unit, for all its threads; 0 if unknown."""
     unit_threads: int = 0
-    """Most threads that a unit runs at once, of several groups; 0 where that is not known."""
+    """The maximum number of threads, of all groups, that a unit runs at once; 0 if unknown."""
     unit_shared_bytes: int = 0
-    """Shared memory of a unit, for all the groups it runs; 0 where that is not known."""
+    """Bytes of shared memory of a unit, for all groups that it runs; 0 if unknown."""
     load_bytes: int = 16
     """The preferred load or store of one thread of a launch, in bytes; addresses are multiples of it."""
     pipeline_stages: int = 2
@@ -143,7 +144,7 @@ class Description:
     asynchronous copies.
     """
     bulk: Bulk | None = None
-    """Boxes of tensors that one thread has copied to shared memory for all; None where there are none."""
+    """Tensor copies to shared memory, which one thread issues for its group; None if there are none."""
     shared_banks: int = 32
     """Banks of shared memory, of 4 bytes each: threads of a subgroup that touch different words of one bank
     wait for each other."""
@@ -167,18 +168,19 @@ class Description:
     memory_bandwidth: float = 27e9
     """Bytes a second that one core reads from memory."""
     memory_scaling: float = 1 / 3
-    """All cores together read (number of cores) to this power times what one core reads from memory."""
+    """The memory bandwidth of all cores is that of one core times (number of cores) to this power."""
     call_seconds: float = 2e-7
     """Seconds of a kernel call, in addition to its work."""
     launch_seconds: float = 2e-6
-    """Seconds of a launch on a machine of its own."""
+    """Seconds of a launch on a separate device."""
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The origin of facts by name, such as "detected" or "measured"."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def usable_registers(self) -> int:
-        """Vector registers, or scalar ones where there is no vector unit, for the values of a tile."""
+        """The registers for the values of a tile: vector registers, or scalar ones if there is no vector
+        unit."""
         return TILE_OF_ONE if self.short_code else (self.vector_registers or 16) - self.spare_registers
 
     @property
@@ -226,7 +228,7 @@ class Description:
 
 @record(frozen=True)
 class _Careful:
-    """A plugin's question about this machine; one that raises has found a problem, for that kind alone."""
+    """A plugin's check of this machine. If it raises, this counts as a problem of its kind alone."""
 
     ask: Callable[[], str | None]
 
@@ -241,10 +243,10 @@ class _Careful:
 class TargetKind:
     """A family of targets.
 
-    `describe(options)` gives the description record; `codegen` and `device` name the defaults, which meet at
-    the artefact format `format`.  `problem()` says why this machine cannot run it (None where it can), and
-    so it does where the question raises.  `host_rank` orders the kinds that can run on the machine that
-    compiles: the highest is the default target; 0 never is.
+    `describe(options)` returns the description record. `codegen` and `device` name the defaults; the artefact
+    format `format` connects them. `problem()` returns the reason why this machine cannot run the kind, or
+    None; an exception counts as a reason. `host_rank` orders the kinds that can run on the compiling machine.
+    The kind with the highest rank is the default target; a kind with rank 0 is never the default.
     """
 
     name: str

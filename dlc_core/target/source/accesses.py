@@ -1,4 +1,4 @@
-"""Which accesses of a loop's body lie close to each other."""
+"""Groups of neighbouring accesses in the body of a loop."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ Neighbourhoods = dict[tuple[Buffer, Expr], Near]
 
 
 def neighbourhoods(body: Stmt) -> Neighbourhoods:
-    """The accesses that a body makes in any case, those of nested loops and branches aside: by buffer and the
-    part of the offset that they have in common, its constant parts.
+    """The constant parts of the offsets of unconditional accesses of a body, by buffer and common part of the
+    offset. Accesses in nested loops and branches do not count.
 
-    Left out are offsets that are read from memory, and those that are short enough to stand in every access.
+    Offsets that are read from memory are left out. So are offsets that are short enough to be repeated in
+    every access.
     """
     found: Neighbourhoods = {}
     for stmt in _straight(body):

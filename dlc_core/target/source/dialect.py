@@ -1,7 +1,7 @@
 """The table of differences between languages of the C family.
 
-An emitter of this package writes one program for all of them; what a language calls things stands in its
-`Dialect`.  A vendor whose compiler takes C makes one with `dataclasses.replace(C99, …)`.
+One emitter writes programs in all of these languages. The `Dialect` of a language has its keywords and
+features. A vendor whose compiler accepts C makes one with `dataclasses.replace(C99, …)`.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ class Moves:
     load: str = "vload{lanes}(0, {at})"
     store: str = "vstore{lanes}({value}, 0, {at})"
     widest: int = 0
-    """Bits of a vector at most; 0 where there is no limit."""
+    """The maximum bits of a vector; 0 if there is no limit."""
     arithmetic: bool = False
     """Whether vectors of floats have operators, between each other and with scalars, choices by lanes, and
     are made of one value where all lanes have it."""
     aligned: bool = False
-    """Whether vectors lie at multiples of their size: where that is not known, elements move one by one."""
+    """Whether vector accesses must be aligned to their size. If alignment is not known, elements are then
+    moved one by one."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,11 @@ class Copies:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Tensor copies, which one thread issues for its group (`tir.tensor_copy`).
+    """The syntax of tensor copies, which one thread issues for its group (`tir.tensor_copy`).
 
-    Formats of what is written: `{arrivals}` is an array of `{count}` words of 64 bits in memory of the group,
-    of which `{arrival}`, a pointer, is for one group of copies; a phase of it ends when the group has ended
-    and all its bytes have arrived.
+    The fields are format strings. `{arrivals}` is an array of `{count}` barrier words of 64 bits in shared
+    memory. `{arrival}` is a pointer to the word of one group of copies. A phase of the barrier ends when the
+    group has ended and all its bytes have arrived.
     """
 
     count: int
@@ -106,7 +107,7 @@ class Boxes:
     begin: str = "dlc_begin_arrivals({arrivals}, {count})"
     """Before everything else; it includes a barrier."""
     tensor: str = "const __grid_constant__ dlc_tensor {name}"
-    """The parameter that says what a tensor is like."""
+    """The parameter with the descriptor of a tensor."""
     copy: str = "dlc_copy_box_{rank}({arrival}, {bytes}, {to}, &{tensor}, {first})"
     """`{first}` names the first element, inner dims first."""
     end: str = "dlc_end_of_boxes({arrival})"
@@ -117,8 +118,8 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Blocks:
-    """An instruction by which a subgroup loads `count` small matrices from memory of its group, one row of
-    which each of its threads points to; `of` says what a thread then has of one.
+    """An instruction by which a subgroup loads `count` small matrices from shared memory. Each thread passes
+    a pointer to one row. `of` is the fragment of one matrix that a thread then holds.
     """
 
     of: Fragment
@@ -142,31 +143,34 @@ class InPlace:
     commit: str
     """Behind them."""
     wait: str
-    """Before the sums are used, and before what was read is written: all products are done."""
+    """Wait until all products have finished, before accumulators are used and before operands are
+    overwritten."""
     wait_but: str
-    """The same for all but those behind the last commit."""
+    """Wait for all products except those after the last commit."""
     fence: str
     """Before a barrier: make the writes of this thread visible to the units."""
 
 
 @dataclass(frozen=True)
 class Matrices:
-    """How subgroups multiply what they hold: a thread has its part of an operand in words of 32 bits.
+    """The syntax of matrix products of subgroups. A thread holds its fragment of an operand in words of 32
+    bits.
 
-    Formats of statements are over texts of C.  Units that read operands in place get pointers `{a}` and `{b}`
-    to memory of scope `SWIZZLED`; `{way}` has a letter for each, n where rows lie along the steps, t where
-    these are outermost, and `{a_apart}`, `{b_apart}` are the bytes between parts a row wide (0 for one).
+    The fields are format strings for statements in C. Units that read operands in place get pointers `{a}`
+    and `{b}` to memory of scope `SWIZZLED`. `{way}` has a letter for each operand: n if its rows are
+    contiguous along K, t if K is the outermost dim. `{a_apart}` and `{b_apart}` are the bytes between parts
+    of one row width (0 if there is one part).
     """
 
     products: Mapping[str, str]
     """By the unit's name: `{acc}`, an array of values to add to, and words of `{a}` and `{b}`."""
     in_place: InPlace | None = None
-    """For units that read operands in place; None where there are none."""
+    """The syntax for units that read operands in place; None if there are none."""
     word: str = "uint32_t"
     load: str = "dlc_word({at})"
     """A word from memory, at the pointer `{at}`."""
     pack: str = "dlc_pack_{bits}({values})"
-    """A word of values, as they lie in memory, of so many bits each."""
+    """Packs values of a number of bits into a word, in memory order."""
     blocks: tuple[Blocks, ...] = ()
 
 
@@ -175,7 +179,7 @@ class Large:
     """How kernels declare memory that their groups are given at launch: as one array of bytes."""
 
     beyond: int
-    """Bytes up to which each buffer is an array of its own."""
+    """Buffers up to this number of bytes are separate arrays."""
     declare: str
     """Format of the statement: `{name}`, `{bytes}`."""
     align: int
@@ -184,12 +188,13 @@ class Large:
 
 @dataclass(frozen=True)
 class Kernels:
-    """How a language writes kernels, each of which is one launch over axes of threads.
+    """The syntax of kernels. A kernel is one launch over thread axes.
 
-    `axes` has the text of a thread's number along each axis of the target's description.  `words` are formats
-    of what intrinsics are called, `{0}` being the first operand: at least "barrier" where threads of a group
-    meet, `subgroup_…` where they exchange values, and `extern.…` for the language's own functions.  A word
-    such as "vector_dot.int8.uint8x4" adds to `{0}` four products of neighbours at pointers `{1}` and `{2}`.
+    `axes` has the expression of a thread's index along each axis of the target's description. `words` are
+    format strings for intrinsics, in which `{0}` is the first operand. There must be "barrier" for the
+    barrier of a group, `subgroup_…` if subgroups exchange values, and `extern.…` for functions of the
+    language. A word such as "vector_dot.int8.uint8x4" adds to `{0}` the dot product of four elements at the
+    pointers `{1}` and `{2}`.
     """
 
     head: str
@@ -197,7 +202,7 @@ class Kernels:
     axes: Mapping[str, str]
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spaces: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Qualifiers of pointers by the scope of what they point to; none where a scope is missing."""
+    """Qualifiers of pointers by memory scope; a missing scope has none."""
     offsets: bool = False
     """Whether a pointer parameter is followed by the number of elements from there to the buffer, of 64 bits:
     languages whose hosts name memory by handles have no pointers into it."""
@@ -208,17 +213,18 @@ class Kernels:
     boxes: Boxes | None = None
     matrices: Matrices | None = None
     large: Large | None = None
-    """For kernels whose groups share more than arrays can have; None where there is no difference."""
+    """The syntax for kernels that need more shared memory than static arrays can have; None if there is no
+    difference."""
 
 
 @dataclass(frozen=True)
 class Dialect:
     """The names and features of a language of the C family.
 
-    `vectors` is "" where all values are scalars, or "extension" where the compiler has vectors of any power
-    of two of elements with the operators of C (`__attribute__((vector_size))`).  `index` is the type of
-    indices.  `parallel` opens a loop whose iterations may run at once, with `{threads}` for the most threads
-    of the call; "" runs them in order.
+    `vectors` is "" if all values are scalars. It is "extension" if the compiler has vectors of any power of
+    two of elements with the operators of C (`__attribute__((vector_size))`). `index` is the type of indices.
+    `parallel` opens a parallel loop, with `{threads}` for the number of threads of the call; "" runs the
+    iterations in order.
     """
 
     name: str
@@ -239,13 +245,13 @@ class Dialect:
     zero: str = "{0}"
     """The initialiser of a vector."""
     alignment: str = ""
-    """Qualifier of an array with an alignment of `{align}` bytes; "" where there is none."""
+    """The qualifier of an array with an alignment of `{align}` bytes; "" if the language has none."""
     parallel: str = ""
     headers: tuple[str, ...] = ("math.h", "stdbool.h", "stdint.h", "string.h")
     preamble: str = ""
-    """Text behind the headers."""
+    """Text after the headers."""
     reserved: frozenset[str] = frozenset()
-    """Words that name nothing, besides those of C."""
+    """Reserved words, in addition to those of C."""
     reinterpret: str = ""
     """The bits of `{value}`, which lies in memory as `{held}`, as another type, `{to}`; "" copies them."""
     fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,7 +1,7 @@
 """Expressions as text of the C family.
 
-What a statement uses more than once is named first (`ValueWriter.prepare`), as is every vector that the
-language has no operator for: a loop computes its lanes.
+Values that a statement uses more than once are bound to names first (`ValueWriter.prepare`). So is every
+vector operation without an operator in the language; a loop computes its lanes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ExpressionWriter(ScalarWriter):
         return self.mask_bits(expr.a) if isinstance(expr, Unary) else 8
 
     def mask(self, expr: Expr, bits: int) -> str:
-        """A vector of bools as a mask of elements of so many bits."""
+        """A vector of bools as a mask with elements of a number of bits."""
         own, lanes = self.mask_bits(expr), expr.dtype.lanes
         wanted = self.unit.mask_type(bits, lanes)
         if isinstance(expr, Broadcast) and expr not in self.named:
@@ -152,7 +152,7 @@ class ExpressionWriter(ScalarWriter):
         return f"{left} {sign_} {self._vector_operand(expr.b, expr.a, inside + 1)}", level
 
     def _vector_operand(self, expr: Expr, other: Expr, level: int) -> str:
-        """A broadcast beside a vector stays a scalar: the language widens it."""
+        """A broadcast that is combined with a vector stays a scalar, because the language widens it."""
         wide = not expr.dtype.is_int or expr.dtype.bits >= 32  # arithmetic of narrower scalars is of ints
         alone = isinstance(other, Broadcast) or expr in self.named or not wide
         if isinstance(expr, Broadcast) and not alone:

@@ -40,7 +40,7 @@ class SourceCode(Code):
         return f"{self._helper('splat', self.type)}({literal(value, self.element)})"
 
     def _of(self, value: str | float) -> str:
-        """An operand beside a vector: a number stays a scalar, which the language widens."""
+        """An operand that is combined with a vector. A number stays a scalar, which the language widens."""
         return value if isinstance(value, str) else literal(value, self.element)
 
     def _whole(self, value: str | float) -> str:

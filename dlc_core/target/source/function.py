@@ -1,4 +1,4 @@
-"""Functions as text of the C family: their statements, and where buffers live."""
+"""Functions as C text: their statements and their buffers."""
 
 from __future__ import annotations
 
@@ -148,9 +148,9 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.text.named = {}
 
     def _anchor(self, body: Stmt) -> None:
-        """Pointers to where the statements of a loop's body access neighbours, as the points of a tile do.
+        """Base pointers for neighbouring accesses of a loop's body, such as the points of a tile.
 
-        Each stands at an element that is accessed in any case, so that none points outside of its array.
+        Each points to an element that is accessed unconditionally, so none points outside of its array.
         """
         for (buffer, common), near in neighbourhoods(body).items():
             known = all(var in self.text.vars for var in free_vars(common))
@@ -263,7 +263,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         return stmt.body
 
     def space(self, buffer: Buffer) -> str:
-        """The qualifier of pointers to a buffer, with a space behind it."""
+        """The qualifier of pointers to a buffer, followed by a space."""
         kernels = self.unit.dialect.kernels
         found = "" if kernels is None else kernels.spaces.get(buffer.scope, "")
         return f"{found} " if found else ""
@@ -284,13 +284,13 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             self.effect(value)
 
     def effect(self, value: Call) -> None:
-        """An intrinsic called for what it does; a language with more of them overrides this."""
+        """A call of an intrinsic for its side effect. A language with more of these overrides this method."""
         raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
 
     # The whole function
 
     def function(self, func: PrimFunc, head: str) -> str:
-        """The text of a PrimFunc; `head` is what stands before its parameters."""
+        """The text of a PrimFunc. `head` is the text before its parameters."""
         written = frozenset(store.buffer for store in stores_in(func.body))
         self._written = _with_windows(func.body, written | self._written_by_calls(func.body))
         self._shared = shared_buffers(func)
@@ -337,7 +337,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
                 yield self.unit.symbol(symbol)
 
     def _written_by_calls(self, root: Stmt) -> frozenset[Buffer]:
-        """Buffers whose address goes to a function that writes through it."""
+        """Buffers whose address is passed to a function that writes to it."""
         found = set()
         for stmt in stmts(root):
             for expr in exprs_of(stmt):
@@ -359,10 +359,10 @@ class FunctionWriter(ValueWriter, StmtVisitor):
 
 
 def sums_data(buffer: Buffer, body: Stmt) -> bool:
-    """Whether a buffer of signed integers is added to.
+    """Whether values are accumulated in a buffer of signed integers.
 
-    It is kept without its sign then: the sums wrap, and GCC (12) adds wrongly where a loop turns the sign of
-    several sums off and on in each round.
+    Such a buffer is declared unsigned, because its sums wrap. With casts to unsigned and back in each
+    iteration, GCC 12 generates wrong code for several sums.
     """
     if buffer.dtype.kind != "int" or buffer.dtype.bits < 32:
         return False
@@ -387,7 +387,7 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _with_windows(root: Stmt, written: Iterable[Buffer]) -> frozenset[Buffer]:
-    """Written buffers, and those that are written through windows on them."""
+    """Buffers that are written directly or through views."""
     known = set(written)
     for stmt in reversed(list(stmts(root))):
         if isinstance(stmt, View) and stmt.buffer in known:

@@ -1,7 +1,7 @@
-"""Small functions that programs of the C family lean on, each defined where it is used.
+"""Small helper functions of generated C programs. A program defines only those that it uses.
 
-A helper is asked for by its name: `dlc_min_f32`, `dlc_splat_f32x8`.  Its text is made for the type that the
-name ends with, or the element type and lanes.
+A helper is requested by its name: `dlc_min_f32`, `dlc_splat_f32x8`. The suffix of the name is the type, or
+the element type and lanes, for which its text is generated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def short(type_: DType) -> str:
 
 
 def storage_lanes(lanes: int) -> int:
-    """Lanes of the vector type that holds so many."""
+    """The lanes of the vector type that holds a number of lanes."""
     return 1 << (lanes - 1).bit_length()
 
 

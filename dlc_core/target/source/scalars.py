@@ -1,4 +1,4 @@
-"""Scalar expressions as text of the C family, with as few parentheses as C needs."""
+"""Scalar expressions as C text, with as few parentheses as possible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE
 
 Text = tuple[str, int]
 Anchor = tuple[str, int]
-"""The name of a pointer, and the constant part of the offset where it stands."""
+"""The name of a base pointer, and the constant part of its offset."""
 
 OPERATORS = {
     "add": ("+", ADD), "sub": ("-", ADD), "mul": ("*", MUL), "div": ("/", MUL), "truncdiv": ("/", MUL),
@@ -77,7 +77,7 @@ class ScalarWriter:
         """Above 0 while an index is written: arithmetic there has the dialect's type of indices."""
 
     def value(self, expr: Expr, level: int = 0) -> str:
-        """The text of an expression, in parentheses where it binds less than `level`."""
+        """The text of an expression, in parentheses if its precedence is below `level`."""
         text, own = self._text(expr)
         return text if own >= level else f"({text})"
 
@@ -148,7 +148,8 @@ class ScalarWriter:
         return f"({self.unit.scalar_type(type_)})({text})", UNARY
 
     def _unsigned(self, expr: Expr) -> str:
-        """An integer without its sign, for arithmetic on data, which wraps: C says what that means."""
+        """An integer as unsigned, for arithmetic on data, which wraps. In C only unsigned arithmetic is
+        defined to wrap."""
         if isinstance(expr, Load) and self.place.is_unsigned(expr):
             return self.place.register(expr) or ""
         if isinstance(expr, Const) and expr.value >= 0:
@@ -267,7 +268,7 @@ class ScalarWriter:
         return pointer if const_value(place) == 0 else f"{pointer} + {self.number(place, ADD + 1)}"
 
     def _place(self, buffer: Buffer, offset: Expr) -> tuple[str, Expr]:
-        """A pointer, and an element's offset from where it stands, with one constant at its end."""
+        """A pointer, and an element's offset from it, with one constant at the end."""
         placed = swizzled(buffer, offset)
         if placed is not offset:
             return self.place.pointer(buffer), placed
@@ -308,7 +309,7 @@ class ScalarWriter:
         return self.value(value)
 
     def _raw(self, value: Expr) -> str | None:
-        """A narrow float as it lies in memory, where that is what it comes from."""
+        """The bits of a narrow float in memory, if the value is loaded directly."""
         if not isinstance(value, Load) or value in self.named or self.place.register(value) is not None:
             return self.raw.get(value)
         return self.element(value.buffer, value.buffer.linear_index(value.indices))

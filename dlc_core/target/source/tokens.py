@@ -54,13 +54,13 @@ class Names:
             self._next.setdefault(name, 1)
 
     def copy(self) -> Names:
-        """The same names, for a scope inside of this one."""
+        """A copy of the names, for an inner scope."""
         inner = Names()
         inner._next = dict(self._next)
         return inner
 
     def fresh(self, hint: str) -> str:
-        """`hint`, or `hint_1`, `hint_2` … where it is taken."""
+        """`hint`, or `hint_1`, `hint_2` … if it is taken."""
         base = identifier(hint)
         name = base
         while name in self._next:
@@ -75,7 +75,7 @@ WIDTH = 110
 
 
 def commented(text: str) -> str:
-    """A text as it may stand in a comment: plain ASCII that neither ends the comment nor begins another."""
+    """A text that is safe in a comment: plain ASCII that neither ends the comment nor begins another."""
     return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
 
 
@@ -86,7 +86,7 @@ def comment(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal of C; what is not plain ASCII is written in octal."""
+    """A string literal of C; characters other than plain ASCII are written in octal."""
     data = text.encode()
     return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
 

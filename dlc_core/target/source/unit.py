@@ -1,4 +1,5 @@
-"""One source file under construction: types and helpers that its functions use, then `text()`."""
+"""A source file under construction: it collects the types and helpers that its functions use; `text()`
+returns the file."""
 
 from __future__ import annotations
 

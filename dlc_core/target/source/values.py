@@ -1,4 +1,4 @@
-"""The values of a function as text of the C family: where they live, and which get a name first."""
+"""The values of a function as C text: their storage, and the names of values that are used several times."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ValueWriter:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head {` … `}`; what is named inside is forgotten after it."""
+        """Write `head {` … `}`. Names that are defined inside end with the block."""
         self.line(f"{head} {{".lstrip())
         named, names, anchors = dict(self.text.named), self.names, self.text.anchors
         self.text.anchors = dict(anchors)
@@ -123,7 +123,8 @@ class ValueWriter:
     # Values that are named before a statement
 
     def prepare(self, *roots: Expr) -> None:
-        """Name what the expressions use more than once, and what the language has no operator for."""
+        """Bind to names the values that the expressions use more than once, and operations without an
+        operator in the language."""
         uses = _uses(roots)
         for expr in eager(roots):
             if expr in self.text.named or isinstance(expr, Var | Const):
@@ -148,7 +149,7 @@ class ValueWriter:
         return uses > 1 and not _is_index(expr)
 
     def _needs_block(self, expr: Call) -> bool:
-        """Whether a lazily chosen side has values of its own to name."""
+        """Whether one side of a lazy choice has values that need names."""
         for side in expr.args[1:]:
             for inner, uses in _uses((side,)).items():
                 if isinstance(inner, Var | Const) or inner in self.text.named:
@@ -286,7 +287,8 @@ def _is_reinterpret(expr: Expr) -> bool:
 
 
 def _is_index(expr: Expr) -> bool:
-    """Arithmetic of loop variables alone: compilers share it, and readers want it where it is used."""
+    """Whether an expression is arithmetic of loop variables alone. It gets no name, because compilers share
+    it and it is easier to read in place."""
     return expr.kept_loads == () and not isinstance(expr, Load) and (expr.dtype.is_int or expr.dtype.is_bool)
 
 
