@@ -1,4 +1,4 @@
-"""Schedules: transformations of tensor programs that keep their meaning."""
+"""Schedules: transformations of tensor programs that do not change their results."""
 
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops, flat
 from dlc_core.schedule.index_map import IndexMap

@@ -1,7 +1,7 @@
 """Strides of an allocation that keep rows apart: `stride % factor == offset`.
 
-What was asked for is kept as an annotation of the block that writes the buffer, for a buffer that is shrunk
-later gets strides for its new shape.
+The request is kept as an annotation of the block that writes the buffer, because a buffer that is shrunk
+later needs new strides for its new shape.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def with_strides(buffer: Buffer, strides: Sequence[Expr]) -> Buffer:
 
 
 def strides_for(shape: Sequence[Expr], wanted: Sequence[Alignment]) -> tuple[Expr, ...]:
-    """Row-major strides, each enlarged to what is wanted of it."""
+    """Row-major strides, each enlarged to meet its request."""
     rules = {axis: (factor, offset) for axis, factor, offset in wanted}
     strides: list[Expr] = []
     step: Expr = const(1)

@@ -1,4 +1,4 @@
-"""The axes of a block in another order, or under an index map."""
+"""Primitives that reorder the axes of a block, or transform them by an index map."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
 
 
 def _fixed(program: Program, block: Block, layout: IndexMap) -> list[int]:
-    """The axes that a layout leaves as they are, and whose loops hold more than the block."""
+    """The axes that a layout does not change and whose loops contain other statements than the block."""
     around = program.tree.ancestors(block)
     alone: set[Var] = set()
     for stmt in around:
@@ -199,7 +199,7 @@ def _over_others(
 ) -> Block:
     """Return a block whose axes have these values over other axes, with simplified indices.
 
-    `known` has indices that are simpler than those that follow from the values.
+    `known` has simpler forms of indices than those derived from the values.
     """
 
     def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:

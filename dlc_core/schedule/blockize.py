@@ -1,5 +1,5 @@
-"""A loop nest made one block: the axes of the block inside are divided into what the outer block moves and
-what runs within it."""
+"""`blockize`: make one block of a loop nest. The axes of the block inside are split into an outer part for
+the new block and an inner part."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ def nest_of(program: Program, at: Stmt, what: str) -> tuple[list[For], Block]:
 
 @dataclass
 class _Division:
-    """The axes of a block divided: `env` gives the old ones in terms of the new ones.
+    """The split of a block's axes. `env` has the old axes in terms of the new ones.
 
-    Predicates are over what is outside of their blocks: loops, and for the inner one axes of the outer one.
+    The predicate of a block is over variables outside of it: loops, and for the inner block also axes of the
+    outer one.
     """
 
     outer: list[tuple[IterVar, Expr]]
@@ -247,7 +248,8 @@ def _divide_axis(
 
 
 def _over_axes(cond: Expr, block: Block, outer: set[Var], own: set[Var], analyzer: Analyzer) -> Expr | None:
-    """A condition over loops as one over axes: `axis < bound`; or itself where it knows no loop outside."""
+    """A condition over loops as a condition over axes: `axis < bound`. The condition itself if it has no
+    outer loop."""
     if isinstance(cond, Binary) and cond.op in ("lt", "le", "gt", "ge"):
         slack = cond.a - cond.b if cond.op in ("lt", "le") else cond.b - cond.a
         for axis, value in zip(block.axes, block.values, strict=True):

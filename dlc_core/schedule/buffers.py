@@ -1,4 +1,4 @@
-"""Primitives on buffers: where they live, and copies of them close to their use."""
+"""Primitives on buffers: their memory scope, and cached copies close to their use."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
 
 
 def top_of(program: Program, block: Block) -> Stmt:
-    """The outermost loop around a block (itself where it has none) below which nothing else is allocated."""
+    """The outermost loop around a block (the block itself if there is none) that contains no other
+    allocations."""
     top: Stmt = block
     for above in program.tree.ancestors(block):
         if not isinstance(above, For):

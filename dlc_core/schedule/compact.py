@@ -1,5 +1,5 @@
-"""Intermediate buffers as small as what is alive: allocated in the innermost loop that holds all their uses,
-and shrunk to the box that is touched there."""
+"""`compact_buffers`: allocate each intermediate buffer in the innermost loop that contains all its uses, and
+shrink it to the box that is accessed there."""
 
 from __future__ import annotations
 
@@ -124,8 +124,7 @@ def contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> b
 
 
 def exact_box(writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None:
-    """The box of which the writes of a block reach every element and nothing else; None where it is not known
-    to be one."""
+    """The box that the writes of a block cover exactly; None if it is not known to be a box."""
     if not writes:
         return None
     first = _box_of(writes[0], analyzer)
@@ -156,7 +155,7 @@ def _box_of(write: Access, analyzer: Analyzer) -> list[Span] | None:
 
 @dataclass(frozen=True)
 class _Box:
-    """The smaller buffer, where it begins in the old one, and extents that hold every begin."""
+    """The smaller buffer, its origin in the old one, and its extents for any origin."""
 
     buffer: Buffer
     lows: tuple[Expr, ...]
@@ -224,7 +223,7 @@ def _domain(low: Expr, size: Expr, loops: Sequence[Var], analyzer: Analyzer) -> 
 
 
 def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
-    """A constant that the extent never exceeds, where there is one."""
+    """A constant upper bound of the extent, if there is one."""
     if const_value(extent) is not None:
         return extent
     high = analyzer.const_bounds(extent)[1]
@@ -232,7 +231,7 @@ def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
 
 
 Bases = Mapping[Buffer, tuple[Expr, ...]]
-"""Where each shrunk buffer begins, in terms of what is visible."""
+"""The origin of each shrunk buffer in the old one, in terms of visible variables."""
 
 
 class _Rebase:

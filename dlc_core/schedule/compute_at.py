@@ -1,4 +1,5 @@
-"""Moving a block under a loop of its consumers, or of its producers, over just the region needed there."""
+"""`compute_at` and `reverse_compute_at`: move a block into a loop of its consumers or producers, where it
+computes only the region that is needed there."""
 
 from __future__ import annotations
 
@@ -221,7 +222,7 @@ def _check_movable(program: Program, block: Block, at: For, what: str) -> None:
 
 
 def _check_between(program: Program, block: Block, makers: Sequence[Block], what: str) -> None:
-    """No block that runs after the producers and before the block touches what it touches."""
+    """Check that no block between the producers and the block accesses the same memory."""
     first = min(_position(program, m) for m in makers)
     for other in program.tree.outermost:
         if other in makers or not first < _position(program, other) < _position(program, block):
@@ -236,7 +237,7 @@ def _check_between(program: Program, block: Block, makers: Sequence[Block], what
 
 
 def _check_complete(program: Program, maker: Block, outer: For, block: Block, what: str) -> None:
-    """One iteration of `outer` finishes what the producer accumulates."""
+    """Check that one iteration of `outer` completes the reduction of the producer."""
     for axis, value in zip(maker.axes, maker.values, strict=True):
         if axis.kind == "reduce" and outer.var in free_vars(value):
             raise program.error(
@@ -296,8 +297,8 @@ def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: s
 
 
 def threads_around(program: Program, at: For) -> list[For]:
-    """The loops of threads of one group that a loop stands in, itself included: what they share is computed
-    for all of them.
+    """The loops over threads of one group around a loop, including itself. Shared memory is computed for all
+    of these threads.
     """
     return [
         s for s in (at, *program.tree.ancestors(at)) if isinstance(s, For) and level(s) in (THREAD, VIRTUAL)
@@ -379,9 +380,9 @@ def _shift(index: Expr, axes: dict[Var, IterVar], analyzer: Analyzer) -> tuple[I
 
 
 def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer, units: bool) -> Stmt:
-    """One fresh loop for each axis: over its part, or over the whole domain where it has none.
+    """One new loop for each axis, over its required part, or over the whole domain if there is none.
 
-    Axes of one point have a loop where `units` says so.
+    With `units`, axes of one point also get a loop.
     """
     values: list[Expr] = []
     loops: list[tuple[Var, Expr, Expr]] = []

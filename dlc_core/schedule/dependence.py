@@ -1,4 +1,4 @@
-"""Dependences that constrain the order of iterations: kinds of block axes, and values that flow between
+"""Dependences that constrain the order of iterations: the kinds of block axes, and values that pass between
 blocks.
 """
 
@@ -30,9 +30,10 @@ def axis_kinds(block: Block, var: Var) -> set[str]:
 def binding_map(
     program: Program, block: Block, axes: Sequence[IterVar], within: For | None = None
 ) -> IterMap | None:
-    """How the given axes split and fuse the loops around a block; None where that is not understood.
+    """The given axes as splits and fusions of the loops around a block; None if the bindings do not have this
+    form.
 
-    With `within`, loops outside of that one stand still: they are symbols.
+    With `within`, loops outside of that one are fixed: they count as symbols.
     """
     chosen = set(axes)
     values = [v for a, v in zip(block.axes, block.values, strict=True) if a in chosen]
@@ -97,7 +98,7 @@ def _is_mixed_radix(value: Expr, loops: Mapping[Var, For], program: Program) -> 
 
 
 def check_free_axes(program: Program, block: Block, what: str) -> None:
-    """The axes of a block run independently of each other, so that other loops over them do the same."""
+    """Check that the axes of a block are independent, so that other loops over them compute the same."""
     seen: set[Var] = set()
     shared = False
     for value in block.values:
@@ -228,7 +229,7 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
 
 
 def _holds_only(loop: For, block: Block) -> bool:
-    """Whether nothing but loops stands around a block."""
+    """Whether only loops surround a block."""
     body = loop.body
     while isinstance(body, For):
         body = body.body
@@ -253,8 +254,9 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
 
 
 def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
-    """Whether in some dim everything touched by one iteration lies below all that the next one touches, or
-    all indices tell the iteration, or the tiles that an iteration touches, in all dims, are its own.
+    """Whether different iterations access different elements. There are three proofs: in some dim all indices
+    of an iteration are below those of the next one; the indices determine the iteration; or each iteration
+    accesses tiles that no other one does.
     """
     analyzer = program.analyzer(loop)
     following = {loop.var: loop.var + 1}
@@ -289,9 +291,9 @@ def _tells(analyzer: Analyzer, loop: For, found: Sequence[Access], dim: int) -> 
 
 
 def _tile(analyzer: Analyzer, low: Expr, high: Expr, var: Var) -> Expr | None:
-    """The number of the tile that an iteration touches in a dim: tiles of different numbers do not meet.
+    """The number of the tile that an iteration accesses in a dim; tiles with different numbers are disjoint.
 
-    None where there is no such number, or where it is the same for all iterations.
+    None if there is no such number, or if it is equal for all iterations.
     """
     if var not in free_vars(low):
         return None
@@ -309,11 +311,12 @@ def _at(expr: Expr, values: dict[Var, Expr]) -> Expr:
 
 
 def check_reorder(program: Program, chain: Sequence[For], order: Sequence[For]) -> None:
-    """These nested loops compute the same in another order.
+    """Check that nested loops compute the same in another order.
 
-    Within one block the kinds of its axes allow it: spatial points write elements of their own, reductions
-    commute; a block that reads what other points of it write keeps the order of the loops that pass elements
-    on.  Between blocks a value must stay within one iteration of all moved loops.
+    Within one block this follows from the kinds of its axes: different points of spatial axes write different
+    elements, and reductions commute. In a block that reads elements which other points of it write, loops
+    that carry these elements keep their order. Between blocks, a value must be produced and consumed in one
+    iteration of all moved loops.
     """
     moved = [new for new, old in zip(order, chain, strict=True) if new is not old]
     body = chain[-1].body

@@ -1,4 +1,4 @@
-"""Tensor intrinsics of the dot products that a target's description names.
+"""Tensor intrinsics for the dot-product instructions of a target's description.
 
 C[l] += A[j] * B[l * group + j]          for each lane l, summed over the group's elements j
 """

@@ -1,4 +1,5 @@
-"""Products of tensors padded to whole tiles: operands with zeros, the result with what nobody reads."""
+"""`pad_einsum`: pad a contraction to whole tiles. Operands are padded with zeros; the padding of the result
+is not read."""
 
 from __future__ import annotations
 
@@ -118,7 +119,7 @@ def _einsum(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
 
 
 def _point(block: Block, store: Store) -> tuple[Expr, ...]:
-    """Where a block writes: axes of one point, which simplify to 0, stand where they have been."""
+    """The indices that a block writes. Axes of one point, which simplify to 0, keep their positions."""
     spatial = (a for a in block.axes if a.kind == "spatial" and a.var not in store.indices)
     single = [a.var for a in spatial if const_value(a.dom.extent) == 1]
     return tuple(single.pop(0) if const_value(i) == 0 and single else i for i in store.indices)

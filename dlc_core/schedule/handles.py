@@ -1,4 +1,5 @@
-"""Handles to parts of a scheduled program.  They stay valid while primitives rebuild the tree around them."""
+"""Handles to loops and blocks of a scheduled program. They stay valid while primitives rebuild the
+program."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ class LoopRV:
 class Copy:
     """One of the consecutive loops that a loop was partitioned into.
 
-    `copy[handle]` is what a block or a loop inside the partitioned loop is called in this copy; handles to
-    anything outside stand for themselves.
+    `copy[handle]` is the handle, in this copy, of a block or loop inside the partitioned loop. Handles to
+    anything outside are returned as they are.
     """
 
     loop: LoopRV
@@ -62,8 +63,8 @@ class Copy:
 class Loops(tuple[LoopRV, ...]):
     """The loops that a split made, outer to inner.
 
-    `tail` is the loop over what full tiles leave, with the names its copies go by; None where nothing is left
-    or nothing was partitioned.
+    `tail` is the loop over the tail after the full tiles, with the handles of its copies; None if there is no
+    tail or the loop was not partitioned.
     """
 
     tail: Copy | None
@@ -77,8 +78,8 @@ class Loops(tuple[LoopRV, ...]):
 class Drawn(int):
     """A number that a sampling primitive drew.
 
-    Passed on to other primitives as it is (not as a part of a sum), it is replaced where a trace is replayed
-    with another decision.
+    If it is passed directly to other primitives (not as a part of an expression), replaying the trace with
+    another decision replaces it.
     """
 
     __slots__ = ()

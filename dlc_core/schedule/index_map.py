@@ -1,4 +1,4 @@
-"""Layouts as functions from the indices of a buffer to those of another one."""
+"""Index maps: layouts as functions from the indices of one buffer to those of another."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class IndexMap:
 
     @staticmethod
     def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:
-        """From a Python function of the indices; `rank` tells how many there are for a function of
+        """Make a map of a Python function of the indices. `rank` is their number, for a function of
         `*indices`."""
         if rank is None:
             names = list(inspect.signature(function).parameters)
@@ -138,7 +138,7 @@ class IndexMap:
         return tuple(int(v) for e in self.output_exprs(shape) if (v := const_value(e)) is not None)
 
     def digits(self) -> tuple[Digit, ...] | None:
-        """Each output as a digit of one input, where they all are."""
+        """Each output as a digit of one input, if all outputs are digits."""
         position = {var: i for i, var in enumerate(self.inputs)}
         found: list[Digit] = []
         for output in self.outputs:
@@ -195,9 +195,9 @@ class IndexMap:
         return self._columns() is not None
 
     def apply_numpy(self, array: Array, pad_value: float = 0, out: Array | None = None) -> Array:
-        """The array in the other layout, C-contiguous; elements that come from nowhere are `pad_value`.
+        """The array in the other layout, C-contiguous. Elements without a source are `pad_value`.
 
-        `out` is where it is put, an array of its shape and dtype.
+        `out` is an array of the result's shape and dtype for the result.
         """
         if array.ndim != len(self.inputs):
             raise ScheduleError(f"the layout {self} maps {len(self.inputs)} dims, the array has {array.ndim}")

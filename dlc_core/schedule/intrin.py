@@ -1,4 +1,4 @@
-"""Tensor intrinsics: a computation, what runs in its place, and what both mean."""
+"""Tensor intrinsics: a description of a computation, an implementation that replaces it, and a reference."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def over_its_axes(block: Block) -> Stmt:
 
 @dataclass(frozen=True, eq=False)
 class TensorIntrin:
-    """A part of a program that a machine does at once.
+    """A computation on tiles that a machine executes as one instruction or function.
 
-    `desc` says what it computes: one block in its loops, over buffers of constant shapes without strides.
-    `impl` is what replaces it: a program over the same buffers.  An element of an impl's buffer becomes the
-    element of the window that was matched.  Where it takes addresses, a buffer's strides say what it relies
-    on: constants, or by-value parameters, which get the window's strides; without strides the window must be
-    row-major.  An `offset` that is a parameter gets the elements from the pointer to the window.
+    `desc` is the description: one block in its loops, over buffers of constant shapes without strides. `impl`
+    is the replacement: a program over the same buffers. An element of a buffer of `impl` becomes the element
+    of the matched window. If `impl` takes addresses, the strides of its buffers are requirements: constants
+    must match, by-value parameters get the window's strides, and without strides the window must be
+    row-major. An `offset` that is a parameter gets the number of elements from the pointer to the window.
 
-    `reference` takes an array for each buffer, in order, and changes those that are written.  Calls of an
-    external symbol in `impl` are run by it where the interpreter meets them; `externs` gives other functions
-    by symbol, called with what the call passes (memory from a handle on as a flat array).
+    `reference` takes an array for each buffer, in order, and updates those that are written. The interpreter
+    runs calls of an external symbol in `impl` by it. `externs` has other functions by symbol, which get the
+    arguments of the call (memory from a handle on as a flat array).
 
-    UsageError for a desc and an impl that do not fit each other.
+    Raises UsageError if desc and impl do not match.
     """
 
     name: str

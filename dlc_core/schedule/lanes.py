@@ -1,8 +1,9 @@
-"""Tensor intrinsics by which neighbouring threads of a subgroup get what all of them have together.
+"""Tensor intrinsics by which neighbouring threads of a subgroup reduce their values; all threads get the
+result.
 
     B[i, r] = op over l of A[i, l]          threads i * lanes + r: each has an element of both
 
-Every thread has the result in the end, by exchanges with threads twice as far away each time.
+The threads exchange values over distances that double in each step (butterfly).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Changing the layout of a buffer: of an intermediate one, or of a parameter that the caller then repacks."""
+"""`transform_layout`: change the layout of an intermediate buffer, or of a parameter that the caller then
+repacks."""
 
 from __future__ import annotations
 
@@ -113,8 +114,8 @@ def _is_plain(block: Block, buffer: Buffer) -> bool:
 def _retile_writer(
     program: Program, handle: BlockRV, old: Buffer, layout: IndexMap, pad_value: float | None, what: str
 ) -> None:
-    """Let the block that writes the buffer run over the new layout's dims, so that it writes `new[axis, axis,
-    …]`.
+    """Let the block that writes the buffer iterate over the new layout's dims, so that it writes `new[axis,
+    axis, …]`.
 
     With a pad value it writes the padding too.
     """

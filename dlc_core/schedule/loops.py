@@ -117,7 +117,8 @@ def _shrunk(
     computed: bool,
     analyzer: Analyzer,
 ) -> list[Expr]:
-    """Inner extents cut where the old range ends; `computed` says that the outermost one is just enough."""
+    """Inner extents, shortened at the end of the old range. `computed` means that the outermost extent just
+    covers the range."""
     result = [extents[0]]
     left = old.extent
     with analyzer.scope():
@@ -204,7 +205,7 @@ def _settled(
 
 
 def settle(stmt: Stmt, analyzer: Analyzer) -> Stmt:
-    """Loop bounds and predicates simplified under what the analyzer knows; nothing else is touched."""
+    """Simplify loop bounds and predicates by the facts of the analyzer, and nothing else."""
     if isinstance(stmt, For):
         begin, extent = analyzer.simplify(stmt.begin), analyzer.simplify(stmt.extent)
         analyzer.bind(stmt.var, begin, extent)
@@ -345,8 +346,8 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
 
 
 def _chain(program: Program, wanted: Sequence[For]) -> list[For]:
-    """The loops from the outermost to the innermost of the given ones; nothing else may stand between
-    them."""
+    """The loops from the outermost to the innermost of the given ones. There must be no other statements
+    between them."""
     depth = {stmt: len(list(program.tree.ancestors(stmt))) for stmt in wanted}
     innermost = max(wanted, key=lambda stmt: depth[stmt])
     outermost = min(wanted, key=lambda stmt: depth[stmt])

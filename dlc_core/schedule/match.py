@@ -1,4 +1,5 @@
-"""Whether a block computes what another one describes, and where the buffers of the description then are."""
+"""Matching of a block with the description of a tensor intrinsic, and the positions of the description's
+buffers."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor"
 
 
 class MismatchError(Exception):
-    """The first difference: where, what is described and what is there."""
+    """The first difference: its position, the described and the actual form."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,16 @@ class Window:
         return tuple(moved[d] for d in range(len(self.starts)))
 
     def strides(self) -> tuple[Expr, ...]:
-        """Strides of the window in elements; that of a dim which is none of the buffer never matters."""
+        """The strides of the window in elements. The stride of a dim that the buffer does not have is
+        arbitrary."""
         steps = self.buffer.element_strides()
         return tuple(const(1) if dim is None else steps[dim] for dim in self.dims)
 
 
 @dataclass(frozen=True)
 class Scattered:
-    """Where a buffer of the description is that is no window: element [i…] is `buffer[indices]`, in which the
-    variables `carriers` stand for i….
+    """The position of a described buffer that is not a window: element [i…] is `buffer[indices]`, where the
+    variables `carriers` represent i….
     """
 
     buffer: Buffer
@@ -94,11 +96,11 @@ class Match:
 @dataclass
 class _State:
     axes: dict[Var, Var]
-    """Described axes to those that are there."""
+    """Maps described axes to actual axes."""
     lets: dict[Var, Var]
     buffers: dict[Buffer, Buffer]
     dims: dict[Buffer, tuple[int, ...]]
-    """For a described buffer the moving dims of what is there."""
+    """The dims of the actual buffer that move, for each described buffer."""
     scalars: dict[Var, Expr]
     accesses: list[Access]
 
@@ -366,7 +368,7 @@ class Matcher:
             raise MismatchError(f"{path}: another part of {name} than before")
 
     def _window(self, access: Access, shifts: Mapping[Var, Expr]) -> Window | None:
-        """The place of a buffer whose dims are dims of what is there."""
+        """The position of a described buffer whose dims are dims of the actual buffer."""
         want, asked, given, path = access
         if len(self.state.dims[want]) != sum(self._moves(index, self.want) for index in asked):
             return None
@@ -387,8 +389,8 @@ class Matcher:
         return Window(self.state.buffers[want], tuple(rest), tuple(at))
 
     def _scattered(self, access: Access) -> Scattered | None:
-        """The place of a buffer of which a dim is no dim of what is there: one axis of each dim carries its
-        index, where the others' parts of it do not matter beside.
+        """The position of a described buffer with a dim that the actual buffer does not have. One axis of
+        each dim carries the index; the other axes must not contribute.
         """
         want, asked, given, _ = access
         origin = {v: a.dom.begin for v, a in self.want.items()}

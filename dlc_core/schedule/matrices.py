@@ -1,9 +1,9 @@
-"""Tensor intrinsics of the matrix units that a target's description names.
+"""Tensor intrinsics for the matrix units of a target's description.
 
     C[threads…, i, j, own…] += A[row, k] * B[k, column]       row and column of tile (i, j), that value of C
 
-A subgroup multiplies `down` x `across` tiles at once: operands in shared memory, results in memory of its
-threads, of which each element has the digits of its thread before, and those of its number behind.
+A subgroup multiplies `down` x `across` tiles at once. Operands are in shared memory. Results are in
+thread-local memory, whose index consists of the digits of the thread followed by those of the value's number.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def matrix_intrin(tiles: Tiles) -> TensorIntrin:
 DOWN, ACROSS = (1, 2, 4), (1, 2, 4, 8)
 """Tiles of a unit that a subgroup computes beside each other."""
 WIDEST = 32
-"""Most tiles beside each other of products that follow each other."""
+"""The maximum number of adjacent tiles of chained products."""
 
 
 def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:

@@ -1,4 +1,5 @@
-"""Padding: fills of the border and a copy of the interior in place of a choice at every element."""
+"""`decompose_padding`: replace a condition at every element by a fill of the border and a copy of the
+inside."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Software pipelines: the parts of a loop's body in different iterations at once.
+"""Software pipelining: parts of a loop's body run for different iterations at the same time.
 
-`software_pipeline` only checks and notes what is wanted; `inject_software_pipeline` rewrites the loop.  With
-stages (0, 1) the first part runs one iteration ahead of the second:
+`software_pipeline` only checks the request and annotates the loop. The pass `inject_software_pipeline`
+rewrites it. With stages (0, 1) the first part runs one iteration ahead of the second:
 
     for k in range(8):                                 load(0)
         load(k)                                        for k in range(1, 8):
@@ -9,9 +9,9 @@ stages (0, 1) the first part runs one iteration ahead of the second:
                                                            compute(k - 1)
                                                        compute(7)
 
-Memory that carries values from one part to a later stage is kept once for each stage between the two.  Where
-parts fill memory of a group of threads two stages or more before it is read, what they write may be late:
-their copies are groups (`tir.copies`), of which those for the stages between stay under way.
+A buffer that passes values from one part to a later stage has one version for each stage between the two. If
+shared memory is filled two or more stages before it is read, the copies may be asynchronous: they form groups
+(`tir.copies`), and the groups for the stages in between stay in flight.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Pipelined:
 
 
 def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
-    """Memory allocated in a body and the statements in sequence under it, in order of execution."""
+    """The allocations of a body, and the statements inside them in order of execution."""
     allocs: list[Buffer] = []
     parts: list[Stmt] = []
     work = [body]
@@ -85,7 +85,7 @@ def software_pipeline(
 def check_pipeline(
     program: Program, loop: For, stages: tuple[int, ...], order: tuple[int, ...], spare: int = 0
 ) -> Pipelined:
-    """How a loop is pipelined; ScheduleError where that would change what it computes."""
+    """How a loop is pipelined. Raises ScheduleError if that would change the result."""
     what = f"cannot pipeline loop {loop.var.name!r} in stages {stages}"
     allocs, parts = parts_of_body(loop.body)
     if loop.kind != "serial":

@@ -1,5 +1,5 @@
-"""Asking for memory ahead of its use: `prefetch` notes what is wanted, and a pass makes hints of it;
-`prefetch_at` puts in a hint for any place.
+"""Software prefetching: `prefetch` annotates a loop, and a pass makes hints of the annotation; `prefetch_at`
+inserts a hint for any address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments of primitives as Python text that runs: handles by the names that a trace gives them."""
+"""Arguments of primitives as executable Python text. Handles appear by the names that the trace assigns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Names:
         self.drawn: list[Drawn] = []
 
     def target(self, result: Handle | Drawn) -> str:
-        """The name of a result; the one that it has already where it was given before."""
+        """The name of a result; the existing name if it already has one."""
         if isinstance(result, Drawn):
             self.drawn.append(result)
             return f"n{len(self.drawn) - 1}"

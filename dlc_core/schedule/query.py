@@ -1,4 +1,4 @@
-"""Questions about a program: its blocks, their loops, and who reads what they write."""
+"""Queries about a program: its blocks, their loops, producers and consumers."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def readers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
 
 
 def producers(program: Program, handle: BlockRV) -> list[BlockRV]:
-    """Outermost blocks that write what the block reads, itself and what it is in left out."""
+    """The outermost blocks that write what the block reads, except itself and the blocks that contain it."""
     block = program.block(handle)
     around = program.tree.path(block)
     return [BlockRV(b.name) for b in writers(program, read_by(block)) if b not in around]
 
 
 def consumers(program: Program, handle: BlockRV) -> list[BlockRV]:
-    """Outermost blocks that read what the block writes, itself and what it is in left out."""
+    """The outermost blocks that read what the block writes, except itself and the blocks that contain it."""
     block = program.block(handle)
     around = program.tree.path(block)
     return [BlockRV(b.name) for b in readers(program, written_by(block)) if b not in around]

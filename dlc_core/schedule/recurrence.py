@@ -1,8 +1,8 @@
-"""Blocks that read what they themselves computed at other points, as scans do: which loops must keep their
-order.
+"""Recurrences: blocks that read elements which they computed at other points, as scans do, and the loops that
+must keep their order.
 
-The elements that a block reads of a buffer and those that it writes there are compared as boxes over the
-iterations of loops.  What cannot be told apart counts as passed on.
+The elements that a block reads from a buffer and those that it writes there are compared as boxes over the
+iterations of loops. If they are not proved to be different, they count as a dependence.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def passes_on(program: Program, block: Block, loop: For) -> Buffer | None:
 
 
 def order_kept(program: Program, block: Block, old: Sequence[For], new: Sequence[For]) -> Buffer | None:
-    """A buffer whose elements would pass between iterations in another order, where there is one.
+    """A buffer whose dependences another loop order would violate, if there is one.
 
-    `old` and `new` are the same nested loops in two orders, which the block is inside of.
+    `old` and `new` are the same nested loops around the block, in two orders.
     """
     for buffer in recurrent_buffers(block):
         carrying = [s for s in old if not _is_free(program, block, buffer, s, [o for o in old if o is not s])]
@@ -57,9 +57,9 @@ def order_kept(program: Program, block: Block, old: Sequence[For], new: Sequence
 
 
 def _is_free(program: Program, block: Block, buffer: Buffer, loop: For, others: Iterable[For]) -> bool:
-    """Whether no two iterations of a loop pass an element on, whatever `others` do.
+    """Whether a loop carries no dependence, for any iterations of `others`.
 
-    Loops around `loop` that are not among the others stand still, those inside it move.
+    Loops around `loop` that are not among the others are fixed; those inside it vary.
     """
     inner = [s for s in program.tree.loops_above(block) if s not in program.tree.loops_above(loop)]
     moving = list(dict.fromkeys([*others, *(s for s in inner if s is not loop)]))
@@ -71,7 +71,8 @@ def _is_free(program: Program, block: Block, buffer: Buffer, loop: For, others: 
 
 
 def _apart(write: Access, read: Access, loop: For, moving: Sequence[For], analyzer: Analyzer) -> bool:
-    """Whether in some dim what iterations read lies on one side of what other iterations write."""
+    """Whether in some dim all indices that iterations read are below, or all are above, those that other
+    iterations write."""
     one, other = Var(loop.var.name), Var(loop.var.name)
     with analyzer.scope():
         bind_all(analyzer, [loop])

@@ -1,4 +1,5 @@
-"""Reductions: the initialisation as a block of its own, and partial results that run side by side."""
+"""Primitives on reductions: `decompose_reduction` separates the initialisation, `rfactor` makes partial
+results."""
 
 from __future__ import annotations
 
@@ -100,8 +101,8 @@ def _check_between(program: Program, block: Block, at: For, what: str) -> None:
 
 
 def init_nest(program: Program, block: Block, inside: Sequence[For], what: str) -> tuple[str, Stmt]:
-    """The initialisation of a block as a block `<name>_init`, in copies of those of its loops that move what
-    it writes."""
+    """The initialisation of a block as a block `<name>_init`, in copies of those loops over which the written
+    indices vary."""
     assert block.init is not None
     needed = {*free_vars_stmt(block.init), *free_vars(*region_exprs(block.writes))}
     pairs = zip(block.axes, block.values, strict=True)

@@ -1,8 +1,8 @@
-"""Which elements statements touch, as boxes with symbolic ends.
+"""Region analysis: the elements that statements access, as boxes with symbolic ends.
 
-An access's indices are written over loop variables: axes of blocks are replaced by their bindings.  `span`
-then bounds an index over the iterations of chosen loops, leaving the others as symbols.  Boxes contain every
-element touched, never fewer.
+The indices of an access are expressed over loop variables; block axes are replaced by their bindings. `span`
+bounds an index over the iterations of chosen loops, and treats the others as symbols. A box contains every
+accessed element, and possibly more.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _opaque: WeakKeyDictionary[Block, bool] = WeakKeyDictionary()
 
 
 def is_opaque(block: Block) -> bool:
-    """Whether a block passes an address on, or sees a buffer through a window: its declared regions then say
-    what it touches."""
+    """Whether a block passes addresses to functions, or accesses a buffer through a window. Its declared
+    regions then define its accesses."""
     found = _opaque.get(block)
     if found is None:
         inside = [s for part in child_stmts(block) for s in stmts(part)]
@@ -144,7 +144,7 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
 
 
 def _all_of(region: Region, env: Mapping[Var, Expr]) -> tuple[tuple[Expr, ...], list[For]]:
-    """The indices of every element of a region, over loops that stand for it."""
+    """The indices of every element of a region, over new loops."""
     loops: list[For] = []
     indices: list[Expr] = []
     for r in region.ranges:
@@ -189,9 +189,11 @@ def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> None:
 def hull(
     found: Sequence[Access], analyzer: Analyzer, *, outer: Iterable[For] = (), clip: bool = True
 ) -> list[Span]:
-    """The smallest box known to hold all accesses (of one buffer), over their own loops and those of `outer`.
+    """The smallest box known to contain all accesses to one buffer, over their own loops and those of
+    `outer`.
 
-    Indices beyond the buffer's shape are never touched (a condition guards them), so ends are clipped to it.
+    Indices beyond the buffer's shape are never accessed, because a condition guards them. So the box is
+    clipped to the shape.
     """
     buffer = found[0].buffer
     groups: dict[tuple[For, ...], dict[tuple[Expr, ...], None]] = {}
@@ -298,9 +300,9 @@ def whole_region(buffer: Buffer) -> Region:
 def iter_map(
     values: Sequence[Expr], loops: Iterable[For], predicate: Expr, analyzer: Analyzer
 ) -> tuple[IterMap, list[Expr]] | None:
-    """How values split and fuse loops, and where each value begins; None where that is not understood.
+    """The values as splits and fusions of loops, with the begin of each; None if they do not have this form.
 
-    Other variables in them are symbols in the ranges that `analyzer` knows.
+    Other variables in them are symbols with the ranges that `analyzer` knows.
     """
     moving = list(loops)
     from_zero: dict[Var, Expr] = {s.var: s.var + s.begin for s in moving}

@@ -1,4 +1,4 @@
-"""A buffer of a block in the block's own order of iteration: element [axes…] is what it touches there."""
+"""`reindex`: copy a buffer of a block so that its dims are the block's axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices drawn at random, recorded as decisions of the trace: what a tuner varies."""
+"""Sampling primitives: random choices that the trace records as decisions, so that a tuner can vary them."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class Sampling(Traced):
 
     @primitive
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV | None:
-        """A loop at which `compute_at` may compute the block, or None: where it is.
+        """A loop into which `compute_at` may move the block, or None to leave it where it is.
 
-        `decision` is the number of the loop among the possible ones, outer before inner, or -1 for None.
+        `decision` is the index of the loop among the possible ones, outer before inner, or -1 for None.
         """
         locations = _locations(self._program, block)
         if decision is None:

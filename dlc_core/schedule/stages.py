@@ -154,7 +154,7 @@ class Stage:
     # Where stages are computed.
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
-        """Compute what one iteration of a consumer's loop needs, inside of it."""
+        """Move the computation into a consumer's loop, where it computes what one iteration needs."""
         with self.of.together():
             self.of.schedule.compute_at(self.block, parent.loop(axis))
             self.attached = parent
@@ -169,7 +169,7 @@ class Stage:
         self._steps.clear()
 
     def compute_root(self) -> None:
-        """Compute in loops of its own, which is the default; `compute_at` cannot be undone."""
+        """Compute in separate loops, which is the default. `compute_at` cannot be undone."""
         if self.attached is not None:
             raise ScheduleError(
                 f"stage {self.op.name!r} is computed in the loops of {self.attached.op.name!r}",
@@ -379,7 +379,7 @@ class StagedSchedule:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Several steps as one: where one is refused, all is as it was."""
+        """Run several steps as one: if one is refused, none takes effect."""
         before = self.schedule.copy()
         stages = {op: dict(vars(stage)) for op, stage in self._stages.items()}
         for kept in stages.values():
@@ -395,7 +395,7 @@ class StagedSchedule:
 
 
 def _initialise_before(schedule: Schedule, handle: BlockRV) -> None:
-    """Take the initialisation of a block out of the loops that accumulate, where that can be."""
+    """Move the initialisation of a block out of its reduction loops, if possible."""
     block = schedule.get(handle)
     loops = schedule.get_loops(handle)
     over = next((loop for loop in loops if "reduce" in axis_kinds(block, loop.var)), None)

@@ -48,7 +48,7 @@ def bulk_copy(program: Program, handle: LoopRV, machine: Bulk) -> None:
 
 
 def _beyond(found: TensorCopy, machine: Bulk, analyzer: Analyzer) -> str:
-    """Why a machine does not copy a box at once; "" where it does."""
+    """The reason why a machine cannot copy a box by one tensor copy; "" if it can."""
     size = found.to.dtype.itemsize
     if len(found.box) > machine.dims or max(found.box) > machine.extent:
         return f"boxes have up to {machine.dims} dims of up to {machine.extent} elements"
@@ -63,7 +63,8 @@ def _beyond(found: TensorCopy, machine: Bulk, analyzer: Analyzer) -> str:
 
 
 def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
-    """The copy that a nest of loops is, or why it is none.  `analyzer` knows what is around it."""
+    """The tensor copy that a loop nest computes, or the reason why it is none. `analyzer` has the facts of
+    the surrounding loops."""
     loops: list[For] = []
     stmt: Stmt = loop
     conds: list[Expr] = []
@@ -99,7 +100,7 @@ def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
 
 
 def _unguarded(value: Expr, conds: list[Expr]) -> Expr:
-    """Return the value where all conditions hold, and add these to `conds`; elsewhere the value is zero."""
+    """Return the value under all conditions, and add these to `conds`; otherwise the value is zero."""
     while isinstance(value, Call) and value.name == "if_then_else":
         cond, other = (e.value if isinstance(e, Broadcast) else e for e in (value.args[0], value.args[2]))
         if not isinstance(other, Const) or other.value != 0 or math.copysign(1, other.value) != 1:

@@ -1,4 +1,5 @@
-"""A block's computation replaced by the implementation of a tensor intrinsic on windows of its buffers."""
+"""`tensorize`: replace a block's computation by the implementation of a tensor intrinsic on windows of its
+buffers."""
 
 from __future__ import annotations
 
@@ -166,7 +167,7 @@ def _check_layout(
     outer: Block,
     what: str,
 ) -> None:
-    """Check the strides and the alignment that the implementation requires where it takes addresses."""
+    """Check the strides and the alignment that an implementation requires if it takes addresses."""
     strides = window.strides()
     if own.strides is None and not escapes(impl.body, own):
         return

@@ -1,4 +1,4 @@
-"""Primitives for hardware axes: binding loops to them, and the order in which groups of threads are run."""
+"""Primitives on thread axes: bind loops to them, and change the order of groups of threads."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def _check_same_axis(program: Program, outer: For, inner: For, what: str) -> Non
 
 
 def cross_thread(program: Program, at: For) -> CrossThread | None:
-    """How the threads of a loop may share a reduction; None where it is not one that they can.
+    """How the threads of a loop can share a reduction; None if they cannot.
 
-    One block inside, with an initialisation of its own and `B[p] = B[p] op value` as its body, accumulates
-    over the loop and over all loops inside, and over none outside.
+    The loop must contain one block with an initialisation and the body `B[p] = B[p] op value`. The block must
+    reduce over the loop and over all loops inside, and over none outside.
     """
     found = outer_blocks(at.body)
     if len(found) != 1 or const_value(at.extent) is None:
@@ -133,9 +133,10 @@ def swizzle(program: Program, outer: LoopRV, inner: LoopRV, group: int, thread: 
 
 
 def swizzled(index: Expr, rows: Expr, columns: Expr, group: int) -> tuple[Expr, Expr]:
-    """Row and column number `index` of a walk that goes through `group` rows at a time, column by column.
+    """The row and column with number `index` in an order that visits `group` rows at a time, column by
+    column.
 
-    Every cell is visited once, also where the last group has fewer rows.
+    Every cell is visited once, even if the last group has fewer rows.
     """
     cells = columns * group
     first = index // cells * group

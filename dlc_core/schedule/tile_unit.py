@@ -1,4 +1,4 @@
-"""Tensor intrinsics of the matrix units that a thread has for itself.
+"""Tensor intrinsics for tile units, the matrix units of a single thread.
 
 C[i, o] += A[i, s] * B[s // group, o * group + s % group]        summed over the steps s
 """

@@ -1,6 +1,6 @@
-"""The record of a schedule: every primitive called, as data.
+"""The trace of a schedule: the sequence of its primitives as data.
 
-It prints as Python, is saved as JSON, and replays on another program.
+It prints as Python, can be saved as JSON, and can be replayed on another program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.python_text import Names, imports_of, text_of
 
 DECISION = "decision"
-"""The option that holds what a sampling primitive drew."""
+"""The option with the value that a sampling primitive drew."""
 
 
 QUERY = "get_"
@@ -28,7 +28,7 @@ QUERY = "get_"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a primitive; `results` are its handles and drawn numbers, `single` where it gives just
+    """One call of a primitive. `results` are its handles and drawn numbers; `single` if it returns just
     one."""
 
     name: str
@@ -117,7 +117,7 @@ class Trace:
     # Texts.
 
     def as_python(self, schedule: str = "sch") -> str:
-        """The calls as Python statements; what they need is imported first."""
+        """The calls as Python statements, after the imports that they need."""
         names = Names(schedule)
         lines = [_line(step, names) for step in self.steps]
         return "\n".join([*imports_of(lines), *lines])
@@ -230,7 +230,7 @@ class _Renamed:
         return value
 
     def dims_of(self, dims: Sequence[Var]) -> Callable[[Any], Any]:
-        """Gives expressions over loops as they are called now, and over symbolic dims found by name."""
+        """Rename the loops in expressions to the current ones, and find symbolic dims by name."""
         return lambda value: self._settled(value, dims)
 
     def _settled(self, value: Any, dims: Sequence[Var]) -> Any:

@@ -23,10 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Traced:
-    """Programs with the record of what was done to them; the base of Schedule.
+    """Programs with the trace of their primitives; the base class of Schedule.
 
-    Handles carry the name of their function where there is a module.  `_program` is the function that the
-    present primitive works on.
+    If there is a module, handles have the name of their function. `_program` is the function of the current
+    primitive.
     """
 
     def __init__(self, programs: Mapping[str, Program], module: IRModule | None, working: str) -> None:
@@ -62,7 +62,7 @@ class Traced:
         return self._programs[self._function_of(args, options)].func.scalars
 
     def _function_of(self, *arguments: Any) -> str:
-        """The function of the handles among arguments; the one worked on where there are none."""
+        """The function of the handles among the arguments; the current function if there are none."""
         if self._active:
             return self._active
         found: dict[str, Handle] = {}
@@ -93,11 +93,11 @@ class Traced:
         return self._random
 
     def _record(self, *args: Any, **options: Any) -> None:
-        """Let the trace have these arguments in place of those given: what was chosen is written down."""
+        """Record these arguments in the trace in place of the given ones, so that it contains the choices."""
         self._recorded = (args, options)
 
     def _stamped(self, value: Any) -> Any:
-        """A handle as it is given out."""
+        """A handle as the user gets it."""
         if self._module is not None and isinstance(value, BlockRV) and not value.func:
             return BlockRV(value.name, self._active)
         return value

@@ -1,4 +1,4 @@
-"""A program under transformation: where everything is, replacing parts, and errors that show the loop
+"""A program under transformation: positions of its parts, their replacement, and errors that show the loop
 nest."""
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class Program:
         analyzer.suppose(*self._needed[extent])
 
     def _dims(self) -> list[Expr]:
-        """The symbolic dims of the function's buffers, those that they are computed from first."""
+        """The symbolic dims of the function's buffers, in order of dependence."""
         if self._given is None:
             shapes = [dim for b in self.func.buffers for dim in b.shape if const_value(dim) is None]
             self._given = list(dict.fromkeys([*free_vars(*shapes), *shapes]))
@@ -355,7 +355,7 @@ def anew(stmt: Stmt) -> Stmt | None:
 def renamed(
     root: Stmt, program: Program, *, taken: Iterable[str] = ()
 ) -> tuple[Stmt, dict[LoopRV, LoopRV], dict[BlockRV, BlockRV]]:
-    """A copy with fresh loops, axes, allocations and block names, and what they were called before."""
+    """A copy with new loops, axes, allocations and block names, and a map from the old ones."""
     values: dict[Var, Expr] = {}
     fresh: dict[Var, Var] = {}
     inner: list[Buffer] = []
@@ -382,9 +382,9 @@ def renamed(
 
 
 def prepared(functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
-    """Every block has a name of its own in its function, every loop a variable of its own among all.
+    """Prepare a program: every block gets a unique name in its function, and every loop a unique variable.
 
-    Predicates of blocks are over loops, not over the block's own axes.
+    Predicates of blocks are rewritten over loops instead of the block's own axes.
     """
     seen: set[Var] = set()
     return {name: _numbered(func, seen) for name, func in functions.items()}

@@ -1,4 +1,4 @@
-"""Ending loops of reductions where the condition of what is summed no longer holds."""
+"""`trim`: end a reduction loop where the condition of its terms no longer holds."""
 
 from __future__ import annotations
 
