@@ -1,8 +1,8 @@
-"""One frozen registry of everything the core and the installed plugins give, by category and name.
+"""One frozen registry of all declarations of the core and the installed plugins, by category and name.
 
-    registry().targets["npu"]          the declaration, or an error that says what there is and what is
-    broken registry().get_or_error("ops", "relu") registry().plugins                  every plugin: status,
-    what it gives, what is wrong with it
+    registry().targets["npu"]                the declaration, or an error that lists what is available
+    registry().get_or_error("ops", "relu")   the same with the category as text
+    registry().plugins                       every plugin: its status, its declarations, its errors
 
 The registry is built on first use and once for each value of `DLC_PLUGINS`.  Plugins are imported then; a
 hook is called when its category is first asked for.  A name that is not found makes the entry points be read

@@ -1,34 +1,34 @@
-"""Devices: where artefacts run.  The protocols that a vendor fulfils, and host memory for those that use it.
+"""Devices run artefacts.  The protocols that a vendor implements, and host memory for devices.
 
-A device is small: `alloc free write read load launch sync`.  Memory is named by opaque handles, integers that
-are addresses where the device has such.  What it may have besides:
+A device has seven methods: `alloc free write read load launch sync`.  It names memory by opaque handles,
+which are integers, and addresses if the device has addresses.  These members are optional:
 
-    host_memory = True              handles are addresses of this process: nothing is copied for a call
-    dlpack_device = (type, id)      its memory as DLPack names it: arrays are exchanged without a copy
-    queued = True                   launches may be left running: they, copies and frees take effect in the
-                                    order in which they are asked for; a call waits only for what it reads
+    host_memory = True              handles are addresses of this process, and calls copy nothing
+    dlpack_device = (type, id)      the memory in DLPack's terms; arrays are exchanged without a copy
+    queued = True                   launches may be asynchronous; launches, copies and frees take effect in
+                                    the order of the requests; a call waits only for results that it reads
     measure(entry, buffers, scalars, threads, figures)
-                                    a launch that waits, and adds for each call of a kernel in it its
-                                    nanoseconds and 1 to figures[site]: int64, by the entry's call sites
+                                    a synchronous launch that adds, for each call of a kernel, its nanoseconds
+                                    and 1 to figures[site]: int64, by the entry's call sites
     copy(handle, source, from_handle, size) -> bool
-                                    bytes from the memory of the device `source`, which may be itself, with
-                                    no way through the host; behind what either was asked for before, in
-                                    front of what it is asked for later; False where it has no such way
+                                    copies bytes directly from the memory of the device `source`, which may be
+                                    the device itself; it comes after earlier and before later requests of
+                                    both devices; False if the device cannot copy from that one
     alloc_guarded(layout) -> handle
                                     memory for guard mode: see `runtime.guard.mode.Layout`
-    record() -> event               a place in its queue: `event.done`, `event.wait()`
-    check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
-    check_machine(metadata)         the same for an exported library, of its artefact's metadata
-    at(target) -> Device            that of several like it which a target's options name; opens none
+    record() -> event               a mark in the queue: `event.done`, `event.wait()`
+    check(artifact)                 raises ArtifactError if this machine cannot run it; runs nothing
+    check_machine(metadata)         the same for an exported library, by its artefact's metadata
+    at(target) -> Device            the device that a target's options name, if there are several; opens none
 
-and an entry point (what `Loaded.entry` gives) may have
+An entry point, which `Loaded.entry` returns, may have
 
-    prepare(buffers, scalars, threads) -> Callable[[], None]     a call with everything ready, for bound ones
+    prepare(buffers, scalars, threads) -> Callable[[], None]     a prepared call, for bound calls
     launcher(buffers, scalars) -> Callable[[Sequence[int], Sequence[int], int], None]
-                                                    `launch` and `sync` for so many of both, in one
-    evaluate(arrays, weights, threads) -> Sequence[array]        takes and gives arrays: none are allocated
+                                                    `launch` and `sync` in one, for this number of each
+    evaluate(arrays, weights, threads) -> Sequence[array]        takes and returns arrays, without buffers
 
-where without `prepare` every bound call is a `launch`.
+Without `prepare` every bound call is a `launch`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Device(Protocol):
     formats: tuple[str, ...]
 
     def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory; raises RuntimeFailure when there is none."""
+        """Allocate uninitialised memory. Raises RuntimeFailure if there is not enough."""
         ...
 
     def free(self, handle: int) -> None: ...
@@ -78,7 +78,7 @@ class Device(Protocol):
         ...
 
     def load(self, artifact: Artifact) -> Loaded:
-        """Make code ready to run, without running any of it; ArtifactError where it is not for this
+        """Make code ready to run, without running any of it. Raises ArtifactError if it is not for this
         machine.
         """
         ...
@@ -141,7 +141,7 @@ def check_format(device: Device, artifact: Artifact) -> None:
 
 
 def device_at(device: Any, target: Target) -> Any:
-    """The device that runs code for a target: `device` itself, unless it stands for several."""
+    """The device that runs code for a target: `device` itself, unless it represents several devices."""
     choose = getattr(device, "at", None)
     return device if choose is None else choose(target)
 

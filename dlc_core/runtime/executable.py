@@ -9,8 +9,8 @@
     exe.save("m.dlc")                 one file, for `dlc.open`
     exe.export("m.so")                a library with a C interface, where the code generator makes such
 
-An executable is re-entrant: each call in flight has scratch memory of its own, kept for the next call.  The
-code is loaded into the process with the first call, so an executable for another machine can be saved and
+An executable is re-entrant: each call in flight has its own scratch memory, which is kept for the next call.
+The code is loaded into the process by the first call, so an executable for another machine can be saved and
 exported here.
 """
 
@@ -60,7 +60,7 @@ _LOADING = [threading.RLock()]
 
 
 def _in_child() -> None:
-    """Another thread may have held it; what it was loading is not in the child."""
+    """Another thread may have held the lock. What it was loading does not exist in the child process."""
     _LOADING[:] = [threading.RLock()]
 
 
@@ -74,10 +74,10 @@ _SAVED = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
 
 class BoundCall:
-    """A call on fixed memory: `call()` reads `inputs`, writes `outputs` in place and gives them.
+    """A call on fixed memory: `call()` reads `inputs`, writes `outputs` in place, and returns them.
 
-    It checks and allocates nothing.  It has scratch memory of its own, so one bound call must not run in two
-    threads at once; bind one for each.
+    It checks and allocates nothing. It has its own scratch memory, so one bound call must not run in two
+    threads at once. Bind one for each thread.
     """
 
     __slots__ = ("_result", "_run", "inputs", "outputs")
@@ -130,10 +130,11 @@ class Executable(CompiledModel):
         return other
 
     def __call__(self, *arrays: Any) -> Any:
-        """Run on arrays in the order of `inputs`; one array back, or a tuple of them.
+        """Run on arrays in the order of `inputs`. Returns one array, or a tuple of arrays.
 
-        Arrays are NumPy arrays or anything that gives its memory by DLPack or NumPy's interfaces; contiguous
-        ones are not copied.  Raises UsageError, before anything runs, for a wrong number, dtype or shape.
+        Inputs are NumPy arrays, or objects that export their memory by DLPack or NumPy's interfaces.
+        Contiguous ones are not copied. Raises UsageError, before anything runs, for a wrong number, dtype or
+        shape.
         """
         caller = self._caller or self._load()
         outputs = caller.call(arrays, self._threads)
@@ -163,10 +164,10 @@ class Executable(CompiledModel):
     def profile(
         self, inputs: Sequence[Any] | Mapping[str, Any], *, runs: int = 10, warmup: int = 2
     ) -> profiling.Report:
-        """Measure where the time of a call goes, kernel by kernel: the mean of `runs` calls, beside what each
-        does and the least time that the target's description allows for that.
+        """Measure the time of each kernel in a call, as the mean of `runs` calls. The report also has the
+        work of each kernel, and the shortest time that the target's description allows for it.
 
-        Raises UnsupportedError where the executable has no instrumented entry.
+        Raises UnsupportedError if the executable has no instrumented entry.
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
         if runs < 1 or warmup < 0:
@@ -200,11 +201,11 @@ class Executable(CompiledModel):
     def time_evaluator(
         self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1
     ) -> measure.TimeEvaluator:
-        """Return a timer: `exe.time_evaluator(number=10, repeat=5)(*arrays)` gives a Timing, in seconds.
+        """Return a timer: `exe.time_evaluator(number=10, repeat=5)(*arrays)` returns a Timing, in seconds.
 
-        Inputs are bound first, so that a call costs only its kernels.  There are `repeat` figures, each the
-        mean of `number` calls; `number` is raised until they take at least `min_repeat_ms` milliseconds
-        together.  `warmup` calls come first.
+        Inputs are bound first, so a call costs only its kernels. There are `repeat` measurements, each the
+        mean of `number` calls. `number` is increased until these calls together take at least `min_repeat_ms`
+        milliseconds. `warmup` calls run first.
         """
 
         def bound(arrays: Sequence[Any]) -> Callable[[], object]:
@@ -247,12 +248,12 @@ class Executable(CompiledModel):
     def explain(
         self, machine: cost.Machine | None = None, measured: profiling.Report | None = None
     ) -> explaining.Explanation:
-        """The kernels in the order of execution, with their model nodes, schedules, work and expected times,
-        and the memory.
+        """Explain the executable: its kernels in the order of execution, with their model nodes, schedules,
+        work and expected times, and its memory.
 
-        `machine` is what the cost model takes the machine for, by default what the target's description says;
-        `dlc_core.testing.peak.measured_machine` measures one.  `measured`, what `profile` gave, adds the
-        kernels' real times.
+        `machine` is the machine of the cost model, by default that of the target's description.
+        `dlc_core.testing.peak.measured_machine` measures this machine. `measured`, the result of `profile`,
+        adds the kernels' measured times.
         """
         return explaining.explain(self, machine, measured)
 
@@ -264,8 +265,8 @@ class Executable(CompiledModel):
     def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
         """Write one file that `dlc.open` loads in milliseconds; `sources` names readable forms to keep in it.
 
-        By default it keeps the generated code's text where that is short, as that of single operators
-        is.  Raises ArtifactError, and leaves what was at `path`, where it cannot be written.
+        By default it keeps the text of the generated code if that is short, as for single operators. If the
+        file cannot be written, raises ArtifactError and leaves the old file at `path`.
         """
         save(self, Path(path), self._short_sources() if sources is None else sources)
 

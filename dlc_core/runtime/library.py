@@ -3,9 +3,9 @@
     lib = dlc.load_library("add_one.so")
     y = lib(x)
 
-A library `name` has, besides the functions that its C header declares (`<name>_run` and others), the data
-`<name>_signature`: JSON text, ended by a zero byte, that says how it is called.  A code generator that
-exports libraries writes it by `describe`; nothing else of a library is needed to call it.
+A library `name` has the functions that its C header declares (`<name>_run` and others), and the data
+`<name>_signature`: JSON text, ended by a zero byte, that describes its interface. Code generators that export
+libraries write it by `describe`. It is all that is needed to call the library.
 
 Loading a library runs its author's native code: load only libraries that you trust.  `dlc.open` runs no code.
 """
@@ -116,7 +116,7 @@ class _LibraryDevice(HostMemory):
         return _Function(self._handle[symbol], symbol, self._signature)
 
     def close(self) -> None:
-        """A library stays until the process ends: threads of its own may be running in it."""
+        """A library stays loaded until the process ends, because its own threads may be running in it."""
 
     def launch(self, entry: _Function, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         entry(buffers, scalars, threads)

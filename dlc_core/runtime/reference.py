@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ReferenceDevice(HostMemory):
-    """Evaluates modules; the ops that a module's JSON names are those that are known here."""
+    """Evaluates modules. The ops in a module's JSON must be known here."""
 
     name = "reference"
     formats = (GRAPH, TENSOR)
@@ -99,7 +99,7 @@ class Entry:
         self._check: bool = artifact.metadata["check"]
 
     def evaluate(self, arrays: Sequence[Array], weights: Array, plan: Callable[[], Plan]) -> list[Array]:
-        """The results; see `op.reference.evaluate` and `tir.interpreter.run` for what is raised."""
+        """The results. See `op.reference.evaluate` and `tir.interpreter.run` for the errors."""
         module = self._loaded.module(weights)
         function = module[self._symbol]
         if isinstance(function, graph.Function):

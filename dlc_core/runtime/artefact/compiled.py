@@ -73,7 +73,7 @@ class CompiledModel:
 
     @property
     def num_threads(self) -> int:
-        """Threads of one call; may be set at any time, for the calls that follow."""
+        """The number of threads of a call. It may be set at any time and applies to later calls."""
         return self._threads
 
     @num_threads.setter
@@ -98,10 +98,10 @@ class CompiledModel:
         self._sources.update(sources)
 
     def source(self, form: str) -> str:
-        """Readable code: the code generator's own forms and what the compiler can show, such as "tir" and
-        "graph".
+        """Readable code: the code generator's forms, and forms of the compiler such as "tir" and "graph".
 
-        Raises UsageError that lists the forms there are, and says how an artefact keeps the others.
+        Raises UsageError for other forms. The error lists the available ones, and says how an artefact can
+        keep more.
         """
         made = self._sources.get(form) or self.artifact.sources.get(form)
         if made is not None:

@@ -44,7 +44,7 @@ class Opened:
     digests: Mapping[str, str]
 
     def verify(self, *names: str) -> None:
-        """Compare sections with their checksums; ArtifactError where one differs."""
+        """Compare sections with their checksums. Raises ArtifactError if one differs."""
         for name in names:
             if hashlib.sha256(self.sections[name]).hexdigest() != self.digests[name]:
                 raise ArtifactError(
@@ -61,10 +61,11 @@ def write_container(
     *,
     durable: bool = True,
 ) -> None:
-    """Write the file beside its place and move it there: a reader sees the old file or the whole new one.
+    """Write a temporary file and rename it to the final name, so that a reader sees the old file or the
+    complete new one.
 
-    `durable` waits until it is on the disk.  Raises ArtifactError, and leaves what was there, where it cannot
-    be written.
+    `durable` waits until it is on the disk. If the file cannot be written, raises ArtifactError and keeps the
+    old file.
     """
     listed: list[dict[str, Any]] = []
     offset = 0
@@ -103,7 +104,8 @@ def _up(value: int) -> int:
 
 
 def read_container(path: Path) -> Opened:
-    """Map a file and check its header and its extent; ArtifactError where it is none or is damaged."""
+    """Map a file and check its header and its size. Raises ArtifactError if it is no such file or is
+    damaged."""
     try:
         with path.open("rb") as file:
             return _read(path, file)

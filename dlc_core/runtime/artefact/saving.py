@@ -3,9 +3,9 @@
     save(exe, path)                   `exe.save`
     read(path, ...) -> Saved          the parts of an executable, checked, nothing of it run
 
-A saved executable has the sections `code`, `weights`, `about` (what profiles and explanations show: JSON),
-`program` where parts of it run on the host, and `source:<form>` for each kept source.  Each region of another
-target is an executable of its own: its sections have its name and "/" in front, and its header stands under
+A saved executable has the sections `code`, `weights`, `about` (JSON data for profiles and explanations),
+`program` if parts of it run on the host, and `source:<form>` for each kept source. Each region of another
+target is a separate executable: its sections have its name and "/" as a prefix, and its header is under
 `regions` in the header of the file.
 """
 
@@ -114,7 +114,7 @@ def _sections(
 def read(path: Path, *, verify: bool = False) -> Saved:
     """Read and check a file; `verify` compares the weights with their checksum too, which reads all of them.
 
-    Raises ArtifactError for what is damaged, malformed or of another format version.
+    Raises ArtifactError for a file that is damaged, malformed or of another format version.
     """
     opened = read_container(path)
     _check_complete(path, opened, "")

@@ -1,8 +1,8 @@
 """Arrays that go into and come out of executables.
 
-`as_host` takes whatever a caller has (NumPy, anything with `__array_interface__`, `__array__` or
-`__dlpack__`) and gives a NumPy array, without a copy where the memory allows it.  `NDArray` is an array in
-the memory of a device that has its own.
+`as_host` converts any array of a caller (NumPy, or an object with `__array_interface__`, `__array__` or
+`__dlpack__`) to a NumPy array, without a copy if possible. `NDArray` is an array in the memory of a device
+that has its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
 class NDArray:
     """A row-major array in a device's memory; freed with the last reference to it.
 
-    `handle` is the device's name for the memory: an address where the device has such.  `numpy()` copies it
+    `handle` is the device's name for the memory, an address if the device has addresses. `numpy()` copies it
     to the host.
     """
 
@@ -105,10 +105,10 @@ class NDArray:
 
 
 def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[Any, Any]:
-    """A value as a NumPy array in host memory, a view where it can be; `what` names it in errors.
+    """A value as a NumPy array in host memory, a view if possible. `what` names it in errors.
 
-    Raises UsageError for what is no array: None, lists and Python numbers (whose dtype would be a guess),
-    objects.  Where texts are wanted, arrays of NumPy's own texts become arrays of objects.
+    Raises UsageError for values that are no arrays: None, lists and Python numbers (whose dtype would be a
+    guess), objects. If strings are expected, NumPy's string arrays become arrays of objects.
     """
     if isinstance(value, np.ndarray):
         array = value
@@ -147,7 +147,7 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
 
 
 def _texts(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
-    """An array of `str` objects; UsageError where an element is none."""
+    """An array of `str` objects. Raises UsageError if an element is not a `str`."""
     if array.dtype.kind in "UT":
         return array.astype(object)
     if array.dtype.kind != "O":
@@ -170,7 +170,8 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def is_plain(array: np.ndarray[Any, Any]) -> bool:
-    """Whether the elements lie row by row and aligned, so that the memory can be passed as it is."""
+    """Whether the elements are row-major, contiguous and aligned, so that the memory can be passed
+    directly."""
     flags = array.flags
     return flags.c_contiguous and flags.aligned
 

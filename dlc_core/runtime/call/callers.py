@@ -1,4 +1,4 @@
-"""Which way to call an entry point of a device."""
+"""The choice of a call path for an entry point of a device."""
 
 from __future__ import annotations
 

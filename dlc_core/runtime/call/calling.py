@@ -1,11 +1,11 @@
-"""How a call reaches a device: three ways, of which `callers.caller_for` chooses one when the code is loaded.
+"""The call paths to a device.  `callers.caller_for` chooses one of three when the code is loaded.
 
-    InPlace     the device works in this process's memory: addresses of the caller's arrays are passed as they
-    are Copying     the device has memory of its own: inputs are written there, outputs read back Evaluating
-    the entry point takes and gives arrays
+    InPlace       the device works in this process's memory; addresses of the caller's arrays are passed on
+    Copying       the device has its own memory; inputs are written there, outputs are read back
+    Evaluating    the entry point takes and returns arrays
 
-All are re-entrant: scratch memory belongs to one call at a time and is kept for the next one, so that there
-is never more of it than calls were in flight at once.
+All are re-entrant. Scratch memory belongs to one call at a time and is kept for the next one. So there is
+never more of it than for the maximum number of simultaneous calls.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class InPlace(Checked):
 
 
 def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
-    """A call of an entry point with so many arguments, which returns when it is done."""
+    """A call of an entry point with a fixed number of arguments, which returns when the call has finished."""
     own = getattr(entry, "launcher", None)
     if own is not None:
         ready: Launch = own(buffers, scalars)
@@ -158,7 +158,7 @@ class Copying(Checked):
         self._free: list[NDArray] = []
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        """Outputs stay on the device where all inputs are arrays on it."""
+        """If all inputs are arrays on the device, outputs stay there."""
         with failing(self.device):
             return self._call(arrays, threads)
 
@@ -274,7 +274,7 @@ class Copying(Checked):
         return NDArray.from_host(self.device, host)
 
     def _facts(self, arrays: Sequence[Any]) -> tuple[Shape, ...]:
-        """Like `Signature.facts`, also for arrays on the device: those that host-computed dims depend on are
+        """Like `Signature.facts`, also for arrays on the device. Arrays that host-computed dims depend on are
         read.
         """
         read = {index for _, index, _ in self.signature.elements}

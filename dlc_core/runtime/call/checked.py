@@ -55,7 +55,7 @@ class Checked:
         self._plans: dict[tuple[Shape, ...], Plan] = {}
 
     def hosts(self, arrays: Sequence[Any]) -> list[Host]:
-        """Inputs as host arrays; raises UsageError for those that do not fit."""
+        """Inputs as host arrays. Raises UsageError if the signature does not allow one."""
         signature = self.signature
         signature.check_count(len(arrays))
         hosts = [
@@ -66,12 +66,12 @@ class Checked:
         return hosts
 
     def ready(self, arrays: Sequence[Any]) -> list[Host]:
-        """Inputs as arrays that can be passed; raises UsageError for those that do not fit."""
+        """Inputs as arrays that can be passed. Raises UsageError if the signature does not allow one."""
         return [contiguous(host) for host in self.hosts(arrays)]
 
     def plan(self, facts: tuple[Shape, ...]) -> Plan:
-        """The plan of a call with these facts (see `Signature.facts`); raises UsageError where they do not
-        fit.
+        """The plan of a call with these facts (see `Signature.facts`). Raises UsageError if the signature
+        does not allow them.
         """
         made = self._plans.get(facts)
         if made is None:
@@ -93,7 +93,7 @@ class Checked:
         return memory
 
     def examine(self, scratch: Host) -> None:
-        """RuntimeFailure where the record in scratch memory says that a check failed; it is empty then."""
+        """Raise RuntimeFailure if the record in scratch memory has a failed check, and clear the record."""
         record = scratch[:RECORD_BYTES].view(np.int64)
         if record[0]:
             found = record.tolist()
@@ -123,7 +123,8 @@ class Checked:
         check_memory(plan.arena, results, self.release, sizes)
 
     def steady(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
-        """A bound call that is refused once elements of its inputs tell other dims than when it was bound."""
+        """A bound call that raises an error if elements of its inputs give other dims than when it was
+        bound."""
         signature = self.signature
         if not signature.elements:
             return run

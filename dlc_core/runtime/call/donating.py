@@ -1,8 +1,8 @@
 """Calls with donated inputs: outputs are in the memory of these inputs.
 
-A donated input is a view of memory with a capacity of `capacity` elements along one axis, such as
-`buffer[:, :, :length]`; its output is a longer view of the same memory.  A call may be given any array: one
-that is no such view is copied, once, to memory with room, and what comes back is one.
+A donated input is a view of memory with a capacity of `capacity` elements along one axis, such as `buffer[:,
+:, :length]`. Its output is a longer view of the same memory. A call accepts any array. An array that is not
+such a view is copied once to memory with this capacity, and the output is a view of it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Donating(InPlace):
     def _results(
         self, given: Sequence[Host], plan: Plan, outputs: Sequence[Host | None] | None
     ) -> list[Host]:
-        """Memory for the outputs: for those that continue inputs, where these lie."""
+        """Memory for the outputs. An output that extends an input is in the memory of the input."""
         if outputs is not None and len(outputs) != len(plan.outputs):
             raise UsageError(f"{len(outputs)} outputs given, {len(plan.outputs)} needed")
         taken = {d.output: d for d in self.signature.donated}
@@ -167,7 +167,7 @@ def _strides(array: Host, donation: Donation) -> tuple[int, ...]:
 
 
 def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
-    """Whether an array is a view of memory with room, so that an output of this shape may lie there too."""
+    """Whether an array is a view of memory with enough capacity for an output of this shape."""
     if result[donation.axis] > donation.capacity:
         raise UsageError(
             f"there is room for {donation.capacity} elements along axis {donation.axis},"
@@ -183,7 +183,7 @@ def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
 
 
 def _enlarged(array: Host, donation: Donation, result: Shape) -> Host:
-    """The array itself where it has room, else a copy that has."""
+    """The array itself if it has the capacity, else a copy that has."""
     if _fits_in(array, donation, result):
         return array
     memory = empty(roomy(array.shape, donation), array.dtype)

@@ -1,7 +1,8 @@
-"""Calls in guard mode: every value of a call lies in pages of its own (see `runtime.guard.mode`).
+"""Calls in guard mode: every value of a call has its own pages (see `runtime.guard.mode`).
 
-On devices that work in this process's memory inputs are copied to such memory, results from there.  A device
-with memory of its own takes part by `alloc_guarded(layout) -> handle`; `SimulatedDevice` has it.
+On devices that work in this process's memory, inputs are copied to guarded memory and results are copied from
+there.  A device with its own memory supports guard mode by `alloc_guarded(layout) -> handle`, as
+`SimulatedDevice` does.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _Guarded(InPlace):
     def _launch(
         self, inputs: Sequence[GuardedMemory], outputs: Sequence[GuardedMemory], plan: Plan, threads: int
     ) -> None:
-        """One call with scratch memory of its own; RuntimeFailure where it wrote beside a value."""
+        """One call with its own scratch memory. Raises RuntimeFailure if it wrote next to a value."""
         arena = GuardedMemory(self._layouts.arena(plan))
         arena.bytes[: RECORD_BYTES if self._checks else 0] = 0
         held = (*inputs, *outputs, self._constants, arena)
@@ -181,7 +182,7 @@ class GuardedDonating(_Guarded, Donating):
 
 
 class GuardedCopying(Copying):
-    """Calls on the own memory of a device that keeps values apart."""
+    """Calls on a device with its own guarded memory."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host, mode: str) -> None:
         self._layouts = Layouts(signature, mode)

@@ -16,7 +16,7 @@ _NAMES = 4
 
 @record(frozen=True)
 class Site:
-    """A call of a kernel with checks: the model nodes that it computes, and what the checks are about."""
+    """A call of a kernel with checks: the model nodes that it computes, and the subject of each check."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -25,7 +25,7 @@ class Site:
 
 
 def recorded_failure(found: Sequence[int], sites: Sequence[Site]) -> RuntimeFailure | None:
-    """The error that a record tells of; None where nothing has failed."""
+    """The error in a record; None if no check has failed."""
     where, index, extent = found[:3]
     if not where:
         return None

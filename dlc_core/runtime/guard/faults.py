@@ -30,7 +30,7 @@ _NUMBER = 3
 """Which number of the record is that of the call."""
 _NAMES = 4
 _THREADS = 64
-"""Faults that are described, those of threads that run at once."""
+"""The maximum number of simultaneous faults of threads that are described."""
 _LAUNCHED: list[tuple[str, int]] = [("", 0)]
 """The kernel that a device launched last, and the number of the call that it is a part of."""
 _KEPT: list[Any] = []
@@ -67,8 +67,9 @@ class _Action(ctypes.Structure):
 
 
 def launched(kernel: str, call: int) -> None:
-    """A device begins to run a kernel, a part of the entry point's call of that number, from 0 on: where that
-    is no code, it cannot note its calls.
+    """Record that a device begins to run a kernel. `call` is the number, from 0 on, of the entry point's call
+    that the kernel belongs to. A device needs this if its entry points are data and not code, which could
+    record their calls.
     """
     _LAUNCHED[0] = kernel, call
 
@@ -88,7 +89,7 @@ def underway() -> Site:
 
 
 def report_to(path: Path) -> None:
-    """From now on a fault of this process is described there, before what was to handle it does."""
+    """Install a handler that describes faults of this process in a file before the previous handler runs."""
     if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
         return
     call = ctypes.CDLL(None).sigaction

@@ -1,7 +1,7 @@
-"""Memory between pages that may not be touched: what a `Layout` of guard mode becomes.
+"""Allocation of a `Layout` of guard mode: memory between protected pages.
 
-The operating system ends a process that touches such a page, or hands it to a handler; `owner_of` says, of an
-address, beside which value it lies.
+If a process accesses a protected page, the operating system ends it or calls a signal handler. `owner_of`
+returns the value next to an address.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dlc_core.runtime.memory.host import NDArray, address
 
 _NONE, _READ = 0, 1
 _LIVE: weakref.WeakValueDictionary[int, GuardedMemory] = weakref.WeakValueDictionary()
-"""By the addresses where it begins."""
+"""Live memory by its begin address."""
 
 
 @cache
 def _protect() -> Callable[[int, int, int], None]:
-    """The function of this system that says what may be done with pages."""
+    """The system function that sets the access rights of pages."""
     try:
         call = ctypes.CDLL(None, use_errno=True).mprotect
     except (OSError, AttributeError, TypeError) as error:
@@ -91,7 +91,7 @@ class GuardedMemory:
             _protect()(self._start + first, end - first, _READ)
 
     def check(self) -> None:
-        """RuntimeFailure where somebody has written to what is left of a value's own pages."""
+        """Raise RuntimeFailure if the rest of a value's own pages was written."""
         for region, first, end in self.layout.pages():
             for where, rest in (
                 ("before", self._all[first : region.offset]),

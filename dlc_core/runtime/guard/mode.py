@@ -1,12 +1,12 @@
-"""Guard mode: values lie apart, so that an access outside of its value cannot go unseen.
+"""Guard mode: values are separated by protected pages, so that every access outside of a value is detected.
 
-Every value (an input, an output, a constant, a value in the arena) lies in whole pages of its own and ends
-(mode `end`) or begins (mode `begin`) where they do.  The pages between values may not be touched: an access
-there ends the process.  What is left of a value's own pages, and what nobody has written yet, holds a
-pattern: NaN for floats, a large odd number for integers.
+Every value (an input, an output, a constant, a value in the arena) has its own pages. It ends where its pages
+end (mode `end`), or begins where they begin (mode `begin`). The pages between values are protected: an access
+there ends the process. The rest of a value's pages, and memory that has not been written yet, hold a pattern:
+NaN for floats, a large odd number for integers.
 
-`Guard` says how the scratch memory and the weights of an executable are laid out, and is saved with it;
-`Layout` is one piece of memory with its sizes known, which `guarded_memory` makes.
+`Guard` describes the layout of the scratch memory and the weights of an executable, and is saved with it.
+`Layout` is the layout of one block of memory with known sizes, which `guarded_memory` allocates.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ PAGE = max(4096, mmap.PAGESIZE)
 """Bytes of a page here."""
 
 NAN_BYTE = 0xFF
-"""Floats of such bytes are NaN."""
+"""Floats that consist of this byte are NaN."""
 LARGE_BYTE = 0x6B
-"""Integers of such bytes are large and odd."""
+"""Integers that consist of this byte are large and odd."""
 
 
 @record(frozen=True)
@@ -54,13 +54,13 @@ class Slot:
 
 @record(frozen=True)
 class Guard:
-    """How an executable keeps its values apart."""
+    """The layout of an executable's values in guard mode."""
 
     mode: str
     page: int
-    """Bytes: what no value shares."""
+    """The bytes of a page; values never share one."""
     align: int
-    """Bytes that code for the target takes addresses of values to be multiples of, beside elements."""
+    """The alignment in bytes that code for the target assumes for values, in addition to that of elements."""
     arena: tuple[Slot, ...] = ()
     weights: tuple[Slot, ...] = ()
     calls: tuple[Site, ...] = ()
@@ -84,8 +84,8 @@ class Region:
 
 @record(frozen=True)
 class Layout:
-    """Memory of `size` bytes from the beginning of a page on, in which only these regions may be touched,
-    apart from the rest of their pages.  Who asks for it sees what is there from `begin` on.
+    """Memory of `size` bytes that begins at a page. Only these regions and the rest of their pages may be
+    accessed. The user of the memory gets the address of `begin`.
     """
 
     size: int
@@ -95,13 +95,13 @@ class Layout:
     """Those that the record at its beginning numbers."""
 
     def pages(self) -> Iterator[tuple[Region, int, int]]:
-        """Each region, in order, with the first byte of its pages and the one behind the last."""
+        """Each region, in order, with the begin and the end of its pages."""
         for region in sorted(self.regions, key=lambda one: one.offset):
             yield region, region.offset // PAGE * PAGE, -(-region.end // PAGE) * PAGE
 
 
 def mode_of(text: str) -> str | None:
-    """The mode that a setting asks for; None where it is off."""
+    """The mode that a setting selects; None if it is off."""
     if text in ("", OFF, "0"):
         return None
     mode = END if text == "1" else text

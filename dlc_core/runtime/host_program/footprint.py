@@ -1,4 +1,4 @@
-"""How much memory the values between segments of a host program take, found without running it."""
+"""The memory of values between segments of a host program, computed without running it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def device_bytes(steps: Steps, devices: Mapping[str, str]) -> dict[str, int | No
 
 
 def host_bytes(steps: Steps, bytes_of: Callable[[TensorType], int | None]) -> int | None:
-    """The most bytes of values that are there at once, those of params and constants not counted; None where
-    `bytes_of` does not know a size.
-    """
+    """The peak bytes of live values, without params and constants; None if a size is unknown."""
     atoms: dict[Node, list[Atom]] = {}
     holders: Counter[Atom] = Counter()
     sizes: dict[Atom, int] = {}

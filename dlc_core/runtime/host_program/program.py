@@ -1,8 +1,9 @@
 """Host programs: graphs whose control flow and host ops run in NumPy, between native segments.
 
-A segment is a native entry point with a signature of its own; values cross between it and the host as arrays,
-without a copy where the device works in this process's memory.  On devices with memory of their own they stay
-there until somebody else needs them; launches on such that are `queued` run beside what comes after them.
+A segment is a native entry point with its own signature. Values pass between it and the host as arrays,
+without a copy if the device works in this process's memory. On devices with their own memory, values stay
+there until the host or another device needs them. Launches on `queued` devices run asynchronously to later
+steps.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from dlc_core.script.json import from_json, to_json
 
 @dataclass(frozen=True)
 class Program:
-    """A host program as it is saved: the graph's JSON, where its arrays lie in the weights, its segments."""
+    """A host program in saved form: the graph's JSON, the positions of its arrays in the weights, and its
+    segments."""
 
     graph: bytes
     arrays: tuple[tuple[str, tuple[int, ...], int], ...]
@@ -55,7 +57,7 @@ class Program:
         return Program(graph, listed, segments)
 
     def function(self, weights: Host) -> Function:
-        """The graph, its constants being views of the weights; ArtifactError where it is malformed."""
+        """The graph, with constants as views of the weights. Raises ArtifactError if it is malformed."""
         try:
             data = json.loads(self.graph)
         except (ValueError, RecursionError) as error:
@@ -97,8 +99,8 @@ def _view(weights: Host, name: str, shape: tuple[int, ...], offset: int) -> Host
 
 
 def memory_of(program: Program, weights: Host, devices: Mapping[str, str]) -> dict[str, int | None]:
-    """The most bytes of values that a call has at once on each device, where `devices` names those of
-    segments; None where sizes depend on dims.
+    """The peak bytes of a call's values on each device. `devices` names the devices of segments. None if
+    sizes depend on dims.
     """
     segments = {**program.segments, **devices}
     return device_bytes(Steps(program.function(weights), _never, segments, devices), devices)
@@ -107,9 +109,7 @@ def memory_of(program: Program, weights: Host, devices: Mapping[str, str]) -> di
 def host_bytes_of(
     program: Program, weights: Host, regions: Collection[str], bytes_of: Callable[[TensorType], int | None]
 ) -> int | None:
-    """The most bytes of values that a call has at once, by what `bytes_of` says of each; None where it does
-    not know one.
-    """
+    """The peak bytes of a call's values, with the sizes of `bytes_of`; None if it does not know one."""
     segments = {*program.segments, *regions}
     return host_bytes(Steps(program.function(weights), _never, segments), bytes_of)
 
@@ -140,7 +140,7 @@ class Hosted(Transient):
         weights: Host,
         regions: Mapping[str, Caller],
     ) -> None:
-        """`regions` are the callers of what runs on other devices."""
+        """`regions` are the callers of regions on other devices."""
         super().__init__(signature)
         self._segments: dict[str, Caller] = {
             name: caller_for(own, device, loaded.entry(name), weights)
@@ -160,7 +160,7 @@ class Hosted(Transient):
         return self._segments[symbol].call(arrays, threads)
 
     def _run_held(self, symbol: str, values: list[Held], threads: int) -> list[Any]:
-        """A segment of a program in which some are on devices of their own."""
+        """Run a segment of a program in which some segments are on other devices."""
         caller = self._segments[symbol]
         if not isinstance(caller, Copying):
             return [Held(array) for array in caller.call([value.host() for value in values], threads)]

@@ -1,9 +1,9 @@
-"""Values of host programs that stay on devices with memory of their own.
+"""Values of host programs that stay on devices with their own memory.
 
-A `Held` value is on the host, on devices, or both: a copy is made when somebody needs it there, and once,
-directly where one device has a way to the other.  What segments of one device pass to each other never leaves
-it.  The memory of values that nobody needs any more serves the next ones: a `Pool` keeps blocks by size
-classes, so that a call needs no more of a class than values of that class live at once.
+A `Held` value is on the host, on devices, or both. A copy is made once, when it is first needed, and directly
+if one device can copy from the other. Values between segments of one device never leave it. Memory of dead
+values is reused: a `Pool` keeps blocks by size classes, so a call needs only as many blocks of a class as it
+has live values of that class.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Pool:
         return made
 
     def copied(self, array: NDArray) -> NDArray | None:
-        """A copy of an array of another device; None where this one has no way to it."""
+        """A copy of an array of another device; None if this device cannot copy from it directly."""
         copy = getattr(self.device, "copy", None)
         if copy is None:
             return None
@@ -75,7 +75,7 @@ class Pool:
         return made if done else None
 
     def clear(self) -> None:
-        """Give back what no value is in."""
+        """Free the blocks that hold no value."""
         with self._lock:
             _free_all(self.device, self._free, self._back)
 

@@ -48,8 +48,8 @@ MOVING = (GET, TUPLE)
 PASSING = ("if_", "while_")
 """Control flow whose reference only passes values on, and asks a condition for its `item`."""
 STACKING = ("scan", "loop")
-"""Control flow whose reference passes its state on, `num_state` arguments or all, and the same number of its
-body's results; it computes with the others, which it takes apart and stacks.
+"""Control-flow ops whose reference only passes on the state, which is `num_state` arguments or all, and as
+many results of the body. The reference computes with the other values: it slices and stacks them.
 """
 
 Symbols = dict[Var, int]
@@ -82,7 +82,7 @@ class _Waiting:
         }
 
     def done(self, n: Node) -> None:
-        """Go on behind a node."""
+        """Continue after a node."""
         if n.op in MOVING:
             needs: dict[str, int] = {}
             for arg in n.args:
@@ -98,11 +98,11 @@ class _Waiting:
 
 
 def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[Node]:
-    """The nodes of a host program in an order that lets devices work while others do.
+    """The nodes of a host program in an order that lets devices and the host work at the same time.
 
-    Next is, of the nodes whose inputs are there, the first launch that need not wait for another device, else
-    the first other one that need not, else the first of all.  What the host computes with symbolic dims keeps
-    its order, since it may tell them.
+    Among the nodes whose inputs exist, the next one is the first launch that does not wait for another
+    device, else the first other node that does not wait, else the first node. Host computations with symbolic
+    dims keep their order, because they may determine these dims.
     """
     place = {n: i for i, n in enumerate(order)}
     users: dict[Node, list[Node]] = {n: [] for n in order}
@@ -140,11 +140,11 @@ def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[No
 
 
 class Steps:
-    """A function that can be called: `steps(arrays, threads)` gives its result, a tuple for several.
+    """A callable function: `steps(arrays, threads)` returns its result, a tuple for several.
 
-    With `devices`, which names the device of each segment that is on one of its own, results are held values
-    and `run` gets and gives such; ArtifactError where the function calls a segment that is not among
-    `segments`.
+    `devices` names the device of each segment that runs on a device with its own memory. With it, results are
+    held values, and so are the arguments and results of `run`. Raises ArtifactError if the function calls a
+    segment that is not among `segments`.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Steps:
 def _checking(
     step: Step, told: Sequence[tuple[Var, int, int]], needs: Sequence[Condition], several: bool
 ) -> Step:
-    """A step whose results tell dims, with what must hold of these."""
+    """A step whose results determine dims, with the conditions on these."""
 
     def checked(values: list[Any], dims: Symbols, threads: int) -> Any:
         found = step(values, dims, threads)
@@ -321,7 +321,7 @@ def _brought(n: Node) -> list[Var]:
 
 
 def _solve(dim: Expr, size: int, dims: Symbols) -> None:
-    """Take note of the one symbol of a dim that is not known, where its size tells it."""
+    """Record the one unknown symbol of a dim, if the dim's size determines it."""
     unknown = [var for var in free_vars(dim) if var not in dims]
     if len(unknown) == 1:
         known = {var: const(dims[var]) for var in free_vars(dim) if var in dims}
@@ -331,7 +331,7 @@ def _solve(dim: Expr, size: int, dims: Symbols) -> None:
 
 
 def _told(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
-    """Where results tell dims: which result, which axis."""
+    """The positions, by result and axis, at which results determine dims."""
     fields = type_.fields if isinstance(type_, TupleType) else (type_,)
     shapes = [field.shape for field in fields if isinstance(field, TensorType)]
     places = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in wanted}
@@ -352,7 +352,7 @@ def _on_held(count: int | None, body: Callable[[Sequence[Any]], Any], *values: A
 
 
 def _but_first(count: int | None, values: Sequence[Any]) -> list[Any]:
-    """Held values, those behind the first `count` as arrays."""
+    """Held values; those after the first `count` as arrays."""
     return [v if count is None or i < count else fetch(v) for i, v in enumerate(values)]
 
 

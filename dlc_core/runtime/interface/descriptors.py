@@ -1,12 +1,12 @@
-"""Calls by descriptors: what callers outside of Python say about their arrays, checked before anything runs.
+"""Calls by descriptors: checks of the arrays of callers outside of Python, before anything runs.
 
-A descriptor (`DLTensor` of DLPack) tells an array's address, device, dtype, shape and strides.  A code
-generator copies these facts of all arguments, inputs then outputs, into a table of 64-bit words, and lets the
-tensor program made here compare them with the signature; nothing of that is special to a machine.
+A descriptor (`DLTensor` of DLPack) has an array's address, device, dtype, shape and strides. A code generator
+copies these facts of all arguments, inputs then outputs, into a table of 64-bit words. The tensor program
+that this module makes compares the table with the signature. It does not depend on the machine.
 
     status, dim 0, dim 1, … = checks(table)
 
-The status is 0, or `status_of(argument, reason)` of the first argument that does not fit.
+The status is 0, or `status_of(argument, reason)` of the first wrong argument.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def row_size(value: Value) -> int:
 def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
     """The program `name` over the table (int64) and the results (int64): the status, then the symbolic dims.
 
-    Shapes must be those of the signature for some values of its symbols that fulfil what it needs; arrays
-    lie in host memory, row-major and contiguous, at multiples of their elements' size.  An array without
-    elements may have the address 0.
-    Nothing fits a signature whose dtypes DLPack has not, or whose inputs' shapes do not tell its symbols.
-    Dims that elements of inputs tell are among the results beforehand (see `telling`); the checks of
-    `inputs_alone` come before these elements are read.
+    Shapes must match the signature for some values of its symbols that meet its conditions. Arrays must be in
+    host memory, row-major, contiguous, and aligned to the size of their elements. An array without elements
+    may have the address 0. If DLPack lacks a dtype of the signature, or the shapes of the inputs do not
+    determine its symbols, every call is refused. Host-computed dims must be in the results before the call
+    (see `telling`). The checks of `inputs_alone` run before the elements are read from which these dims are
+    computed.
     """
     return _Checks(name, signature).func()
 

@@ -96,7 +96,7 @@ def needs_program(name: str, signature: Signature) -> PrimFunc:
 def _checks(results: Buffer, conditions: Sequence[Expr]) -> list[Stmt]:
     """Set the status to -1 - k for the first condition k that does not hold.
 
-    Those behind it, which may divide by what it is about, are not computed.
+    Later conditions are not computed, because they may divide by a value that condition k checks.
     """
     fine = eq(load(results, (const(0),)), 0)
     return [

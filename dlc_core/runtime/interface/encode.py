@@ -250,7 +250,7 @@ def _data_dims(
 
 
 def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Condition:
-    """A condition on the symbols; files of version 0.1 have only those that are equal."""
+    """A condition on the symbols. Files of version 0.1 have only equalities."""
     kind, one, other, why, where = row if len(row) != 3 else (EQUAL, *row, "")
     sides = at(one), at(other)
     if kind not in KINDS:

@@ -1,4 +1,5 @@
-"""How an executable is called: names, types, symbolic dims, sizes.  Plain data, saved in artefacts."""
+"""The signature of an executable: names, types, symbolic dims and sizes. It is plain data and saved in
+artefacts."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class Value:
 
 @record(frozen=True)
 class Donation:
-    """An input, by its index, whose memory an output takes over: it has the input's elements, and more behind
-    them along `axis`.  Both lie in memory with room for `capacity` elements along that axis.
+    """An input, by its index, whose memory an output takes over. The output has the input's elements,
+    followed by more along `axis`. The memory has a capacity of `capacity` elements along that axis.
     """
 
     input: int
@@ -91,13 +92,13 @@ class Signature:
     """Variables that are elements of inputs, floats cut toward zero where a variable is an integer: the
     input's index, and the place in row-major order."""
     data_dims: tuple[tuple[Var, Expr, str], ...] = ()
-    """Symbols that are expressions over the dims of inputs, elements and symbols before, in this order; and
-    what is wrong where one would be negative."""
+    """Symbols that are expressions over dims of inputs, elements and earlier symbols, in this order, each
+    with the error message for a negative value."""
     sites: tuple[Site, ...] = ()
-    """Calls of kernels with checks.  Where there are any, the scratch memory begins with the record of those
-    that have failed."""
+    """Calls of kernels with checks. If there are any, the scratch memory begins with the record of failed
+    checks."""
     guard: Guard | None = None
-    """How values lie apart in memory, where it was compiled in guard mode."""
+    """The memory layout of guard mode, if it was compiled in guard mode."""
 
     def __str__(self) -> str:
         text = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
@@ -117,7 +118,7 @@ class Signature:
         return not self.symbols and all(v.type.is_static for v in (*self.inputs, *self.outputs))
 
     def check(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Count, dtypes and ranks of the inputs; raises UsageError that says what is expected."""
+        """Check the number, dtypes and ranks of the inputs. Raises UsageError that says what is expected."""
         self.check_count(len(arrays))
         for value, array in zip(self.inputs, arrays, strict=True):
             if array.dtype != value.type.dtype.numpy:
@@ -191,8 +192,8 @@ class Signature:
             )
 
     def bind_symbols(self, facts: Sequence[Shape]) -> dict[Var, int]:
-        """Values of the symbolic dims from the facts of a call (see `facts`); raises UsageError where these
-        do not fit.
+        """The values of the symbolic dims from the facts of a call (see `facts`). Raises UsageError if the
+        facts contradict the signature.
         """
         known: dict[Var, int] = {}
         shapes = facts[: len(self.inputs)]
@@ -233,7 +234,7 @@ class Signature:
         return known
 
     def _described(self, var: Var) -> str:
-        """A symbolic dim, with the input that tells it."""
+        """A symbolic dim, with the input that determines it, as text."""
         for value in self.inputs:
             if var in value.type.shape:
                 return f"dim {value.type.shape.index(var)} ({var.name}) of input {value.name!r}"
@@ -241,7 +242,7 @@ class Signature:
 
     @cached_property
     def _data_dims(self) -> tuple[tuple[Var, list[Var], Callable[..., tuple[int, ...]], str], ...]:
-        """The told symbols, each with what it is computed of and the function that does."""
+        """The host-computed symbols, each with its operands and the function that computes it."""
         needs = [free_vars(expr) for _, expr, _ in self.data_dims]
         return tuple(
             (var, needed, arith.compile_exprs([expr], needed), what)
@@ -249,7 +250,7 @@ class Signature:
         )
 
     def _outside(self, var: Var, bounds: Bounds, size: int, shapes: Sequence[Shape]) -> UsageError:
-        """The error for a dim that is not within its bounds, which names the input that tells it."""
+        """The error for a dim outside of its bounds, which names the input that determines it."""
         why = "elements of the inputs tell it"
         for value, shape in zip(reversed(self.inputs), reversed(shapes), strict=True):
             for axis, dim in enumerate(value.type.shape):

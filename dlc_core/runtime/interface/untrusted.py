@@ -1,4 +1,4 @@
-"""Reading JSON data that is not trusted: each value has the type that is expected, or nothing is read."""
+"""Reading untrusted JSON data: every value must have the expected type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class _Malformed(Exception):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """ArtifactError, which says that `what` is malformed, for whatever wrong data gives rise to inside."""
+    """Turn all errors that wrong data causes inside into an ArtifactError, which says that `what` is
+    malformed."""
     try:
         yield
     except ArtifactError:

@@ -31,9 +31,8 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def cgroup_quota(root: Path = Path("/")) -> float | None:
-    """The tightest CPU quota of this process's cgroups and their ancestors, in cores; None where there is
-    none.
-    """
+    """The smallest CPU quota of this process's cgroups and their ancestors, in cores; None if there is
+    none."""
     found = [quota for folder in cgroup_folders("cpu", root) for quota in _quota_of(folder)]
     return min(found, default=None)
 

@@ -1,6 +1,6 @@
-"""The memory that this process may still take.
+"""The memory that is available to this process.
 
-available_memory() -> int | None        bytes; None where the system does not say
+available_memory() -> int | None        bytes; None if unknown
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dlc_core.diag import RuntimeFailure, bytes_text
 from dlc_core.runtime.machine.cores import cgroup_folders
 
 SMALL = 1 << 28
-"""Bytes up to which nobody asks whether there are so many."""
+"""Up to this number of bytes, the available memory is not checked."""
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that can be used without anybody being stopped for them, containers considered.
+    """Bytes that can be allocated without a process being killed, with container limits considered.
 
-    What caches of files hold can be given back, and swap counts.  `root` is the folder below which `proc` and
-    `sys` are looked for.
+    Memory of file caches counts as available, and so does swap. `root` is the folder that contains `proc` and
+    `sys`.
     """
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
@@ -47,9 +47,9 @@ def _left_in_cgroups(root: Path) -> Iterator[int]:
 
 
 def check_memory(scratch: int, results: int, release: Callable[[], None], sizes: str) -> None:
-    """RuntimeFailure where there are not so many bytes for a call; `sizes` says which call it is.
+    """Raise RuntimeFailure if there is not enough memory for a call. `sizes` describes the call in the error.
 
-    `release` gives back what is kept for coming calls, before they are refused.
+    Before that, `release` frees memory that is kept for later calls.
     """
     need = scratch + results
     if need <= SMALL:

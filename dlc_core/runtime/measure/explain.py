@@ -41,7 +41,7 @@ class Kernel:
     name: str
     nodes: tuple[str, ...]
     rule: str
-    """The schedule rule that was applied; "none" where no rule fitted, empty where it is not known."""
+    """The schedule rule that was applied; "none" if no rule matched, empty if unknown."""
     refused: tuple[str, ...]
     """Rules that fitted and were refused, with their reasons."""
     decisions: tuple[str, ...]
@@ -52,7 +52,7 @@ class Kernel:
     estimate: Estimate | None
     """Its time by the cost model, None where its work depends on dims."""
     trace: str | None = None
-    """The steps of its schedule as Python, where it was compiled with `config={"traces": True}`."""
+    """The steps of its schedule as Python, if it was compiled with `config={"traces": True}`."""
     seconds: float | None = None
     """Its measured time."""
 
@@ -96,7 +96,7 @@ class Segment:
     ops: tuple[str, ...]
     nodes: tuple[str, ...]
     bytes_in: int | None
-    """Bytes of the values that it takes; None where they depend on dims."""
+    """Bytes of its inputs; None if they depend on dims."""
     bytes_out: int | None
     why: str
     """The partitioner and patterns that took the region; empty for the rest."""
@@ -104,7 +104,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a node is not where it was wanted first."""
+    """The reason why an earlier target did not take a node."""
 
     op: str
     nodes: tuple[str, ...]
@@ -114,7 +114,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Fit:
-    """How well the cost model told the measured times of kernels, over those that have both."""
+    """How well the cost model predicts the measured times, over kernels that have both."""
 
     kernels: int
     correlation: float
@@ -137,7 +137,7 @@ class Explanation:
     weights: int
     """Bytes of constants."""
     arena: str
-    """Bytes of scratch memory of one call, an expression where they depend on dims."""
+    """Bytes of scratch memory of one call; an expression if they depend on dims."""
     live_peak: int | None
     """The least that the arena can be: bytes that live at once at the worst moment."""
     kernels: tuple[Kernel, ...]
@@ -145,15 +145,15 @@ class Explanation:
     machine: Machine
     """The machine of the cost model."""
     segments: tuple[Segment, ...] = ()
-    """The parts of a model that is not one native entry, those of other targets first."""
+    """The segments of a model that is not one native entry, first those of other targets."""
     refused: tuple[Refusal, ...] = ()
     device_memory: Mapping[str, int | None] = field(default_factory=dict)
-    """For each device with memory of its own the most bytes of values between segments that a call has there;
-    None where they depend on dims."""
+    """For each device with its own memory, the peak bytes of a call's values between segments; None if they
+    depend on dims."""
     compiled: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The report of the device's compiler by symbol: registers, memory."""
     results: str | None = None
-    """Bytes of the results of one call, an expression where they depend on dims; None for texts."""
+    """Bytes of the results of one call; an expression if they depend on dims, None for strings."""
     most: Bytes | None = None
     """The most bytes that any call takes; None where a dim on which that depends has no upper bound."""
     accesses: Mapping[str, int] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class Explanation:
         return found
 
     def accesses_words(self) -> str:
-        """How many accesses lie inside by proof, how many by a check; empty where it is not known."""
+        """The numbers of accesses that are in bounds by proof and by a check, as text; empty if unknown."""
         if not self.accesses:
             return ""
         proved, checked, indices = (self.accesses[key] for key in ("proved", "checked", "indices"))
@@ -210,7 +210,7 @@ class Explanation:
         return "\n".join([f"{found.name}: {found.rule}", *(f"  {one.table()}" for one in found.choices)])
 
     def refusals(self) -> list[str]:
-        """A line for each op and reason why it is not where it was wanted first."""
+        """A line for each op that an earlier target refused, and the reason."""
         found: dict[tuple[str, str, str], list[str]] = {}
         for one in self.refused:
             found.setdefault((one.target, one.op, "; ".join(one.reasons)), []).append(", ".join(one.nodes))
@@ -224,7 +224,7 @@ class Explanation:
         return lines
 
     def totals(self) -> dict[str, float | None]:
-        """Sums over the kernels; None where one of them is not known."""
+        """Sums over the kernels; None if a term is unknown."""
         estimates = [k.estimate for k in self.kernels]
         return {
             "flops": _sum(k.flops for k in self.kernels),
@@ -281,7 +281,8 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
-    """How well expected times, the first of each pair, tell measured ones; None for fewer than three."""
+    """How well expected times, the first of each pair, predict measured ones; None for fewer than three
+    pairs."""
     if len(pairs) < 3:
         return None
     xs, ys = [math.log(e) for e, _ in pairs], [math.log(m) for _, m in pairs]
@@ -359,7 +360,7 @@ def explain(
 
 
 def _refusals(exe: CompiledModel) -> Iterator[Refusal]:
-    """Ops that another target would have had, then those that the host runs in place of kernels."""
+    """Ops that an earlier target refused, then ops that run on the host instead of in kernels."""
     for one in exe.about.get("placed", {}).get("why_not", ()):
         yield Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
     for one in exe.about.get("host", ()):

@@ -1,12 +1,12 @@
-"""How much memory a call takes, known before it is made.
+"""The memory that a call needs, known before the call.
 
     exe.memory.scratch, exe.memory.results      bytes, as expressions over the dims
     exe.memory.most                             the most that any call takes, where all dims are bounded
     exe.memory.at(batch=8, length=512)          what calls of these sizes take at most
 
-Scratch memory is what intermediate values lie in; results are what a call gives back.  Inputs belong to the
-caller, and weights (`exe.signature.weights_size`) are there once.  What a device takes for itself, such as
-NumPy does for the target `reference` and for ops that run on the host, is not counted.
+Scratch memory holds intermediate values. Inputs belong to the caller, and weights
+(`exe.signature.weights_size`) exist once. Memory that a device allocates internally is not counted, such as
+that of NumPy for the target `reference` and for ops that run on the host.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class CallMemory:
 
 
 def upper(size: Expr, ranges: Mapping[str, tuple[int, int]]) -> int | None:
-    """The most that a size is; None where that is not bounded.
+    """The maximum of a size; None if it is not bounded.
 
     Dims are within these ranges, by their names, and within their bounds.
     """

@@ -1,4 +1,4 @@
-"""Where the time of a call goes: kernel by kernel, measured by the entry's instrumented twin.
+"""Profiling: the time of each kernel in a call, measured by an instrumented copy of the entry.
 
 report = exe.profile([x])
 print(report)                       a table
@@ -36,7 +36,7 @@ class Row:
     share: float
     """Part of the time of all kernels, 0 to 1."""
     flops: int | None
-    """Arithmetic operations, None where they are not known."""
+    """Arithmetic operations; None if unknown."""
     bytes: int | None
     """Bytes of its inputs and outputs."""
     roofline: float | None = None
@@ -148,8 +148,8 @@ def make_report(
     threads: int,
     executor: str,
 ) -> Report:
-    """A report of raw figures: for each site nanoseconds and calls of all runs, and what the cost
-    model says of it; seconds of all runs.
+    """A report of raw figures: for each call site the nanoseconds and calls of all runs, and the estimate of
+    the cost model; and the seconds of all runs.
     """
     whole = sum(time for time, _ in times) or 1
     rows = [

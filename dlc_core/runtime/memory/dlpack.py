@@ -1,7 +1,8 @@
-"""DLPack: arrays to and from other libraries without a copy.
+"""DLPack: exchange of arrays with other libraries without a copy.
 
-NumPy itself exchanges the dtypes it knows, in host memory.  This module does the rest: bfloat16 and the types
-below a half, and memory of other devices.  Layout of the structures: DLPack 1.1, `dlpack.h`.
+NumPy exchanges the dtypes that it supports, in host memory. This module handles the others: bfloat16, types
+smaller than float16, and memory of other devices. The layout of the structures is that of DLPack 1.1,
+`dlpack.h`.
 """
 
 from __future__ import annotations
@@ -139,8 +140,8 @@ def export(
 ) -> Any:
     """A capsule of row-major memory at `address`, which `owner` keeps alive.
 
-    Raises BufferError, as the protocol asks, for a dtype that DLPack has not, and for read-only memory where
-    the consumer knows no read-only arrays (`max_version` below 1.0).
+    Raises BufferError, as the protocol requires, for a dtype that DLPack lacks, and for read-only memory if
+    the consumer does not support read-only arrays (`max_version` below 1.0).
     """
     code = dtype_code(dtype)
     if code is None:
@@ -190,8 +191,8 @@ def _take(source: Any) -> Any:
 
 
 def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
-    """The array of an object with `__dlpack__` in host memory, as a view; UsageError where it has none to
-    give.
+    """The array of an object with `__dlpack__` in host memory, as a view. Raises UsageError if the object
+    cannot export one.
     """
     kind = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else CPU
     if int(kind[0]) not in HOST_TYPES:

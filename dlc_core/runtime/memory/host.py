@@ -27,7 +27,7 @@ LARGE_FROM = 1 << 19
 """Bytes of memory that lasts, and is used again and again, from which large pages are asked for."""
 
 ALIGNED_FROM = 4096
-"""Results of at least this many bytes are aligned; for smaller ones it would cost more than it gains."""
+"""Results of at least this many bytes are aligned. For smaller ones, alignment costs more than it gains."""
 
 
 def aligned_bytes(size: int) -> NDArray:
@@ -87,7 +87,7 @@ def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]
 
 
 def bytes_of(array: NDArray) -> memoryview:
-    """The bytes of a contiguous array, writeable where it is."""
+    """The bytes of a contiguous array, writeable if the array is."""
     flat: Any = array.reshape(-1).view(np.uint8)
     return memoryview(flat)
 

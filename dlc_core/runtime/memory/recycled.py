@@ -1,7 +1,7 @@
-"""Memory of results that serves again once nobody holds a result in it.
+"""Reuse of result memory after the caller has released the result.
 
-Memory fresh from the system is given and cleared page by page while it is written, which takes longer than
-writing it.  So that of large results is kept, for as many calls as callers hold results of at a time.
+The system maps and clears new memory page by page when it is first written, which takes longer than the
+write. So the memory of large results is kept, for as many calls as callers usually hold results of.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ Kept = tuple[Host, Host]
 LARGE = 1 << 16
 """Bytes of a result from which its memory is kept."""
 CALLS = 2
-"""Calls whose results there is memory for: callers hold those of one while they make the next."""
+"""The number of calls whose result memory is kept. Callers often hold the results of one call while they make
+the next."""
 
 _STEPS = 8
 """Size classes between a power of two and the next: at most an eighth of a block is unused."""
 
 
 def class_of(size: int) -> int:
-    """The bytes of a block for a value of so many."""
+    """The bytes of a block for a value of a number of bytes."""
     if size <= 64:
         return 64
     step = max(64, (1 << (size - 1).bit_length()) // (2 * _STEPS))
