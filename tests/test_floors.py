@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -49,6 +49,14 @@ FLOORS = {
     "__init__": 11,
 }
 """A module imports from lower floors, and from its own as long as the modules of that floor form no cycle."""
+
+ROOMS = {
+    "runtime": (
+        "machine", "memory", "device", "guard", "interface", "reference", "call", "host_program", "artefact",
+        "measure", "executable", "library",
+    )
+}  # fmt: skip
+"""The parts of packages that have an order of them, the lowest first."""
 
 LAZY = ("plugin", "cli")
 """May import `dlc_core` inside functions: plugins and commands are loaded when they are asked for.  So may
@@ -162,6 +170,108 @@ def floor_complaints(texts: Texts) -> list[str]:
     return complaints
 
 
+CIRCLES: Mapping[frozenset[str], str] = {
+    frozenset(
+        {
+            "dlc_core.ir.buffer",
+            "dlc_core.ir.expr",
+            "dlc_core.ir.expr.nodes",
+            "dlc_core.ir.expr.shorthand",
+            "dlc_core.ir.expr.text",
+            "dlc_core.ir.expr.walk",
+        }
+    ): "a load has a buffer, whose shape has expressions",
+}
+"""Modules that import one another, with the reason; the list may only shrink."""
+
+
+def module_imports(texts: Texts) -> dict[str, set[str]]:
+    """The imports of each module, those for type checkers, in functions and lazy ones too."""
+    packages = {"dlc_core", *(match[1] for path in texts if (match := _PLUGIN.match(path)))}
+    trees: dict[str, ast.Module] = {}
+    for path, text in texts.items():
+        parts = Path(path).with_suffix("").parts
+        first = next((i for i, part in enumerate(parts[:3]) if part in packages), None)
+        if path.endswith(".py") and first in (0, 2) and "templates" not in parts:
+            trees[".".join(parts[first:]).removesuffix(".__init__")] = ast.parse(text)
+    found: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        names = [name for statement in _statements(tree) for name in _imported(statement)]
+        # `from package import name` is an import of the module `package.name`, if there is one.
+        found[module] = {_known(name, trees) for name in names} - {module, ""}
+    return found
+
+
+_PLUGIN = re.compile(r"plugins/[^/]+/(\w+)/__init__\.py")
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    work: list[ast.stmt] = list(tree.body)
+    while work:
+        statement = work.pop()
+        yield statement
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            work += getattr(statement, name, ())
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Assign):
+        return _imported(node.value)
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazy":
+        return [one.value for one in node.args if isinstance(one, ast.Constant)]
+    return []
+
+
+def _known(name: str, modules: Container[str]) -> str:
+    """The longest part of a dotted name that is a module; "" if there is none."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def circles(imports: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """The sets of modules, as large as possible, in which each imports each, directly or through others."""
+    below: dict[str, set[str]] = {}
+    for module in imports:
+        reached, work = set(), [module]
+        while work:
+            new = imports.get(work.pop(), set()) - reached
+            reached |= new
+            work += new
+        below[module] = reached
+    found = {frozenset(one for one in below[m] if m in below[one]) for m in below if m in below[m]}
+    return sorted(found, key=sorted)
+
+
+def circle_complaints(texts: Texts) -> list[str]:
+    """Modules of one package that import one another; a package and the modules inside it are one thing."""
+    imports = module_imports(texts)
+    return [
+        "a circle of modules: " + ", ".join(sorted(circle))
+        for circle in circles(imports)
+        if circle not in CIRCLES
+    ]
+
+
+def room_complaints(texts: Texts) -> list[str]:
+    """The rooms of a package that has an order of them import only what is below them."""
+    complaints = []
+    for package, rooms in ROOMS.items():
+        rank = {f"dlc_core.{package}.{room}": i for i, room in enumerate(rooms)}
+        inside = {path: text for path, text in texts.items() if path.startswith(f"dlc_core/{package}/")}
+        for module, imported in module_imports(inside).items():
+            own = _known(module, rank)
+            if not own and module != f"dlc_core.{package}":
+                complaints.append(f"{module} is in no room")
+            above = [other for other in imported if own and rank.get(_known(other, rank), -1) > rank[own]]
+            complaints += [f"{module} imports {other}, which is above it" for other in sorted(above)]
+    return complaints
+
+
 def rule_complaints(texts: Texts) -> list[str]:
     """Graph passes choose algorithms; a schedule is the choice of a rule."""
     complaints = []
@@ -230,6 +340,8 @@ def text_complaints(texts: Texts) -> list[str]:
 
 LAWS = (
     floor_complaints,
+    circle_complaints,
+    room_complaints,
     rule_complaints,
     dynamic_complaints,
     foreign_complaints,
@@ -331,6 +443,51 @@ def test_a_cycle_within_a_floor_is_found():
     assert not floor_complaints(te_uses_op)
     both = {**te_uses_op, "dlc_core/op/b.py": "from dlc_core.te import tensor"}
     assert any("a cycle within a floor" in complaint for complaint in floor_complaints(both))
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from dlc_core.ir import a",
+        "import dlc_core.ir.a",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dlc_core.ir.a import x",
+        "def f():\n    from dlc_core.ir.a import x",
+        "a = lazy('dlc_core.ir.a')",
+    ],
+)
+def test_a_circle_of_modules_is_found(back):
+    one_way = {"dlc_core/ir/a.py": "from dlc_core.ir.b import y", "dlc_core/ir/b.py": "y = 1"}
+    assert not circle_complaints(one_way)
+    complaints = circle_complaints({**one_way, "dlc_core/ir/b.py": back, "dlc_core/ir/c.py": back})
+    assert complaints == ["a circle of modules: dlc_core.ir.a, dlc_core.ir.b"]
+
+
+def test_a_circle_inside_a_plugin_is_found():
+    texts = {
+        "plugins/backend_acme/dlc_backend_acme/__init__.py": "",
+        "plugins/backend_acme/dlc_backend_acme/a.py": "from dlc_backend_acme import b",
+        "plugins/backend_acme/dlc_backend_acme/b.py": "from dlc_backend_acme.a import x",
+    }
+    assert circle_complaints(texts) == ["a circle of modules: dlc_backend_acme.a, dlc_backend_acme.b"]
+
+
+def test_excused_circles_are_still_there(tree):
+    left = circles(module_imports({p: t for p, t in tree.items() if p.startswith("dlc_core/ir/")}))
+    assert set(CIRCLES) <= set(left)
+
+
+def test_rooms_import_what_is_below_them():
+    texts = {
+        "dlc_core/runtime/memory/a.py": "",
+        "dlc_core/runtime/call/b.py": "from dlc_core.runtime.memory import a",
+    }
+    assert not room_complaints(texts)
+    texts["dlc_core/runtime/memory/a.py"] = "from dlc_core.runtime.call.b import x"
+    texts["dlc_core/runtime/loose.py"] = ""
+    assert room_complaints(texts) == [
+        "dlc_core.runtime.memory.a imports dlc_core.runtime.call.b, which is above it",
+        "dlc_core.runtime.loose is in no room",
+    ]
 
 
 def test_a_plugin_is_foreign_to_the_core():

@@ -6,20 +6,20 @@ The registry, which is above this floor, says where they are found; plugins' cla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from dlc_core.ir.plan import Plan
+Plans: TypeAlias = Mapping[str, type[Any]]
+"""Classes derived from `ir.plan.Plan`, which this module does not import: the registry starts without it."""
 
-_finders: list[Callable[[], Mapping[str, type[Plan]]]] = []
+_finders: list[Callable[[], Plans]] = []
 
 
-def use_plans(finder: Callable[[], Mapping[str, type[Plan]]]) -> None:
+def use_plans(finder: Callable[[], Plans]) -> None:
     """Say where the classes are found; the last one said holds."""
     _finders[:] = [finder]
 
 
-def known_plans() -> Mapping[str, type[Plan]]:
+def known_plans() -> Plans:
     """All classes by name; none before the registry is there."""
     return _finders[0]() if _finders else {}
 

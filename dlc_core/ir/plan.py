@@ -104,7 +104,8 @@ def named_plan(name: str, values: Mapping[str, Any]) -> Plan:
         raise UsageError(
             f"the plan {name!r} with {', '.join(values) or 'no fields'}", hint=f"give {', '.join(known)}"
         )
-    return found(**values)
+    made: Plan = found(**values)
+    return made
 
 
 def without_plan(attrs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dlc_core.support.lazy import lazy
+from dlc_core.testing.levels import ISOLATED, LEVELS, ON_DEMAND
 
 if TYPE_CHECKING:
     from dlc_core.op import declare
@@ -18,15 +19,6 @@ else:
     declare = lazy("dlc_core.op.declare")
     isolation = lazy("dlc_core.testing.isolation")
     report = lazy("dlc_core.testing.report")
-
-LEVELS = ("device", "ops", "graphs", "models", "hostile", "speed")
-"""The tiers in the order in which a backend passes them: level 0 is the first."""
-
-ON_DEMAND = ("speed",)
-"""Tiers that run only where they are asked for: what they find depends on what else the machine does."""
-
-ISOLATED = ("hostile",)
-"""Tiers whose tests run in a process of their own without being asked to."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

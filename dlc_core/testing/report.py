@@ -22,7 +22,7 @@ from dlc_core.diag import DlcError
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
 from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names, useless
-from dlc_core.testing.plugin import LEVELS
+from dlc_core.testing.levels import LEVELS
 from dlc_core.testing.report_page import page
 from dlc_core.testing.runner import (
     EXPECTED,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlc_core.diag import UsageError
-from dlc_core.testing.plugin import LEVELS
+from dlc_core.testing.levels import LEVELS
 from dlc_core.testing.tiers.base import Settings, Tier
 from dlc_core.testing.tiers.core import CoreTier
 from dlc_core.testing.tiers.device import DeviceTier

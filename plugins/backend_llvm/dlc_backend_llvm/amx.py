@@ -10,19 +10,14 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
-    from dlc_backend_llvm.host import HostCpu
     from dlc_core.tir import matrix
 else:
     matrix = lazy("dlc_core.tir.matrix")
 
-AMX = ("amx-bf16", "amx-int8")
-"""Features with tile products."""
-_NAMES = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
-TILED = dict.fromkeys(_NAMES, AMX)
-"""The features of processors, by LLVM's names."""
 ARCH_PRCTL, REQUEST, TILE_DATA = 158, 0x1023, 18
 """arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process has to ask before it uses tiles."""
 
@@ -46,4 +41,4 @@ def units_of(cpu: HostCpu) -> Iterator[matrix.MatrixUnit]:
             yield matrix.whole_unit(a, b, "int32", (16, 16, 64), products=16 * 64)
 
 
-__all__ = ["AMX", "ARCH_PRCTL", "REQUEST", "TILED", "TILE_DATA", "tiles_allowed", "units_of"]
+__all__ = ["ARCH_PRCTL", "REQUEST", "TILE_DATA", "tiles_allowed", "units_of"]

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.data_object import hidden, machine_of, write_data_object
 from dlc_backend_llvm.descriptors import emit_run_dlpack
 from dlc_backend_llvm.dim_program import emit_dims
@@ -23,7 +24,7 @@ from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.engine import compile_ir
 from dlc_backend_llvm.header import header_text, symbolic_outputs
-from dlc_backend_llvm.host import HostCpu, host_cpu
+from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.linking import link_shared
 from dlc_backend_llvm.pool import pool_ir

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_backend_llvm.amx import units_of
 from dlc_backend_llvm.binding import llvm_version
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.dots import dots_of
-from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
+from dlc_backend_llvm.host import describe, host_cpu, usable_cores
 from dlc_core.support.lazy import lazy
 from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlc_backend_llvm.host import HostCpu
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from dlc_backend_llvm.codegen import LlvmCodegen
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.device import CpuDevice
 from dlc_backend_llvm.emulator.device import server_for
 from dlc_backend_llvm.emulator.qemu import problem
 from dlc_backend_llvm.engine import compile_ir, engine
-from dlc_backend_llvm.host import HostCpu, host_cpu
+from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.vmath import OPS, Machine, VMath, llvm_type, machine_of
 

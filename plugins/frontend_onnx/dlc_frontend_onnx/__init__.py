@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from dlc_frontend_onnx.custom import operator as operator
     from dlc_frontend_onnx.sessions.binding import IOBinding as IOBinding
     from dlc_frontend_onnx.sessions.binding import OrtValue as OrtValue
+    from dlc_frontend_onnx.sessions.naming import NodeArg as NodeArg
     from dlc_frontend_onnx.sessions.options import ExecutionMode as ExecutionMode
     from dlc_frontend_onnx.sessions.options import GraphOptimizationLevel as GraphOptimizationLevel
     from dlc_frontend_onnx.sessions.options import RunOptions as RunOptions
     from dlc_frontend_onnx.sessions.options import SessionOptions as SessionOptions
     from dlc_frontend_onnx.sessions.session import InferenceSession as InferenceSession
     from dlc_frontend_onnx.sessions.session import ModelMetadata as ModelMetadata
-    from dlc_frontend_onnx.sessions.session import NodeArg as NodeArg
     from dlc_frontend_onnx.sessions.session import get_available_providers as get_available_providers
     from dlc_frontend_onnx.sessions.session import get_device as get_device
 
@@ -30,7 +30,7 @@ _LAZY = {
     "IOBinding": "sessions.binding",
     "InferenceSession": "sessions.session",
     "ModelMetadata": "sessions.session",
-    "NodeArg": "sessions.session",
+    "NodeArg": "sessions.naming",
     "OrtValue": "sessions.binding",
     "Result": "custom",
     "RunOptions": "sessions.options",

@@ -31,7 +31,8 @@ from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.dtype import DTypeLike
 from dlc_core.ir.types import Dim, TensorType, tensor_type
 from dlc_core.plugin.registry import registry
-from dlc_frontend_onnx.converters.base import Call, Entry, entry_of
+from dlc_frontend_onnx.converters.base import Call
+from dlc_frontend_onnx.entries import Entry, entry_of
 from dlc_frontend_onnx.host_op import HOST, IMPURE, key_of
 from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.tensors import Tensor

@@ -19,12 +19,12 @@ from dlc_core.ir.dtype import STRING, DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.runtime.call.arrays import as_host
-from dlc_frontend_onnx.converters.base import SequenceValue, Value
 from dlc_frontend_onnx.converters.ragged import RAGGED
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype
 from dlc_frontend_onnx.location import Place, quoted
 from dlc_frontend_onnx.model import ValueType
 from dlc_frontend_onnx.symbols import identifier
+from dlc_frontend_onnx.values import SequenceValue, Value
 
 
 @dataclass(frozen=True)

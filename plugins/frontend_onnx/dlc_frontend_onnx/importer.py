@@ -15,7 +15,6 @@ from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import replace_dims
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.graph.needs import NEEDS
-from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.flattening import (
     Layout,
@@ -28,11 +27,13 @@ from dlc_frontend_onnx.flattening import (
 )
 from dlc_frontend_onnx.model import Model
 from dlc_frontend_onnx.reader import Source, read_model
-from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
+from dlc_frontend_onnx.scope import ModelTooLarge, Scope
 from dlc_frontend_onnx.sizes import Holders
+from dlc_frontend_onnx.state import MAX_CONVERTED, Session
 from dlc_frontend_onnx.support import check_support, combined, live_nodes
 from dlc_frontend_onnx.symbols import Symbols
 from dlc_frontend_onnx.taps import needs, taps_of
+from dlc_frontend_onnx.values import Missing, SequenceValue
 
 
 def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRModule:

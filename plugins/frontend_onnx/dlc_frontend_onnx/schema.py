@@ -10,10 +10,10 @@ import onnx
 from onnx import defs
 
 from dlc_core.graph.node import Node
-from dlc_frontend_onnx.converters import SequenceValue, Value
+from dlc_frontend_onnx.definitions import NodeDef
 from dlc_frontend_onnx.dtypes import number_of
 from dlc_frontend_onnx.location import quoted
-from dlc_frontend_onnx.model import NodeDef
+from dlc_frontend_onnx.values import SequenceValue, Value
 
 _NAMES = {
     "float32": "float",

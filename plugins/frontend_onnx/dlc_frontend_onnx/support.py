@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from onnx import defs
 
 from dlc_core.diag import UnsupportedError
-from dlc_frontend_onnx.converters import TABLE, Entries, find_entry
+from dlc_frontend_onnx.converters import TABLE, find_entry
+from dlc_frontend_onnx.entries import Entries
 from dlc_frontend_onnx.functions import standard_function
 from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef

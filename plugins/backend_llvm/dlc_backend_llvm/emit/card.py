@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from dlc_backend_llvm.dots import GROUP
+from dlc_backend_llvm.cpu import HostCpu
+from dlc_backend_llvm.emit.dots import GROUP
 from dlc_backend_llvm.emit.function import FunctionEmitter
 from dlc_backend_llvm.emit.types import memory_type, register_type
 from dlc_backend_llvm.emit.unit import Unit
-from dlc_backend_llvm.host import HostCpu
 from dlc_core.arith import Analyzer
 from dlc_core.backend.kernels import Shared, group_extents
 from dlc_core.diag import CodegenError
@@ -137,7 +137,7 @@ class KernelEmitter(FunctionEmitter):
         width = const_value(expr.args[2])
         if not isinstance(width, int):
             raise CodegenError(f"{expr.name} over {expr.args[2]} threads, a number that is not known")
-        number = self._cast(args[1], expr.args[1].dtype, _INT32)
+        number = self.cast(args[1], expr.args[1].dtype, _INT32)
         # Above the bits of the last lane that may be read are those in which lanes of a part agree.
         bounds = (_WARP - width) << 8 | (_WARP - 1)
         name = f"llvm.nvvm.shfl.sync.{how}.i32"

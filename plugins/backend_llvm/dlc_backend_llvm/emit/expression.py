@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dlc_backend_llvm.dots import GROUP, emit_dot, emit_group
 from dlc_backend_llvm.emit.address import affine, sum_of
+from dlc_backend_llvm.emit.dots import GROUP, emit_dot, emit_group
 from dlc_backend_llvm.emit.operators import binary_instruction, cast_instructions, unary_instruction
-from dlc_backend_llvm.emit.scope import Lines, Scope
-from dlc_backend_llvm.emit.types import NARROW_FLOATS, literal, memory_type, register_type, vector
-from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.emit.types import NARROW_FLOATS, memory_type, register_type, vector
+from dlc_backend_llvm.emit.values import ValueEmitter
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX, DType, dtype
@@ -29,127 +28,14 @@ from dlc_core.ir.expr import (
     Ramp,
     Select,
     Unary,
-    Var,
     const,
     const_value,
 )
-from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.lanes import lane_of, ramp_form
 
-_TRAPPING = ("floordiv", "floormod", "truncdiv", "truncmod", "div")
 
-Info = tuple[int, frozenset[Buffer], bool]
-"""Depth of the innermost scope that binds a variable of it, buffers read, and whether it may move."""
-
-
-class ExpressionEmitter:
+class ExpressionEmitter(ValueEmitter):
     """Emits the expressions of one function.  Statements are emitted by the subclass in `function.py`."""
-
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        self.scopes: list[Scope] = []
-        self.lines: Lines = []
-        self.vars: dict[Var, tuple[str, int]] = {}
-        self.pointers: dict[Buffer, tuple[str, int]] = {}
-        self.windows: dict[Buffer, Buffer] = {}
-        self.registers: dict[Buffer, dict[tuple[int, int], str]] = {}
-        self.mask = ""
-        self.mask_lanes = 0
-        self.flushes = False
-        """Whether bfloat16 may be rounded to by an instruction that flushes denormal numbers."""
-        self._count = 0
-        self._info: dict[Expr, Info] = {}
-
-    def fresh(self, hint: str = "v") -> str:
-        """A new SSA name."""
-        self._count += 1
-        return f"%{hint}{self._count}"
-
-    def emit(self, instruction: str, hint: str = "v") -> str:
-        """Append an instruction at the current place; its result's name."""
-        name = self.fresh(hint)
-        self.lines.append(f"  {name} = {instruction}")
-        return name
-
-    @property
-    def depth(self) -> int:
-        return len(self.scopes) - 1
-
-    def value(self, expr: Expr) -> str:
-        """The operand that holds an expression's value (without its type)."""
-        if isinstance(expr, Const):
-            return literal(expr.value, expr.dtype)
-        if isinstance(expr, Var):
-            if expr not in self.vars:
-                raise CodegenError(f"variable {expr.name} is used outside of its loop or function")
-            return self.vars[expr][0]
-        if isinstance(expr, Load) and expr.buffer in self.registers:
-            return self._load(expr)
-        depth, reads, movable = self.info(expr)
-        if movable:
-            return self._movable(expr, self.scopes[depth])
-        for scope in self.scopes:
-            found = scope.volatile.get(expr)
-            if found is not None:
-                return found
-        result = self._instruction(expr)
-        self.scopes[-1].remember(expr, result, reads)
-        return result
-
-    def _movable(self, expr: Expr, scope: Scope) -> str:
-        found = scope.values.get(expr)
-        if found is None:
-            here, self.lines = self.lines, scope.prefix
-            masked, self.mask = self.mask, ""
-            try:
-                found = self._instruction(expr)
-            finally:
-                self.lines, self.mask = here, masked
-            scope.values[expr] = found
-        return found
-
-    def root(self, buffer: Buffer) -> Buffer:
-        """The buffer that a window looks at, or the buffer itself: what is written to one is read by all."""
-        while buffer in self.windows:
-            buffer = self.windows[buffer]
-        return buffer
-
-    def typed(self, expr: Expr) -> str:
-        """`type operand`, as LLVM's instructions take arguments."""
-        return f"{register_type(expr.dtype)} {self.value(expr)}"
-
-    def info(self, root: Expr) -> Info:
-        known = self._info.get(root)
-        if known is not None:
-            return known
-        stack = [root]
-        while stack:
-            expr = stack[-1]
-            if expr in self._info:
-                stack.pop()
-                continue
-            waiting = [child for child in expr.children if child not in self._info]
-            if waiting:
-                stack += waiting
-                continue
-            depth, movable = 0, True
-            reads: frozenset[Buffer] = frozenset()
-            for child in expr.children:
-                child_depth, child_reads, child_movable = self._info[child]
-                depth, movable = max(depth, child_depth), movable and child_movable
-                reads |= child_reads
-            if isinstance(expr, Var):
-                depth = self.vars[expr][1] if expr in self.vars else self.depth
-            elif isinstance(expr, Load):
-                reads, movable = reads | {self.root(expr.buffer)}, False
-            elif isinstance(expr, Call) and (
-                expr.name == "if_then_else" or expr.name.startswith("kernel.") or expr.name in CONVERGENT
-            ):
-                movable = False
-            elif isinstance(expr, Binary) and expr.op in _TRAPPING and not expr.dtype.is_float:
-                movable = movable and bool(const_value(expr.b))
-            self._info[expr] = (depth, reads, movable)
-        return self._info[root]
 
     def _instruction(self, expr: Expr) -> str:
         if isinstance(expr, Load):
@@ -169,7 +55,7 @@ class ExpressionEmitter:
             self.lines.extend(lines)
             return self._rounded(result, expr.dtype) if expr.op not in ("min", "max") else result
         if isinstance(expr, Cast):
-            return self._cast(self.value(expr.a), expr.a.dtype, expr.dtype)
+            return self.cast(self.value(expr.a), expr.a.dtype, expr.dtype)
         if isinstance(expr, Select):
             return self.emit(f"select {self.typed(expr.cond)}, {self.typed(expr.a)}, {self.typed(expr.b)}")
         if isinstance(expr, Broadcast):
@@ -187,9 +73,9 @@ class ExpressionEmitter:
         """float16 and bfloat16 results are rounded to representable values after each operation."""
         if type_.scalar.name not in NARROW_FLOATS:
             return operand
-        return self._cast(operand, dtype("float32").with_lanes(type_.lanes), type_)
+        return self.cast(operand, dtype("float32").with_lanes(type_.lanes), type_)
 
-    def _cast(self, operand: str, source: DType, to: DType) -> str:
+    def cast(self, operand: str, source: DType, to: DType) -> str:
         if self.flushes and source.scalar.name == "float32" and to.scalar.name == "bfloat16":
             return self._flushed(operand, to)
         lines, result = cast_instructions(source, to, operand, self.fresh, self._converted)

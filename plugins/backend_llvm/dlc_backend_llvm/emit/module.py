@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Part, Unit
 from dlc_backend_llvm.form import ENTRY_SUFFIX
-from dlc_backend_llvm.host import HostCpu
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
 from dlc_core.tir.stmt import PrimFunc

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.clock import CLOCK, clock_ir
 from dlc_backend_llvm.emit.power import integer_power
 from dlc_backend_llvm.emit.types import literal, register_type, suffix, vector
-from dlc_backend_llvm.host import HostCpu
 from dlc_backend_llvm.vmath import VMath, machine_of
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType

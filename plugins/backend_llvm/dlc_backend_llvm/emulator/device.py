@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emulator.qemu import problem
 from dlc_backend_llvm.form import ENTRY_SUFFIX, FORMAT
-from dlc_backend_llvm.host import HostCpu, describe
+from dlc_backend_llvm.host import describe
 from dlc_backend_llvm.objects import read_object
 from dlc_core.backend import Blocks
 from dlc_core.diag import ArtifactError

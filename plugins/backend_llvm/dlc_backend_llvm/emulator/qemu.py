@@ -9,7 +9,8 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from dlc_backend_llvm.host import HostCpu, host_cpu
+from dlc_backend_llvm.cpu import HostCpu
+from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.linking import find_compiler
 from dlc_core.diag import UnsupportedError
 

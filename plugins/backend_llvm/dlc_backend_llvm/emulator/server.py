@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emulator.qemu import emulator, linked_for
 from dlc_backend_llvm.engine import compile_ir
-from dlc_backend_llvm.host import HostCpu
 from dlc_backend_llvm.linking import find_compiler, link_shared
 from dlc_backend_llvm.pool_text import pool_ir
 from dlc_core.diag import CodegenError, RuntimeFailure

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from dlc_backend_llvm.host import HostCpu
+from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.vmath import power, rounding, trig
 from dlc_backend_llvm.vmath.code import Code, Machine
 from dlc_core.diag import CodegenError

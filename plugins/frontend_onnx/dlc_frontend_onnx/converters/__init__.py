@@ -44,18 +44,7 @@ from dlc_frontend_onnx.converters import (
     trees,
     vectors,
 )
-from dlc_frontend_onnx.converters.base import (
-    TABLE,
-    Call,
-    Entries,
-    Entry,
-    SequenceValue,
-    Value,
-    add_entry,
-    constant_of,
-    converter,
-    find_entry,
-)
+from dlc_frontend_onnx.converters.base import TABLE, Call, add_entry, converter, find_entry
 
 FAMILIES = (
     attention,
@@ -105,12 +94,7 @@ __all__ = [
     "FAMILIES",
     "TABLE",
     "Call",
-    "Entries",
-    "Entry",
-    "SequenceValue",
-    "Value",
     "add_entry",
-    "constant_of",
     "converter",
     "find_entry",
 ]

@@ -12,74 +12,34 @@ ignored in silence.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
-from dlc_core.graph.node import PARAM, Node, constant
+from dlc_core.graph.node import PARAM, Node
 from dlc_core.ir.conditions import AT_LEAST, EQUAL, Condition
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, select
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
+from dlc_frontend_onnx.entries import Check, Entries, Entry, Function, entry_of
 from dlc_frontend_onnx.floats import in_floats
 from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Graph, NodeDef, ValueType
 from dlc_frontend_onnx.ratios import Ratio
 from dlc_frontend_onnx.shapes import Known, has_elements, int_elements, materialised, simple
 from dlc_frontend_onnx.sizes import MAX_ELEMENTS
+from dlc_frontend_onnx.state import Frame
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
-
-if TYPE_CHECKING:
-    from dlc_frontend_onnx.scope import Scope
+from dlc_frontend_onnx.values import Value
 
 MICROSOFT = "com.microsoft"
 
 
-@dataclass(frozen=True)
-class SequenceValue:
-    """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none.
-
-    A "map" has two: the vector of its keys and that of its values; "maps" are a sequence of maps of the same
-    keys: these, and a matrix with a row for each.  A "ragged" sequence, whose length is data-dependent, has
-    two as well (see `ragged`).
-    """
-
-    items: tuple[Value, ...]
-    kind: str = "sequence"
-
-
-Value: TypeAlias = "Node | SequenceValue"
 Result: TypeAlias = "Value | Sequence[Value | None]"
-Function = Callable[..., Any]
-Check = Callable[[NodeDef], "str | None"]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A converter: since which version, how many inputs it takes (`most` None: any number), and which of them
-    must be there: the `needed` of the first `named`, and all after these.
-
-    `check` looks at the node alone, before anything is converted: why it is not supported, or None.
-    """
-
-    since: int
-    function: Function
-    least: int
-    most: int | None
-    named: int
-    needed: frozenset[int]
-    sequences: bool = False
-    check: Check | None = None
-
-
-Entries: TypeAlias = "Mapping[tuple[str, str], Sequence[Entry]]"
-
 TABLE: dict[tuple[str, str], list[Entry]] = {}
 """(domain, operator) -> its entries, by version."""
 
@@ -114,19 +74,6 @@ def add_entry(
     entries.sort(key=lambda entry: entry.since)
 
 
-def entry_of(since: int, function: Function, *, sequences: bool = False, check: Check | None = None) -> Entry:
-    """The entry of a function, whose signature says which inputs there are."""
-    params = list(inspect.signature(function).parameters.values())[1:]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in params)
-    plain = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]
-    least = sum(p.default is p.empty for p in plain)
-    needed = frozenset(
-        index for index, p in enumerate(plain) if p.default is p.empty and "None" not in str(p.annotation)
-    )
-    most = None if variadic else len(plain)
-    return Entry(since, function, least, most, len(plain), needed, sequences, check)
-
-
 def find_entry(domain: str, op: str, version: int, own: Entries | None = None) -> Entry | None:
     """The converter for an operator in a version of its domain, of those in `own` or else of the table."""
     for entries in ((own or {}).get((domain, op), ()), TABLE.get((domain, op), ())):
@@ -139,20 +86,13 @@ def find_entry(domain: str, op: str, version: int, own: Entries | None = None) -
     return None
 
 
-def constant_of(array: np.ndarray[Any, Any]) -> Node:
-    """A constant tensor of numbers or texts."""
-    if array.dtype != object:
-        return constant(array)
-    return std.texts(values=tuple(map(str, array.flat)), shape=array.shape)
-
-
 _REQUIRED: Any = object()
 
 
 class Call:
     """One call of an operator while it is converted: its attributes, and ways to read and make values."""
 
-    def __init__(self, node: NodeDef, version: int, scope: Scope) -> None:
+    def __init__(self, node: NodeDef, version: int, scope: Frame) -> None:
         self.node = node
         self.version = version
         self.scope = scope

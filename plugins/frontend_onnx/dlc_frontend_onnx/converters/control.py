@@ -18,12 +18,13 @@ from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.infer import simplify
 from dlc_frontend_onnx.closures import aligned, close
-from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.ragged import form_of, in_form, paired, rebuilt, tensors_in
 from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Graph
 from dlc_frontend_onnx.sizes import Frame
 from dlc_frontend_onnx.symbols import identifier
+from dlc_frontend_onnx.values import SequenceValue, Value
 
 MAX_UNROLLED = 1024
 """Rounds of a loop that are unrolled at most."""

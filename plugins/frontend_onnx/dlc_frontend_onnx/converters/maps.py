@@ -8,9 +8,10 @@ from __future__ import annotations
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import STRING, DType
 from dlc_core.op import std
-from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.casts import converted
 from dlc_frontend_onnx.converters.ml import ML
+from dlc_frontend_onnx.values import SequenceValue, Value
 
 
 def _entries(c: Call, value: Value) -> tuple[Node, Node]:

@@ -8,9 +8,10 @@ from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import product
-from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, add_entry, converter
 from dlc_frontend_onnx.converters.nn import conv, gemm, product_of, scaled
 from dlc_frontend_onnx.converters.shaping import pad, range_, trilu
+from dlc_frontend_onnx.entries import Function
 
 _SAME: dict[str, Function] = {
     "Pad": pad,

@@ -11,12 +11,13 @@ from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.axes import unsqueezed
-from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, add_entry, converter
 from dlc_frontend_onnx.converters.data import unique_of
 from dlc_frontend_onnx.converters.indexing import gather_nd
 from dlc_frontend_onnx.converters.microsoft import activated, fused_matmul
 from dlc_frontend_onnx.converters.nn import scaled
 from dlc_frontend_onnx.converters.spatial import grid_sample
+from dlc_frontend_onnx.entries import Function
 from dlc_frontend_onnx.model import NodeDef
 from dlc_frontend_onnx.shapes import has_elements
 

@@ -8,7 +8,7 @@ from functools import wraps
 from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.attention import self_attention
-from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, add_entry, converter
 from dlc_frontend_onnx.converters.microsoft import embed_layer_norm
 from dlc_frontend_onnx.converters.nn import (
     average_pool,
@@ -30,6 +30,7 @@ from dlc_frontend_onnx.converters.quantize import (
     requantized,
     turned,
 )
+from dlc_frontend_onnx.entries import Function
 
 _SAME: dict[str, Function] = {"DequantizeLinear": dequantize_linear, "QuantizeLinear": quantize_linear}
 for _op, _function in _SAME.items():

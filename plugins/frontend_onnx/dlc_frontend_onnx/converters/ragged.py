@@ -18,8 +18,9 @@ from dlc_core.ir.expr import Expr, as_expr, eq, logical_and, maximum, minimum, s
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import product
-from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value
+from dlc_frontend_onnx.converters.base import Call
 from dlc_frontend_onnx.shapes import int_elements, simple
+from dlc_frontend_onnx.values import SequenceValue, Value
 
 RAGGED = "ragged"
 Form = tuple[DType, int]

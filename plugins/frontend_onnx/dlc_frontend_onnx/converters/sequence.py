@@ -10,8 +10,9 @@ from dlc_core.ir.expr import Expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters import ragged
-from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.shaping import split_sizes
+from dlc_frontend_onnx.values import SequenceValue, Value
 
 
 def items_of(c: Call, value: Value) -> tuple[Value, ...]:

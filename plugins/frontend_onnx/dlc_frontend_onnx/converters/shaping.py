@@ -15,12 +15,13 @@ from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
 from dlc_core.op.std.slicing import LARGE
 from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
-from dlc_frontend_onnx.converters.base import Call, constant_of, converter
+from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.slicing import dynamic_pad, dynamic_slice, pads_of_all
 from dlc_frontend_onnx.floats import ceil as ceil_of
 from dlc_frontend_onnx.floats import cut, in_floats
 from dlc_frontend_onnx.ratios import NoRatio, Ratio, ceil, divide, subtract
 from dlc_frontend_onnx.shapes import has_elements, simple
+from dlc_frontend_onnx.values import constant_of
 
 ALL = 1 << 27
 """A slice's end of at least this means all of a symbolic dim, which then is not longer."""

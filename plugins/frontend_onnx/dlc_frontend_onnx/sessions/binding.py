@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DType
 from dlc_core.runtime.call.arrays import as_host
 from dlc_frontend_onnx.dtypes import BY_NUMBER, number_of
-from dlc_frontend_onnx.sessions.naming import type_text
-
-if TYPE_CHECKING:
-    from dlc_frontend_onnx.sessions.session import InferenceSession
+from dlc_frontend_onnx.sessions.naming import NodeArg, type_text
+from dlc_frontend_onnx.specialized import CallableModel
 
 Array = np.ndarray[Any, Any]
 
@@ -95,6 +93,16 @@ class OrtValue:
         return np.array(self._array, dtype=dtype, copy=bool(copy))
 
 
+class Bindable(Protocol):
+    """The parts of a session that calls on fixed memory use."""
+
+    model: CallableModel
+
+    def get_inputs(self) -> Sequence[NodeArg]: ...
+
+    def get_outputs(self) -> Sequence[NodeArg]: ...
+
+
 class IOBinding:
     """Inputs and outputs of a session on memory that stays: `session.run_with_iobinding(binding)`.
 
@@ -102,7 +110,7 @@ class IOBinding:
     that are bound without memory get theirs with the first call and keep it as long as shapes fit.
     """
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: Bindable) -> None:
         self._session = session
         self._inputs: dict[str, Array] = {}
         self._outputs: dict[str, Array | None] = {}

@@ -1,6 +1,8 @@
-"""Types and shapes in the words that onnxruntime has for them: "tensor(float)", "seq(tensor(int64))"."""
+"""Inputs, outputs and types in onnxruntime's words: "tensor(float)", "seq(tensor(int64))"."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from dlc_frontend_onnx.model import ValueType
 
@@ -14,6 +16,15 @@ _WORDS = {
     "float8_e8m0fnu": "float8e8m0",
     "float4_e2m1fn": "float4e2m1",
 }
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output: dims are ints, names of symbolic dims, or None; no known rank is an empty shape."""
+
+    name: str
+    shape: list[int | str | None]
+    type: str
 
 
 def type_text(type_: ValueType | str | None) -> str:
@@ -31,4 +42,4 @@ def type_text(type_: ValueType | str | None) -> str:
     return f"{'seq' if type_.kind == 'sequence' else type_.kind}({inner})"
 
 
-__all__ = ["type_text"]
+__all__ = ["NodeArg", "type_text"]

@@ -24,7 +24,7 @@ from dlc_frontend_onnx.model import ValueInfo
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source
 from dlc_frontend_onnx.sessions.binding import IOBinding, OrtValue
-from dlc_frontend_onnx.sessions.naming import type_text
+from dlc_frontend_onnx.sessions.naming import NodeArg, type_text
 from dlc_frontend_onnx.sessions.options import IgnoredOptionWarning, SessionOptions, compile_options
 from dlc_frontend_onnx.specialized import CallableModel
 
@@ -32,15 +32,6 @@ CPU = "CPUExecutionProvider"
 _SUFFIX = "ExecutionProvider"
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class NodeArg:
-    """An input or output: dims are ints, names of symbolic dims, or None; no known rank is an empty shape."""
-
-    name: str
-    shape: list[int | str | None]
-    type: str
 
 
 @dataclass(frozen=True)
@@ -285,4 +276,4 @@ def _warn(text: str) -> None:
     warnings.warn(text, IgnoredOptionWarning, stacklevel=4)
 
 
-__all__ = ["InferenceSession", "ModelMetadata", "NodeArg", "get_available_providers", "get_device"]
+__all__ = ["InferenceSession", "ModelMetadata", "get_available_providers", "get_device"]
