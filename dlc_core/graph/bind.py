@@ -1,4 +1,4 @@
-"""Inputs of a graph as constants: parameters that are known when it is compiled."""
+"""Turn inputs of a graph whose values are known at compile time into constants."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Element = tuple[Var, str, int]
 
 
 def data_dims(function: Function) -> tuple[Var, ...]:
-    """The dims that elements of params tell."""
+    """The dims that are computed from elements of params."""
     return tuple(var for var, _, _ in function.attrs.get(DATA_DIMS, ()))
 
 

@@ -1,4 +1,4 @@
-"""Which symbolic dims values show and nodes need."""
+"""The symbolic dims that values determine and that nodes need."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ They are over the dims of its params, host-computed dims, and data-dependent dim
 
 
 def dims_shown(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape tells; of an entry's param all: the call has bound them."""
+    """The symbolic dims that a value's shape determines; for an entry's param all its dims, because the call
+    has bound them."""
     if n.op is PARAM:
         return set(symbols_of(n.type))
     return dims_told(n)
 
 
 def dims_told(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape tells by itself: those that stand alone in one of its dims.
+    """The symbolic dims that a value's shape determines alone: those that are one of its dims.
 
-    Of a dim such as min(n, 100) its size does not tell n.
+    The size of a dim such as min(n, 100) does not determine n.
     """
     if not isinstance(n.type, TensorType):
         return set()

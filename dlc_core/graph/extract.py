@@ -1,4 +1,4 @@
-"""Some nodes of a graph as a function of its own, and what stands for them where they were."""
+"""Extract nodes of a graph into a separate function, and replace them by its results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dlc_core.graph.node import CONST, Function, Node, get_item, make_tuple, nod
 from dlc_core.ir.types import TensorType, TupleType
 
 REGION = "region"
-"""Attribute of functions that are compiled apart from what calls them: for which target, as text."""
+"""The attribute of functions that are compiled separately from their callers: the target, as text."""
 
 
 def is_region(function: Function) -> bool:
-    """Whether a function is compiled apart from what calls it."""
+    """Whether a function is compiled separately from its callers."""
     return REGION in function.attrs
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """`function` takes the values of `inputs` and gives those of `escaping`, tuples as their fields."""
+    """`function` takes the values of `inputs` and returns those of `escaping`, tuples as their fields."""
 
     function: Function
     inputs: tuple[Node, ...]
@@ -55,8 +55,8 @@ def extract(
 ) -> Extracted:
     """A function of the nodes `members`, arguments first, with their constants in it.
 
-    `inputs` are the other values that they read, and those that are to be passed besides; `escapes` says
-    whether a member is used by others.  Spans are kept.
+    `inputs` are the other values that they read, and further values to pass. `escapes` returns whether a
+    member is used outside. Spans are kept.
     """
     given = tuple(inputs)
     params = [param(f"in{i}", a.type) for i, a in enumerate(given)]

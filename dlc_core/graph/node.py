@@ -12,10 +12,12 @@
 
     Function = (name, params, body, attrs)   closed: the body reaches no params but its own
 
-Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes.  The
-attribute `plan` of any node says how its kernel computes it (`ir/plan.py`); it changes no result.
-Spans live outside equality: a node that stands for several merged model nodes has the spans of all.  They are
-those of one model: nodes without arguments are interned for each `World`, and so is what is made of them.
+Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes. The
+attribute `plan` of any node says how its kernel computes it (`ir/plan.py`); it does not change results.
+
+Spans do not take part in equality: a node that several model nodes were merged into has the spans of all.
+They belong to one model, because nodes without arguments are interned separately for each `World`, and so are
+all nodes made of them.
 """
 
 from __future__ import annotations
@@ -165,7 +167,7 @@ class Node(Structured):
         return self.type
 
     def add_spans(self, spans: Iterable[Span]) -> None:
-        """Record further model nodes that this node stands for, MOST_SPANS in all."""
+        """Record further model nodes that this node came from, at most MOST_SPANS in all."""
         self.spans = merged_spans(self.spans, spans)
 
     def structure(self) -> Structure:
@@ -204,7 +206,7 @@ class Function(Printable):
 
 
 def attr_key(value: Any) -> Any:
-    """A hashable key that keeps apart what Python's equality confuses.
+    """A hashable key that distinguishes values which Python's equality confuses.
 
     >>> attr_key(1) == attr_key(True), attr_key(0.0) == attr_key(-0.0)
     (False, False)
@@ -348,7 +350,7 @@ def post_order(*roots: Node) -> Iterator[Node]:
 
 
 def world_of(function: Function) -> World | None:
-    """The world of a function: that of its params, or of a leaf of its body where it has none."""
+    """The world of a function: that of its params, or of a leaf of its body if it has none."""
     return function.params[0].world if function.params else function.body.world
 
 

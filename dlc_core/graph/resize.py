@@ -1,4 +1,4 @@
-"""Sizes of a module that is there already: its dims pinned, bounded and named by `shapes=`."""
+"""Pin, bound and name the dims of an existing module by `shapes=`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, dim
 
 
 def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
-    """The module with what `shapes` says of its entry's dims (see `Shapes`).
+    """The module with the pins, bounds and names of `shapes` for its entry's dims (see `Shapes`).
 
-    Raises UsageError where it does not fit.
+    Raises UsageError if they contradict the module.
     """
     if not given:
         return module
@@ -84,7 +84,7 @@ def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
 
 
 def _replaced(size: Expr, sizes: Mapping[Var, Expr], elements: Collection[Var]) -> Dim:
-    """An expression over other dims, in simplest form where it changes; elements may be any integers."""
+    """An expression over other dims, simplified if it changes. Elements may be any integers."""
     made = substitute(size, sizes)
     if made is size or isinstance(made, Var):
         return made

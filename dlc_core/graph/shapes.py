@@ -92,15 +92,15 @@ class Shapes:
         return Bounds(found, found) if isinstance(found, int) else found
 
     def check_used(self, others: Sequence[str] = ()) -> None:
-        """UsageError where something was said of dims that the model does not have.
+        """Raise UsageError for dims that the model does not have.
 
-        `others` are those that no input names.
+        `others` are dims that no input names.
         """
         for name, size in self._unused.items():
             raise self._unknown(name, size, others)
 
     def check_fed(self, name: str, shape: Sequence[int]) -> None:
-        """UsageError where an input's shape is not within what is said of its dims."""
+        """Raise UsageError if an input's shape contradicts the pins or bounds of its dims."""
         for axis, (dim, size) in enumerate(zip(self.shapes.get(name, self._declared[name] or ()), shape)):
             known = self.size(dim) if isinstance(dim, str) else dim
             if known != size if isinstance(known, int) else not known.admits(size):
@@ -178,7 +178,7 @@ class Shapes:
 
 
 def _size(value: Any, what: str) -> Size:
-    """A number, or bounds where both ends are not one."""
+    """A number, or bounds if the two ends differ."""
     if _is_integer(value):
         if not 0 <= value <= LARGEST:
             raise UsageError(f"{what} is pinned to {value}, which is no size", hint=_HINT)

@@ -1,4 +1,4 @@
-"""The laws of graphs.
+"""The verifier of graphs.
 
 * A function's parameters are distinct param nodes, and its body reaches no others.
 * The structural ops have the arguments, attributes and types that `graph/node.py` says.
@@ -35,7 +35,7 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, Type, symbols_of
 
 MAX_REPORTED = 10
 Infer = Callable[[Node], "Type | None"]
-"""The type that a node's op infers from its arguments and attributes; None where it cannot tell."""
+"""The type that a node's op infers from its arguments and attributes; None if unknown."""
 
 
 @dataclass(frozen=True)

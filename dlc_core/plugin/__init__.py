@@ -1,1 +1,1 @@
-"""Plugins: which are installed, how each is loaded, and the registry of all that they declare."""
+"""Plugins: discovery, loading, and the registry of all declarations."""

@@ -4,10 +4,10 @@
     registry().get_or_error("ops", "relu")   the same with the category as text
     registry().plugins                       every plugin: its status, its declarations, its errors
 
-The registry is built on first use and once for each value of `DLC_PLUGINS`.  Plugins are imported then; a
-hook is called when its category is first asked for.  A name that is not found makes the entry points be read
-again once, so that a package installed meanwhile is found; `refresh()` does the same on demand.  A
-`Deferred` declaration is imported when its name is asked for, or all values of its category are.
+The registry is built on first use, once for each value of `DLC_PLUGINS`. Plugins are imported then. A hook is
+called when its category is first requested. If a name is not found, the entry points are read again once, so
+that a package that was installed meanwhile is found. `refresh()` does the same on demand. A `Deferred`
+declaration is imported when its name, or all values of its category, are requested.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class PluginInfo:
 class Category(Mapping[str, Any]):
     """The declarations of one category by name, in the order of their plugins; read-only.
 
-    `category[name]` raises `UnknownNameError` or, where several plugins claim the name, `PluginError`.
-    Iterating skips the claimed names; `clashes` has them.  What the core gives stays the core's: all else
-    rests on it.  A declaration that cannot be imported is a problem of its plugin, and as if it were not
-    given.
+    `category[name]` raises `UnknownNameError`, or `PluginError` if several plugins declare the name.
+    Iteration skips such names; `clashes` has them. A declaration of the core keeps its name in any case,
+    because everything else depends on it. A declaration that cannot be imported is reported as an error of
+    its plugin, and counts as missing.
     """
 
     def __init__(self, owner: Registry, name: str, given: Iterable[tuple[Plugin, Any]]) -> None:
@@ -154,7 +154,7 @@ class Category(Mapping[str, Any]):
         return getattr(self[name], attribute)
 
     def import_all(self) -> None:
-        """Import what was deferred."""
+        """Import all deferred declarations."""
         for name in tuple(self._claims):
             self._imported(name)
 
@@ -201,7 +201,7 @@ class Category(Mapping[str, Any]):
         return tuple(n for n, claims in self._claims.items() if any(p is plugin for p, _ in claims))
 
     def _imported(self, name: str) -> list[tuple[Plugin, Any]]:
-        """The claims to a name; a single one's declaration is imported where it was deferred."""
+        """The declarations of a name. If there is only one, it is imported if it was deferred."""
         claims = self._claims.get(name, [])
         if len(claims) != 1 or not isinstance(claims[0][1], Deferred):
             return claims
@@ -280,7 +280,7 @@ class Registry:
         self.lock = threading.RLock()
 
     def renew_lock(self) -> None:
-        """Forget what other threads were collecting."""
+        """Make a new lock in a child process, and forget collections that other threads had begun."""
         self.lock = threading.RLock()
         self._collecting.clear()
 
@@ -394,7 +394,8 @@ class Registry:
 
 
 def _load(category: str, deferred: Deferred) -> Any:
-    """PluginError for what is not what it was said to be; else whatever importing it raises."""
+    """Import a deferred declaration. Raises PluginError if it is not what was announced; exceptions of the
+    import pass through."""
     found = deferred.load()
     for attribute, said in {"name": deferred.name, **deferred.known}.items():
         value = getattr(found, attribute, None)
@@ -408,7 +409,7 @@ def _load(category: str, deferred: Deferred) -> Any:
 
 
 def _check_declaration(category: str, declaration: Any) -> None:
-    """PluginError for what is none of this category."""
+    """Raise PluginError for a value that is no declaration of this category."""
     if not isinstance(getattr(declaration, "name", None), str):
         raise PluginError(f"{declaration!r} is not a declaration", why="it has no name")
     missing = [name for name in NEEDED.get(category, ()) if not hasattr(declaration, name)]
@@ -454,7 +455,8 @@ def registry() -> Registry:
 
 
 def refresh() -> Registry:
-    """Read the entry points again, and load what was installed since; registries in use stay as they are."""
+    """Read the entry points again, and load plugins that were installed since. Registries in use do not
+    change."""
     with _lock:
         _registries.clear()
     return registry()
@@ -526,7 +528,7 @@ def codegen_of(target: Target) -> Any:
 
 
 def _newer(old: Registry) -> Registry | None:
-    """A registry of what is installed now, where that is not what `old` was made of."""
+    """A registry of the currently installed plugins, if these differ from those of `old`."""
     if old.sources is None or _fresh:
         return None
     now = scan(PROJECT)

@@ -1,4 +1,5 @@
-"""Algebraic rewrites of graphs: rules as data, their matcher, the driver that applies them, their test."""
+"""Algebraic rewrites of graphs: rules as data, the matcher, the driver that applies them, and tests of
+rules."""
 
 from dlc_core.rewrite.check import check_rule
 from dlc_core.rewrite.driver import Rewriter, Rewritten, rewrite_body, rewrite_function

@@ -1,6 +1,6 @@
 """Tests of rules by evaluation: both sides on values where floating-point identities break.
 
-`check_rule(rule)` is the whole test of a rule; plugins use it for theirs.
+`check_rule(rule)` is the complete test of a rule. Plugins use it for their rules.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def same_bits(a: NDArray, b: NDArray) -> NDArray:
 def check_rule(rule: Rule, dtypes: Sequence[str] = ()) -> int:
     """Evaluate both sides of a rule on each of its examples; the number of comparisons.
 
-    Raises VerifyError where the rule does not fire on an example of its own, and where the sides differ: in
-    any bit, or for an approximate rule by more than the tolerance of the dtype.
+    Raises VerifyError if the rule does not match one of its own examples, or if the sides differ: in any bit,
+    or for an approximate rule by more than the tolerance of the dtype.
     """
     compared = 0
     for name in dtypes or rule.dtypes or _common_dtypes(rule.pattern):

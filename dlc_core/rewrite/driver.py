@@ -1,9 +1,8 @@
 """Rewriting to a fixpoint: after it, no rule fires anywhere in the graph.
 
-Every distinct node is brought to normal form once, arguments first; what a rule makes is normalised in
-turn.  The order of the rules and of the graph decides, so the result is deterministic.  Two things end a
-rewriting that would go on for ever: a node whose replacement contains the node itself, and a limit on the
-number of rewrites.
+Every distinct node is brought to normal form once, arguments first. The replacement that a rule makes is
+normalised in turn. The order of the rules and of the graph determines the result. Two conditions end an
+infinite rewriting: a replacement that contains the node itself, and a limit on the number of rewrites.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class VarPattern(Pattern):
-    """Any node; `constant` restricts it to constants, `accepts` to what it says."""
+    """Any node; `constant` restricts it to constants, `accepts` by a predicate."""
 
     name: str
     constant: bool = False
@@ -217,7 +217,8 @@ def _bind_op(pattern: OpPattern, value: Node, values: dict[str, Any]) -> bool:
 
 
 def _capture(name: str, value: Node, values: dict[str, Any]) -> bool:
-    """Bind a node to a name, where it has one; False where that stands for another node."""
+    """Bind a node to the pattern's name, if there is one. False if the name is already bound to another
+    node."""
     if not name:
         return True
     known: Node = values.setdefault(name, value)

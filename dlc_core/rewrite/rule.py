@@ -2,8 +2,8 @@
 
     Rule("double_neg", match_op(NEG, match_op(NEG, x)), x, doc="-(-x) = x")
 
-A rule keeps the type of what it replaces.  One that does not keep the bits of every result is `approximate`.
-`rewrite.check` tests a rule by evaluating both sides on its examples.
+A rule keeps the type of the replaced node. A rule that does not keep the bits of every result is
+`approximate`. `rewrite.check` tests a rule by evaluating both sides on its examples.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Example = Callable[[str], Node]
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """`pattern` becomes `replacement` where `condition` holds.
+    """`pattern` is replaced by `replacement` if `condition` holds.
 
-    A replacement is a pattern over the same names, or a function of the match; a function that gives None
-    leaves the node as it is.
+    A replacement is a pattern over the same names, or a function of the match. If the function returns None,
+    the node stays as it is.
     """
 
     name: str

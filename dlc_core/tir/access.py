@@ -31,9 +31,9 @@ Regions = tuple[Region, ...]
 def access_regions(axes: Sequence[IterVar], body: Stmt, init: Stmt | None = None) -> tuple[Regions, Regions]:
     """(reads, writes) of a block: one box for each buffer, in the order of first access.
 
-    A box covers every access over the loops and blocks inside; where its ends are not known it is the whole
-    buffer.  Memory allocated inside is left out, and so is a buffer read only where it is written: what a
-    reduction accumulates in.
+    A box covers every access over the loops and blocks inside. If its ends are unknown, it is the whole
+    buffer. Memory that is allocated inside is left out. So is the read of a reduction's accumulator, which is
+    read only at the element that is written.
     """
     return _Accesses(axes).regions([s for s in (init, body) if s is not None])
 
@@ -104,7 +104,7 @@ class _Accesses:
                         self._add(table, load.buffer, whole(load.buffer).ranges)
 
     def _nested(self, block: Block) -> None:
-        """A block inside: what it declares, over its own axes."""
+        """An inner block: its declared regions, over its own axes."""
         for load in loads_in(*block.values):
             self._add(self.reads, load.buffer, [Range(i, const(1)) for i in load.indices])
         values = {a.var: substitute(v, self.lets) for a, v in zip(block.axes, block.values, strict=True)}
@@ -139,7 +139,7 @@ class _Accesses:
             known.append(Region(buffer, box))
 
     def _bounded(self, given: Range, dim: Expr) -> Range:
-        """A range that covers the given one for all values of what runs inside the block."""
+        """A range that covers the given one for all values of the variables inside the block."""
         begin, extent = (substitute(e, self.lets) for e in (given.begin, given.extent))
         parts = [begin]
         if isinstance(begin, Ramp):

@@ -24,7 +24,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Region:
-    """A box of a buffer: what a block reads or writes."""
+    """A box of a buffer that a block reads or writes."""
 
     buffer: Buffer
     ranges: tuple[Range, ...]
@@ -32,9 +32,10 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class IterVar:
-    """An axis of a block: "spatial" (points write elements of their own) or "reduce" (points accumulate).
+    """An axis of a block: "spatial" (different points write different elements) or "reduce" (points
+    accumulate).
 
-    In expressions it stands for its variable.
+    In expressions it is replaced by its variable.
     """
 
     var: Var

@@ -1,4 +1,4 @@
-"""The update of a reduction block: which values it combines, with what, and by what function.
+"""The update of a reduction block: the accumulators, the terms, and the function that combines them.
 
     B[p] = B[p] op term                            one value and one operation
 
@@ -32,9 +32,9 @@ Combine = Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
 
 @dataclass(frozen=True)
 class Combination:
-    """`buffers[i][point]` and `terms[i]` are what `combine` makes one tuple of values from.
+    """`combine` computes one tuple of values from `buffers[i][point]` and `terms[i]`.
 
-    `plain` says that it is one operation, written without names for the terms.
+    `plain` means that it is one operation, written without names for the terms.
     """
 
     buffers: tuple[Buffer, ...]
@@ -129,10 +129,11 @@ def _operation(store: Store) -> Combination | None:
 
 
 def broken_law(combine: Combine, identity: Sequence[Expr]) -> str:
-    """A law that a combination visibly breaks on examples, by its name; nothing where it keeps all.
+    """The name of a law that a combination breaks on examples; empty if it breaks none.
 
-    The laws are those by which partial results may be combined: of values that it gives from the neutral one,
-    for these are the partial results.
+    The laws are those that allow combining partial results: the initial value is neutral, and the function is
+    commutative and associative. They are checked for values that the function returns from the initial value,
+    because partial results are such values.
     """
     start = tuple(identity)
     dtypes = tuple(i.dtype for i in start)

@@ -1,16 +1,15 @@
-"""How a running program reports what its checks have found: in a record that the caller reads afterwards.
+"""The record of failed checks, which a running program writes and the caller reads afterwards.
 
-A program with checks has two parameters more: last of its buffers the record, four int64, and last of its
-scalars the `site` of the call, its number times 2**16.  A check that fails writes, unless another one did
-before,
+A program with checks has two additional parameters: the record as its last buffer, four int64, and the `site`
+of the call as its last scalar, the number of the site times 2**16. The first check that fails writes
 
     [0]  site + code      0: nothing has failed; codes and numbers of sites begin with 1
     [1]  the index
     [2]  the number of elements that it has to be below
     [3]  in guard mode: the number of the call that began last
 
-and the program goes on, without the access.  Threads may write at the same time: then the record has the
-numbers of some of them.  The record belongs to one call: it is the beginning of its scratch memory.
+and the program continues without the access. If threads write at the same time, the record has the numbers of
+any of them. Each call has its own record, at the beginning of its scratch memory.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ RECORD = 4
 CALL = 3
 """Which of them is the number of the call that runs, where guard mode notes that."""
 SITE = 1 << 16
-"""Sites are multiples of this number, so that the codes of one program fit below."""
+"""Sites are multiples of this number, so that the codes of one program fit below it."""
 REPORT = "report_index"
 INDEX_KIND, ACCESS_KIND, CHECK_KIND = "index: ", "access: ", "check: "
 """How texts about checks begin: of indices that are data, of accesses, of what a program asks for itself."""
@@ -67,13 +66,13 @@ def failed(record: Buffer, site: Expr, code: int, index: Expr, extent: Expr) -> 
 
 
 def report_index(index: Expr, extent: Expr) -> Expr:
-    """The value of `index`, an int64; where it is not in [-extent, extent) the call fails."""
+    """The value of `index`, an int64. If it is not in [-extent, extent), the call fails."""
     return call(REPORT, (index, extent, const(0)), index.dtype)
 
 
 def numbered(func: PrimFunc) -> PrimFunc:
-    """The program whose `report_index` have codes of their own, with the attribute that says what they are
-    about: the blocks that they stand in.
+    """The program with a unique code for each `report_index`, and an attribute that maps codes to the blocks
+    that contain them.
     """
     found: dict[Expr, Expr] = {}
     about: dict[int, str] = {}

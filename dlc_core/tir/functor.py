@@ -1,8 +1,10 @@
-"""Walking and rebuilding statements.  Every walk is iterative: 10,000 nested allocations are no problem.
+"""Walking and rebuilding statements. All walks are iterative, so 10,000 nested allocations do not overflow
+the stack.
 
-Expressions *of* a statement are those it evaluates itself (bounds, indices, values, conditions, axis domains
-and bindings, the shape of what it allocates), not those of nested statements.  A block's `reads` and `writes`
-declare, they do not evaluate: walks leave them out unless `regions=True`, rebuilding always rewrites them.
+The expressions *of* a statement are those that it evaluates itself (bounds, indices, values, conditions, axis
+domains and bindings, shapes of allocations), not those of nested statements. A block's `reads` and `writes`
+are declarations and are not evaluated. Walks skip them unless `regions=True`; rebuilding always rewrites
+them.
 """
 
 from __future__ import annotations
@@ -76,9 +78,9 @@ def walk(
 ) -> None:
     """Visit statements and expressions.
 
-    `on_stmt` sees each statement before its parts; where it returns False (not None) the parts are skipped.
-    `on_expr` sees every distinct subexpression of each statement's own expressions, operands first.
-    `after` sees each statement after its parts.
+    `on_stmt` is called for each statement before its parts. If it returns False (not None), the parts are
+    skipped. `on_expr` is called for every distinct subexpression of each statement's own expressions,
+    operands first. `after` is called for each statement after its parts.
     """
     work: list[tuple[Stmt, bool]] = [(root, False)]
     while work:
@@ -98,12 +100,12 @@ def walk(
 
 
 def transform_stmt(root: Stmt, *, stmt_fn: StmtFn | None = None, expr_fn: ExprFn | None = None) -> Stmt:
-    """Rebuild bottom-up; what does not change keeps its identity.
+    """Rebuild bottom-up. Unchanged parts keep their identity.
 
-    `expr_fn` goes to every expression (regions included) through `ir.expr.transform`, with one memo for all
-    of them. `stmt_fn` sees each statement over rebuilt parts and returns its replacement, or None to keep it;
-    `Seq(())` removes. Descriptions of buffers are not rewritten: `substitute_stmt` does that, for it must
-    replace the accesses too.
+    `expr_fn` is applied to every expression (including regions) by `ir.expr.transform`, with one memo for all
+    of them. `stmt_fn` gets each statement with rebuilt parts. It returns the replacement, or None to keep the
+    statement; `Seq(())` removes it. Descriptions of buffers are not rewritten, because their accesses would
+    have to change too; `substitute_stmt` does that.
     """
     memo: dict[Expr, Expr] = {}
     on_expr = _same if expr_fn is None else lambda e: transform(e, expr_fn, memo)
@@ -209,10 +211,10 @@ def buffers_read(root: Stmt) -> list[Buffer]:
 
 
 def buffers_written(root: Stmt) -> list[Buffer]:
-    """Buffers that are stored to, or whose address is taken, in first-use order.
+    """Buffers that are stored to, or whose address is taken, in the order of first use.
 
-    Where a block takes the address of what it declares to read and not to write, that is not written, nor is
-    what only a prefetch takes the address of, or a copy of a box as its source.
+    A buffer does not count if a block that declares to read and not to write it takes its address, if only a
+    prefetch takes its address, or if it is the source of a tensor copy.
     """
     found: dict[Buffer, None] = {}
     work: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
@@ -253,7 +255,8 @@ def free_buffers(root: Stmt) -> list[Buffer]:
 
 
 def free_vars_stmt(root: Stmt) -> list[Var]:
-    """Variables used but not bound inside, in first-use order; those that describe free buffers come last."""
+    """Variables that are used but not bound inside, in the order of first use. Those that describe free
+    buffers come last."""
     bound: set[Var] = set()
     used: dict[Var, None] = {}
     for stmt in stmts(root):

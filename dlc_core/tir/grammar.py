@@ -1,4 +1,5 @@
-"""The base of statements: what a statement class does with its fields follows from their declared types.
+"""The base class of statements. The declared types of a class's fields determine how they are walked and
+rebuilt.
 
     Stmt, Stmt | None, tuple[Stmt, ...]    nested statements
     Expr, tuple[Expr, ...]                 expressions that the statement evaluates
@@ -11,8 +12,8 @@
 
 Nested statements run in the order of the fields; one that is `Annotated[..., FIRST]` runs before the others.
 
-The methods of a class are made as text when the class is made, as `dataclasses` does: they stand in the
-compiler's innermost loops, and a loop over the fields would be several times slower.
+The methods of a class are generated as source text when the class is created, as `dataclasses` does. They are
+called in the compiler's innermost loops, and a loop over the fields would be several times slower.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FIRST = "first"
 
 
 class Parts:
-    """How the parts of a statement are mapped while it is rebuilt; what is unchanged keeps its identity."""
+    """How the parts of a statement are mapped while it is rebuilt. Unchanged parts keep their identity."""
 
     __slots__ = ("buffer", "expr", "var")
 
@@ -106,7 +107,7 @@ class Stmt:
         raise NotImplementedError
 
     def accessed_buffers(self) -> tuple[Buffer, ...]:
-        """Buffers that it accesses itself, those of its expressions and regions not counted."""
+        """Buffers that it accesses itself, without those of its expressions and regions."""
         raise NotImplementedError
 
     def with_parts(self, children: Sequence[Stmt], parts: Parts) -> Stmt:
@@ -197,7 +198,7 @@ def _tuple(items: Sequence[str]) -> str:
 
 
 def _nested(nested: Sequence[Part]) -> str:
-    """The tuple of nested statements; a choice of two where one may be missing."""
+    """Source text of the tuple of nested statements; a choice of two if one may be missing."""
     for i, part in enumerate(nested):
         if part.role == "optional":
             without = _nested([*nested[:i], *nested[i + 1 :]])

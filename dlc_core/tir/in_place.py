@@ -1,14 +1,15 @@
-"""Which inputs of a kernel may lie where its outputs are.
+"""Inputs of a kernel that may share memory with its outputs.
 
-An output may be written over an input where every element is read by the one store that writes the same
-element: pointwise kernels, and what is added behind a product or a convolution.  Shown for kernels in their
-final form, of flat buffers:
+An output may be written over an input if every element is read only by the store that writes the same
+element. This holds for pointwise kernels, and for operands of the epilogue of a GEMM or convolution. The
+conditions are checked for kernels in their final form, with flat buffers:
 
 * all reads of the input are in values of stores to the output, at the index of the store;
 * the output is read nowhere, and no more elements are written than it has.  As a kernel writes all of them,
   each is written once.
 
-A workspace, the last of a kernel's buffers, is neither: it has memory only while the kernel runs.
+A workspace, the last of a kernel's buffers, is neither input nor output: it has memory only while the kernel
+runs.
 """
 
 from __future__ import annotations

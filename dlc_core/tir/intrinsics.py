@@ -1,33 +1,33 @@
 """The intrinsics: each `Call.name` of the tensor level, its types, its NumPy meaning, its special values.
 
-*Pure* intrinsics are functions of their arguments.  Those of `EFFECTS` act: they may not be dropped,
-repeated or moved across each other.  Three prefixes name functions instead of operations, and have effects
-too:
+*Pure* intrinsics are functions of their arguments. Those of `EFFECTS` have side effects: they must not be
+dropped, repeated or moved across each other. Three prefixes name functions instead of operations; these have
+side effects too:
 
     kernel.<symbol>   a PrimFunc of the same module: buffers passed as `address_of` handles, scalars by value
     launch.<symbol>   such a PrimFunc whose body is one launch: after its arguments the extents of the thread
                       axes, in the order of `threads.launch_axes`
     extern.<symbol>   a function outside the module, known to the target (a vendor's library or instruction)
 
-Threads of thread axes meet at the *convergent* ones: every thread of the group reaches them, or none does.
-`barrier` orders memory: what threads of a group wrote to shared and global memory before it is seen by the
-others after it.  `subgroup_…` exchange values within `width` consecutive iterations of the innermost thread
-axis.
+*Convergent* intrinsics are executed by every thread of a group or by none. `barrier` orders memory: after it,
+all threads of a group see what the others wrote to shared and global memory before it. `subgroup_…` exchange
+values within `width` consecutive iterations of the innermost thread axis.
 
-`copies_…` tell which writes to shared memory may be late (`tir.copies`).
+`copies_…` mark writes to shared memory that may complete later (`tir.copies`).
 
-Names that begin with `vector_`, and `subgroup_matrix`, mix widths: `expr.call` leaves their arguments alone,
-where it broadcasts the scalar arguments of any other call of several lanes.
+Names that begin with `vector_`, and `subgroup_matrix`, mix widths, so `expr.call` does not change their
+arguments. It broadcasts the scalar arguments of all other calls of several lanes.
 
-Laws for floats, which code generators keep and the reference interpreter has:
-  * `Binary` min and max give NaN where either side is NaN (as np.minimum); which zero comes of -0.0 and 0.0
-    is open.
+Code generators and the reference interpreter follow these rules for floats and integers:
+  * `Binary` min and max return NaN if either side is NaN (as np.minimum). For -0.0 and 0.0 they may return
+    either.
   * `Select`, `and`, `or` may evaluate all their operands, so none may trap.  `if_then_else` evaluates only
     the side that its condition chooses: it guards loads and divisions.
-  * `cast` of a float to an integer cuts towards zero; out of range, and for NaN, the value is unspecified.
+  * `cast` of a float to an integer rounds towards zero; out of range, and for NaN, the value is unspecified.
     A cast to bool is a comparison with zero.
-  * `floordiv` and `floormod` round the quotient down; `truncdiv`, `truncmod`, and `div` of integers cut it.
-  * Integer division by zero is a defect of the program.  A shift by the width or more gives 0 (-1 for a
+  * `floordiv` and `floormod` round the quotient down; `truncdiv`, `truncmod`, and `div` of integers round it
+    towards zero.
+  * Integer division by zero is an error of the program.  A shift by the width or more gives 0 (-1 for a
     negative left operand shifted right).
 """
 
@@ -289,11 +289,12 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 EXCHANGES = frozenset({"subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor", MATRIX})
 """By which threads of a subgroup get what others have."""
 BARRIERS = frozenset({"barrier", "copies_barrier"})
-"""Where threads of a group wait for each other, and see what the others wrote."""
+"""Intrinsics at which the threads of a group wait for each other, and after which they see each other's
+writes."""
 CONVERGENT = EXCHANGES | BARRIERS | {"copies_begin", "copies_end"}
 """Intrinsics that synchronise threads; no transformation may change the conditions that they depend on."""
 EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock", NOTE}
-"""Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
+"""Intrinsics with side effects. Calls of `kernel.*`, `launch.*` and `extern.*` have side effects too (see
 `has_effect`)."""
 
 
@@ -470,7 +471,7 @@ def launch_kernel(symbol: str, args: Sequence[Buffer | ExprLike], extents: Seque
 
 
 def prefetch(handle: Expr) -> Expr:
-    """A hint that the memory behind a handle is used soon.  Use it under `Eval`."""
+    """A hint that the memory at a handle will be used soon. Use it under `Eval`."""
     return intrinsic("prefetch", handle)
 
 
@@ -480,9 +481,9 @@ def barrier() -> Expr:
 
 
 def call_extern(symbol: str, *args: Buffer | ExprLike, dtype_: DTypeLike = STATUS) -> Expr:
-    """A call of a function outside the module, known to the target by its symbol; buffers go by address.
+    """A call of an external function, which the target knows by its symbol. Buffers are passed by address.
 
-    Under `Eval` it is called for its effect.
+    Under `Eval` it is called for its side effect.
     """
     exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in args]
     return call(EXTERN + symbol, exprs, dtype_)
@@ -558,7 +559,8 @@ def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
 
 
 def rounded_mul(a: ExprLike, b: ExprLike) -> Expr:
-    """a * b of floats, rounded by itself: every target gives the same bits, whatever it is added to."""
+    """a * b of floats, always rounded: it is never fused with an addition, so every target returns the same
+    bits."""
     return intrinsic("rounded_mul", a, b)
 
 

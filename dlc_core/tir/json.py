@@ -1,7 +1,7 @@
 """The tensor level as JSON: the kinds (see `ir/json.py`) of statements and PrimFuncs, derived from fields.
 
-A field that is a value of the IR is a reference, a tuple of these a list of references, a text itself; all
-else is an attribute value.  Mappings are read-only when they are read.
+A field that is a value of the IR becomes a reference, a tuple of these a list of references, and a string
+itself. All other fields are attribute values. Mappings are read-only after reading.
 """
 
 from __future__ import annotations
@@ -58,4 +58,4 @@ def _field(name: str, hint: Any) -> Field:
 
 
 _RECORDED = (Stmt, Expr, Buffer, Range, Region, IterVar)
-"""Values with records of their own."""
+"""Types of values that have their own records."""

@@ -1,4 +1,4 @@
-"""Vector expressions lane by lane: the form of an index, and the scalar that one lane computes."""
+"""Vector expressions by lanes: the form of a vector index, and the scalar that one lane computes."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Products of small matrices that the threads of a subgroup hold between them: the units of a machine that
-make them, and the call that stands for one in a program.
+"""Products of small matrices whose elements are distributed over the threads of a subgroup: the matrix units
+of a machine, and the intrinsic for them.
 
     acc = T.subgroup_matrix(acc, a, b, …)          for every thread of the subgroup: its values of acc + a @ b
 
-Each thread has some elements of each matrix, which ones a `Fragment` says.  The call carries the unit's shape
-and fragments as numbers, so that it means the same everywhere.
+Each thread holds some elements of each matrix, as a `Fragment` defines. The call has the unit's shape and
+fragments as numeric arguments, so it is self-contained.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Fragment:
 
     @staticmethod
     def dealt(rows: int, columns: int, width: int) -> Fragment:
-        """Any way to deal a matrix out to so many threads: for operands that units read in place."""
+        """A fragment in an arbitrary distribution over a number of threads, for operands that units read in
+        place."""
         beside = gcd(columns, width)
         high, own = width // beside, rows * beside // width
         threads = ((1, beside), (columns * own, high))
@@ -63,7 +64,7 @@ class Fragment:
 
     @property
     def digits(self) -> Digits:
-        """Those of the thread, then those of its values."""
+        """The digits of the thread, then those of its values."""
         return (*self.threads, *self.own)
 
     @property
@@ -110,7 +111,7 @@ class Fragment:
         return np.array([[self.element(t, i) for i in range(self.count)] for t in range(self.width)])
 
     def gathered(self, parts: Array) -> Array:
-        """The matrix of what each thread has of it."""
+        """The matrix, assembled from the fragments of all threads."""
         whole = np.empty(self.rows * self.columns, parts.dtype)
         whole[self.numbers] = parts
         return whole.reshape(self.rows, self.columns)
@@ -128,10 +129,10 @@ def _real(digits: Digits) -> Digits:
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """An instruction that multiplies what a subgroup holds: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
+    """An instruction that multiplies fragments of a subgroup: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
 
-    `a`, `b` and `acc` are dtypes; the order of the sum, and its rounding, are open.  With `mantissa` the
-    operands have so many bits of their mantissas at most when they are multiplied.
+    `a`, `b` and `acc` are dtypes. The order and the rounding of the sum are unspecified. If `mantissa` is
+    given, operands are rounded to this number of mantissa bits before the multiplication.
     """
 
     a: str
@@ -152,8 +153,8 @@ class MatrixUnit:
     if operands may be transposed, along the other dim.
     """
     widened: int = 0
-    """Bits of an operand's element when it is multiplied, where the machine first makes wider ones of them,
-    in registers besides those that hold them; 0 where it multiplies them as they are."""
+    """Bits of an operand's element during multiplication, if the machine first widens elements in additional
+    registers; 0 if it does not."""
 
     def __post_init__(self) -> None:
         sizes = (self.of_acc.rows, self.of_acc.columns, self.of_a.columns)
@@ -200,8 +201,9 @@ class MatrixUnit:
 def whole_unit(
     a: str, b: str, acc: str, sizes: tuple[int, int, int], products: int = 0, group: int = 0
 ) -> MatrixUnit:
-    """A unit of a thread that holds matrices by itself, `sizes` (m, n, k): `a` and `acc` row by row, `b` as
-    rows of groups of steps, one group for each column.  A group has the bits of a sum unless it is given.
+    """A tile unit, whose matrices belong to one thread, with `sizes` (m, n, k). `a` and `acc` are row-major.
+    `b` consists of rows of groups along K, one group for each column. By default a group has the bits of an
+    accumulator.
     """
     m, n, k = sizes
     group = group or dtype(acc).bits // dtype(a).bits
@@ -211,7 +213,7 @@ def whole_unit(
 
 
 def _cut(values: Array, bits: int) -> Array:
-    """Values rounded to so many bits behind the point of their mantissas."""
+    """Values rounded to a number of fractional mantissa bits."""
     part, power = np.frexp(values)
     scale = 2.0 ** (bits + 1)
     rounded: Array = np.ldexp(np.rint(part * scale) / scale, power)
@@ -219,7 +221,7 @@ def _cut(values: Array, bits: int) -> Array:
 
 
 def matrix_product(unit: MatrixUnit, acc: Expr, a: Expr, b: Expr) -> Expr:
-    """The call; UsageError where operands are not what the unit's threads hold."""
+    """The call. Raises UsageError if the operands do not match the unit's fragments."""
     numbers = (unit.m, unit.n, unit.k, unit.mantissa)
     layouts = (n for f in (unit.of_acc, unit.of_a, unit.of_b) for n in f.literals())
     made = call(MATRIX, (acc, a, b, *numbers, *layouts), acc.dtype)
@@ -231,7 +233,7 @@ def matrix_product(unit: MatrixUnit, acc: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def unit_of(expr: Call) -> MatrixUnit:
-    """The unit of a call; UsageError where its numbers are none."""
+    """The unit of a call. Raises UsageError if its numbers do not describe one."""
     values = [const_value(arg) for arg in expr.args[3:]]
     numbers = [int(v) for v in values if v is not None]
     if len(expr.args) < 7 or len(numbers) < len(values):

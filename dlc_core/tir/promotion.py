@@ -1,5 +1,5 @@
-"""Promotion of local buffers to registers: those that are accessed only at constant indices, by equal
-vectors.
+"""Promotion of local buffers to registers, if they are accessed only at constant indices and by vectors of
+equal ranges.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Known facts about the sizes of a program's tensors: none is negative, whatever dims they depend on.
+"""Facts about the sizes of a program's tensors: no size is negative.
 
-A dim such as `(n + 1) // 2 - 1` may be negative by its form.  The caller of a program ensures that it is not.
+A dim such as `(n + 1) // 2 - 1` could be negative by its form. The caller of a program ensures that it is
+not.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dlc_core.arith import Analyzer
 from dlc_core.ir.expr import Expr, Var, free_vars
 
 SIZES = "sizes"
-"""The attribute of a PrimFunc: sizes of its tensors that are not negative where it is called, and of which
-that does not follow from their form."""
+"""The attribute of a PrimFunc with sizes of its tensors that callers ensure to be non-negative, although
+their form does not imply it."""
 
 
 def doubtful_sizes(dims: Iterable[object]) -> tuple[Expr, ...]:
-    """Of some dims those whose form does not say that they are not negative."""
+    """The dims that could be negative by their form."""
     found: dict[Expr, None] = {}
     for size in dims:
         if isinstance(size, Expr) and not isinstance(size, Var) and size not in found and free_vars(size):

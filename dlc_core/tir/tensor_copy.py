@@ -1,11 +1,11 @@
-"""Copies of boxes: part of a tensor in global memory to shared memory at once, by one thread for its group,
-beside all of them.
+"""Tensor copies: asynchronous copies of part of a tensor from global to shared memory, issued by one thread
+for its group.
 
     T.bulk_copy(to, source, rank, first…, box…, dims…, strides…)
 
-copies the elements `first + [0, box)` of a tensor of `dims` that lies at `source`, its elements `strides`
-apart, to `to`, without gaps; what lies outside of the tensor is zero.  Like all that a thread writes to
-shared memory, it may be part of a group of copies.
+copies the elements `first + [0, box)` of the tensor at `source`, with the given dims and strides, to
+contiguous memory at `to`. Elements outside of the tensor are zero. Like all writes to shared memory, it may
+be part of a group of copies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Bulk:
     align: int = 16
     """Bytes that strides, and rows of a box, are multiples of."""
     row: int = 128
-    """Bytes of a row of a box, at most; those that lie in turns are as long."""
+    """The maximum bytes of a row of a box; swizzled rows have exactly this length."""
 
 
 @dataclass(frozen=True)

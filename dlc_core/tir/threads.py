@@ -1,21 +1,22 @@
-"""Thread axes and the memories around them: what the names of axes and scopes mean.
+"""Thread axes and memory scopes: the meaning of their names.
 
-A loop of kind "thread" is an axis of a *launch*.  Its name is the target's, and says by how it begins what
-runs along it:
+A loop of kind "thread" is an axis of a *launch*. The target defines the names of axes. The prefix of a name
+determines what the axis counts:
 
-    block…     groups of threads ("block.x"): they share nothing but global memory, and never meet
-    vthread…   virtual threads: several of them are run by one thread, statement by statement in turn
-    any other  threads of a group ("thread.x"): they share memory and meet at barriers
+    block…     groups of threads ("block.x"): they share only global memory, and have no barrier
+    vthread…   virtual threads: one thread runs several of them, interleaved by statements
+    any other  threads of a group ("thread.x"): they share memory and have barriers
 
-Memory of scope "shared…" belongs to a group, memory of scope "local…" to one thread.  As everywhere, it
-lives where its `Alloc` stands: one inside the axes of threads is each thread's own, and one outside is common
-to them.  In a launch in its final form (`unify_thread_binding`) the two agree with the scopes; before, a
-schedule may leave shared memory, with the same content for all, inside the axes of threads, and memory of
-threads, of which each uses elements of its own, outside.
+Memory of scope "shared…" belongs to a group, and memory of scope "local…" to one thread. The position of an
+`Alloc` also matters: an allocation inside the axes of threads is private to each thread, and one outside is
+common to them. In a launch in its final form (`unify_thread_binding`) positions agree with scopes. Before
+that, a schedule may leave shared memory inside the axes of threads, if all threads write the same values, and
+thread-local memory outside, if each thread uses different elements.
 
-Memory of scope "shared.swizzled" is shared memory in the order of units that read operands of matrices where
-they lie: rows of 128 bytes, of which row r has its part p, of 16 bytes, at place p ^ r % 8, so that the same
-part of 8 rows lies in different banks.  Programs know nothing of that: only addresses do (`swizzled`).
+Memory of scope "shared.swizzled" is shared memory in the order of matrix units that read their operands in
+place. It consists of rows of 128 bytes. Chunk p of 16 bytes of row r is stored at position p ^ (r % 8), so
+that the same chunk of 8 rows is in different banks. Programs do not depend on that order; only addresses do
+(`swizzled`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ GROUP, VIRTUAL, THREAD = "group", "virtual", "thread"
 """Levels of thread axes."""
 _PREFIXES = (("block", GROUP), ("vthread", VIRTUAL))
 SWIZZLED = "shared.swizzled"
-"""The scope of shared memory whose rows have their parts in turn."""
+"""The scope of swizzled shared memory."""
 SWIZZLED_ROW, SWIZZLED_ALIGN = 128, 1024
-"""Bytes of a row of it, and what it begins at a multiple of: 8 rows, after which the order is the same."""
+"""The bytes of a swizzled row, and the alignment of swizzled memory: 8 rows, the period of the order."""
 
 
 def level_of(axis: str) -> str:

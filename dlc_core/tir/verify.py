@@ -1,4 +1,4 @@
-"""The laws of tensor programs.
+"""The verifier of tensor programs.
 
 Level 1, cheap, after every pass:
   * a variable or buffer is defined once, and before it is used; a parameter is there from the start;
@@ -348,7 +348,7 @@ def _region_problems(block: Block) -> Iterator[str]:
 
 
 def _outside(access: _Access, region: Region, analyzer: Analyzer) -> bool:
-    """Whether some iteration certainly leaves the region; False too where that is not known."""
+    """Whether some iteration certainly leaves the region. False may also mean "not known"."""
     if not access.certain:
         return False
     for index, declared in zip(access.indices, region.ranges, strict=True):

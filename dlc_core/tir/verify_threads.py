@@ -1,4 +1,4 @@
-"""The laws of thread axes; `tir/threads.py` says what their names mean."""
+"""Verification of thread axes. `tir/threads.py` explains their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Loops = tuple[For, ...]
 
 
 def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
-    """Broken laws with the statements that break them:
+    """Violations of these rules, with the statements:
 
     * an axis of groups stands in no axis of threads;
     * loops of one axis inside each other have equal extents;

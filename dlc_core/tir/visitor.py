@@ -1,4 +1,4 @@
-"""Statements handed to a method for each kind: what writers of code inherit."""
+"""A visitor with one method for each kind of statement; the base class of code writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _METHODS: Mapping[type[Stmt], str] = {
 
 
 class StmtVisitor(ABC):
-    """A writer of programs whose blocks are lowered; methods go on to nested statements by `stmt`."""
+    """A writer of programs without blocks. Its methods visit nested statements by `stmt`."""
 
     def stmt(self, stmt: Stmt) -> None:
         """Hand a statement to the method of its kind, the parts of a sequence one by one.
@@ -53,14 +53,14 @@ class StmtVisitor(ABC):
 
     @abstractmethod
     def visit_let(self, stmt: Let) -> Stmt:
-        """Make the variable known; gives what `stmt` goes on to, the body."""
+        """Define the variable, and return the body, which `stmt` visits next."""
 
     @abstractmethod
     def visit_alloc(self, stmt: Alloc) -> None: ...
 
     @abstractmethod
     def visit_view(self, stmt: View) -> Stmt:
-        """Make the window known; gives what `stmt` goes on to, the body."""
+        """Define the view, and return the body, which `stmt` visits next."""
 
     @abstractmethod
     def visit_eval(self, stmt: Eval) -> None: ...

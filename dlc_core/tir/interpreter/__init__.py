@@ -1,18 +1,18 @@
-"""The reference interpreter of PrimFuncs: exact meaning first, speed second.
+"""The reference interpreter of PrimFuncs. It defines their exact semantics; speed is secondary.
 
-A PrimFunc is translated to a Python function once and kept.  Semantics:
+A PrimFunc is translated to a Python function once, and the function is kept. Semantics:
 
 * Floats are rounded to their dtype after each operation, integers wrap, loops of every kind run one after
   another.
 * Fresh memory holds NaN (floats) or a pattern (integers); `check=True` reports the first read of undefined
   memory and any conflict between iterations of parallel, vectorized or thread loops.  `reverse=True` runs
   those loops backwards.
-* Threads of thread loops meet at barriers, each group by itself (`tir/threads.py`), and what a barrier orders
-  is no race.  A barrier that only some threads reach is a failure.
+* Barriers synchronise the threads of each group (`tir/threads.py`). Accesses that a barrier orders are no
+  race. A barrier that only some threads reach is a failure.
 * Every access is checked against the buffer's shape, every block axis against its domain, whenever that is
   not certain beforehand.  Failures are `RuntimeFailure` with the buffer, the indices, the statement, its
   block and the loop variables.
-* Index arithmetic with symbolic dims is taken to stay below 2**40.
+* Index arithmetic with symbolic dims is assumed to stay below 2**40.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def run(
 ) -> None:
     """Run a PrimFunc: one array for each buffer parameter, changed in place, and a number for each scalar.
 
-    Scalars may be left out from the end where they are dims of the arrays.  An array has the buffer's shape
-    and dtype; for a buffer with strides it is the flat memory behind the pointer.  `module` has the kernels
-    that `kernel.*` calls run, `externs` the functions of `extern.*` calls, which get NumPy arrays for
-    handles and are taken to write all that is behind them.  Raises UsageError for arguments that do not fit,
-    RuntimeFailure for a program that goes wrong.
+    Trailing scalars may be left out if they are dims of the arrays. An array has the buffer's shape and
+    dtype; for a buffer with strides it is the flat memory from the pointer on. `module` has the kernels of
+    `kernel.*` calls. `externs` has the functions of `extern.*` calls; they get NumPy arrays for handles, and
+    count as writing all elements of these. Raises UsageError for wrong arguments, and RuntimeFailure for an
+    error in the program.
     """
     races = Races() if check else None
     values = bind_arguments(func, args)

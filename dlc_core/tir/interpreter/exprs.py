@@ -1,8 +1,9 @@
 """Expressions as Python text.
 
-The writer emits statements: a value that is used twice, rounded, or deep goes to a temporary first, so that
-text stays small whatever sharing the expression has.  A vector expression is written for one lane, whose
-number is the text `lane`.  `if_then_else` becomes a Python `if`, so that the other side is not evaluated.
+The writer emits statements. A value that is used twice, rounded, or deeply nested is first assigned to a
+temporary, so that the text of an expression with shared parts stays small. A vector expression is written for
+one lane, whose number is the text `lane`. `if_then_else` becomes a Python `if`, so that only one side is
+evaluated.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class BufferText:
 
 @dataclass
 class Writer:
-    """Lines of one function under construction.  `namespace` collects what the text refers to."""
+    """Lines of one function under construction. `namespace` collects the objects that the text refers to."""
 
     intervals: Intervals
     namespace: dict[str, Any] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Writer:
     kernels: set[str] = field(default_factory=set)
     subject: Any = None
     yielding: bool = False
-    """Whether the text is a thread that meets others: a generator."""
+    """Whether the text is a thread that synchronises with others, which is a generator."""
     checked: bool = False
     """Whether races are looked for."""
     indent: int = 1
@@ -101,7 +102,8 @@ class Writer:
         return name
 
     def value(self, root: Expr, *, rounded: bool = True) -> str:
-        """Text of a value, at `lane` where it is a vector.  `rounded=False`: the caller's store rounds it."""
+        """The text of a value, for the lane `lane` if it is a vector. With `rounded=False` the caller's store
+        rounds it."""
         uses = self._uses(root)
         text: dict[Expr, str] = {}
         depth: dict[Expr, int] = {}
@@ -180,7 +182,7 @@ class Writer:
         return self.temporary(f"{self.helper(f'round_{scalar}', scalars.rounder(scalar))}({text})")
 
     def wrapped(self, text: str, e: Expr) -> str:
-        """The integer brought into the range of its type, where it may leave it."""
+        """The integer wrapped to the range of its type, if it may leave it."""
         return text if self.intervals.fits(e) else wrap(text, e.dtype)
 
     def node(self, e: Expr, kids: list[str]) -> str:
@@ -240,9 +242,9 @@ class Writer:
     def place(
         self, buffer: Buffer, indices: Sequence[Expr], texts: Sequence[str], *, end: bool = False
     ) -> str:
-        """Element number of `buffer[indices]`; emits the bounds checks that cannot be decided beforehand.
+        """The element number of `buffer[indices]`. Emits the bounds checks that cannot be decided statically.
 
-        `end` allows the place behind the last element, whose address may be taken.
+        `end` allows the position after the last element, whose address may be taken.
         """
         at = self.buffers[buffer]
         checks, terms = [], []
@@ -317,7 +319,7 @@ class Writer:
         raise UnsupportedError(f"the interpreter does not know the intrinsic {name!r}")
 
     def _meeting(self, e: Call, kids: list[str]) -> str:
-        """Waiting for the other threads; one that is alone goes on at once."""
+        """Wait for the other threads; a single thread continues at once."""
         self.count += 1
         if e.name in ("copies_begin", "copies_end"):
             return f"races.{e.name}()" if self.checked else "0"

@@ -1,7 +1,7 @@
 """Ranges of integer expressions, to leave out checks that cannot fail.
 
-Symbolic dims, and loops and axes over them, are taken to lie within ±2**40, which no memory exceeds; nothing
-is concluded for other unknowns than their type's range.
+Symbolic dims, and loops and axes over them, are assumed to be within ±2**40, which no memory exceeds. Other
+unknowns have the range of their type.
 """
 
 from __future__ import annotations

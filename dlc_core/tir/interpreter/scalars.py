@@ -188,7 +188,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "atan2": math.atan2, "fmod": fmod, "copysign": math.copysign, "rounded_mul": operator.mul,
 }  # fmt: skip
 EXACT = frozenset({"floor", "ceil", "round", "trunc", "abs", "sign", "fmod", "copysign", "nextafter"})
-"""Float intrinsics whose value the operands' dtype can represent, so that nothing is left to round."""
+"""Float intrinsics whose value the operands' dtype can represent, so that no rounding is needed."""
 
 
 def nextafter(a: float, b: float, type_: DType) -> float:

@@ -1,7 +1,7 @@
 """Statements and PrimFuncs as Python functions.
 
-A buffer parameter is a pointer (Memory, byte offset, dtype), a scalar a Python number.  Each generated line
-knows the statement and block it came from, so that a failure names them.
+A buffer parameter is a pointer (Memory, byte offset, dtype), and a scalar is a Python number. Each generated
+line is mapped to its statement and block, so that a failure names them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from dlc_core.tir.threads import GROUP, is_shared, level
 
 PARALLEL_KINDS = ("parallel", "vectorized", "thread")
 MAX_NESTED_LOOPS = 15
-"""Python allows 20 nested blocks in a function; deeper loops go to a function of their own."""
+"""Python allows 20 nested blocks in a function; deeper loops are moved to separate functions."""
 
 
 class FunctionWriter(Writer):
-    """Writes one PrimFunc.  `checked` reports parallel iterations to `races`, `reverse` turns them round."""
+    """Writes one PrimFunc. `checked` reports parallel iterations to `races`; `reverse` runs them in reverse
+    order."""
 
     def __init__(self, func: PrimFunc, checked: bool, reverse: bool) -> None:
         super().__init__(Intervals())
@@ -201,7 +202,7 @@ class FunctionWriter(Writer):
         self.yielding = outer
 
     def _threads(self, loop: For, name: str, text: str) -> None:
-        """Threads that meet: generators that yield there and are resumed in turn."""
+        """Threads with barriers: generators that yield at a barrier and are resumed in turn."""
         body, team, meeting = self.fresh("thread"), self.fresh("team"), self.fresh("meeting")
         outer, nesting = self.yielding, self.nesting
         self.yielding, self.nesting = True, 0
@@ -256,7 +257,7 @@ class FunctionWriter(Writer):
         self.block = outer
 
     def _axis(self, axis: Any, value: Expr) -> str:
-        """Binds an axis; gives the line that checks its domain, or nothing where that is certain."""
+        """Bind an axis. Returns the line that checks its domain, or nothing if the check cannot fail."""
         name = self.fresh("v")
         self.emit(f"{name} = {self.value(value)}")
         self.names[axis.var] = name
@@ -324,7 +325,7 @@ _RUNTIME.update(
 
 
 class Program:
-    """A PrimFunc translated to Python: `bind` it to what one run needs, then call it."""
+    """A PrimFunc translated to Python: `bind` it to the arguments of a run, then call it."""
 
     def __init__(self, func: PrimFunc, *, checked: bool, reverse: bool) -> None:
         writer = FunctionWriter(func, checked, reverse)
@@ -359,7 +360,7 @@ class Program:
         return call
 
     def _locate(self, failure: DlcError, error: BaseException) -> None:
-        """Add the statement, the block and the loop variables where it failed."""
+        """Add the statement, the block and the loop variables of the failure."""
         traceback = error.__traceback__
         frame = None
         while traceback is not None:

@@ -1,4 +1,5 @@
-"""Memory of the interpreter: bytes with typed windows, and the checked kind that knows who wrote what.
+"""Memory of the interpreter: bytes with typed views, and a checked kind that records which iteration wrote
+each element.
 
 A pointer is the tuple (Memory, byte offset, NumPy dtype of the element).
 """
@@ -122,7 +123,7 @@ class Races:
         return 0
 
     def wait(self, groups: int) -> None:
-        """All copies of the thread, but for the last so many groups, have arrived."""
+        """Record that all copies of the thread, except its last groups, have arrived."""
         self.thread.arrived = max(self.thread.arrived, self.thread.ended - groups)
 
     def _settle(self) -> None:

@@ -1,7 +1,8 @@
-"""Threads that meet: the iterations of a thread loop as generators, run in turn from barrier to barrier.
+"""Threads with barriers: the iterations of a thread loop are generators, which run in turn from barrier to
+barrier.
 
-A thread yields the number of the barrier where it waits, or a tuple that asks for the value of another
-thread: (number of the place, operation, own value, argument, width).
+A thread yields the number of the barrier at which it waits, or a tuple that requests the value of another
+thread: (number of the statement, operation, own value, argument, width).
 """
 
 from __future__ import annotations
