@@ -6,13 +6,13 @@
     class NpuDevice(SimulatedDevice):
         name, formats = "npu", ("npu-c",)
 
-Both work as they are, so a package with these lines and a target kind computes every model.  A vendor
-replaces them part by part: the language's table and writer, then the device.
+Both are complete, so a package with these lines and a target kind runs every model. A vendor replaces them
+part by part: first the language's table and writer, then the device.
 
-Devices whose code is kernels over axes of threads inherit `LaunchCodegen` and `LaunchDevice` instead; see
+Backends for devices that run kernels over thread axes inherit `LaunchCodegen` and `LaunchDevice` instead; see
 `launching`.
 
-A vendor with a compiler of its own for parts of a model declares a `Partitioner` instead; see
+A vendor that already has a compiler for parts of a model declares a `Partitioner` instead; see
 `dlc_core.target.partitioner`.
 """
 

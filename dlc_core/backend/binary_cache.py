@@ -52,8 +52,8 @@ class KeptFiles:
         return self._looked()[0]
 
     def trim(self, keep: Path | None = None) -> int:
-        """Remove what was used longest ago until the limit holds, and what was never finished; gives the
-        number of files removed.
+        """Remove unfinished files and the least recently used files until the limit holds. Returns the number
+        of removed files.
         """
         entries, folders = self._looked()
         for path, changed in folders:

@@ -1,5 +1,5 @@
-"""Memory of a device as blocks behind handles: how much is in use, which block an access means, and what is
-said where there is no more.
+"""Device memory as blocks behind handles: accounting, lookup and bounds of accesses, and out-of-memory
+errors.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Blocks(Generic[T]):
         return self._used
 
     def add(self, size: int, make: Callable[[], T], handle_of: Callable[[T], int] | None = None) -> int:
-        """The handle of a new block, which `make` gives; RuntimeFailure, naming the largest blocks, where not
-        so much is free.  Handles are numbers of no meaning unless `handle_of` tells a block's, its address.
+        """Add a new block, which `make` returns, and return its handle. Raises RuntimeFailure, naming the
+        largest blocks, if there is not enough free memory. Handles are arbitrary numbers, unless `handle_of`
+        returns a block's address.
         """
         with self._lock:
             if self._used + size > self.capacity:
@@ -58,7 +59,7 @@ class Blocks(Generic[T]):
             return handle
 
     def take(self, handle: int) -> T:
-        """The memory of a block, which is one no longer; RuntimeFailure where there is none."""
+        """Remove a block and return its memory. Raises RuntimeFailure if there is no such block."""
         with self._lock:
             block = self._blocks.pop(handle, None)
             if block is None:
@@ -67,14 +68,15 @@ class Blocks(Generic[T]):
             return block.memory
 
     def get(self, handle: int) -> Block[T]:
-        """The block of that name; RuntimeFailure where there is none."""
+        """The block with this handle. Raises RuntimeFailure if there is none."""
         block = self._blocks.get(handle)
         if block is None:
             raise RuntimeFailure(f"{handle} is no memory of {self.owner}")
         return block
 
     def window(self, handle: int, offset: int, size: int) -> T:
-        """The memory of a block, of which so many bytes are accessed; RuntimeFailure where it ends before."""
+        """The memory of a block for an access of a number of bytes. Raises RuntimeFailure if the block is too
+        small."""
         block = self.get(handle)
         if not 0 <= offset <= offset + size <= block.size:
             raise RuntimeFailure(

@@ -47,7 +47,7 @@ class SourceCodegen:
         return emission.ModuleWriter
 
     def flags(self, target: Target) -> tuple[str, ...]:
-        """The options of a compiler in the manner of gcc."""
+        """The options of a gcc-compatible compiler."""
         speed = ("-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math")
         return ("-std=gnu99", *speed, "-Wno-psabi")
 

@@ -1,4 +1,4 @@
-"""The C compiler of this machine: which one, and what it is called with."""
+"""The C compiler of this machine, and its options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiler() -> tuple[str, ...] | None:
 
 
 def compiler_problem() -> str | None:
-    """Why C cannot be compiled here; None where it can."""
+    """The reason why C cannot be compiled here; None if it can."""
     return None if compiler() else f"{_why_none()}: {HINT}"
 
 
@@ -45,7 +45,7 @@ def _why_none() -> str:
 
 @cache
 def compiler_version() -> str:
-    """The first line in which the compiler names itself; "" where there is none."""
+    """The first line of the compiler's version text; "" if there is no compiler."""
     command = compiler()
     if command is None:
         return ""
@@ -73,8 +73,8 @@ def native_flags() -> tuple[str, ...]:
 
 
 def build_shared(source: Path, library: Path, flags: Sequence[str]) -> None:
-    """Compile one file to a shared library.  Raises UnsupportedError without a compiler, CodegenError with
-    what the compiler said where it refuses.
+    """Compile one file to a shared library. Raises UnsupportedError without a compiler, and CodegenError with
+    the compiler's message if it refuses the file.
     """
     command = compiler()
     if command is None:

@@ -189,15 +189,15 @@ def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
 
 
 def _start(buffer: Buffer, indices: Sequence[Expr], lanes: int) -> Expr | None:
-    """The offset of the first of so many neighbours; None where they are none."""
+    """The offset of the first of a number of contiguous elements; None if they are not contiguous."""
     return buffer.linear_index(indices) if lanes == 1 else neighbours(buffer, indices)
 
 
 def _common(func: PrimFunc) -> set[Buffer]:
-    """The arrays of a group of which every element that is read is read by several threads.
+    """The shared arrays of which every element that is read is read by several threads.
 
-    All but one of these read what another thread has written, so that there is a barrier between; a thread
-    that reads what it wrote itself might do so without one.
+    All but one of these threads read an element that another thread has written, so there is a barrier in
+    between. A thread that reads only elements that it wrote itself could do so without a barrier.
     """
     threads = {s.var: s.extent for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD}
     found: dict[Buffer, bool] = {}

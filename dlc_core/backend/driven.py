@@ -1,6 +1,7 @@
-"""Devices whose driver has one stream, in order: memory, programs, launches prepared once for each size.
+"""Devices whose driver has one in-order stream: memory, programs, and launches that are prepared once for
+each size.
 
-A subclass gives `name` and `formats`, `opened` (a `Session` with its `stream.Driver`), `another`, and
+A subclass defines `name` and `formats`, `opened` (a `Session` with its `stream.Driver`), `another`, and
 `image`, the code that the driver loads.
 """
 
@@ -37,7 +38,7 @@ KEPT = 64
 """Sizes of calls whose launches an entry keeps ready."""
 _LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
             "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
-"""Of `struct`, for what kernels take by value."""
+"""Format letters of `struct` for scalar arguments of kernels."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class Session:
         return kernel.shared_bytes if kernel.shared_bytes > self.driver.array_bytes else 0
 
     def alloc(self, size: int) -> int:
-        """Memory by its address; RuntimeFailure where there is not so much, naming the largest buffers."""
+        """Allocate memory and return its address. Raises RuntimeFailure, naming the largest buffers, if there
+        is not enough."""
         try:
             return self.blocks.add(size, lambda: self.driver.alloc(size), int)
         except OutOfMemory as error:
@@ -104,7 +106,7 @@ class Event(PolledEvent):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry point: what a call launches."""
+    """An entry point: the launches of a call."""
 
     session: Session
     functions: dict[str, Any]
@@ -112,9 +114,9 @@ class Entry:
     known: dict[tuple[int, ...], tuple[Ready, ...]] = field(default_factory=dict)
 
     def ready(self, scalars: Sequence[int]) -> tuple[Ready, ...]:
-        """The launches of a call with these scalars, kept for the next one.
+        """The launches of a call with these scalars, kept for later calls.
 
-        RuntimeFailure for what the device cannot do.
+        Raises RuntimeFailure if the device cannot execute one.
         """
         key = tuple(scalars)
         found = self.known.get(key)
@@ -149,7 +151,7 @@ class Entry:
         check_limits(launch, driver.name, limits)
 
     def starts(self, buffers: Sequence[int], scalars: Sequence[int]) -> list[Start]:
-        """The launches of a call on memory; RuntimeFailure where that is too small."""
+        """The launches of a call on memory. Raises RuntimeFailure if the memory is too small."""
         sizes = [self.session.blocks.get(handle).size for handle in buffers]
         ready = self.ready(scalars)
         for one in ready:
@@ -171,7 +173,7 @@ class Entry:
 
 
 class DrivenProgram:
-    """Kernels on a device, and the lists of what its entries launch."""
+    """Kernels on a device, and the launches of its entries."""
 
     def __init__(self, session: Session, functions: dict[str, Any], lists: dict[str, LaunchList]) -> None:
         self._session = session
@@ -179,11 +181,11 @@ class DrivenProgram:
         self._lists = lists
 
     def entry(self, symbol: str) -> Entry:
-        """An entry point; ArtifactError where there is none of that name."""
+        """An entry point by name. Raises ArtifactError if there is none."""
         return Entry(self._session, self._functions, find_entry(self._lists, symbol))
 
     def close(self) -> None:
-        """The module goes with the last entry."""
+        """The module is unloaded with its last entry."""
 
 
 class DrivenDevice(OpenedDevice[Session]):
@@ -201,7 +203,7 @@ class DrivenDevice(OpenedDevice[Session]):
         return self.session.alloc(size)
 
     def free(self, handle: int) -> None:
-        """Give memory back to the pool, for what is launched from now on."""
+        """Return memory to the pool, for later launches."""
         self.session.blocks.take(handle).free()
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:

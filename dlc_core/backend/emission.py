@@ -1,7 +1,7 @@
 """Modules in a language of the C family: the functions, clocks, and the packed entry points.
 
-A file has two parts: the functions of the model, which exported sources take as they are, and, from `PACKED`
-on, what only the caller in this process needs; see `packed`.
+A file has two parts: the functions of the model, which exported sources contain unchanged, and, from `PACKED`
+on, code that only calls from this process need; see `packed`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class ModuleWriter(FunctionWriter):
 
 
 def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] = ModuleWriter) -> Emitted:
-    """The code of a module, its functions written by `writer`; CodegenError for what the language has not."""
+    """The code of a module, with functions written by `writer`. Raises CodegenError for features that the
+    language lacks."""
     unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
     unit.apart = _called_apart(funcs)

@@ -1,4 +1,4 @@
-"""How many cycles entries take on the machine that a target describes, by the core's cost model."""
+"""The cycles of entries on the machine of a target's description, by the core's cost model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Kernels in languages by which subgroups multiply matrices that they hold (`tir.matrix`).
+"""Kernels in languages in which subgroups multiply fragments (`tir.matrix`).
 
-A thread's part of an operand is an array of words: loaded at once by an instruction of the language's
-(`Blocks`) where the elements lie as that one deals them out, else word by word, or packed of single elements.
-Its part of the result is an array that the product adds to.
+A thread's fragment of an operand is an array of words. If the elements are in the order of a load instruction
+of the language (`Blocks`), that instruction loads it at once. Else it is loaded word by word, or packed from
+single elements. The fragment of the result is an array that the product adds to.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class FragmentWriter(CopyWriter):
         return stmt.body
 
     def _own_operand(self, stmt: Let) -> Stmt:
-        """An operand of what the thread has itself, such as sums of another product, narrowed."""
+        """An operand made of values that the thread already holds, such as narrowed accumulators of another
+        product."""
         matrices, parts, bits = self._matrices, _parts(stmt.value), stmt.var.dtype.bits
         each = max(1, _WORD // bits)
         self.text.named = {}
@@ -189,7 +190,7 @@ class FragmentWriter(CopyWriter):
 
 
 def _parts(value: Expr) -> tuple[Load, ...]:
-    """The scalars of a vector that is put together of them."""
+    """The scalars of a vector that is assembled from scalars."""
     return value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)  # type: ignore[return-value]
 
 
@@ -237,7 +238,7 @@ def _rows_of(blocks: Blocks, table: Sequence[Sequence[int]], count: int) -> list
 
 
 def _linear(values: Sequence[int], var: Var) -> Expr | None:
-    """A list as an expression of an index, where each bit of it adds a number of its own."""
+    """A list as an expression of an index, if each bit of the index adds a constant."""
     bits = len(values).bit_length() - 1
     steps = [values[1 << bit] - values[0] for bit in range(bits)]
     for index, value in enumerate(values):

@@ -52,7 +52,7 @@ class InPlaceWriter(FragmentWriter):
     # When
 
     def stmt(self, stmt: Stmt) -> None:
-        """Write a statement, and what has to stand around it because of products that run."""
+        """Write a statement, with the waits and fences that running products require around it."""
         while self._added and isinstance(stmt, (Let, View)) and not self._inside:
             if self._only_multiplies(stmt):
                 break
@@ -150,9 +150,9 @@ class InPlaceWriter(FragmentWriter):
         return words
 
     def _tile(self, var: Var, fragment: Fragment, of_b: bool) -> tuple[Expr, bool, int]:
-        """Where an operand begins, whether its steps are outermost, and how many bytes its parts are apart.
+        """The begin of an operand, whether K is its outermost dim, and the distance of its parts in bytes.
 
-        CodegenError for one that does not lie in rows.
+        Raises CodegenError if the operand does not consist of rows.
         """
         buffer, places = self._lying[var]
         axis = self._threads
@@ -185,7 +185,7 @@ def _loads(value: Expr) -> Sequence[Load]:
 
 
 def _scope(value: Expr) -> str:
-    """The memory that all parts of a value are from; "" where they are from several."""
+    """The memory scope of all parts of a value; "" if they are from several."""
     found = {load.buffer.scope for load in _loads(value)}
     return next(iter(found)) if len(found) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""Kernels in languages of the C family: functions over axes of threads, with memory that groups share."""
+"""Kernels in languages of the C family: functions over thread axes, with shared memory."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class KernelWriter(ModuleWriter):
         return self.function(func, f"{self.words.head}{bounds} {symbol}")
 
     def _declare_shared(self, buffer: Buffer) -> None:
-        """All of a group's memory stands at the top: some languages allow it nowhere else."""
+        """Declare all shared memory at the top, because some languages allow it nowhere else."""
         name = self.names.fresh(f"shared_{buffer.name}")
         self.pointers[buffer] = name
         count = self._array(buffer, name)
@@ -184,9 +184,9 @@ class KernelWriter(ModuleWriter):
         super().visit_alloc(stmt)
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """A register for each element: the compiler sees what vectors would hide.
+        """Use a scalar register for each element, which the compiler can optimise better than vectors.
 
-        What the language's own dot products read is memory to the text.
+        Operands of the language's dot products stay in memory.
         """
         if self._is_dotted(buffer, body):
             return None
@@ -303,7 +303,7 @@ class KernelWriter(ModuleWriter):
     # Vectors
 
     def _moves_whole(self, type_: DType, lanes: int, start: Expr) -> bool:
-        """Whether so many neighbours from the element `start` on move as one vector."""
+        """Whether a number of contiguous elements from `start` on can be moved as one vector."""
         moves = self.words.moves
         if moves is None or lanes not in moves.lanes:
             return False
@@ -324,7 +324,7 @@ class KernelWriter(ModuleWriter):
         return {"type": type_, "scalar": scalar, "lanes": lanes, "space": space}
 
     def _moves(self, *roots: Expr) -> list[Expr]:
-        """Load the vectors that lie side by side, those that are read in any case; they have names now."""
+        """Load contiguous vectors that are read unconditionally, and bind them to names."""
         found: list[Expr] = []
         dotted = self._dotted(*roots)
         for expr in eager(roots):
@@ -436,14 +436,14 @@ class KernelWriter(ModuleWriter):
         return total
 
     def _dot_word(self, expr: Call) -> str | None:
-        """The format of the language's own dot product, where it has this one."""
+        """The format of the language's dot product, if it has this one."""
         if expr.name != "vector_dot" or expr.dtype.scalar.name != "int32":
             return None
         acc, a, b = (arg.dtype for arg in expr.args)
         return self.words.words.get(f"vector_dot.{a.scalar}.{b.scalar}x{b.lanes // acc.lanes}")
 
     def _group(self, value: Expr, group: int, first: int) -> str | None:
-        """A pointer to so many neighbours of a vector, which are at a multiple of their size; or None."""
+        """A pointer to a number of contiguous elements of a vector, aligned to their size; or None."""
         start = neighbours(value.buffer, value.indices) if isinstance(value, Load) else None
         if start is None or not isinstance(value, Load) or value.buffer in self.registers:
             return None
@@ -456,7 +456,7 @@ class KernelWriter(ModuleWriter):
 
 
 def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:
-    """A vector that is loaded, and the condition without which it is constant; None where there is none."""
+    """A loaded vector, and the condition under which it is loaded and not constant; None if there is none."""
     if expr.dtype.lanes == 1:
         return None, None
     if isinstance(expr, Load):
@@ -475,7 +475,7 @@ def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:
 def emit_kernels(
     module: IRModule, dialect: Dialect, writer: type[KernelWriter] = KernelWriter
 ) -> EmittedKernels:
-    """One file with every launch of a module; CodegenError for what the language has not."""
+    """One file with every launch of a module. Raises CodegenError for features that the language lacks."""
     if dialect.kernels is None:
         raise CodegenError(f"{dialect.name} has no kernels")
     unit = ModuleUnit(dialect)
@@ -494,7 +494,7 @@ def emit_kernels(
 
 
 def group_extents(func: PrimFunc) -> dict[str, int] | None:
-    """Threads of a group along each axis that a kernel has; None where that depends on the call."""
+    """The threads of a group along each axis of a kernel; None if they depend on the call."""
     sizes: dict[str, int] = {}
     for stmt in stmts(func.body):
         if isinstance(stmt, For) and level(stmt) == THREAD:

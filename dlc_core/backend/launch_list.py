@@ -1,8 +1,8 @@
-"""Host code as data: what the entry points of a module launch, in order, and on what memory.
+"""Host code as data: the launches of a module's entry points, in order, with their memory.
 
-A device that runs kernels and no host code gets, in the artefact's metadata, a list of launches for each
-entry point; `launches` reads and evaluates it.  Entries compute only sizes, and so do the functions that they
-call: integers of a launch are expressions over the entry's scalars.
+For a device that runs no host code, the artefact's metadata has a list of launches for each entry point.
+`launches` reads and evaluates it. Entries and the functions that they call compute only sizes, so the
+integers of a launch are expressions over the entry's scalars.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _place(handle: Expr, scope: _Scope) -> Place:
 
 
 def _size(buffer: Buffer) -> Expr:
-    """Bytes from a buffer's first element to behind its last."""
+    """Bytes from a buffer's first element to the end of its last."""
     if buffer.strides is None:
         return buffer.num_elements() * buffer.dtype.itemsize
     last: Expr = const(1)

@@ -1,7 +1,7 @@
-"""Lists of launches, as artefacts have them: read with care, evaluated for the sizes of a call.
+"""Lists of launches in artefacts: validated when they are read, and evaluated for the sizes of a call.
 
-`launch_list` writes them.  A static entry's launches are made once; those of an entry with scalars once for
-each value of these that is met.
+`launch_list` writes them. The launches of a static entry are made once. Those of an entry with scalars are
+made once for each combination of values.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tensor:
     """The descriptor of a tensor for tensor copies; sizes in elements, outer dims first."""
 
     buffer: int
-    """The number of the kernel's buffer where it lies."""
+    """The number of the kernel's buffer that contains it."""
     itemsize: int
     swizzled: bool
     """Whether boxes lie in rows that have their parts in turn (`tir.threads`)."""
@@ -71,7 +71,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class TensorParameter:
-    """The same for any launch: sizes are those of the kernel's scalars."""
+    """A tensor for any launch: its sizes are expressions over the kernel's scalars."""
 
     buffer: int
     itemsize: int
@@ -98,7 +98,7 @@ class Kernel:
     symbol: str
     buffers: tuple[KernelParameter, ...]
     scalars: tuple[str, ...]
-    """The dtypes of what it takes by value."""
+    """The dtypes of its scalar parameters."""
     order: str
     """A letter for each parameter: b a buffer, s a scalar."""
     shared: tuple[tuple[str, int], ...]
@@ -146,7 +146,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Start:
-    """A launch whose integers stand in the values of its list."""
+    """A launch whose integers are indices into the values of its list."""
 
     kernel: Kernel
     places: tuple[int, ...]
@@ -327,7 +327,7 @@ class _Reader:
 
 
 def find_entry(lists: Mapping[str, LaunchList], symbol: str) -> LaunchList:
-    """The list of an entry point; ArtifactError where there is none of that name."""
+    """The list of an entry point. Raises ArtifactError if there is none of that name."""
     found = lists.get(symbol)
     if found is None:
         raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(lists)}")
@@ -335,8 +335,8 @@ def find_entry(lists: Mapping[str, LaunchList], symbol: str) -> LaunchList:
 
 
 def add_figures(figures: Any, spent: Iterable[tuple[Launch, int]]) -> None:
-    """Add the nanoseconds of a call's launches to those of the calls of kernels that they are parts of, and 1
-    for each of these; `figures` is int64 [call sites, 2].
+    """Add the nanoseconds of a call's launches to the call sites of their kernels, and 1 for each call.
+    `figures` is int64 [call sites, 2].
     """
     seen: set[int] = set()
     for launch, nanoseconds in spent:
@@ -356,7 +356,8 @@ def check_windows(launch: Launch, sizes: Sequence[int]) -> None:
 
 
 def check_limits(launch: Launch, device: str, limits: Iterable[tuple[str, int, int]], hint: str = "") -> None:
-    """RuntimeFailure where a device cannot do a launch; limits: what is counted, how many, the most."""
+    """Raise RuntimeFailure if a device cannot execute a launch. `limits` are triples of a name, the requested
+    number and the maximum."""
     for what, size, most in limits:
         if size > most:
             why = f"it has {size} {what}, {most} at most are possible"

@@ -1,11 +1,11 @@
-"""Devices that run kernels and no host code: a code generator of kernels, and a simulated card.
+"""Devices that run kernels and no host code: a code generator of kernels, and a simulated device.
 
     class NpuCodegen(LaunchCodegen):              class NpuDevice(LaunchDevice):
         name, kinds, format = …                        name, formats = …
         def dialect(self, module, target): …           spelling = Spelling({…})
 
-The artefact is the text of the kernels; what a call launches stands in its metadata (`launches`).  The card
-runs the text on this machine's processor (`simt`).
+The artefact is the source text of the kernels. Its metadata has the launches of a call (`launches`). The
+simulated device runs the text on this machine's CPU (`simt`).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class LaunchCodegen(SourceCodegen):
         return {}
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """One text with every launch of the module; CodegenError for what the language, or a device without
-        host code, has not.
+        """One text with every launch of the module. Raises CodegenError for features that the language, or a
+        device without host code, lacks.
         """
         made = kernels.emit_kernels(module, self.dialect(module, target), self.writer())
         metadata = {
@@ -83,7 +83,7 @@ class LaunchCodegen(SourceCodegen):
 
 @dataclass(frozen=True)
 class LaunchEntry:
-    """An entry point: what a call launches, and the code that runs it."""
+    """An entry point: the launches of a call, and the code that runs them."""
 
     list: LaunchList
     program: Any
@@ -93,7 +93,7 @@ class LaunchEntry:
 
 
 class LaunchProgram:
-    """Kernels on a device, and the lists of what its entries launch."""
+    """Kernels on a device, and the launches of its entries."""
 
     def __init__(self, program: Any, lists: Mapping[str, LaunchList], cycles: Mapping[str, int]) -> None:
         self.program = program
@@ -101,7 +101,7 @@ class LaunchProgram:
         self._cycles = cycles
 
     def entry(self, symbol: str) -> LaunchEntry:
-        """An entry point; ArtifactError where there is none of that name."""
+        """An entry point by name. Raises ArtifactError if there is none."""
         return LaunchEntry(find_entry(self._lists, symbol), self.program, int(self._cycles.get(symbol, 0)))
 
     def close(self) -> None:
@@ -117,9 +117,9 @@ class LaunchDevice(SimulatedDevice):
 
     spelling: ClassVar[Spelling] = Spelling()
     group_threads = 0
-    """Most threads of a group; 0 where there is no limit."""
+    """The maximum number of threads of a group; 0 if there is no limit."""
     group_bytes = 0
-    """Most bytes that a group shares; 0 where there is no limit."""
+    """The maximum bytes of shared memory of a group; 0 if there is no limit."""
 
     def load(self, artifact: Artifact) -> Any:
         """Make the kernels ready; none of them runs yet.  ArtifactError for metadata that is malformed."""
@@ -159,7 +159,7 @@ class LaunchDevice(SimulatedDevice):
         self.sync()
 
     def check_launch(self, launch: Launch, sizes: Sequence[int]) -> None:
-        """RuntimeFailure, before anything runs, for a launch that the device cannot do."""
+        """Raise RuntimeFailure, before anything runs, for a launch that the device cannot execute."""
         check_windows(launch, sizes)
         for what, size, most in (
             ("threads of a group", launch.threads, self.group_threads),

@@ -1,4 +1,4 @@
-"""Source text as a library in this process: compiled by the compiler of this machine, kept, called."""
+"""Source text as a library in this process: compiled by this machine's C compiler, cached, and called."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LibraryEntry:
         self.call = _ENTRY(address)
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Run on addresses and integers; RuntimeFailure where the code says that it failed."""
+        """Run on addresses and integers. Raises RuntimeFailure if the code returns a failure."""
         self.prepare(buffers, scalars, threads)()
 
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
@@ -59,7 +59,7 @@ class Library:
         self.metadata = metadata
 
     def entry(self, symbol: str) -> LibraryEntry:
-        """A function of it; ArtifactError where it has none of that name."""
+        """A function of the library. Raises ArtifactError if there is none of that name."""
         return LibraryEntry(symbol, self._library, self.metadata)
 
     def close(self) -> None:
@@ -67,8 +67,8 @@ class Library:
 
 
 def load_library(artifact: Artifact, more: Sequence[str] = ()) -> Library:
-    """Compile and map the code of an artefact of source text, with `more` options than it names; none of it
-    runs yet.  What was compiled before is taken from the cache folder of dlc.
+    """Compile and load the source text of an artefact, with `more` compiler options. No code of it runs yet.
+    A library that was compiled before is taken from dlc's cache folder.
     """
     flags = (*(str(flag) for flag in artifact.metadata.get(FLAGS, ())), *more)
     library = kept(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))

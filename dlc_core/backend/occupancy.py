@@ -12,7 +12,7 @@ class Grains:
     """The allocation granularity of a unit's resources."""
 
     registers: int
-    """Those of a subgroup are a multiple of so many."""
+    """The registers of a subgroup are a multiple of this."""
     shared_bytes: int
     """Shared memory of each group that the system takes."""
     groups: int
@@ -20,8 +20,8 @@ class Grains:
 
 
 def occupancy(machine: Description, grains: Grains, threads: int, registers: int, shared_bytes: int) -> int:
-    """The percentage of a processor's threads that run at once, for groups of so many `threads`, each with so
-    many `registers`, that share so much memory."""
+    """The percentage of a unit's threads that run at once, for groups of `threads` threads with `registers`
+    registers each, and this much shared memory."""
     subgroups = -(-threads // machine.subgroup)
     own = -(-registers * machine.subgroup // grains.registers) * grains.registers
     groups = min(

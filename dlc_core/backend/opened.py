@@ -40,9 +40,9 @@ class PolledEvent:
 
 
 class OpenedDevice(Generic[S]):
-    """A device that is opened when it is first used, and those like it, told apart by what options name.
+    """A device that is opened on first use. The target's options select among several of its kind.
 
-    A subclass gives `opened`, and makes others of its own kind by `another`.
+    A subclass defines `opened`, and makes other devices of its kind by `another`.
     """
 
     name: str
@@ -56,8 +56,8 @@ class OpenedDevice(Generic[S]):
 
     @abstractmethod
     def opened(self) -> S:
-        """The session of the device; raises UnsupportedError without what it needs, TargetError for a device
-        that is not there.
+        """The session of the device. Raises UnsupportedError if its driver or packages are missing, and
+        TargetError if there is no such device.
         """
 
     @abstractmethod

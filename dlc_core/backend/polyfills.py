@@ -1,5 +1,5 @@
-"""Words for languages of kernels that lack them, each with the text that gives it its meaning: integers of C,
-vectors as structures, words packed of narrow values.
+"""Definitions for kernel languages that lack them: C's integer types, vectors as structures, and packing of
+narrow values into words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def either(known: str, head: str, own: str, elsewhere: str) -> str:
 
 
 def standalone(text: str, headerless: str) -> str:
-    """A text of C or C++ that needs no header where the macro `headerless` is known; names are those of C."""
+    """A text of C or C++ that needs no header if the macro `headerless` is defined. Names are those of C."""
     used = set(re.findall(r"\w+", text))
     types = [meaning for word, meaning in INTEGERS.items() if word in used]
     lines = [f"#ifdef {headerless}", *types, "#else", "#include <stdint.h>", "#endif", ""] if types else []
@@ -35,9 +35,10 @@ def standalone(text: str, headerless: str) -> str:
 
 
 def vector_words(inline: str, align: str, lanes: Sequence[int], widest: int) -> dict[str, str]:
-    """Vectors of up to `widest` bits as structures, which move as a whole, and the functions that make them.
+    """Vectors of up to `widest` bits as structures, which are moved as a whole, and functions that make them.
 
-    `inline` stands before a function, `align` is the format of what aligns a type to `{size}` bytes.
+    `inline` is the prefix of a function. `align` is the format of the qualifier that aligns a type to
+    `{size}` bytes.
     """
     types, makers = {}, {}
     for scalar, bits in _BITS.items():

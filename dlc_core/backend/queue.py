@@ -1,4 +1,4 @@
-"""Queues of commands: what is submitted runs later, in order, on a thread of the queue's own."""
+"""Command queues: submitted commands run asynchronously, in order, on a thread of the queue."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Event:
 class CommandQueue:
     """Runs jobs one after the other.
 
-    `wait` is for the jobs of the thread that calls it: it raises what the first of them raised that failed
-    since the last `wait`.  In a child process the queue begins empty.
+    `wait` waits for the jobs of the calling thread. It raises the exception of the first of these that failed
+    since the last `wait`. In a child process the queue begins empty.
     """
 
     def __init__(self, name: str) -> None:

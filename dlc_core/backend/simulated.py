@@ -1,8 +1,8 @@
-"""A device that exists in software alone: memory of its own, a queue of commands, cycles that are estimated.
+"""A simulated device: its own memory, a command queue, and estimated cycles.
 
-Programs see what they would see of a card behind a bus: handles that are no addresses, copies in and out, a
-limit of memory, launches that return before they have run.  The code is source text of the C family, compiled
-by the compiler of this machine, so that results are those of real arithmetic.
+Programs see the properties of a device behind a bus: handles that are not addresses, copies to and from the
+device, limited memory, asynchronous launches. The code is source text of the C family, which this machine's C
+compiler compiles, so results are really computed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SimulatedProgram:
         self._library = library
 
     def entry(self, symbol: str) -> SimulatedEntry:
-        """A function of it; ArtifactError where it has none of that name."""
+        """A function of the program. Raises ArtifactError if there is none of that name."""
         return SimulatedEntry(self._library.entry(symbol))
 
     def close(self) -> None:
@@ -52,11 +52,11 @@ class SimulatedProgram:
 
 
 class SimulatedDevice:
-    """A subclass gives `name` and `formats`, those of a `SourceCodegen`, and overrides what its hardware
-    already does.
+    """A subclass defines `name` and `formats`, those of a `SourceCodegen`, and overrides the methods that its
+    hardware already implements.
 
-    `memory_bytes` is the size of its memory.  `cycles` are those that all launches took so far, by the cost
-    model of the target that the code was made for; those of entries whose work depends on dims count as none.
+    `memory_bytes` is the size of its memory. `cycles` is the total of all launches so far, by the cost model
+    of the target that the code was compiled for. Entries whose work depends on dims count as 0.
     """
 
     name: str
@@ -85,11 +85,11 @@ class SimulatedDevice:
         return self._blocks.add(size, make)
 
     def alloc_guarded(self, layout: Layout) -> int:
-        """Memory whose values lie apart, for guard mode."""
+        """Allocate memory for guard mode."""
         return self._blocks.add(layout.size - layout.begin, lambda: GuardedMemory(layout).bytes)
 
     def free(self, handle: int) -> None:
-        """Give memory back; what was launched before may still use it."""
+        """Free memory. Earlier launches may still use it."""
         self._blocks.take(handle)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
@@ -160,7 +160,7 @@ class SimulatedDevice:
         self._queue.wait()
 
     def memory(self, handle: int) -> NDArray:
-        """The bytes behind a handle, which the simulation reaches; RuntimeFailure where there are none."""
+        """The bytes at a handle, for the simulation. Raises RuntimeFailure if there are none."""
         return self._blocks.get(handle).memory
 
     def _window(self, handle: int, offset: int, size: int) -> NDArray:

@@ -14,7 +14,7 @@ import numpy as np
 from dlc_core.backend.launches import Tensor
 
 TENSOR = "T"
-"""The letter of an argument that says what a tensor is like."""
+"""The letter of a tensor descriptor argument."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -37,7 +37,7 @@ class Start:
 class Driver(Protocol):
     """A device with one stream, in order.  Sizes in bytes, addresses as integers.
 
-    Every method raises RuntimeFailure for what the device says of this or of earlier work.
+    Every method raises RuntimeFailure if the device reports an error of this or of earlier work.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Driver(Protocol):
     """Shared memory that kernels declare as arrays; groups that share more are given all of it at launch."""
 
     def alloc(self, size: int) -> Any:
-        """Memory, which `int` gives the address of; OutOfMemory where there is none."""
+        """Allocate memory; `int` of the result is its address. Raises OutOfMemory if there is none."""
 
     def write(self, address: int, data: Bytes) -> None:
         """Copy to the device, after everything before; `data` may change when this returns."""
@@ -71,7 +71,7 @@ class Driver(Protocol):
         """
 
     def tensor(self, address: int, tensor: Tensor) -> Any:
-        """The argument that says what a tensor is like whose boxes are copied."""
+        """The descriptor argument for tensor copies of a tensor."""
 
     def most_threads(self, function: Any) -> int:
         """Of a group, with the registers that the function needs."""

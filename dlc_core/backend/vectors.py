@@ -1,5 +1,5 @@
-"""Vectors of floats as values of a language that has operators for them: a fraction of the text of their
-lanes, and of the time that compilers take for it.
+"""Vectors of floats as values of languages with vector operators. The text is much shorter than with separate
+lanes, and compiles faster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scalars(Protocol):
 
 
 class VectorText:
-    """Writes vectors; those that are read have names, which `held` gives."""
+    """Writes vectors. Loaded vectors have names, which `held` returns."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class VectorText:
         return True
 
     def value(self, expr: Expr) -> str:
-        """The text of a vector that is `direct`; what it mentions twice is named first."""
+        """The text of a vector that is `direct`. Parts that it uses twice are bound to names first."""
         self._uses = Counter(child for e in post_order(expr) for child in e.children)
         return self._text(expr, {})[0]
 
@@ -237,11 +237,11 @@ class VectorWriter(KernelWriter):
         return self._lanes(value, lanes) if value.dtype.lanes > 1 else [value] * lanes
 
     def _prepare_scalars(self, value: Expr, *others: Expr) -> None:
-        """Name what the scalars in a vector need."""
+        """Bind the values that the scalars in a vector need to names."""
         self.prepare(*(e.value for e in post_order(value) if isinstance(e, Broadcast)), *others)
 
     def _keep(self, stmt: Store, lanes: int, parts: Sequence[Expr] | None) -> None:
-        """Put a vector into its register, from its lanes where these are given."""
+        """Assign a vector to its register, from its lanes if these are given."""
         name = self.registers[stmt.buffer][self.key(stmt.buffer, stmt.indices, lanes)]
         words = self._words_of_move(stmt.buffer, lanes)
         if parts is None:

@@ -1,12 +1,12 @@
-"""Kernels on a processor: the text that a device's compiler would get, compiled by that of this machine.
+"""Kernels on the CPU: this machine's C compiler compiles the text that a device's compiler would get.
 
-The threads of a group are fibres that run from barrier to barrier, those of kernels without barriers calls
-one after another, so that results are those of the emitted text itself.  What the words of its language mean
-here says a `Spelling`.
+The threads of a group are fibres that run from barrier to barrier. The threads of kernels without barriers
+are consecutive calls. So the results are those of the generated text itself. A `Spelling` defines the words
+of the kernel language in C.
 
-Checked programs report, with the kernel, the buffer and the threads: accesses outside of all buffers, and
-bytes that two threads of a group touch with no barrier between (or two groups at all), one of them writing.
-They are slow.
+Checked programs report two kinds of errors, with the kernel, the buffer and the threads. One is an access
+outside of all buffers. The other is a race: two threads of a group access the same bytes without a barrier in
+between, or two groups access them, and one access is a write. Checked programs are slow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dlc_core.tir.failures import RECORD_NAME
 from dlc_core.tir.matrix import MatrixUnit
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math", "-w")
-"""The options of a compiler in the manner of gcc."""
+"""The options of a gcc-compatible compiler."""
 _CHECKED = ("-std=gnu99", "-O1", "-fno-math-errno", "-fsanitize=thread", "-w")
 _GUARD = 1024
 """Bytes around each buffer of a checked launch that belong to none."""
@@ -57,7 +57,7 @@ class Spelling:
     """Whether parameters that are buffers are followed by offsets."""
 
     def prelude(self) -> str:
-        """The C that stands before the kernels."""
+        """The C text before the kernels."""
         defined = [f"#define {word} {meaning}" for word, meaning in self.words.items()]
         return "\n".join([*defined, self.text, ""])
 
@@ -102,7 +102,8 @@ class SimtProgram:
     def run(self, launch: Launch, blocks: Sequence[NDArray]) -> None:
         """Run a launch on the memory of a call, one array of bytes for each of its buffers.
 
-        Raises RuntimeFailure for what the threads of a group cannot do, and for what a checked program finds.
+        Raises RuntimeFailure for illegal operations of the threads of a group, and for errors that a checked
+        program finds.
         """
         if self.checked:
             guarded = _Guarded(launch, blocks)
@@ -122,7 +123,7 @@ class SimtProgram:
 
 
 class _Guarded:
-    """Copies of a launch's buffers, apart from each other unless they overlap."""
+    """Copies of a launch's buffers, with gaps between them unless they overlap."""
 
     def __init__(self, launch: Launch, blocks: Sequence[NDArray]) -> None:
         self.copies: list[tuple[NDArray, NDArray]] = []
@@ -159,9 +160,10 @@ class _Guarded:
 def load_simt(
     text: str, kernels: Sequence[Kernel], spelling: Spelling, *, checked: bool = False
 ) -> SimtProgram:
-    """Compile and map kernels; what was compiled before is taken from the cache folder of dlc.
+    """Compile and load kernels. A library that was compiled before is taken from dlc's cache folder.
 
-    Raises UnsupportedError without a compiler, CodegenError with what it said where it refuses the text.
+    Raises UnsupportedError without a compiler, and CodegenError with the compiler's message if it refuses the
+    text.
     """
     body = _registered(text, kernels, spelling) if checked else text
     calls = "\n".join(_launcher(kernel, spelling) for kernel in kernels)
@@ -237,7 +239,7 @@ DLC_UNSEEN int32_t {name}__launch(
 
 
 def _registered(text: str, kernels: Sequence[Kernel], spelling: Spelling) -> str:
-    """The text, in which each shared array says where it is."""
+    """The text, in which each shared array registers its address."""
     names = {name for kernel in kernels for name, _ in kernel.shared}
     if not names:
         return text
