@@ -7,14 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from dlc_core.cli.options import Json
-from dlc_core.cli.tables import first_line, print_records
+from dlc_core.cli.tables import first_line, print_records, text_of
 from dlc_core.decisions import declared
+from dlc_core.diag import UsageError, similar
 from dlc_core.passes.graph import RULES
 from dlc_core.plugin.registry import registry
-from dlc_core.rewrite import Rule
 
 
 def rules(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A rule or a decision: print all that is known of it.", metavar="NAME"),
+    ] = None,
     schedule: Annotated[
         bool, typer.Option("--schedule", help="List the rules that choose schedules instead.")
     ] = False,
@@ -27,45 +31,95 @@ def rules(
 
     An approximate rule may change bits of results within the ops' tolerances. It runs from level 2 on. A
     decision is a choice among alternatives that compute the same. `DLC_DECISIONS=name=alternative` forces it.
+    With the name of a schedule rule, print when it applies, its loop nest and its decisions.
 
     Examples:
 
     - `dlc rules`
     - `dlc rules --schedule`
     - `dlc rules --decisions`
+    - `dlc rules cpu.contraction`
+    - `dlc rules gemm.tile`
     - `dlc rules --json`
     """
-    records: list[dict[str, Any]]
-    if decisions:
-        registry()  # plugins declare decisions, too
-        records = [
-            {"decision": name, "alternatives": list(each.alternatives), "what": each.about}
-            for name, each in declared().items()
-        ]
+    if name is not None:
+        _print_one(name, as_json)
+    elif decisions:
+        print_records(list(_decisions().values()), as_json=as_json)
     elif schedule:
-        known = registry().schedule_rules
-        chosen = sorted(known.values(), key=lambda rule: -getattr(rule, "priority", 0))
-        records = [
-            {
-                "rule": rule.name,
-                "priority": getattr(rule, "priority", 0),
-                "plugin": known.giver(rule.name),
-                "what": first_line(type(rule).__doc__),
-            }
-            for rule in chosen
-        ]
+        print_records(list(_schedule_rules().values()), as_json=as_json)
     else:
-        given = registry().rules
-        records = [_record(rule, "core") for rule in RULES]
-        records += [_record(rule, given.giver(rule.name)) for rule in given.values() if rule not in RULES]
-    print_records(records, as_json=as_json)
+        print_records(list(_rewrite_rules().values()), as_json=as_json)
 
 
-def _record(rule: Rule, plugin: str) -> dict[str, Any]:
+def _rewrite_rules() -> dict[str, dict[str, Any]]:
+    given = registry().rules
+    plugins = {rule.name: "core" for rule in RULES}
+    plugins |= {rule.name: given.giver(rule.name) for rule in given.values() if rule not in RULES}
     return {
-        "rule": rule.name,
-        "at": [op.name for op in rule.roots],
-        "approximate": rule.approximate,
-        "plugin": plugin,
-        "what": first_line(rule.doc),
+        rule.name: {
+            "rule": rule.name,
+            "at": [op.name for op in rule.roots],
+            "approximate": rule.approximate,
+            "plugin": plugins[rule.name],
+            "what": first_line(rule.doc),
+        }
+        for rule in (*RULES, *(rule for rule in given.values() if rule not in RULES))
     }
+
+
+def _schedule_rules() -> dict[str, dict[str, Any]]:
+    known = registry().schedule_rules
+    return {
+        rule.name: {
+            "rule": rule.name,
+            "priority": rule.priority,
+            "plugin": known.giver(rule.name),
+            "what": first_line(type(rule).__doc__),
+        }
+        for rule in sorted(known.values(), key=lambda rule: -rule.priority)
+    }
+
+
+def _decisions() -> dict[str, dict[str, Any]]:
+    registry()  # plugins declare decisions, too
+    return {
+        name: {"decision": name, "alternatives": list(each.alternatives), "what": each.about}
+        for name, each in declared().items()
+    }
+
+
+def _print_one(name: str, as_json: bool) -> None:
+    """Print a schedule rule, a decision or a rewrite rule; UsageError where there is none of this name."""
+    choices, scheduled, rewrites = _decisions(), _schedule_rules(), _rewrite_rules()
+    if name in scheduled:
+        rule = registry().schedule_rules[name]
+        record = {**scheduled[name], "about": rule.about, "decisions": list(rule.decisions)}
+    elif name in choices:
+        makers = [rule.name for rule in registry().schedule_rules.values() if name in rule.decisions]
+        record = {**choices[name], "values": declared()[name].has_values, "rules": makers}
+    elif name in rewrites:
+        rewrite = next(r for r in (*RULES, *registry().rules.values()) if r.name == name)
+        record = {**rewrites[name], "about": rewrite.doc}
+    else:
+        close = similar(name, [*scheduled, *choices, *rewrites])
+        hint = (
+            f"did you mean {close[0]!r}?" if close else "`dlc rules --schedule` and `--decisions` list them"
+        )
+        raise UsageError(f"there is no rule or decision {name!r}", hint=hint)
+    if as_json:
+        print_records([record], as_json=True)
+        return
+    about = record.pop("about", "")
+    given = record.pop("decisions", []) if name in scheduled else []
+    for title, value in record.items():
+        if title != "what" or not about:
+            print(f"{title:13}{text_of(value)}")
+    if about:
+        print(f"\n{about}")
+    if given:
+        print("\ndecisions, each forced by --set NAME=ALTERNATIVE:")
+        print_records([choices[each] for each in given])
+
+
+__all__ = ["rules"]

@@ -21,14 +21,14 @@ def print_records(records: Sequence[Record], *, as_json: bool = False, markdown:
         return
     titles = list(records[0]) if records else []
     if markdown:
-        print(markdown_table(titles, [[_text(value) for value in record.values()] for record in records]))
+        print(markdown_table(titles, [[text_of(value) for value in record.values()] for record in records]))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
         numbers = all(isinstance(r[title], (int, float)) and not isinstance(r[title], bool) for r in records)
         table.add_column(title, overflow="fold", justify="right" if numbers else "left")
     for record in records:
-        table.add_row(*(escape(_text(value)) for value in record.values()))
+        table.add_row(*(escape(text_of(value)) for value in record.values()))
     console().print(table)
 
 
@@ -38,7 +38,8 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as tables show it: lists with commas, yes and no, nothing for None."""
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
     if isinstance(value, bool):

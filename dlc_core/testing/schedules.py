@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import eval_expr
-from dlc_core.decisions import DECISIONS
+from dlc_core.decisions import DECISIONS, SCHEDULE_RULE, Choice
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -132,8 +132,8 @@ def check_schedule(
 
     `sizes` are the values of its symbolic dims.  Inputs are small integers in every dtype.  With `trace`, the
     printed trace must make the same program.  Raises AssertionError where results differ, or where the rule
-    did something besides calling primitives; RuntimeFailure where the kernel reads what was not written or
-    where parallel iterations conflict.
+    did something besides calling primitives, or made decisions that it does not list; RuntimeFailure where
+    the kernel reads what was not written or where parallel iterations conflict.
     """
     arrays = make_arrays(func, sizes, seed)
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]
@@ -150,8 +150,19 @@ def check_schedule(
     wrong = difference(found, expected, TOLERANCES)
     if wrong is not None:
         raise AssertionError(f"{wrong}, scheduled by {scheduled.attrs['rule']}")
+    _check_decisions(scheduled, rules)
     executed(scheduled.attrs.get(DECISIONS, ()))
     return scheduled
+
+
+def _check_decisions(scheduled: PrimFunc, rules: Sequence[Any]) -> None:
+    """The rule lists the decisions that it made: `dlc rules NAME` shows users what they can force."""
+    known = {rule.name: rule for rule in (*registry().schedule_rules.values(), *rules)}
+    rule = known.get(scheduled.attrs.get("rule", ""))
+    made = {Choice.parse(text).decision for text in scheduled.attrs.get(DECISIONS, ())}
+    unlisted = made - {SCHEDULE_RULE, *(() if rule is None else rule.decisions)}
+    if rule is not None and unlisted:
+        raise AssertionError(f"rule {rule.name} does not list its decisions {', '.join(sorted(unlisted))}")
 
 
 def make_arrays(func: PrimFunc, sizes: Mapping[Var, int], seed: int) -> list[Array]:

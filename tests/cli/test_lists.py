@@ -7,6 +7,8 @@ import os
 from dlc_core.backend.binary_cache import KeptFiles, kept
 from dlc_core.cli.main import main
 from dlc_core.cli.tables import first_line, markdown_table, shortened
+from dlc_core.decisions import declared
+from dlc_core.plugin.registry import registry
 
 
 def test_ops_come_from_their_declarations(dlc, dlc_json):
@@ -70,6 +72,28 @@ def test_rules(dlc_json):
     assert any(record["approximate"] for record in names.values())
     chosen = dlc_json("rules", "--schedule")
     assert [r["priority"] for r in chosen] == sorted((r["priority"] for r in chosen), reverse=True)
+
+
+def test_one_rule(dlc, dlc_json):
+    (record,) = dlc_json("rules", "cpu.contraction")
+    assert "gemm.tile" in record["decisions"]
+    assert "It applies if" in record["about"]
+    shown = dlc("rules", "cpu.contraction")
+    assert "accumulators += broadcast(lhs) * vector(rhs)" in shown
+    assert "1xN" in shown
+    assert "cpu.contraction" in dlc_json("rules", "gemm.tile")[0]["rules"]
+    assert "mul(x, 1.0) = x" in dlc("rules", "mul_1.0")
+    assert "did you mean 'gemm.tile'" in dlc("rules", "gemm.til", code=2)
+
+
+def test_each_schedule_rule_says_when_it_applies_and_what_it_decides():
+    known = registry().schedule_rules
+    for rule in known.values():
+        assert "The rule for " in rule.about, rule.name
+        assert set(rule.decisions) <= set(declared()), rule.name
+    listed = {name for rule in known.values() for name in rule.decisions}
+    made_by_rules = ("gemm.", "gpu.", "map.", "rows.", "window.")
+    assert {name for name in declared() if name.startswith(made_by_rules)} <= listed
 
 
 def test_the_cache_is_told_and_cleared(dlc, dlc_json, folder, monkeypatch):

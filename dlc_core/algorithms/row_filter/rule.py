@@ -43,6 +43,15 @@ class RowFilterRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.row_filter"
     priority: ClassVar[int] = 110
+    decisions: ClassVar[tuple[str, ...]] = (
+        "row_filter.strip",
+        "map.registers",
+        "map.transpose",
+        "loops.threads",
+        "gemm.k_block",
+        "gemm.loop_order",
+        "gemm.prefetch",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return (

@@ -68,6 +68,19 @@ class StrassenRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.strassen"
     priority: ClassVar[int] = 110
+    decisions: ClassVar[tuple[str, ...]] = (
+        "strassen.tile",
+        "gemm.tile",
+        "gemm.loop_order",
+        "gemm.k_block",
+        "gemm.prefetch",
+        "gemm.partial_sums",
+        "gemm.pad_rows",
+        "gemm.transposed",
+        "gemm.instructions",
+        "gemm.tails",
+        "loops.threads",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return not machine.description.thread_axes and set(stage_names(func, STAGE)) - {REST} == STAGES

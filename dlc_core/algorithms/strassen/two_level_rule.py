@@ -42,6 +42,14 @@ class TwoLevelStrassenRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.strassen_two_level"
     priority: ClassVar[int] = 111
+    decisions: ClassVar[tuple[str, ...]] = (
+        "strassen.tile",
+        "loops.threads",
+        "gemm.k_block",
+        "gemm.loop_order",
+        "gemm.prefetch",
+        "gemm.partial_sums",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return not machine.description.thread_axes and set(stage_names(func, STAGE)) == STAGES

@@ -46,6 +46,15 @@ class WinogradRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.winograd"
     priority: ClassVar[int] = 110
+    decisions: ClassVar[tuple[str, ...]] = (
+        "winograd.group",
+        "map.registers",
+        "map.transpose",
+        "loops.threads",
+        "gemm.k_block",
+        "gemm.loop_order",
+        "gemm.prefetch",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return (

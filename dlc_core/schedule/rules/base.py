@@ -7,7 +7,9 @@ kernel. A plugin adds rules by the hook `dlc_schedule_rules`.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from inspect import cleandoc
 from typing import ClassVar
 
 from dlc_core.schedule.schedule import Schedule
@@ -42,10 +44,22 @@ class Machine:
 
 
 class ScheduleRule:
-    """The base class of schedule rules."""
+    """The base class of schedule rules.
+
+    The first sentence of a rule's docstring says what it is for: "The rule for ...".  The docstring of its
+    module has the loop nest that it makes.  `dlc rules NAME` prints both, with the decisions.
+    """
 
     name: ClassVar[str] = ""
     priority: ClassVar[int] = 0
+    decisions: ClassVar[tuple[str, ...]] = ()
+    """Names of the decisions that the rule may make about a kernel: what `--set` can change."""
+
+    @property
+    def about(self) -> str:
+        """When the rule applies, and its loop nest: the docstrings of the class and of its module."""
+        own, module = type(self).__doc__, sys.modules[type(self).__module__].__doc__
+        return "\n\n".join(cleandoc(text) for text in (own, module) if text)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         """Whether the rule schedules this kernel on this machine."""

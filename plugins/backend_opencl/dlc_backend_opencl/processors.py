@@ -32,6 +32,12 @@ class ProcessorRule(ScheduleRule):
         # Rules are identified by names; each of these wraps one of the core's.
         self.name = f"opencl.{rule.name}"  # type: ignore[misc]
         self.priority = _FIRST + rule.priority  # type: ignore[misc]
+        self.decisions = rule.decisions  # type: ignore[misc]
+
+    @property
+    def about(self) -> str:
+        """The purpose of the class, and the rule of the core: when it applies, and its loop nest."""
+        return f"{type(self).__doc__}\n\n{self.rule.about}"
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         """Whether the machine is a processor, and the rule knows the kernel."""

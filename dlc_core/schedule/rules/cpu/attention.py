@@ -55,6 +55,7 @@ class AttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.attention"
     priority: ClassVar[int] = 120
+    decisions: ClassVar[tuple[str, ...]] = ("loops.threads",)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         blocks = {b.annotations[STAGE]: b for b in block_list(func.body) if STAGE in b.annotations}

@@ -63,10 +63,29 @@ NUMBERS_OF_BYTE = 4
 
 @dataclass(frozen=True)
 class ContractionRule(ScheduleRule):
-    """The rule for GEMM and convolution; see the module docstring."""
+    """The rule for GEMM and convolution.
+
+    It applies if the kernel has one reduction, which adds up products of two operands, and pointwise blocks
+    around it.  It does not apply if a computed right-hand side has K innermost and the result has few rows:
+    `cpu.rows` adds along the rows of that operand then.
+    """
 
     name: ClassVar[str] = "cpu.contraction"
     priority: ClassVar[int] = 100
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gemm.tile",
+        "gemm.loop_order",
+        "gemm.k_block",
+        "gemm.prefetch",
+        "gemm.partial_sums",
+        "gemm.pad_rows",
+        "gemm.transposed",
+        "gemm.instructions",
+        "gemm.tails",
+        "map.registers",
+        "map.transpose",
+        "loops.threads",
+    )
     plan: GemmPlan | None = None
     """The plan to apply to each contraction; None makes one for each."""
 

@@ -53,10 +53,23 @@ CHANNEL_BLOCK = Decision(
 
 @dataclass(frozen=True)
 class LanesRule(ScheduleRule):
-    """The rule for one reduction whose innermost output axis is spatial and has at least two elements."""
+    """The rule for pooling, depthwise convolution and column sums.
+
+    It applies if the kernel has one reduction of one value and pointwise blocks, and if the innermost axis of
+    the reduction's result is contiguous in what it reads and has at least two elements.
+    """
 
     name: ClassVar[str] = "cpu.lanes"
     priority: ClassVar[int] = 50
+    decisions: ClassVar[tuple[str, ...]] = (
+        "window.vectors",
+        "window.pixels",
+        "window.channel_block",
+        "conv.border",
+        "map.registers",
+        "map.transpose",
+        "loops.threads",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)

@@ -29,10 +29,18 @@ from dlc_core.tir.stmt import Block, If, Let, PrimFunc, Store
 
 @dataclass(frozen=True)
 class LoopsRule(ScheduleRule):
-    """The rule for every kernel that has blocks."""
+    """The rule for scans, scatters, reductions of several values and all else that has blocks.
+
+    It has the lowest priority of the rules for processors.
+    """
 
     name: ClassVar[str] = "cpu.loops"
     priority: ClassVar[int] = 0
+    decisions: ClassVar[tuple[str, ...]] = (
+        "map.registers",
+        "map.transpose",
+        "loops.threads",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return bool(block_list(func.body))

@@ -44,10 +44,18 @@ TRANSPOSE = Decision(
 
 @dataclass(frozen=True)
 class MapRule(ScheduleRule):
-    """The rule for kernels with pointwise blocks only."""
+    """The rule for elementwise and injective kernels.
+
+    It applies if all blocks are pointwise: one store, no reduction.
+    """
 
     name: ClassVar[str] = "cpu.map"
     priority: ClassVar[int] = 10
+    decisions: ClassVar[tuple[str, ...]] = (
+        "map.registers",
+        "map.transpose",
+        "loops.threads",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return all(is_pointwise(block) for block in block_list(func.body))

@@ -51,10 +51,20 @@ KEEP = Decision(
 
 @dataclass(frozen=True)
 class RowsRule(ScheduleRule):
-    """The rule for kernels with reductions of one value that no other rule matches."""
+    """The rule for softmax, normalisations and sums along rows.
+
+    It applies if every block is a reduction of one value or pointwise.  Rules of higher priority take the
+    GEMMs and windows among such kernels.
+    """
 
     name: ClassVar[str] = "cpu.rows"
     priority: ClassVar[int] = 40
+    decisions: ClassVar[tuple[str, ...]] = (
+        "rows.lanes",
+        "rows.keep",
+        "loops.threads",
+        "gemm.transposed",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return has_row_stages(func)

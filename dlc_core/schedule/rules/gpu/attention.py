@@ -122,6 +122,12 @@ class AttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.attention"
     priority: ClassVar[int] = 120
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.tile",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         reductions = [b for b in block_list(func.body) if b.init is not None]

@@ -158,6 +158,12 @@ class AttentionMatrixRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.attention_matrix"
     priority: ClassVar[int] = 121
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.tile",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return bool(machine.description.matrix_units) and set(stage_names(func, STAGE)) >= STAGES

@@ -69,10 +69,25 @@ SWIZZLED = 8
 
 @dataclass(frozen=True)
 class ContractionRule(ScheduleRule):
-    """The rule for GEMM and convolution; see the module docstring."""
+    """The rule for GEMM and convolution without matrix units.
+
+    It applies if the kernel has one reduction, which adds up products of two elements (with optional casts),
+    and whose result has rows.
+    """
 
     name: ClassVar[str] = "gpu.contraction"
     priority: ClassVar[int] = 100
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.tile",
+        "gpu.split_k",
+        "gpu.stages",
+        "gpu.epilogue",
+        "gpu.block_order",
+        "gpu.shared_layout",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)

@@ -104,10 +104,22 @@ class Plan:
 
 @dataclass(frozen=True)
 class FewRowsRule(ScheduleRule):
-    """The rule for skinny GEMM; see the module docstring."""
+    """The rule for GEMV and GEMM with few rows.
+
+    It applies if the kernel has one GEMM with at most `ROWS` rows and a K of at least `LEAST_STEPS`, or a
+    symbolic K.
+    """
 
     name: ClassVar[str] = "gpu.few_rows"
     priority: ClassVar[int] = 115
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.tile",
+        "gpu.split_k",
+        "gpu.epilogue",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)

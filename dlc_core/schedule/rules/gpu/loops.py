@@ -21,10 +21,18 @@ from dlc_core.tir.threads import is_axis
 
 @dataclass(frozen=True)
 class LoopsRule(ScheduleRule):
-    """The rule for every kernel that has blocks."""
+    """The rule for scans, scatters, reductions of several values and all else that has blocks.
+
+    It is refused if dependences between iterations are unknown.
+    """
 
     name: ClassVar[str] = "gpu.loops"
     priority: ClassVar[int] = 0
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return bool(block_list(func.body))

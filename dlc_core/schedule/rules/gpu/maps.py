@@ -29,10 +29,18 @@ from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 @dataclass(frozen=True)
 class MapRule(ScheduleRule):
-    """The rule for kernels with pointwise blocks only."""
+    """The rule for elementwise and injective kernels.
+
+    It applies if all blocks are pointwise: one store, no reduction.
+    """
 
     name: ClassVar[str] = "gpu.map"
     priority: ClassVar[int] = 10
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         blocks = block_list(func.body)

@@ -49,10 +49,24 @@ MOST_WAITED = 4
 
 @dataclass(frozen=True)
 class MatrixRule(ScheduleRule):
-    """The rule for GEMM by matrix units; see the module docstring."""
+    """The rule for GEMM and convolution on matrix units.
+
+    It applies if the kernel has one GEMM whose dtypes a matrix unit of the description multiplies.
+    """
 
     name: ClassVar[str] = "gpu.matrix"
     priority: ClassVar[int] = 110
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.tile",
+        "gpu.split_k",
+        "gpu.stages",
+        "gpu.epilogue",
+        "gpu.block_order",
+        "gpu.shared_layout",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func) if machine.description.matrix_units else None

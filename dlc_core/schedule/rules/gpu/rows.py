@@ -50,10 +50,21 @@ ROW_THREADS = 256
 
 @dataclass(frozen=True)
 class RowsRule(ScheduleRule):
-    """The rule for kernels with reductions of one value."""
+    """The rule for softmax, normalisations and sums.
+
+    It applies if every block is a reduction of one value or pointwise.
+    """
 
     name: ClassVar[str] = "gpu.rows"
     priority: ClassVar[int] = 40
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.rows",
+        "gpu.rows_per_block",
+        "gpu.row_stages",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return has_row_stages(func)

@@ -46,10 +46,20 @@ THREADS_OF_UNIT = 512
 
 @dataclass(frozen=True)
 class WindowsRule(ScheduleRule):
-    """The rule for windows; see the module docstring."""
+    """The rule for depthwise convolution and pooling.
+
+    It applies if the kernel has one reduction of one value, over a window of at most `TAPS` neighbouring
+    elements.
+    """
 
     name: ClassVar[str] = "gpu.windows"
     priority: ClassVar[int] = 60
+    decisions: ClassVar[tuple[str, ...]] = (
+        "gpu.results_per_thread",
+        "gpu.threads_per_block",
+        "gpu.grid_stride",
+        "gpu.vector_width",
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)
