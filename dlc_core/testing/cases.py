@@ -79,9 +79,13 @@ def op_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
             )
 
 
-def symbolic_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
-    """Every sample with its dims left open, in its first dtype: compiled once, tried on two sizes."""
-    for number, sample in enumerate(decl.samples):
+def symbolic_cases(
+    decl: OpDecl, dtypes: Sequence[str] = (), first: int = 0, last: int | None = None
+) -> Iterator[Case]:
+    """Samples `first` to `last` (exclusive; None is all) with their dims left open, each in its first dtype:
+    compiled once, tried on two sizes.
+    """
+    for number, sample in list(enumerate(decl.samples))[first:last]:
         allowed = [d for d in sample_dtypes(decl, sample) if not dtypes or d in dtypes]
         if not allowed or not sample.inputs:
             continue

@@ -48,6 +48,7 @@ def conformance_suite(
     tiers: Sequence[str] = LEVELS,
     dtypes: Sequence[str] = (),
     fast_dtypes: Sequence[str] = (),
+    fast_symbolic: int = 0,
     graphs: int = 40,
     ops: Sequence[str] = (),
     fraction: float = 0.0,
@@ -56,7 +57,8 @@ def conformance_suite(
     """A class of tests for a target, given as text.
 
     `dtypes` restricts what the ops are tried in (all, where empty); those not in `fast_dtypes` (all, where
-    empty) are marked slow.  `graphs` random graphs are compiled; ten times as many in the slow tests.  `ops`
+    empty) are marked slow.  So are samples with symbolic dims behind the first `fast_symbolic` of an op (0 is
+    no limit).  `graphs` random graphs are compiled; ten times as many in the slow tests.  `ops`
     restricts which ops are tried (all, where empty).  `fraction` is the part of the roofline that the
     description declares which level 5 wants at least.  In a `guard` mode ("end" or "begin") each value lies
     in pages of its own, and tests run in another process: an access outside of a value fails its test.
@@ -64,7 +66,16 @@ def conformance_suite(
     unknown = [name for name in tiers if name not in TIERS]
     if unknown:
         raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
-    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops), fraction, guard)
+    settings = Settings(
+        target,
+        tuple(dtypes),
+        tuple(fast_dtypes),
+        fast_symbolic,
+        graphs,
+        tuple(ops),
+        fraction,
+        guard,
+    )
     bases = (*(TIERS[name] for name in TIERS if name in tiers), ExemptionsTier)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
 

@@ -29,6 +29,8 @@ class Settings:
     target: str
     dtypes: tuple[str, ...] = ()
     fast_dtypes: tuple[str, ...] = ()
+    fast_symbolic: int = 0
+    """Samples of each op that the fast tests try with symbolic dims; 0 is all, the others are slow tests."""
     graphs: int = 40
     ops: tuple[str, ...] = ()
     fraction: float = 0.0
@@ -50,6 +52,7 @@ class Settings:
             target=config.getoption("--dlc-target", default="") or self.target,
             dtypes=dtypes or self.dtypes,
             fast_dtypes=() if dtypes else self.fast_dtypes,
+            fast_symbolic=0 if words("--dlc-ops") else self.fast_symbolic,
             ops=words("--dlc-ops") or self.ops,
             fraction=self.fraction if fraction is None else fraction,
             guard=config.getoption("--dlc-guard", default="") or self.guard,

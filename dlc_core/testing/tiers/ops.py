@@ -44,6 +44,17 @@ def _by_speed(settings: Settings) -> Sequence[Any]:
     return made
 
 
+def _symbolic(settings: Settings) -> Sequence[Any]:
+    """Each op with its fast samples, as (op, first, last), and with the others in a slow test."""
+    most, made = settings.fast_symbolic, []
+    for decl in all_ops(settings):
+        split = 0 < most < len(decl.samples)
+        made.append(pytest.param((decl, 0, most if split else None), id=decl.name))
+        if split:
+            made.append(pytest.param((decl, most, None), id=f"{decl.name}-more", marks=pytest.mark.slow))
+    return made
+
+
 def _one_each(settings: Settings) -> Sequence[Any]:
     return [pytest.param(decl, id=decl.name) for decl in all_ops(settings)]
 
@@ -52,14 +63,21 @@ class OpsTier(Tier):
     """One test for each op: its samples are compiled together."""
 
     tier: ClassVar[str] = "ops"
-    parameters: ClassVar[dict[str, Parameters]] = {"op_dtypes": _by_speed, "op": _one_each}
+    parameters: ClassVar[dict[str, Parameters]] = {
+        "op_dtypes": _by_speed,
+        "op_samples": _symbolic,
+        "op": _one_each,
+    }
 
     def test_samples(self, op_dtypes: tuple[OpDecl, tuple[str, ...]], target: Target, note: Note) -> None:
         decl, dtypes = op_dtypes
         judge(note(run_cases(op_cases(decl, dtypes), target)))
 
-    def test_symbolic_dims(self, op: OpDecl, target: Target, conformance: Settings, note: Note) -> None:
-        judge(note(run_cases(symbolic_cases(op, conformance.dtypes), target)))
+    def test_symbolic_dims(
+        self, op_samples: tuple[OpDecl, int, int | None], target: Target, conformance: Settings, note: Note
+    ) -> None:
+        decl, first, last = op_samples
+        judge(note(run_cases(symbolic_cases(decl, conformance.dtypes, first, last), target)))
 
     def test_wrong_use_is_refused(self, op: OpDecl) -> None:
         for sample in op.error_samples:

@@ -33,4 +33,4 @@ tests, since both have the same lowerings and differ in the width of vectors alo
 
 TestC = conformance_suite("c", fast_dtypes=("float32", "int32"), ops=SLICE)
 TestAllC = pytest.mark.slow(conformance_suite("c", tiers=("ops",)))
-TestNative = conformance_suite("c -mcpu=native", fast_dtypes=("float32", "bool"))
+TestNative = conformance_suite("c -mcpu=native", fast_dtypes=("float32", "bool"), fast_symbolic=1)
