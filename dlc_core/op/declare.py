@@ -1,4 +1,4 @@
-"""One declaration per op: everything the compiler, the tests and the docs know of it.
+"""The declaration of an op, from which the compiler, the tests and the docs take everything about it.
 
     RELU = op(
         "relu", "max(x, 0); NaN stays NaN", ["x"], kind="elementwise",
@@ -7,11 +7,11 @@
     )
     relu = RELU.build          # relu(node) -> node
 
-A primitive has `infer`, `reference` and, where it can become native code, `lower`.  A composite has
-`compose`, its body over other ops: inference, reference and expansion are read from it.  A delicate composite
+A primitive has `infer`, `reference` and, unless it runs on the host only, `lower`. A composite has `compose`,
+its body over other ops, which defines inference, reference and expansion. A numerically delicate composite
 also has an independent `reference`.
 
-References get narrow floats as float32 and small integers as bytes, except where an op is `raw`: it looks at
+References get narrow floats as float32 and small integers as bytes. The reference of a `raw` op gets the
 bits.
 """
 
@@ -34,10 +34,10 @@ from dlc_core.ir.types import TensorType, Type
 NDArray = np.ndarray[Any, Any]
 
 KINDS = ("elementwise", "broadcast", "injective", "reduction", "contraction", "opaque")
-"""How an op may be fused.  Each output element of an *elementwise* op reads the same element of inputs of its
-own shape; of a *broadcast* op, inputs of smaller rank or extent too; of an *injective* op, any one place of
-each input (transpose, slice, gather); a *reduction* folds axes; a *contraction* folds products (matmul,
-convolution); *opaque* is none of these."""
+"""How an op may be fused. An output element of an *elementwise* op reads the same element of inputs of the
+same shape. In a *broadcast* op, inputs may have smaller rank or extent. In an *injective* op it reads any one
+element of each input (transpose, slice, gather). A *reduction* reduces axes; a *contraction* sums products
+(matmul, convolution). All others are *opaque*."""
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -52,7 +52,7 @@ NARROW = (
 """Dtypes for storage: tensors have them, are moved about and cast, but nothing is computed in them."""
 STORED = (*ALL, *NARROW)
 MOVED = (*STORED, "string")
-"""Dtypes of what is only moved about: texts too, on the host."""
+"""Dtypes for data movement, including strings, on the host."""
 
 REQUIRED = object()
 

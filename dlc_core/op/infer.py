@@ -1,9 +1,9 @@
 """Parts of type inference that op declarations share: broadcasting, axes, arithmetic on symbolic dims, dtype
 checks.
 
-Two dims are known to be equal when they are one int or one (interned) expression.  Where that is open, it is
-assumed, and noted as a condition that calls are checked for (see `assume`); of an int and a symbol the int is
-the result. Symbolic dims are at least 1.
+Two dims are known to be equal if they are the same int or the same (interned) expression. If equality is
+unknown, it is assumed, and recorded as a condition that every call checks (see `assume`). If an int and a
+symbol are merged, the result is the int. Symbolic dims are at least 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def fail(what: str, hint: str = "") -> TypeInferenceError:
 
 
 def simplify(value: Dim) -> Dim:
-    """A dim in simplest form; int where known.  What is right for dims of at least 1 alone is noted."""
+    """A simplified dim; an int if known. If the simplification requires dims of at least 1, this is recorded
+    as a condition."""
     if isinstance(value, int):
         return value
     made, exact = _simplified(value, 1), _simplified(value, 0)
@@ -107,7 +108,7 @@ def quotient(whole: Sequence[Dim], part: Sequence[Dim]) -> Dim | None:
 
 
 def same_size(a: Sequence[Dim], b: Sequence[Dim]) -> bool | None:
-    """Whether two shapes have as many elements; None where that depends on symbols."""
+    """Whether two shapes have equally many elements; None if that depends on symbols."""
     a_number, a_symbols = factors(a)
     b_number, b_symbols = factors(b)
     if sorted(map(id, a_symbols)) == sorted(map(id, b_symbols)):
@@ -116,7 +117,7 @@ def same_size(a: Sequence[Dim], b: Sequence[Dim]) -> bool | None:
 
 
 def merge_dims(a: Dim, b: Dim, what: str) -> Dim:
-    """The dim that `a` and `b` both are: the int where one is known.  Two different ints are an error."""
+    """The common dim of `a` and `b`; the int if one is known. Two different ints are an error."""
     if a == b:
         return a
     if isinstance(a, int) and isinstance(b, int):
@@ -127,7 +128,7 @@ def merge_dims(a: Dim, b: Dim, what: str) -> Dim:
 
 
 def at_least(size: Dim, least: Dim, what: str) -> None:
-    """`size` is `least` or more; an error where it is known not to be."""
+    """Require that `size` is at least `least`; an error if it is known not to be."""
     if isinstance(size, int) and isinstance(least, int):
         if size < least:
             raise fail(f"{what} must be at least {least}, not {size}")
@@ -136,7 +137,7 @@ def at_least(size: Dim, least: Dim, what: str) -> None:
 
 
 def multiple_of(size: Dim, by: Dim, what: str) -> None:
-    """`by` divides `size`; an error where it is known not to."""
+    """Require that `by` divides `size`; an error if it is known not to."""
     if isinstance(size, int) and isinstance(by, int):
         if by == 0 or size % by:
             raise fail(f"{what} must be a multiple of {by}, not {size}")

@@ -1,4 +1,4 @@
-"""PrimFuncs as the reference of the graph nodes that call them: what `evaluate(call_prim=...)` takes."""
+"""PrimFuncs as the reference of graph nodes that call them, for `evaluate(call_prim=...)`."""
 
 from __future__ import annotations
 

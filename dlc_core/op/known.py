@@ -1,6 +1,6 @@
-"""All ops by name, for what has nothing but names: modules read from data.
+"""All ops by name, including those of plugins, for modules that are read from data.
 
-The registry, which is above this floor, says where they are found; plugins' ops are among them.
+The registry, which is in a higher layer, sets where they are looked up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parts of tensor lowerings that op declarations share.
 
-A lowering is `lower(type_, attrs, *tensors)`: it gets the inferred result type, canonical attributes and one
-te tensor for each argument, and gives the result tensor (a tuple of them for a tuple type).  Shapes may be
-symbolic.  A node with a plan is lowered by that (`ir/plan.py`), others by their ops.
+A lowering is `lower(type_, attrs, *tensors)`. It gets the inferred result type, canonical attributes and one
+te tensor for each argument. It returns the result tensor, or a tuple for a tuple type. Shapes may be
+symbolic. A node with a plan is lowered by the plan (`ir/plan.py`), other nodes by their ops.
 
 Floats narrower than 32 bits are computed in float32 and rounded once for each op: `widen` at loads, `narrow`
 at stores.
@@ -170,9 +170,10 @@ def block_nest(
     regions: Callable[[list[Expr]], tuple[Sequence[Region], Sequence[Region]]],
     over: Collection[int] = (),
 ) -> Stmt:
-    """Loops over a shape around one block: `body` and `regions`, what it reads and writes, at a point.
+    """Loops over a shape around one block. `body` is its statement at a point, `regions` its reads and
+    writes.
 
-    Points that differ in one of the axes `over` may write the same elements, and go in order.
+    Points that differ in one of the axes `over` may write the same elements. They run in order.
     """
     axes = [Var(f"v_i{axis}", "int64") for axis in range(len(shape))]
     point: list[Expr] = list(axes)
@@ -191,7 +192,7 @@ def padded(
     value: int | float | bool,
     name: str = "pad",
 ) -> te.Tensor:
-    """The tensor with a border of `value`; negative sizes crop.  Itself where all sizes are zero."""
+    """The tensor padded with `value`; negative sizes crop. The same tensor if all sizes are zero."""
     if all(b == 0 for b in (*before, *after)):
         return tensor
     shape = [d + b + a for d, b, a in zip(tensor.shape, before, after, strict=True)]
@@ -235,7 +236,7 @@ def counted_index(index: Expr, size: Dim) -> Expr:
 
 
 def clamped_index(index: Expr, size: Dim) -> Expr:
-    """The same, as one that can be accessed: what is out of range goes to the nearest end."""
+    """An index that is safe to access: an index out of range is clamped."""
     return maximum(minimum(counted_index(index, size), as_expr(size) - 1), 0)
 
 
@@ -256,7 +257,7 @@ def with_plan(func: PrimFunc, nodes: Iterable[Node]) -> PrimFunc:
 def lower_node(value: Node, name: str | None = None) -> PrimFunc:
     """The PrimFunc of one node over its arguments, by its lowering: inputs, then results, then symbolic dims.
 
-    Raises UnsupportedError where it has no lowering.
+    Raises UnsupportedError if it has no lowering.
     """
     decl = value.op
     if not isinstance(decl, OpDecl) or lowering_of(value) is None:

@@ -1,10 +1,9 @@
 """The reference interpreter of graphs: NumPy, one node at a time, every result checked against its inferred
 type.
 
-`evaluate(function, feeds)` is the meaning of a graph.  Where a result has another shape or dtype than
-inference said, it raises: inference equals reality.  Floats narrower than 32 bits reach a declaration's
-reference as float32, integers narrower than 8 bits as 8-bit ones (except of `raw` ops); results are rounded
-once, to the inferred dtype.
+`evaluate(function, feeds)` defines the semantics of a graph. If a result has another shape or dtype than
+inference said, it raises. A declaration's reference gets floats narrower than 32 bits as float32, and
+integers narrower than 8 bits as bytes, except for `raw` ops. Results are rounded once, to the inferred dtype.
 """
 
 from __future__ import annotations
@@ -60,9 +59,8 @@ def evaluate(
     """The value of a node or function: an array, or a tuple of them for a tuple type.
 
     `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of
-    the params. Symbolic dims are bound by the shapes of the feeds.  Raises UsageError for feeds that do not
-    fit, and for dims that contradict what a function notes of them as `needs`, VerifyError where a result
-    contradicts inference.
+    the params. Symbolic dims are bound by the shapes of the feeds. Raises UsageError for wrong feeds, and for
+    dims that violate a function's conditions `needs`. Raises VerifyError if a result contradicts inference.
     """
     params = graph.params if isinstance(graph, Function) else _params(graph)
     body = graph.body if isinstance(graph, Function) else graph
@@ -123,7 +121,7 @@ def _misfit(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFai
 
 
 def _bytes_of(type_: Type, env: Symbols) -> int:
-    """The size of a result, as far as it is known by now."""
+    """The size of a result, if it is known at this point."""
     if isinstance(type_, TupleType):
         return sum(_bytes_of(field, env) for field in type_.fields)
     if any(var not in env for var in type_.symbols()):

@@ -8,8 +8,9 @@
 
         def run_function(self, function, context): ...
 
-A pass is a pure function from module to module; its dataclass fields are its options.  The core's passes run
-in the order of the lists in `passes.default_pipelines`; a plugin's says `after` or `before` which of them.
+A pass is a pure function from module to module; its dataclass fields are its options. The core's passes run
+in the order of the lists in `passes.default_pipelines`. A plugin's pass declares the pass `after` or `before`
+which it runs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _stack: ContextVar[tuple[PassContext, ...]] = ContextVar("dlc_pass_contexts", de
 
 
 def _placed(item: Any) -> tuple[str, Pass]:
-    """A pass of `PassContext.passes` with the text that says where it stands, empty where its class does."""
+    """A pass of `PassContext.passes` with the text of its position; empty if its class defines the
+    position."""
     where, one = item if isinstance(item, tuple) and len(item) == 2 else ("", item)
     if not isinstance(one, Pass) or not isinstance(where, str):
         raise UsageError(
@@ -51,7 +53,7 @@ class PassContext:
     """
 
     opt_level: int = 3
-    """0 computes the model plainly as it is; 3 is everything that leaves results within tolerance."""
+    """0 computes the model as written; 3 applies every optimisation that keeps results within tolerance."""
     disabled: tuple[str, ...] = ()
     """Names of passes, rewrite rules and schedule rules to leave out; a compile refuses unknown names."""
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class PassContext:
     watchers: tuple[Any, ...] = ()
     """Called before and after each pass; see `passes.watch`."""
     target: Any = None
-    """The target compiled for; None where no pass may depend on one."""
+    """The target of the compile; None if no pass may depend on a target."""
     ops: Mapping[str, OpDecl] = field(default_factory=dict)
     """All known ops by name."""
     rules: tuple[Any, ...] = ()
@@ -73,8 +75,8 @@ class PassContext:
     placement: Any = None
     """The assignment of graph parts to several targets; see `passes.graph.partition`."""
     passes: tuple[Any, ...] = ()
-    """Passes that compiles run besides the default ones: a pass stands where its class says, a pair `(where,
-    pass)` where the text says; see `passes.positions`."""
+    """Passes that compiles run in addition to the default ones. The class of a pass defines its position; in
+    a pair `(where, pass)` the text does. See `passes.positions`."""
 
     def __post_init__(self) -> None:
         for name in ("config", "ops", "tensor_intrins"):
@@ -137,8 +139,8 @@ class Pass:
     exact: ClassVar[bool] = True
     """Whether results keep their bits; else they stay within tolerance."""
     separate: ClassVar[bool] = False
-    """Whether what becomes of a PrimFunc depends on that alone: then kernels may pass in several processes.
-    (Where functions are added, names matter: compiles that meet such go on in one process.)"""
+    """Whether the result for a PrimFunc depends on that function alone. Several processes may then share the
+    kernels. (If a pass adds functions, names matter, and the compile continues in one process.)"""
     reads_kernels: ClassVar[bool] = True
     """Whether a pass of the stage "main" looks at what kernels do, not only at how they are called."""
     drops_spans: ClassVar[bool] = False
@@ -163,7 +165,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class GraphPass(Pass):
-    """A pass that treats every graph function by itself, bodies of control flow first."""
+    """A pass that transforms each graph function independently, bodies of control flow first."""
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         """The new function, with the same parameters and types."""

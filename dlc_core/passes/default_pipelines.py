@@ -1,6 +1,6 @@
 """The default pipeline of each stage: one list of pass names, in the order in which they run.
 
-A pass that no list names gives its position by `after` or `before`; see `passes.positions`.  Without either
+A pass that is in no list declares its position by `after` or `before`; see `passes.positions`. Without either
 it runs on request only.
 """
 
@@ -125,8 +125,8 @@ def default_pipeline(
 ) -> Pipeline:
     """Return the known passes of a stage in their order, with default options.
 
-    `more` are passes with options of their own, which replace the defaults of their class.  Raises PassError
-    for positions that cannot be.
+    `more` are passes with other options, which replace those with default options. Raises PassError for
+    contradictory positions.
     """
     made = {one.name: one for one in more}
     known = {**by_name(passes), **{name: type(one) for name, one in made.items()}}

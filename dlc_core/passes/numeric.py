@@ -75,9 +75,10 @@ def results_of(function: Function, feeds: Feeds, module: IRModule | None = None)
 
 
 def compare_results(old: Any, new: Any, *, exact: bool, scale: float = 1.0) -> str:
-    """How two results of `results_of` differ, in words; empty where they agree.
+    """The difference of two results of `results_of` as text; empty if they agree.
 
-    Exact: in every bit, NaN being NaN.  Otherwise within `scale` times the tolerance of the dtype.
+    With `exact`, every bit must agree; all NaNs count as equal. Otherwise results must be within `scale`
+    times the tolerance of the dtype.
     """
     if isinstance(old, DlcError) or isinstance(new, DlcError):
         return "" if type(old) is type(new) else f"{_first_line(old)} became {_first_line(new)}"

@@ -1,13 +1,13 @@
 """Positions of passes that the default pipelines do not name.
 
-A class says it by `after` and `before`; in a context, a text goes with a pass:
+A class declares its position by `after` and `before`. In a context, a text can give the position:
 
     class Mine(GraphPass): after = "simplify"
     PassContext(passes=[("loops", MyPass()), ("before unroll_loops", Other())])
 
-A class names passes, or the begin of its stage (`after = "begin"`), or its end (`before = "end"`).  A text is
-`before NAME`, `after NAME`, `begin STAGE`, `end STAGE`, or one of the phases of tensor lowering below.
-Passes at one position run in the given order, classes in the order of their names.
+A class names passes, or the begin of its stage (`after = "begin"`), or its end (`before = "end"`). A text is
+`before NAME`, `after NAME`, `begin STAGE`, `end STAGE`, or one of the phases of tensor lowering below. Passes
+at the same position run in the given order, classes in the order of their names.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PHASES: Mapping[str, str] = MappingProxyType(
         "final": "end tir",
     }
 )
-"""The phases of tensor lowering: programs of blocks that are scheduled; plain loops over buffers of several
-dims; flat buffers, with vectorized and unrolled loops still loops; what the code generator gets."""
+"""The phases of tensor lowering: scheduled programs of blocks; plain loops over multi-dimensional buffers;
+flat buffers, with vectorized and unrolled loops still present; the input of the code generator."""
 
 _WORDS = ("before", "after", BEGIN, END)
 
@@ -125,7 +125,7 @@ def position_texts(cls: type[Pass]) -> list[str]:
 
 
 def class_position(text: str) -> dict[str, str]:
-    """The class attributes that say what a text says."""
+    """The class attributes that are equivalent to a text."""
     word, name = read_position(text)
     if word in ("before", "after"):
         return {word: name}
@@ -166,7 +166,8 @@ def _cycle(named: Mapping[str, type[Pass]]) -> str:
 
 
 def _range_for(cls: type[Pass], order: Sequence[str]) -> tuple[int, int]:
-    """The first index at which a class may be inserted, and the last, from which on is what it precedes."""
+    """The first and the last index at which a class may be inserted; the passes that it precedes begin at the
+    last."""
     after, before = _names(cls.after), _names(cls.before)
     limit = min((order.index(n) for n in before if n in order), default=len(order))
     missed = [n for n in after if n != BEGIN and n not in order[:limit]]

@@ -46,7 +46,7 @@ def text_of(module: IRModule) -> str:
 def write_reproducer(
     folder: Any, one: Pass, module: IRModule, context: PassContext, pipeline: str, error: BaseException
 ) -> Path:
-    """Write the text into a folder, which is made where it is missing; the path."""
+    """Write the text into a folder, which is created if it is missing. Returns the path."""
     text = reproducer_text(one, module, context, pipeline, error)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)

@@ -150,7 +150,7 @@ def option_types(cls: type[Pass]) -> dict[str, Any]:
 
 
 def _coerce(value: Any, to: Any) -> Any:
-    """The value as the declared type; TypeError where it is none."""
+    """The value as the declared type. Raises TypeError if it has another type."""
     origin = get_origin(to)
     if to is Any:
         return value

@@ -1,10 +1,10 @@
-"""Watchers: what observes passes from outside.
+"""Watchers, which observe passes.
 
     PassContext(watchers=(Time(), Verify(), NumericCheck()))
 
-A watcher is called with the module before and after each pass; it may raise, which fails the pass.  Dumping,
-timing, verifying, comparing results and keeping spans are watchers; `bisect` finds the first pass that breaks
-something.
+A watcher is called with the module before and after each pass. If it raises, the pass fails. Dumping, timing,
+verifying, comparing results and tracking spans are watchers. `bisect` finds the first pass after which a
+check fails.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ def inferred_type(value: Node) -> Any:
 class NumericCheck:
     """Evaluates the entry on the reference after every pass and compares with before.
 
-    Exact passes must keep every bit, the others results within the tolerance of the dtype.  The inputs are
-    seeded random ones and ones of boundary values, or `feeds`.  What cannot be evaluated before a pass is not
-    compared.
+    Exact passes must keep every bit; other passes must keep results within the tolerance of the dtype. The
+    inputs are seeded random values and boundary values, or `feeds`. If a module cannot be evaluated before a
+    pass, it is not compared.
     """
 
     name = "numeric"
@@ -200,7 +200,7 @@ class KeepSpans:
 
 
 def spans_of(module: IRModule, *, constants: bool = True) -> dict[Span, None]:
-    """All spans of the graphs' nodes, those of functions in attributes included, in order."""
+    """All spans of the graphs' nodes, including functions in attributes, in order."""
     found: dict[Span, None] = {}
     for current in _all_nodes(module):
         if constants or current.op is not CONST:
@@ -209,7 +209,7 @@ def spans_of(module: IRModule, *, constants: bool = True) -> dict[Span, None]:
 
 
 def count_nodes(module: IRModule) -> int:
-    """How many nodes all graphs have, those of functions in attributes included."""
+    """The number of nodes of all graphs, including functions in attributes."""
     return sum(1 for _ in _all_nodes(module))
 
 
@@ -242,10 +242,10 @@ def bisect(
     check: Callable[[IRModule], bool],
     context: PassContext | None = None,
 ) -> Culprit | None:
-    """The first pass after which `check` is false; None where it is true after all of them.
+    """The first pass after which `check` is false; None if it is true after all of them.
 
-    Runs each pass once and the check for about log2 of them, so it takes a module that once fails the check
-    to fail it from then on.  Raises PassError where the input itself fails.
+    It runs each pass once, and the check for about log2 of them. So it assumes that after the first failure
+    the check always fails. Raises PassError if the input itself fails.
     """
     context = PassContext.current() if context is None else context
     passes = pipeline.active(context).passes
@@ -264,7 +264,7 @@ def bisect(
 
 
 def same_results(module: IRModule, *, scale: float = 1.0) -> Callable[[IRModule], bool]:
-    """A check for `bisect`: whether the entry computes what it computes in `module`, within tolerance."""
+    """A check for `bisect`: whether the entry computes the same as in `module`, within tolerance."""
     feeds = sample_feeds(module[module.entry])
     wanted = [results_of(module[module.entry], f) for f in feeds]
 

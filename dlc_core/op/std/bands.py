@@ -1,8 +1,7 @@
-"""Bands of an axis, read and written where the whole lies: what streaming by rows is made of.
+"""Bands of an axis, read and written in place, for depth-first tiling by rows.
 
-Where the elements of a band stand side by side, `band` is another name of a part of its input, and what
-`join_bands` joins is computed in its place: neither moves a byte.  Elsewhere they copy, as `slice` and
-`concat` do.
+If the elements of a band are contiguous, `band` is a view of its input, and the inputs of `join_bands` are
+computed in place. Neither copies. Otherwise they copy, like `slice` and `concat`.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ JOIN_BANDS = op(
 
 
 def elements_of_step(shape: Sequence[Any], axis: int) -> int | None:
-    """Elements of one step of an axis where its bands stand side by side: all dims before it are 1, those
-    behind it known.  None where they do not.
+    """The elements per index of an axis whose bands are contiguous: all dims before it are 1, and those after
+    it are known. None if they are not contiguous.
     """
     axis %= len(shape)
     sizes = [const_value(d) for d in shape]
@@ -96,13 +95,13 @@ def elements_of_step(shape: Sequence[Any], axis: int) -> int | None:
 
 
 def band_offset(value: Node) -> int | None:
-    """The first element of a band in what it is cut from; None where they do not stand side by side."""
+    """The offset of a band's first element in its input; None if the band is not contiguous."""
     step = elements_of_step(value.args[0].shape, value.attrs["axis"])
     return None if step is None else step * int(value.attrs["begin"])
 
 
 def join_offsets(value: Node) -> list[int] | None:
-    """The first element of each tensor of a join; None where they do not stand one after the other."""
+    """The offset of the first element of each joined tensor; None if they are not consecutive."""
     axis = value.attrs["axis"] % len(value.shape)
     step = elements_of_step(value.shape, axis)
     sizes = [const_value(arg.shape[axis]) for arg in value.args]

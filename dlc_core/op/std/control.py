@@ -323,7 +323,7 @@ def stacking(
 def stacked(
     state: Sequence[Any], cond: Any, body: Any, most: int | None
 ) -> tuple[list[Any], list[NDArray], int, bool]:
-    """Run a loop, with at most so many iterations.
+    """Run a loop with a maximum number of iterations.
 
     Returns the last state, the stacked other results, the number of iterations, and whether another iteration
     would follow.
@@ -423,7 +423,7 @@ LOOP = op(
 
 
 def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
-    """The dims of a body's params, where they stand alone, in terms of those of the node's arguments."""
+    """The single-symbol dims of a body's params, in terms of the dims of the node's arguments."""
     shapes: list[tuple[Dim, ...]] = [arg.shape for arg in value.args]
     if value.op is IF:
         shapes = shapes[1:]

@@ -144,7 +144,7 @@ def _add_bias(result: NDArray, bias: NDArray, layout: str) -> NDArray:
 def finish(
     total: te.Tensor | Element, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
 ) -> te.Tensor:
-    """The bias added and the result rounded, where there is need."""
+    """Add the bias and round the result, if necessary."""
     if isinstance(total, te.Tensor):
         if not bias and total.dtype is type_.dtype:
             return total
@@ -220,7 +220,7 @@ Element = Callable[[Sequence[Expr]], Expr]
 
 
 def _rows(type_: TensorType, x: te.Tensor, w: te.Tensor) -> Element:
-    """A window of one point: one matrix product over all pixels, so that tiles span image rows."""
+    """A 1 × 1 convolution: one GEMM over all pixels, so that tiles span image rows."""
     lead = [as_expr(d) for d in type_.shape[:-1]]
     rows = lead[0]
     for extent in lead[1:]:
@@ -239,7 +239,7 @@ def _rows(type_: TensorType, x: te.Tensor, w: te.Tensor) -> Element:
 
 
 def _grouped(type_: TensorType, attrs: Attrs, conv: Conv, x: te.Tensor, w: te.Tensor) -> Element:
-    """Groups as an axis of their own, so that each is a contraction."""
+    """A grouped convolution with a separate group axis, so that each group is a contraction."""
     window, wide, size = conv.window, accumulator(type_.dtype), conv.group_outputs
     taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(window.kernel)]
     ic = te.reduce_axis(conv.group_inputs, "ic")

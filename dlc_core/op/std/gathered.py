@@ -1,4 +1,4 @@
-"""Sums of rows that data chooses, each times a weight: what sampling an image between its pixels comes to."""
+"""Weighted sums of rows at data-dependent indices, for sampling an image between its pixels."""
 
 from __future__ import annotations
 

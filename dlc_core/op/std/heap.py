@@ -1,4 +1,4 @@
-"""Heaps in memory: the statement that puts an item in its place."""
+"""Binary heaps in memory: the sift-down statement."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ def sunk(
     hole: Buffer,
     above: Callable[[Expr, Expr], Expr],
 ) -> Stmt:
-    """The item at `root` moved below those that belong above it, where both parts below are heaps already.
+    """Move the item at `root` down until the heap order holds; both subtrees are heaps already.
 
-    `items(place)` is the int64 item at a place and `put(place, item)` writes it; the heap has `size` items,
-    `above(a, b)` says whether an item belongs above another.  `hole`, an int64 of its own, is where it would
-    be put.
+    `items(index)` is the int64 item at an index, and `put(index, item)` writes it. The heap has `size` items.
+    `above(a, b)` is the heap order. `hole` is an int64 variable for the current position.
     """
     item, now = Var("item", "int64"), load(hole, [0])
     last = size - 1

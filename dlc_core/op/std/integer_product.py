@@ -1,12 +1,12 @@
 """Products of quantized numbers: sums of (a - a_zero) (b - b_zero) in int32.
 
-They are composites whose bodies multiply the numbers as they are, so that the inner loop is a pure product of
+They are composites. Their bodies multiply the unchanged integers, so that the inner loop only multiplies
 bytes, and correct the sums for the zero points afterwards:
 
     sum (a - p) (b - q)   =   sum a b   -   p sum (b - q)   -   q sum a
 
-The sums over constants are computed at compile time.  Constants whose numbers less their zero points fit in 8
-bits are stored as these, so that the last term vanishes.  Sums wrap around in int32, as all of these do.
+The sums over constants are computed at compile time. If the differences of constants and their zero points
+fit in 8 bits, these are stored, and the last term vanishes. All sums wrap around in int32.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _centred(value: Node, zero: Node | None) -> Node:
 
 
 def _compact(b: Node, zero: Node | None) -> tuple[Node, Node | None]:
-    """A constant less its zero point, where that fits in 8 bits; else as signed bytes."""
+    """A constant minus its zero point, if that fits in 8 bits; else as signed bytes."""
     array = const_array(b)
     point = None if zero is None else const_array(zero)
     if array is None or point is None or is_zero(zero):
@@ -218,7 +218,7 @@ def _conv_body(
 
 
 def _column(value: Node, w: Node) -> Node:
-    """One number, or one for each output channel of a kernel, as it meets the result."""
+    """One number, or one for each output channel of a kernel, in the shape that broadcasts to the result."""
     shape = (w.shape[0], *(1,) * (len(w.shape) - 2)) if value.shape else ()
     if len(value.shape) == len(w.shape) and value.shape[0] == 1:
         shape = ()

@@ -2,8 +2,8 @@
 
     interpolate(x, positions, axis=2)         # positions [n] in elements, floats: dim 2 becomes n
 
-Positions outside take the value at the edge, or are left out (`cut`).  The op is not fused: along several
-axes, one after the other, each neighbour is read once.
+Positions outside take the value at the edge, or contribute nothing (`cut`). The op is not fused, so that
+interpolation along several axes, in sequence, reads each neighbour once.
 """
 
 from __future__ import annotations

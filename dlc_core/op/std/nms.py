@@ -1,6 +1,6 @@
-"""Boxes that remain where those that overlap a better one are left out, as many rows as there may be.
+"""Non-maximum suppression with the maximum possible number of result rows.
 
-Of N candidates, of which m are looked at and k kept, time is that of N + m (log N + k) steps.
+For N candidates, of which m are examined and k kept, it takes N + m (log N + k) steps.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _boxes_reference(
 
 
 BLOCK = 64
-"""Boxes that one is compared with at once: some vectors, behind which the rest is left where one overlaps."""
+"""The number of boxes that a candidate is compared with at once. After a block with an overlap, the remaining
+boxes are skipped."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class _Greedy:
         return binary("or", first > second, logical_and(eq(first, second), a < b))
 
     def sunk(self, at: Sequence[Expr], root: Expr) -> Stmt:
-        """The candidate at the root of the heap moved below those that are better."""
+        """Sift the candidate at the root of the heap down."""
         return sunk(
             lambda place: load(self.held, [place]),
             lambda place, box: store(self.held, [place], box),
@@ -184,7 +185,7 @@ class _Greedy:
         return shared > cast_to(self.dtype, load(self.ins[3], [0])) * (area + own[4] - shared)
 
     def _tried(self, at: Sequence[Expr], best: Expr) -> Stmt:
-        """The best candidate kept, where it is apart from all that were."""
+        """Keep the best candidate if it does not overlap any kept box."""
         image, kind = at
         now, kept, looked = load(self.number, [0]), self.count(1), self.count(2)
         names = ("low_y", "low_x", "high_y", "high_x", "area")

@@ -1,7 +1,7 @@
 """Normalizations: batch, layer, instance, group, root mean square, and across channels.
 
-Composites over arithmetic and reductions, each with a reference of its own.  Variances are those of the
-population.
+They are composites over arithmetic and reductions, each with its own reference. Variances are population
+variances.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _batch_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _with_channels(x: TensorType, vectors: Sequence[TensorType], axis: int) -> TensorType:
-    """The type of x, its channels a number where that of the vectors is."""
+    """The type of x, with a known number of channels if that of the vectors is known."""
     channels = x.shape[axis]
     for vector in vectors:
         check_rank(vector, 1, 1, "a parameter of the channels")

@@ -33,7 +33,7 @@ from dlc_core.tir.stmt import IterVar
 
 
 def product_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
-    """The result's dtype of a contraction of two dtypes: `wanted` where it is given and possible."""
+    """The result dtype of a contraction of two dtypes: `wanted`, if it is given and possible."""
     check_dtype(a, NUMBERS)
     check_dtype(b, NUMBERS)
     mixed_bytes = a.is_int and b.is_int and a.bits == b.bits == 8
@@ -101,7 +101,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
 def _lower_rows(
     type_: TensorType, a: te.Tensor, b: te.Tensor, k: IterVar, wide: DType, transpose_b: bool
 ) -> te.Tensor:
-    """Many matrices times one: all their rows are the rows of a single product, so that tiles span them."""
+    """Many matrices times one: one GEMM over the rows of all matrices, so that tiles span them."""
     lead = [as_expr(d) for d in type_.shape[:-1]]
     rows = lead[0]
     for extent in lead[1:]:

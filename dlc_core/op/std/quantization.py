@@ -1,9 +1,9 @@
-"""Quantized numbers: q stands for (q - zero) scale, where q is a low-bit integer.
+"""Quantized numbers: the low-bit integer q represents (q - zero) scale.
 
-Scales and zero points broadcast against the tensor: one number for all of it, `[c, 1, 1]` for one each
-channel, or one for each element.  Quotients and products are rounded by themselves, in the dtype of the
-scale, and values to the nearest integer, halves to even; so every target gives the same bits.  The result for
-NaN is not defined.
+Scales and zero points broadcast against the tensor: one number for all of it, `[c, 1, 1]` for one per
+channel, or one for each element. Quotients and products are rounded separately, in the dtype of the scale,
+and values are rounded to the nearest integer, ties to even. So every target returns the same bits. The result
+for NaN is undefined.
 
     quantize(x, s, z)         clamp(round(x / s) + z)
     dequantize(q, s, z)       (q - z) s

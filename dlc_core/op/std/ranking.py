@@ -1,4 +1,4 @@
-"""The first elements of an order."""
+"""The first elements of a sorted order (top-k)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The statements that choose indices of one row, at `at`; `place` is a number of their own."""
+    """The statements that choose indices of one row, at `at`. `place` is a variable for a position."""
 
     given: Buffer
     out: Buffer
@@ -112,7 +112,7 @@ class _Chosen:
         return store(self.out, [*self.at, number], where)
 
     def inserted(self, count: int) -> Stmt:
-        """Each element put where it belongs in a list of the best so far."""
+        """Insert each element into a sorted list of the best so far."""
         k, here = Var("k", "int64"), load(self.place, [0])
         last = const(count - 1, "int64")
         above = select(here > 0, here - 1, const(0, "int64"))

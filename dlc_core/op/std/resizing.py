@@ -1,7 +1,7 @@
 """Resizing along axes by interpolation.
 
-Place x of the result looks at a rational place of the input, so that positions and their roundings are
-computed exactly, in integers; only the weights of neighbours are floats.
+Element x of the result reads a rational position of the input. Positions and their roundings are computed
+exactly, in integers; only the weights of neighbours are floats.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _nearest(above: Expr, below: Expr, rounding: str) -> Expr:
 
 
 def cubic_weights(t: Any, a: float = _CUBIC) -> list[Any]:
-    """The weights of the four neighbours of a place that is `t` behind the second one: floats, arrays or
-    expressions, as `t` is.
+    """The weights of the four neighbours of a position at distance `t` after the second one: floats, arrays
+    or expressions, like `t`.
     """
 
     def near(d: Any) -> Any:

@@ -56,8 +56,8 @@ def reading(x: Buffer) -> Reading:
 
 
 def along_columns(columns: Expr, at: Buffer, look: Callable[[Expr], tuple[Expr, Stmt]]) -> Stmt:
-    """Looks at one column after the other until a condition holds of one: `look(column)` gives it and what is
-    done then.  `at` counts.
+    """Examine columns in order until a condition holds. `look(column)` returns the condition and the
+    statement to run then. `at` is the counter.
     """
     here = load(at, [0])
     found, done = look(here)

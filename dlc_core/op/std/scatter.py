@@ -79,9 +79,9 @@ def _scattered(
     """x copied, then the updates: `target(indices, i)` gives the index in the result of update i, without the
     dims behind the first `outer` of the updates, and the conditions under which that is inside.
 
-    Updates that differ in one of the `ordered` dims alone may meet at one place, and go in order; others
-    never do, so that threads may share them.  Sums and products of narrow floats are rounded once, at the
-    end.
+    Updates that differ only in one of the `ordered` dims may write the same element, so they run in order.
+    Other updates never do, so threads may share them. Sums and products of narrow floats are rounded once, at
+    the end.
     """
     held = type_.dtype if reduction in ("none", "min", "max") else compute_type(type_.dtype)
 

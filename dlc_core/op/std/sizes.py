@@ -1,11 +1,11 @@
-"""Sizes that are data: integers that a graph computes, or that are fed, as dims.
+"""Sizes that are data: dims from integers that a graph computes or gets as inputs.
 
     size = Var("size")
     told = dim_of(number, size=size)           # a tensor without elements whose first dim is the number
     body = with_dims(told, result)             # the result, which needs the dim
 
-A dim is in the types of what is made with it, and data is in the graph: `dim_of` leads from one to the other,
-and `with_dims` keeps it, and puts it first, where nothing else reads it.
+Dims occur in types, and data occurs in the graph. `dim_of` makes a dim of data. `with_dims` keeps that node
+alive, and orders it first, if nothing else reads it.
 """
 
 from __future__ import annotations

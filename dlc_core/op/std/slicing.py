@@ -147,8 +147,8 @@ SPLIT = op(
 def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     """(first index, number of indices) of `begin:end:step` on a dim.
 
-    Ints behave as in Python.  A symbolic begin or end is taken to be 0 to `size` (counted from the end where
-    it is surely negative); of steps that are negative the first index is the last of the dim at most.
+    Ints behave as in Python. A symbolic begin or end is assumed to be between 0 and `size` (counted from the
+    end if it is certainly negative). For negative steps, the first index is at most the last of the dim.
     """
     if step == 0:
         raise fail("a slice's stride is 0")

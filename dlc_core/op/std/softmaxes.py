@@ -1,4 +1,4 @@
-"""softmax and log_softmax along one axis: composites with reference and lowering of their own."""
+"""softmax and log_softmax along one axis: composites with their own reference and lowering."""
 
 from __future__ import annotations
 

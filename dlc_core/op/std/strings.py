@@ -1,6 +1,6 @@
-"""Ops on tensors of texts, which run on the host: constants, casts, joining, splitting, matching, cleaning.
+"""Ops on tensors of strings, which run on the host: constants, casts, joining, splitting, matching, cleaning.
 
-Texts compare by their code points.  Gathers, reshapes, concatenations and the like take texts too.
+Strings are compared by code points. Gather, reshape, concatenation and similar ops also accept strings.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ TEXTS = op(
 
 
 def _written(item: object) -> str:
-    """A number as a text: integers in decimal, floats with as many digits as tell them apart."""
+    """A number as a string: integers in decimal, floats with as many digits as are needed to distinguish
+    them."""
     if isinstance(item, (bool, np.bool_)):
         return "1" if item else "0"
     if isinstance(item, (int, np.integer)):

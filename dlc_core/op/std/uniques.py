@@ -1,4 +1,4 @@
-"""Different elements of a tensor, or slices along an axis: in ascending order equal rows are neighbours."""
+"""Distinct elements of a tensor, or distinct slices along an axis, found by sorting."""
 
 from __future__ import annotations
 

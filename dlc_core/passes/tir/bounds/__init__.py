@@ -1,4 +1,4 @@
-"""Proofs that accesses lie in their buffers, and checks of those that are not proved."""
+"""Proofs that accesses are inside their buffers, and run-time checks of accesses without a proof."""
 
 from __future__ import annotations
 

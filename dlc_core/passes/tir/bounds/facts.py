@@ -71,7 +71,7 @@ class Knowledge:
             self.dims.suppose(size >= 0)
 
     def at(self, fact: Fact | None) -> Analyzer:
-        """The analyzer with what a chain of facts says."""
+        """The analyzer with a chain of facts."""
         wanted: list[Fact] = []
         while fact is not None and not self._is_entered(fact):
             wanted.append(fact)
@@ -98,7 +98,8 @@ class Knowledge:
         return found
 
     def conditions(self, fact: Fact | None) -> list[Expr]:
-        """The scalar conditions of a chain of facts, inner ones first, negated where they do not hold."""
+        """The scalar conditions of a chain of facts, inner ones first; conditions that do not hold are
+        negated."""
         found = []
         while fact is not None:
             if isinstance(fact, Holds):
@@ -249,7 +250,7 @@ def _without(factors: list[Expr], one: Expr) -> Expr:
 
 
 def in_lane(expr: Expr, lane: Expr) -> Expr | None:
-    """The scalar of a vector expression in a lane; None where lanes of an operand cannot be told apart."""
+    """The scalar of a vector expression in a lane; None if the lanes of an operand cannot be separated."""
     if expr.dtype.lanes == 1:
         return expr
     made = lane_of(expr, lane)

@@ -1,4 +1,4 @@
-"""Proofs that one index is in [0, dim), under all that is known where it stands."""
+"""Proofs that one index is in [0, dim), under all facts at its position."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Goal:
     def is_between(self, index: Expr, dim: Expr) -> bool:
         """Whether 0 <= index < dim.
 
-        First by the ends of the index over all loops, as expressions over the sizes.  Then conditions such as
-        `i * 16 + lane < n` take part: what they bound becomes a variable with that range.  Then quotients and
-        remainders of loops become variables, each in its own range, and the analyzer searches for a proof.
-        At last it searches with the index as it is.
+        The first attempt compares the bounds of the index over all loops, as expressions over the sizes. The
+        second also uses conditions such as `i * 16 + lane < n`: the bounded sum becomes a variable with that
+        range. The third replaces quotients and remainders of loops by variables with their ranges, and lets
+        the analyzer search for a proof. The last one searches with the unchanged index.
         """
         return (
             self._by_ends(index, dim)
@@ -154,9 +154,7 @@ class Goal:
             return bool(fresh) and self._by_ends(index, dim, tuple(fresh))
 
     def _bounded_sums(self) -> dict[Expr, tuple[list[Expr], list[Expr]]]:
-        """Sums of moving variables, without constants, and what conditions say that they are at least and at
-        most.
-        """
+        """Sums of moving variables, without constants, and their bounds from conditions."""
         az = self.analyzer
         found: dict[Expr, tuple[list[Expr], list[Expr]]] = {}
         for smaller, larger in self._comparisons():
@@ -181,14 +179,14 @@ class Goal:
                         yield from ((a, b), (b, a))
 
     def _undivided(self, smaller: Expr, larger: Expr) -> Iterator[tuple[Expr, Expr]]:
-        """A comparison, and what it says of a dividend where one side is a quotient."""
+        """A comparison, and the implied comparison of the dividend if one side is a quotient."""
         az = self.analyzer
         yield smaller, larger
         if isinstance(smaller, Binary) and smaller.op == "floordiv" and az.prove(smaller.b > 0):
             yield smaller.a, az.simplify((larger + 1) * smaller.b - 1)
 
     def _occurs(self, index: Expr, sum_: Expr) -> bool:
-        """Whether a sum is a part of an index, or of what is divided in it."""
+        """Whether a sum is a part of an index, or of a dividend in it."""
         return any(self._factor(part, sum_) is not None for part in self._parts(index))
 
     def _parts(self, index: Expr) -> list[Expr]:

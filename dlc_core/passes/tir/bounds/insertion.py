@@ -1,8 +1,8 @@
-"""Checks in programs: of accesses that are not proved, of indices that are data, and of what they ask for.
+"""Insertion of run-time checks: of accesses without a proof, and of indices that are data.
 
-A statement whose access would lie outside of its buffer is left out, and the call fails.  Indices that are
-data (`report_index`) are checked outside of the loops that do not change them; the access itself is made at
-an index in range.
+A statement with an access outside of its buffer is not executed, and the call fails. Indices that are data
+(`report_index`) are checked outside of the loops that do not change them. The access itself uses an index in
+range.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class _Writer:
         return found
 
     def guarded(self, stmt: Stmt, checks: Sequence[Check]) -> Stmt:
-        """A statement that runs where all checks hold."""
+        """A statement that runs only if all checks hold."""
         for one in reversed(checks):
             stmt = If(one.holds, stmt, self.failure(one))
         return stmt
 
     def tested(self, one: Check) -> Stmt:
-        """A check by itself."""
+        """A separate check."""
         outside = If(~one.inside, self.failure(one))
         return outside if one.guard is _TRUE else If(one.guard, outside)
 
@@ -120,10 +120,10 @@ def with_access_checks(
 ) -> PrimFunc:
     """The program with a check before each of these accesses.
 
-    A loop `while` ends where its condition would read outside.  With `versions`, accesses that lie inside
-    under a condition on sizes alone are not checked where that holds: the program is written twice, and the
-    condition chooses.  Without `vectors`, for machines whose only vectors are those of loads and stores, each
-    lane is checked by scalars.
+    A `while` loop ends if its condition would read outside. With `versions`, the program is written twice if
+    accesses are in bounds under a condition on sizes alone: once without and once with checks, and the
+    condition chooses. Without `vectors`, for machines that have vectors only for loads and stores, each lane
+    is checked by scalar code.
     """
     if not accesses:
         return func
@@ -213,7 +213,8 @@ def _wide(e: Expr, lanes: int) -> Expr:
 
 
 def _in_all_lanes(guards: Guards, lanes: int) -> Expr:
-    """Which lanes all conditions hold in; one that reads is asked where those before it hold."""
+    """The mask of lanes in which all conditions hold. A condition with loads is evaluated only in lanes where
+    the earlier ones hold."""
     wide = [_wide(cond if holds else ~cond, lanes) for cond, holds in guards]
     if not any(map(loads_in, wide[1:])):
         return logical_and(*wide)
@@ -221,7 +222,7 @@ def _in_all_lanes(guards: Guards, lanes: int) -> Expr:
 
 
 def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
-    """All conditions, each asked only where those before it hold."""
+    """The conjunction of the conditions, each evaluated only if the earlier ones hold."""
     result: Expr = _TRUE
     for cond, holds in reversed(guards):
         own = cond if holds else ~cond
@@ -281,7 +282,7 @@ class _Indices:
         self.memory = Memory(func.body)
 
     def placed(self, stmt: Stmt) -> tuple[Stmt, list[Check]]:
-        """A statement with the checks that have to stand inside of it, and those that may stand before."""
+        """A statement with the checks that must be inside of it, and the checks that may be before it."""
         own = self._own(stmt)
         if isinstance(stmt, Seq):
             return self._in_order(stmt, own)
@@ -321,7 +322,7 @@ class _Indices:
         return isinstance(stmt, (For, Let)) and self.memory.steady(stmt, *exprs)
 
     def _own(self, stmt: Stmt) -> list[Check]:
-        """The checks of a statement's own expressions; inner indices before those that are read at them."""
+        """The checks of a statement's own expressions; the indices of a load are checked before its value."""
         found: dict[Check, None] = {}
         for e in exprs_of(stmt):
             for report, guards in _reports(e):
@@ -332,7 +333,8 @@ class _Indices:
 
 
 def _where_it_runs(stmt: Stmt, one: Check) -> Check:
-    """A check for before a statement: where that is a loop, only where the loop runs."""
+    """A check to insert before a statement. If the statement is a loop, the check runs only if the loop
+    does."""
     extent = stmt.extent if isinstance(stmt, For) else None
     if extent is None or (const_value(extent) or 0) > 0:
         return one

@@ -1,17 +1,17 @@
-"""Proofs that every access of a program lies in its buffer.
+"""Proofs that every access of a program is inside its buffer.
 
-What is proved, of each program by itself:
+For each program, independently, these are proved:
   * loads and stores: each index is in [0, dim) of its buffer, in all lanes;
   * windows on buffers (`View`): their bytes are bytes of the buffer that they look at;
   * addresses that are passed on: bulk copies stay in both buffers, and the parameters of a called kernel are
     no larger than what is passed.  What functions outside of the module touch, blocks declare: see
     `bounds.regions`.
 
-First constant ranges of loops are tried, which settles nearly all accesses of programs with known sizes; then
-what is left is proved under loops, conditions and names around it, with symbolic sizes.  Hints (`prefetch`)
-need no proof.  The proofs are sound and incomplete: what is not proved may well be right.
+The first attempt uses constant ranges of loops, which prove nearly all accesses of programs with known sizes.
+The others are proved by the surrounding loops, conditions and names, with symbolic sizes. Hints (`prefetch`)
+need no proof. The proofs are sound and incomplete: an access without a proof may be correct.
 
-An access under `if_then_else` is made where the condition holds.  Both sides of a `select` are evaluated.
+An access under `if_then_else` happens only if the condition holds. Both sides of a `select` are evaluated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from dlc_core.tir.tensor_copy import tensor_copy_of
 
 _TRUE = logical_and()
 Bytes = tuple[Expr, Expr]
-"""A range of bytes: the first one, and the one behind the last."""
+"""A range of bytes: begin and end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Access:
     """Conditions of `if_then_else` around it, outer ones first, and whether they hold."""
     why: str = ""
     when: Expr | None = None
-    """A condition on the sizes of the program under which it lies inside, where one is known."""
+    """A condition on the program's sizes under which the access is in bounds, if known."""
 
     def __str__(self) -> str:
         at = f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
@@ -86,17 +86,17 @@ class _Group:
 
 @dataclass
 class Proof:
-    """The result of a proof: the accesses that are proved, and those that are open."""
+    """The result of a proof: accesses with and without a proof."""
 
     proved: int = 0
     open: list[Access] = field(default_factory=list)
 
 
 def prove(func: PrimFunc, module: Mapping[str, object] | None = None) -> Proof:
-    """Which accesses of a program lie in their buffers for all values of its parameters.
+    """Prove which accesses of a program are inside their buffers for all values of its parameters.
 
-    Blocks of schedules are understood: their axes are in their domains where that is proved of the values
-    that are bound to them.  `module` has the kernels that the program calls; of others nothing is asked.
+    Programs may contain blocks: an axis is in its domain if that is proved of its binding. `module` has the
+    kernels that the program calls; calls of other functions are not checked.
     """
     return Prover(func, module or {}).run()
 
@@ -206,7 +206,7 @@ class Prover:
             self._axes(stmt, fact)
 
     def _access(self, access: Access, fact: Fact | None) -> None:
-        """Note an access, beside those that differ from it by a constant."""
+        """Record an access, together with those that differ from it by a constant."""
         lanes = tuple((cond, True) for cond in self.knowledge.lane_conditions(fact))
         if lanes:
             holder = self.holders[access.stmt]
@@ -274,9 +274,9 @@ class Prover:
         return fact
 
     def _is_inside(self, fact: Fact | None, access: Access, span: int = 0) -> Expr | None:
-        """True, or a condition on sizes under which an access lies inside, or None where none is known.
+        """True, or a condition on sizes under which an access is in bounds, or None if none is known.
 
-        With `span`, so do the accesses whose last index is larger by at most that.
+        With `span`, this also holds for accesses whose last index is larger by at most `span`.
         """
         shape = list(access.buffer.shape)
         if span:
@@ -360,7 +360,7 @@ class Prover:
                 self.proof.open.append(Access(block, "binds", self.func.buffers[0], (), (), why))
 
     def _window(self, view: View, fact: Fact | None) -> None:
-        """A window's bytes, counted from the pointer that both share, are bytes of what it looks at."""
+        """Check that the bytes of a view, counted from the common pointer, are bytes of the viewed buffer."""
         inner, outer = self._extent(view.buffer), self._extent(view.base)
         self._obligation(view, fact, inner, outer, lambda: f"{view.buffer!r} is a window on {view.base!r}")
 
@@ -448,7 +448,8 @@ class Prover:
             )
 
     def _bulk_copy(self, stmt: Eval, value: Call, fact: Fact | None) -> None:
-        """A box in shared memory, and the tensor that it is part of; what is outside of it is not read."""
+        """Check a tensor copy: its box in shared memory, and its tensor. Elements outside of the tensor are
+        not read."""
         one = tensor_copy_of(value)
         last: Expr = const(1)
         for dim, step in zip(one.dims, one.strides, strict=True):
@@ -474,7 +475,7 @@ def extent_in_bytes(buffer: Buffer) -> Bytes:
 
 
 def _lowest_lane(index: Expr) -> tuple[Expr, int] | None:
-    """The least lane of a vector index, and how much the greatest is larger, where that is a constant."""
+    """The least lane of a vector index, and the distance to the greatest, if constant."""
     if isinstance(index, Broadcast):
         return index.value, 0
     if isinstance(index, Ramp):
@@ -525,7 +526,7 @@ def _guarded_loads(
 
 
 def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
-    """Every statement with what holds where it stands, in order of execution."""
+    """Every statement with the facts at its position, in order of execution."""
     work: list[tuple[Stmt, Fact | None]] = [(root, None)]
     while work:
         stmt, fact = work.pop()

@@ -1,7 +1,7 @@
 """Constant ranges of the integers of a program, by the arithmetic of intervals.
 
-Every variable of a program is bound once, so one table holds for the whole program.  Conditions are not
-looked at: a range contains every value that the expression has wherever it is evaluated.
+Every variable of a program is bound once, so one table is valid for the whole program. Conditions are
+ignored: a range contains every value of the expression at any position.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dlc_core.tir.stmt import PrimFunc
 
 BOOLEAN: Interval = (0, 1)
 _KEEPS = {"report_index": 0, "vector_reduce_min": 0, "vector_reduce_max": 0, "subgroup_shuffle": 0}
-"""Intrinsics whose values are among those of one argument."""
+"""Intrinsics whose results are values of one argument."""
 _ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
     "add": iv.add,
     "mul": iv.mul,

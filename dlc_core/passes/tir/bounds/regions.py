@@ -1,10 +1,10 @@
-"""Proofs of what functions outside of a program touch: the regions that blocks declare.
+"""Proofs about the accesses of external functions, by the regions that blocks declare.
 
-A block that passes an address to an intrinsic or to a function outside of the module says in `reads` and
-`writes` what that touches, in boxes.  Each box is proved to lie in its buffer, in every dim, wherever the
-block runs, and the address to lie in a box.  Kernels of the module and bulk copies are not looked at here:
-their own parameters and boxes are proved.  Outside of blocks nothing says what is touched, and nothing is
-proved.
+A block that passes an address to an intrinsic or an external function declares in `reads` and `writes` the
+boxes that the function accesses. It is proved that each box is inside its buffer, in every dim, for every
+execution of the block, and that the address is in a box. Kernels of the module and tensor copies are not
+checked here; their parameters and boxes are proved elsewhere. Calls outside of blocks declare no regions, so
+nothing is proved about them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class _Passed:
 
 
 def prove_regions(func: PrimFunc) -> Proof:
-    """Which regions of blocks that pass addresses lie in their buffers for all values of its parameters.
+    """Prove which regions of blocks that pass addresses are inside their buffers, for all values of the
+    parameters.
 
-    An open one says in `when` under which sizes it does, where that is known.
+    For a region without a proof, `when` is the condition on sizes under which it is inside, if known.
     """
     passed: dict[Stmt, list[_Passed]] = {}
     for stmt, one in _passed(func.body):
