@@ -44,6 +44,10 @@ $(VENV)/.ready-opencl: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_opencl[pocl]'
 	@touch $@
 
+$(VENV)/.ready-pool: $(VENV)/.ready
+	@$(PIP) install -e './plugins/backend_llvm[pool]'
+	@touch $@
+
 $(VENV)/.ready-exported: $(VENV)/.ready
 	@$(PIP) install -e '.[exported]'
 	@touch $@

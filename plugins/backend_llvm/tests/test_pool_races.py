@@ -1,20 +1,24 @@
-"""The thread pool under clang's thread sanitizer: the text that runs, with every access watched."""
+"""The thread pool's source: no races under the thread sanitizer, and the IR in use is made of it."""
 
 from __future__ import annotations
 
 import os
-import re
+import runpy
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
-from dlc_backend_llvm.host import host_cpu
-from dlc_backend_llvm.pool_text import pool_ir
+from dlc_backend_llvm.pool_text import architectures, pool_ir
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the pool is serial elsewhere")
 
+TOOL = Path(__file__).resolve().parents[1] / "tools" / "make_pool_ir.py"
+POOL = (TOOL.parents[1] / "dlc_backend_llvm" / "pool_source" / "pool.c").read_text()
+MADE_BY = "0.17.1"
+"""The version of the package ziglang whose clang made the text."""
 TURNS = os.environ.get("DLC_RACE_TURNS", "400")
 
 HARNESS = r"""
@@ -69,37 +73,18 @@ int main(int argc, char **argv) {
 """
 
 
-def watched(text: str) -> str:
-    """The module with every function instrumented, and with declarations that old versions of LLVM want."""
-    declared = {}
-    for type_, name, arguments in re.findall(r"call (\w+) @(llvm\.[\w.]+)\(([^)]*)\)", text):
-        types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
-        declared[name] = f"declare {type_} @{name}({types})"
-    return "\n".join([*declared.values(), text.replace(" nounwind {", " nounwind sanitize_thread {")])
-
-
-def build(folder: Path, text: str) -> Path:
+def build(folder: Path, source: str) -> Path:
     """A program of the pool and the harness; skips where there is nothing to build it with."""
-    clang = shutil.which("clang")
-    if clang is None:
-        pytest.skip("there is no clang, whose thread sanitizer this needs")
-    (folder / "pool.ll").write_text(watched(text))
+    compiler = shutil.which("clang") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no clang or gcc, whose thread sanitizer this needs")
+    (folder / "pool.c").write_text(source)
     (folder / "main.c").write_text(HARNESS)
-    flags = ["-fsanitize=thread", "-g", "-O1", "-Wno-override-module"]
-    program = folder / "race"
-    for pointers in ([], ["-mllvm", "-opaque-pointers"]):  # what LLVM 14 has to be told
-        commands = (
-            [clang, *flags, *pointers, "-c", "pool.ll", "-o", "pool.o"],
-            [clang, *flags, "-c", "main.c", "-o", "main.o"],
-            [clang, *flags, "pool.o", "main.o", "-o", program.name, "-lpthread"],
-        )
-        for command in commands:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode:
-                break
-        else:
-            return program
-    pytest.skip(f"clang cannot build it here: {done.stderr.strip().splitlines()[0]}")
+    command = [compiler, "-fsanitize=thread", "-g", "-O1", "pool.c", "main.c", "-o", "race", "-lpthread"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{Path(compiler).name} cannot build it here: {done.stderr.strip().splitlines()[0]}")
+    return folder / "race"
 
 
 def run(program: Path, pause_us: int = 0) -> subprocess.CompletedProcess[str]:
@@ -118,16 +103,28 @@ def run(program: Path, pause_us: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def test_no_races(tmp_path: Path) -> None:
-    done = run(build(tmp_path, pool_ir(host_cpu().triple)))
+    done = run(build(tmp_path, POOL))
     assert "ThreadSanitizer" not in done.stderr, done.stderr[:4000]
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
 def test_a_race_would_be_found(tmp_path: Path) -> None:
     """Where the count of finished ranges no longer orders the workers' writes before the caller's reads."""
-    text = pool_ir(host_cpu().triple)
-    weaker = text.replace("@done, i32 %did seq_cst", "@done, i32 %did monotonic")
-    weaker = weaker.replace("@done acquire", "@done monotonic").replace("@done seq_cst", "@done monotonic")
-    assert weaker != text
+    weaker = POOL.replace("ADD(done, did)", "__atomic_fetch_add(&done, did, __ATOMIC_RELAXED)")
+    weaker = weaker.replace("LOAD(done, ACQUIRE)", "LOAD(done, RELAXED)")
+    weaker = weaker.replace("LOAD(done, SEQ_CST)", "LOAD(done, RELAXED)")
+    assert weaker.count("RELAXED") == POOL.count("RELAXED") + 3
     done = run(build(tmp_path, weaker), pause_us=50)
     assert "data race" in done.stderr
+
+
+@pytest.mark.parametrize("architecture", architectures())
+def test_the_text_is_what_clang_makes_of_the_source(architecture: str) -> None:
+    try:
+        installed = version("ziglang")
+    except PackageNotFoundError:
+        installed = "none"
+    if installed != MADE_BY:
+        pytest.skip(f"the text was made by the clang of ziglang {MADE_BY}; installed: {installed}")
+    made = runpy.run_path(str(TOOL))["compiled"](architecture)
+    assert made == pool_ir(f"{architecture}-linux-gnu")
