@@ -17,10 +17,10 @@ from benchmarks.report import head, machine, print_report, write_json
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ours against installed peers.")
     parser.add_argument("names", nargs="*", help="only these models")
-    parser.add_argument("--models", type=Path, help="a folder of .onnx files with .npz files beside them")
     parser.add_argument(
-        "--generated", action="store_true", help="with --models: the generated models beside them"
+        "--models", type=Path, help="a folder of .onnx files with .npz files of the same names"
     )
+    parser.add_argument("--generated", action="store_true", help="with --models: also the generated models")
     parser.add_argument(
         "--targets", nargs="+", default=[], help="of ours: the first is measured, the others beside it"
     )

@@ -1,8 +1,8 @@
 """Single operators against onnxruntime: `python -m benchmarks.operators [NAME ...] [--threads 1]`
 
 Rows and maps: what moves and reduces data more than it multiplies.  Each line is an ONNX model of one
-operator, or of the few that a fused kernel is of, run by both in the same process, in turns, on outputs that
-are there already.  `copy` is how fast this machine copies as many bytes: the roofline of such kernels.
+operator, or of the few that a fused kernel is of, run by both in the same process, alternately, with
+preallocated outputs.  `copy` is how fast this machine copies as many bytes: the roofline of such kernels.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def maps() -> list[Operator]:
           for op in ("Relu", "Exp", "Tanh", "Sigmoid", "Erf", "Log", "Sqrt", "Sin", "Softplus", "Mish")),
         Operator("gelu 1024²", (million,), (one("Gelu"),)),
         Operator("gelu of tanh 1024²", (million,), (one("Gelu", approximate="tanh"),)),
-        Operator("gelu of erf, spelt out 1024²", (million,), (
+        Operator("gelu of erf, single operators 1024²", (million,), (
             one("Mul", root), one("Erf"), one("Add", np.float32(1)), one("Mul", 0), one("Mul", root),
         )),
         Operator("swish 1024²", (million,), (one("Sigmoid"), one("Mul", 0))),

@@ -1,4 +1,4 @@
-"""Workers that load a model and call it in turns: in this process, or in one of their own.
+"""Workers that load a model and call it alternately: in this process, or in one of their own.
 
 A process of its own isolates crashes, hangs, conflicting libraries and memory.  Parent and worker exchange
 pickled messages over a pipe.

@@ -1,4 +1,4 @@
-"""Softmax of rows; its sums run in lanes side by side, which `rfactor` makes of one accumulator.
+"""Softmax of rows; its sums run in vector lanes, which `rfactor` makes of one accumulator.
 
 A sum of floats may not be reordered unasked, so that a single accumulator waits for each addition.  `rfactor`
 is the asking: partial sums, one for each lane of a vector, and a last sum over those.

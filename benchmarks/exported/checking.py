@@ -1,4 +1,4 @@
-"""The outcomes of models: what dlc makes of them, against what is stored beside them."""
+"""The outcomes of models: what dlc makes of them, compared with the stored results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ours, with default options: compiled without the cache, or opened from a saved file as a server does.
 
-Several of our targets may stand side by side: `for_targets`.
+Several of our targets may be compared: `for_targets`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class EmittedKernels:
 
 
 class KernelWriter(ModuleWriter):
-    """Writes a kernel.  Vectors are computed lane by lane; those side by side in memory move at once where
+    """Writes a kernel.  Vectors are computed lane by lane; contiguous ones move at once where
     the language has types for them.
     """
 

@@ -17,7 +17,7 @@ class Printable:
     __slots__ = ()
 
     def script(self) -> str:
-        """The value as Python text, from which `dlc.script.parse` gives back an equal one (large constants
+        """The value as Python text, from which `dlc.script.parse` returns an equal one (large constants
         are named, not shown: `to_script` gives them too)."""
         return str(_printer().script(self))
 

@@ -77,7 +77,7 @@ def digits_of(fragment: Fragment) -> tuple[list[Digit], list[Digit]]:
 
 
 def chain_of(unit: MatrixUnit) -> list[tuple[int, int]] | None:
-    """For each value that a thread has of the first operand: the tile of results beside each other, and the
+    """For each value that a thread has of the first operand: the tile of adjacent results, and the
     number there, that the same thread has it as; None where other threads do.
     """
     acc = {unit.of_acc.element(t, i): (t, i) for t in range(unit.width) for i in range(unit.of_acc.count)}
@@ -108,7 +108,7 @@ def matrix_intrin(tiles: Tiles) -> TensorIntrin:
 
 
 DOWN, ACROSS = (1, 2, 4), (1, 2, 4, 8)
-"""Tiles of a unit that a subgroup computes beside each other."""
+"""Adjacent tiles of a unit that a subgroup computes."""
 WIDEST = 32
 """The maximum number of adjacent tiles of chained products."""
 

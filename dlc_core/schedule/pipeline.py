@@ -44,7 +44,7 @@ class Pipelined:
     stages: tuple[int, ...]
     order: tuple[int, ...]
     versions: dict[Buffer, int]
-    """How many iterations' values of each buffer that every iteration fills anew are alive at once."""
+    """How many iterations' values of each buffer that every iteration fills again are alive at once."""
     ahead: int
     """How many iterations later, at least, others read what parts write to memory of the group."""
     copies: frozenset[int]

@@ -574,7 +574,7 @@ class Schedule(Sampling):
     def decompose_padding(self, block: BlockRV, loop: LoopRV) -> list[BlockRV]:
         """Split a block `B[…] = value where inside else constant` into fills of the padding and a plain copy.
 
-        This happens inside `loop`, one of the block's loops; the loops from it inward are created anew, one
+        This happens inside `loop`, one of the block's loops; the loops from it inward are created again, one
         per axis.  Returns the filling blocks, then the copying block, which keeps the name.
         """
         return padding.decompose_padding(self._program, block, loop)

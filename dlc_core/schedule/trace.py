@@ -100,7 +100,7 @@ class Trace:
         return [step.options[DECISION] for step in self.steps if DECISION in step.options]
 
     def with_decisions(self, decisions: Iterable[Any]) -> Trace:
-        """The trace with other decisions in order; None lets the schedule it is replayed on draw anew."""
+        """The trace with other decisions in order; None lets the schedule it is replayed on draw again."""
         given = list(decisions)
         if len(given) != len(self.decisions):
             raise ScheduleError(f"{len(given)} decisions for a trace that draws {len(self.decisions)} times")

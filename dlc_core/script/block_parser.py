@@ -63,7 +63,7 @@ class BlockParser:
 
     def define(self, node: ast.AST, name: str, value: Any, *, replaces: bool = False) -> None:
         """Give a name a meaning in the innermost suite; `replaces`: one of the same suite may be given
-        anew."""
+        again."""
         if name in RESERVED:
             self.source.fail(node, f"{name} has a meaning of its own in a script", "choose another name")
         if name in self.scope and name not in self.aliases and not (replaces and self.scope.is_inner(name)):

@@ -125,7 +125,7 @@ def float_text(value: float, namespace: str) -> str:
 
 
 def _readable(data: np.ndarray[Any, Any]) -> bool:
-    """Whether the text of the elements gives back their bits: all but unusual NaNs."""
+    """Whether the text of the elements reproduces their bits: all but unusual NaNs."""
     if data.dtype.kind in "biu" or data.size == 0:
         return True
     with np.errstate(all="ignore"):

@@ -40,7 +40,7 @@ def script(value: Any) -> str:
 
 
 def to_script(value: Any) -> Script:
-    """The text with its metadata, from which `parse` gives back an equal module or function."""
+    """The text with its metadata, from which `parse` returns an equal module or function."""
     metadata = Metadata()
     return Script("\n".join(text for text, _ in lines_of(value, metadata)) + "\n", metadata)
 

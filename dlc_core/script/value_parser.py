@@ -36,7 +36,7 @@ class ValueParser:
     """Reads expressions in a scope of names.
 
     `symbol` makes what an unknown name stands for (symbolic dims of graphs, and other variables, whose dtype
-    is given behind it); without it unknown names are errors.
+    is given after it); without it unknown names are errors.
     """
 
     def __init__(

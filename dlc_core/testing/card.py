@@ -86,7 +86,7 @@ class CardProgram:
         return self.function
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to free."""
 
 
 class Card(SimulatedDevice):

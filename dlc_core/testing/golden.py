@@ -1,4 +1,4 @@
-"""Golden files: texts kept beside the tests, compared line by line, written anew by `pytest --bless`.
+"""Golden files: texts kept beside the tests, compared line by line, written again by `pytest --bless`.
 
 Use:
     def test_text(bless):

@@ -175,7 +175,7 @@ def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
 
 
 def replace_scalars(func: PrimFunc, others: Mapping[Var, Var]) -> PrimFunc:
-    """The program with other variables in the place of some by-value parameters."""
+    """The program with other variables in place of some by-value parameters."""
     buffers = {b: substitute_buffer(b, others) for b in func.buffers}
     params = tuple(buffers[p] if isinstance(p, Buffer) else others.get(p, p) for p in func.params)
     return replace(func, params=params, body=substitute_stmt(func.body, others, buffers))

@@ -174,10 +174,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         "pow(x, 0) = pow(1, y) = 1 even for NaN; NaN for negative ** fraction",
     ),
     Intrinsic("fma", 3, _FLOAT, "same", _per_element(fused_multiply_add), "a * b + c rounded once"),
-    Intrinsic("rounded_mul", 2, _FLOAT, "same", np.multiply, "a * b, never fused with an addition behind it"),
+    Intrinsic("rounded_mul", 2, _FLOAT, "same", np.multiply, "a * b, never fused with a following addition"),
     _math("floor", np.floor, "keeps infinities and the sign of zero"),
     _math("ceil", np.ceil, "keeps infinities and the sign of zero"),
-    _math("round", np.rint, "halves to even; keeps infinities and the sign of zero"),
+    _math("round", np.rint, "ties to even; keeps infinities and the sign of zero"),
     _math("trunc", np.trunc, "towards zero; keeps infinities and the sign of zero"),
     Intrinsic(
         "abs", 1, _NUMBER, "same", np.abs, "clears the sign of NaN too; the smallest integer is its own"
@@ -575,7 +575,7 @@ def ceil(x: Expr) -> Expr:
 
 
 def round_even(x: Expr) -> Expr:
-    """Rounded to the nearest integer, halves to even."""
+    """Rounded to the nearest integer, ties to even."""
     return intrinsic("round", x)
 
 

@@ -69,7 +69,7 @@ def test_an_error_that_names_no_device_is_found(compiled: Any) -> None:
 def test_a_device_that_hands_out_freed_memory_is_found(compiled: Any) -> None:
     class Careless(Device):
         def free(self, handle: int) -> None:
-            """Memory is never given back."""
+            """Memory is never freed."""
 
     exe = executable_on(compiled, Careless())
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):

@@ -1,4 +1,4 @@
-"""A crash in native code is a failure of one test; the tests behind it run."""
+"""A crash in native code is a failure of one test; the tests after it run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of one call are apart: whatever stands in one, all bits of the others' results stay.
+"""Samples of one call are independent: whatever stands in one, all bits of the others' results stay.
 
 So they are, too, whichever number of threads runs a compiled model.
 """
@@ -94,7 +94,7 @@ def attention() -> tuple[tuple[int, ...], dlc.Executable]:
 
 
 def recurrent() -> tuple[tuple[int, ...], dlc.Executable]:
-    """An LSTM over sequences that go side by side."""
+    """An LSTM over a batch of sequences."""
     rng = np.random.default_rng(0)
     sizes = {"w": (1, 128, 24), "r": (1, 128, 32), "b": (1, 256)}
     parts = [

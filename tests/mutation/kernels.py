@@ -121,7 +121,7 @@ def _weights(*dims: int) -> Node:
 
 
 def _heads(*, turned: bool) -> tuple[Node, list[Node]]:
-    """Detections of three scales side by side."""
+    """Concatenated detections of three scales."""
     heads = [_tensor(1, 8, n, n, name=f"x{n}") for n in (8, 4, 2)]
     flat = [std.reshape(std.relu(h), shape=(1, 8, n * n)) for h, n in zip(heads, (8, 4, 2), strict=True)]
     both = std.concat(*flat, axis=2)
@@ -129,7 +129,7 @@ def _heads(*, turned: bool) -> tuple[Node, list[Node]]:
 
 
 def _chain() -> tuple[Node, list[Node]]:
-    """Values of many sizes that live side by side, several results, one of them at the end of a chain."""
+    """Values of many sizes with overlapping live ranges; several results, one at the end of a chain."""
     x = _tensor(7, 24)
     a = std.relu(std.matmul(x, _weights(24, 40)))
     b = std.matmul(a, _weights(40, 9))
@@ -151,7 +151,7 @@ def _open_chain() -> tuple[Node, list[Node]]:
 
 
 def _image() -> tuple[Node, list[Node]]:
-    """Convolutions and pools side by side, a residual, and joined channels."""
+    """Parallel convolutions and pools, a residual, and joined channels."""
     x = _tensor(1, 6, 15, 13)
     same = {"padding": (1, 1, 1, 1)}
     a = std.relu(std.conv(x, _weights(16, 6, 3, 3), **same))

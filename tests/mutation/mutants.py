@@ -110,7 +110,7 @@ def _is_text(n: ast.BinOp) -> bool:
 
 
 def apply(mutant: Mutant) -> None:
-    """Put a mutant in the place of the function, in this process."""
+    """Put a mutant in place of the function, in this process."""
     text, file = _source(mutant.module)
     tree = ast.parse(text)
     n = list(ast.walk(dict(_functions(tree.body))[mutant.function]))[mutant.node]

@@ -84,7 +84,7 @@ def heads(rows: int) -> Node:
 
 
 def block() -> Node:
-    """A transformer block over 5 tokens, its attention spelt out."""
+    """A transformer block over 5 tokens, its attention as single operations."""
     x = image(5, 24)
     q, k, v = (
         std.transpose(std.reshape(std.matmul(x, number(24, 24, seed=seed)), shape=(5, 3, 8)), axes=(1, 0, 2))

@@ -1,4 +1,4 @@
-"""Values that live at once lie apart in the arena: proved from the code of entries, so that plans that are
+"""Values that live at once are disjoint in the arena: proved from the code of entries, so that plans that are
 wrong are refused.
 """
 
@@ -171,7 +171,7 @@ def test_symbolic_places() -> None:
     assert not at((n * 16 + 63) // 64 * 16).open
     assert at(n * 4 - 1).open[0].when is None  # there are sizes for which they overlap
     (unsure,) = at(n * n).open
-    assert unsure.when is not None  # they lie apart from n = 4 on
+    assert unsure.when is not None  # they are disjoint from n = 4 on
     for size, apart in ((3, False), (4, True), (9, True)):
         assert bool(const_value(Analyzer().simplify(substitute(unsure.when, {n: const(size)})))) is apart
 
@@ -217,7 +217,7 @@ def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
 
 
 def model(batch: int | Var, *, joins: bool = False) -> IRModule:
-    """Products of which the first is read again at the end; with `joins` three are put side by side."""
+    """Products of which the first is read again at the end; with `joins` three are concatenated."""
     x = param("x", tensor_type((batch, 16)))
     rng = np.random.default_rng(0)
 

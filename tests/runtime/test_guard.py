@@ -1,4 +1,4 @@
-"""Guard mode: values lie apart, unwritten memory shows, pages that may not be touched are protected."""
+"""Guard mode: values are separated, unwritten memory shows, pages that may not be touched are protected."""
 
 from __future__ import annotations
 

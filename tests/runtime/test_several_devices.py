@@ -98,7 +98,7 @@ def test_a_value_is_copied_once_to_where_it_is_needed(cards, behind):
 
 
 def test_values_between_regions_stay_on_the_card(cards):
-    """Regions that are kept apart pass their values on the card."""
+    """Regions that are not merged pass their values on the card."""
     with fresh_registry({"first": (plugin := CardPlugin("first", merge=False))}):
         a = param("a", SQUARE)
         model = module([a], dense(dense(dense(a))))

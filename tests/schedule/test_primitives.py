@@ -406,7 +406,7 @@ def test_padding_becomes_borders_and_a_copy():
 
 @pytest.mark.parametrize(("before", "size"), [(1, 7), (3, 4), (6, 4), (9, 4)])
 def test_padding_that_leaves_little_of_what_is_inside(before, size):
-    """The interior may begin behind the end: there is a border alone, and nothing is written behind it."""
+    """The interior may begin behind the end: there is a border alone, and nothing is written after it."""
     a = te.placeholder((5,), name="A")
     with te.collect() as made:
         inside = lambda i: logical_and(i >= before, i < before + 5)  # noqa: E731

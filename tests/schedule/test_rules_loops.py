@@ -36,7 +36,7 @@ def final(func: PrimFunc, machine: Description = USUAL) -> PrimFunc:
 
 
 def widths(func: PrimFunc) -> list[int]:
-    """Elements that each store writes side by side."""
+    """Stores of adjacent elements."""
     found = []
     for s in stmts(func.body):
         if isinstance(s, Store):

@@ -1,4 +1,4 @@
-"""Nests of loops that machines copy as boxes: which are such, and what becomes of them."""
+"""Nests of loops that machines copy as boxes: which are such, and their lowering."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N803
-"""Blocks computed by tensor intrinsics: what fits, what is put in its place, and that it stays right."""
+"""Blocks computed by tensor intrinsics: what fits, the replacement, and that it stays right."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from dlc_core.tir.intrinsics import absolute
 from dlc_core.tir.stmt import LANES, Alloc, Block, If, IterVar, Range, Region, Seq, Stmt, loop, seq, store
 
 GROUP = 16
-"""Most output channels whose results in a tile are checked, and computed anew, together."""
+"""Most output channels whose results in a tile are checked, and computed again, together."""
 
 
 def window_of(kernel: Sequence[int], attrs: Attrs) -> Window:

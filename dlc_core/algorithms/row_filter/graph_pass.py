@@ -1,4 +1,4 @@
-"""row_filter: convolutions of few channels by row filters, where the target's description says it pays.
+"""row_filter: convolutions of few channels by row filters, if the cost model predicts a gain.
 
 Law: results stay within tolerance; the root mean square error is at most three times that of a sum in order.
 

@@ -1,4 +1,4 @@
-"""strassen: GEMM with constant matrices by Strassen's algorithm, on one level or two, where it pays.
+"""strassen: GEMM with constant matrices by Strassen's algorithm, if the cost model predicts a gain.
 
 Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
 about twice on two.  Only where the compile's precision is "fast".

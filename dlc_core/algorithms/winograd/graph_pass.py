@@ -1,4 +1,4 @@
-"""winograd: convolutions of 3 × 3 windows computed by tiles, where the target's description says it pays.
+"""winograd: convolutions of 3 × 3 windows computed by tiles, if the cost model predicts a gain.
 
 Law: results stay within tolerance; the root mean square error is at most three times that of a sum in order,
 for random inputs and the weights that the convolution has: tiles that would lose more are not taken.  What is

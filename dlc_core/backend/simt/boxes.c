@@ -101,7 +101,7 @@ void dlc_simt_arrived(void *at, int parity)
     if ((arrival->phase & 1) != parity)
         return;
     if (!arrival->ended)
-        dlc_stop("a thread would wait for ever: the copies that it waits for have no end");
+        dlc_stop("a thread would never end: the copies that it waits for have no end");
     if (arrival->expected != arrival->brought)
         dlc_stop("a thread would wait for ever: %lld bytes are expected, and copies bring %lld",
                  (long long)arrival->expected, (long long)arrival->brought);

@@ -41,7 +41,7 @@ def _band_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 BAND = op(
     "band",
-    "elements begin to end of an axis of known size, in place where they stand side by side",
+    "elements begin to end of an axis of known size, in place where they are contiguous",
     ["x"],
     [Attr("axis", "int"), Attr("begin", "int"), Attr("end", "int")],
     kind="injective",
@@ -62,7 +62,7 @@ BAND = op(
 
 JOIN_BANDS = op(
     "join_bands",
-    "tensors joined along an axis, each computed in its place where a kernel of its own writes it",
+    "tensors joined along an axis, each computed in place where its own kernel writes it",
     ["*xs"],
     [Attr("axis", "int")],
     kind="opaque",

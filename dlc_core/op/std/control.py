@@ -350,7 +350,7 @@ def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
     kept, rows = stacking(resized(tensor_types(types)), attrs, attrs["rounds"], resized)
     if any(size in row.symbols() for row in rows for size in sizes):
-        raise fail("the shapes of stacked results change from round to round")
+        raise fail("the shapes of stacked results change between iterations")
     return TupleType((*kept, *rows))
 
 

@@ -1,7 +1,7 @@
 """Random numbers, which the host draws.
 
 With a seed the numbers are those of NumPy's `RandomState` of that seed (the Mersenne Twister, whose stream
-NumPy keeps for ever): ONNX's reference implementation draws the same.  Without one every call draws others.
+NumPy guarantees): ONNX's reference implementation draws the same.  Without one every call draws others.
 """
 
 from __future__ import annotations

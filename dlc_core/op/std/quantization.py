@@ -110,7 +110,7 @@ def _per_channel(rank: int, values: str = "positive", dtype: str = "") -> Tensor
 
 QUANTIZE = op(
     "quantize",
-    "x / scale rounded to the nearest integer, halves to even, plus the zero point, limited to the range of"
+    "x / scale rounded to the nearest integer, ties to even, plus the zero point, limited to the range of"
     " the result",
     ["x", "scale", "zero?"],
     [TO],
@@ -239,7 +239,7 @@ _SUM = Tensor((2, 3, 4, 5), "uniform:-70000:70000")
 
 REQUANTIZE = op(
     "requantize",
-    "a sum of products times a factor, in float32, rounded to the nearest integer, halves to even, plus the"
+    "a sum of products times a factor, in float32, rounded to the nearest integer, ties to even, plus the"
     " zero point, limited to the range of the result",
     ["n", "factor", "zero?"],
     [TO],
@@ -281,7 +281,7 @@ def fixed_point(factors: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def fixed_point_product(n: Expr, mantissa: Expr, shift: Expr) -> Expr:
-    """n mantissa 2^-shift rounded to the nearest integer, halves to even: int32 in, int64 out.
+    """n mantissa 2^-shift rounded to the nearest integer, ties to even: int32 in, int64 out.
 
     The mantissa is at least 0 and the shift from 0 to 62: the product has at most 62 bits, so nothing
     overflows.
@@ -324,7 +324,7 @@ _SHIFT = Tensor((), np.array(33), "int32")
 
 REQUANTIZE_FIXED = op(
     "requantize_fixed",
-    "a sum of products times mantissa 2^-shift, exactly, rounded to the nearest integer, halves to even, plus"
+    "a sum of products times mantissa 2^-shift, exactly, rounded to the nearest integer, ties to even, plus"
     " the zero point, limited to the range of the result; 0 <= mantissa, 0 <= shift <= 62",
     ["n", "mantissa", "shift", "zero?"],
     [TO],

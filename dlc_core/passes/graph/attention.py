@@ -48,12 +48,12 @@ UNSQUEEZE, REPEAT, CAST = (OPS[name] for name in ("unsqueeze", "repeat", "cast")
 FORM = Decision(
     "attention.form",
     "Whether attention is one kernel, by panels of keys for a tile of queries or key by key for one query, "
-    "or is spelt out as products and a softmax; and queries of a tile and keys of a panel.",
+    "or is expanded to products and a softmax; and queries of a tile and keys of a panel.",
     ("tiled", "one_query", "unfused"),
     has_values=True,
 )
 APART = (0, 0)
-"""The tile of attention that is spelt out."""
+"""The tile of expanded attention."""
 ROWS = (1, 2, 3, 4, 6)
 """Queries of a tile that may be forced."""
 

@@ -35,7 +35,7 @@ TRANSPOSE, RESHAPE, CONCAT, BATCH_NORM = (
 LAYOUTS = ("NXC", "NCX")
 LAYOUT = Decision(
     "layout.windows",
-    "Whether a convolution or pooling works on channels last, which vectors read side by side, or first.",
+    "Whether a convolution or pooling works on channels last, which vectors read contiguously, or first.",
     ("last", "first"),
 )
 

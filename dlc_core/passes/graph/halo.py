@@ -67,7 +67,7 @@ def _window(n: Node) -> Window:
 
 
 def _reach(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
-    """Rows of the input of a window, and of border before and behind them."""
+    """Rows of the input of a window, and of padding before and after these."""
     place = rows.axis - (row_axis(n) or 0)
     window = _window(n)
     if not 0 <= place < len(window.kernel) or _hangs_over(n, window):

@@ -36,7 +36,7 @@ GROUP_OPS = 48
 """The most operations of a kernel, as in the pass `fuse`."""
 PRODUCTS = Decision(
     "products.merge",
-    "Whether products of one value by several constants become one product by the constants side by side.",
+    "Whether products of one value by several constants become one product by the concatenated constants.",
     ("merged", "separate"),
 )
 
@@ -222,7 +222,7 @@ def _whole(alike: Sequence[_Chain], x: Node) -> Node:
 
 
 def _joined(constants: Sequence[Node], alike: Sequence[_Chain]) -> Node:
-    """Constants side by side; one number that all have stays one."""
+    """The concatenated constants; one number that all have stays one."""
     arrays: list[NDArray] = [array for c in constants if (array := const_array(c)) is not None]
     if all(array.size == 1 for array in arrays) and any(chain.columns != 1 for chain in alike):
         return constants[0]

@@ -136,7 +136,7 @@ def _assumed(n: Node) -> Iterator[Condition]:
 
 
 def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
-    """The dims of two types of one form, side by side."""
+    """The pairs of dims of two types of one form."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         yield from zip(a.shape, b.shape)
     elif not isinstance(a, TensorType) and not isinstance(b, TensorType):

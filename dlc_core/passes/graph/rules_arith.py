@@ -291,7 +291,7 @@ def _affine() -> Rule:
 def _chains(match: Match) -> bool:
     """The constants together are no larger than the result, and x is not broadcast in between.
 
-    A constant x is folded elsewhere: among three constants the rules would pass the outermost in for ever.
+    A constant x is folded elsewhere: among three constants the rules would pass the outermost in without end.
     """
     return bool(match["x"].type == match.root.type) and match["x"].op is not CONST
 

@@ -64,7 +64,7 @@ def state_size(value: Node) -> int:
 
 
 def unchanged(function: Function, count: int) -> tuple[bool, ...]:
-    """Of a state of so many values, which a body gives back as it got it."""
+    """Of a state of so many values, which a body returns unchanged."""
     pairs = zip(function.results[:count], function.params, strict=False)
     return tuple(result is own for result, own in pairs)
 

@@ -139,7 +139,7 @@ class Emitter:
         return Entry(func, self._signature(), plan, self.checked, flat)
 
     def proved(self, func: PrimFunc, arena: Buffer, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
-        """The function, whose windows on memory are proved to fit and those in use at once to lie apart; by
+        """The function, whose windows on memory are proved to fit and those in use at once to be disjoint; by
         sizes that are tested where they are not.
 
         Raises PassError where they do not.

@@ -50,7 +50,7 @@ from dlc_core.passes.lower.views import is_view
 DATA_DIMS = "data tells how many results there are"
 RESHAPED: dict[Op, str] = {
     IF: "data tells the shapes of its results",
-    LOOP: "its state changes its shape from round to round",
+    LOOP: "its state changes its shape between iterations",
 }
 """Why control flow with `sizes` cannot be native."""
 

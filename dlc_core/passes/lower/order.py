@@ -33,7 +33,7 @@ class Work:
     scratch: int = 0
     """Bytes that it needs while it runs."""
     kept: bool = False
-    """Whether its results are never given back."""
+    """Whether its results are never freed."""
 
 
 def reordered(

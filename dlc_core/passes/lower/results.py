@@ -64,7 +64,7 @@ class CopyResults(Pass):
 
 
 def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: int = 0) -> Function:
-    """`state` values of a loop's body may be its params: they are not passed on from round to round."""
+    """`state` values of a loop's body may be its params: they are not passed on between iterations."""
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         if not is_control(old):

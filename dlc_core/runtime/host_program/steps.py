@@ -190,7 +190,7 @@ class Steps:
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
         last.pop(function.body, None)
         self.order: list[tuple[Node, list[Node]]] = []
-        """The nodes as they run, each with the arguments that nobody needs behind it."""
+        """The nodes as they run, each with the arguments that no later node needs."""
         self.bodies: dict[Node, list[Steps]] = {}
         """The steps of the bodies of control flow."""
         self._steps: list[tuple[Step, int, tuple[int, ...], Node]] = []

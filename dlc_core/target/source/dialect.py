@@ -47,7 +47,7 @@ MATH: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Moves:
-    """Vectors of a language that has them as types: what lies side by side in memory moves as one of them.
+    """Vectors of a language that has them as types: contiguous elements move as one of them.
 
     Arithmetic is written lane by lane, unless there is `arithmetic`.  `{scalar}` is the type of an element,
     `{lanes}` their number, `{type}` the vector, `{at}` a pointer to the first element, `{space}` its

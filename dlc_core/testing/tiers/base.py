@@ -36,7 +36,7 @@ class Settings:
     fraction: float = 0.0
     """Part of the declared roofline that level 5 wants at least."""
     guard: str = ""
-    """The mode in which values are kept apart, if any (see `runtime.guard.mode`)."""
+    """The guard mode, if any (see `runtime.guard.mode`)."""
 
     def narrowed(self, config: pytest.Config) -> Settings:
         """With what the command line says."""

@@ -48,7 +48,7 @@ class DeviceTier(Tier):
 
     @pytest.fixture
     def memory(self, device: Any) -> Iterator[Callable[..., int]]:
-        """`alloc` whose memory is given back when the test ends."""
+        """`alloc` whose memory is freed when the test ends."""
         handles: list[int] = []
 
         def alloc(size: int, **options: int) -> int:

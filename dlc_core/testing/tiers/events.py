@@ -83,7 +83,7 @@ def check_events(run: OnDevice, left: float) -> None:
                 break
         else:
             raise AssertionError(
-                f"{told} before what was launched has finished: behind it sync() takes {min(found):.3f} "
+                f"{told} before what was launched has finished: after it sync() takes {min(found):.3f} "
                 f"seconds, a launch takes {left:.3f}"
             )
 

@@ -71,7 +71,7 @@ class HostileTier(Tier):
         check_fault(compiled, faulty, "read")
 
     def test_the_device_is_lost(self, compiled: Executable, faulty: Faulty) -> None:
-        """Everything fails from some moment on; once the device is back, code that is loaded anew works."""
+        """Everything fails from some moment on; once the device is back, code that is loaded again works."""
         exe = executable_on(compiled, faulty)
         wanted = exe(inputs())
         for after in (0, 1, 2):

@@ -32,7 +32,7 @@ PARALLEL = """#ifdef _OPENMP
 
 
 def compile_flags(target: Target) -> tuple[str, ...]:
-    """Options of a compiler in the manner of gcc for code of this target."""
+    """Options of a gcc-compatible compiler for code of this target."""
     flags = ["-std=gnu99", "-Os" if target["opt-for"] == "size" else "-O3", "-fno-math-errno"]
     flags += ["-ffp-contract=fast", "-fno-trapping-math", "-Wno-psabi"]
     flags += [f"-march={target['march']}"] if target["march"] else processor(target["mcpu"]).flags
@@ -62,7 +62,7 @@ class CCodegen(SourceCodegen):
         )
 
     def flags(self, target: Target) -> tuple[str, ...]:
-        """The options of a compiler in the manner of gcc."""
+        """The options of a gcc-compatible compiler."""
         return compile_flags(target)
 
     def metadata(self, made: emission.Emitted, target: Target) -> Mapping[str, Any]:

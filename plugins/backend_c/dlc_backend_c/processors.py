@@ -22,7 +22,7 @@ class Processor:
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     address_bits: int = 64
     flags: tuple[str, ...] = ()
-    """Options of a compiler in the manner of gcc that name it."""
+    """Options of a gcc-compatible compiler that name it."""
 
 
 _MICRO = {

@@ -71,7 +71,7 @@ def test_a_processor_that_is_not_emulated():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the program is this machine's")
 @pytest.mark.parametrize("mode", MODES)
 def test_guard_mode_protects_pages_of_the_program(mode, monkeypatch):
-    """With this machine in the place of a foreign one."""
+    """With this machine in place of a foreign one."""
     monkeypatch.setitem(MACHINES, "native", Machine("cc", ("env",)))
     x = networks.feed(networks.mlp())
     exe = dlc.compile(networks.mlp(), "c_emulated -mcpu=native", config={"guard": mode}, cache=False)

@@ -40,7 +40,7 @@ else:
 TEXT = "cuda-c"
 """Artefacts of this format are CUDA C; `launches` in their metadata says what is launched."""
 BINARY = "cuda-binary"
-"""Those of this one are machine code for one architecture, and PTX behind it for later ones."""
+"""Those of this one are machine code for one architecture, followed by PTX for later ones."""
 PTX = "ptx"
 """Artefacts of this codegen are PTX."""
 CODE_BYTES = "cubin"

@@ -362,7 +362,7 @@ def test_what_is_written_is_read_through_windows(native: Any) -> None:
 
 @pytest.mark.parametrize("type_", ["float32", "int8", "float16", "bool"])
 def test_lanes_of_one_or_more_vectors(agree: Any, type_: str) -> None:
-    """Vectors and scalars side by side, of one and of several lengths, and any lanes of them."""
+    """Concatenated vectors and scalars, of one and of several lengths, and any lanes of them."""
     x, out = Buffer("x", (32,), type_), Buffer("out", (32,), type_)
 
     def part(start: int, lanes: int) -> Expr:

@@ -1,4 +1,4 @@
-"""IR text to object code to addresses: what runs, what is refused, what is given back."""
+"""IR text to object code to addresses: what runs, what is refused, what is freed."""
 
 from __future__ import annotations
 

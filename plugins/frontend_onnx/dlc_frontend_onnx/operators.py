@@ -1,6 +1,6 @@
 """Which operators are imported, in which versions, of which types, and how they run: the generated table.
 
-`operators.json` holds it; `python -m dlc_frontend_onnx.testing.operators` makes it and the page of it anew,
+`operators.json` holds it; `python -m dlc_frontend_onnx.testing.operators` makes it and the page of it again,
 from models of single operators: those that random models are drawn from, in each version and type, and those
 of the onnx package's own suite.
 """

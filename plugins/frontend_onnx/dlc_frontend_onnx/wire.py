@@ -1,7 +1,7 @@
 """Parsing a model without copying its weights.
 
 A serialized model is mostly `raw_data` of tensors, and protobuf copies every byte of it, twice.  `parse`
-therefore first walks the wire format along the few fields that lead to tensors, puts a short marker in the
+therefore first walks the wire format along the few fields that lead to tensors, puts a short marker in
 place of every large `raw_data`, and lets protobuf parse what remains, which is small.  `Cuts.resolve` turns a
 marker back into a view of the original bytes (a memory map, when the model is a file).
 
@@ -34,7 +34,7 @@ _DEEPEST = 128
 
 Buffer: TypeAlias = "bytes | memoryview"
 
-# For each kind of message: the field numbers that lead to tensors, and the kind of message behind them.
+# For each kind of message: the field numbers that lead to tensors, and the kind of message in these.
 _PATHS: dict[str, dict[int, str]] = {
     "model": {7: "graph", 25: "function"},
     "function": {7: "node", 11: "attribute"},

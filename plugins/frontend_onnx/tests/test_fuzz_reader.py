@@ -44,7 +44,7 @@ def check(report: fuzz.Report, count: int) -> None:
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have even the smallest models go the way of the large ones, whose weights are cut out."""
+    """Have even the smallest models are handled like the large ones, whose weights are cut out."""
     monkeypatch.setattr(wire, "WALK_FROM", 0)
     monkeypatch.setattr(wire, "CUT_FROM", 8)
 

@@ -49,7 +49,7 @@ g (float[seq, batch, 5] x, float[dirs, batch, hidden] h)
 @pytest.mark.parametrize("decisions", ["", "*=random:1", "*=random:2", "arena.share=separate"])
 @pytest.mark.parametrize("mode", ["off", *MODES])
 def test_sizes_that_have_to_be_equal(mode, decisions):
-    """Slots in the arena are apart for sizes that callers may have, whatever others would do."""
+    """Slots in the arena are disjoint for sizes that callers may have, whatever others would do."""
     rng = np.random.default_rng(0)
     texts = [", ".join(map(str, rng.standard_normal(size).round(2))) for size in (30, 18)]
     model = onnx.parser.parse_model(RECURRENT % tuple(texts))

@@ -1,4 +1,4 @@
-"""ONNX's Attention, and com.microsoft's, are one kernel on CPUs, whatever their function bodies spell out."""
+"""ONNX's Attention, and com.microsoft's, are one kernel on CPUs, for any function bodies."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ def test_a_state_that_grows_as_long_as_data_says(limited):
     )
     exe = compile_model(model)
     assert [entry["op"] for entry in exe.about["host"]] == ["loop"]
-    assert exe.about["host"][0]["why"] == "its state changes its shape from round to round"
+    assert exe.about["host"][0]["why"] == "its state changes its shape between iterations"
     rng = np.random.default_rng(0)
     for start, most in (([0], 9), ([2, 1], 9), ([6, 0, 6], 1), ([7], 0)):
         w = rng.normal(size=(8, 8)).astype("f4")

@@ -36,7 +36,7 @@ def test_the_page_lists_every_operator_that_a_converter_takes():
 
 
 def stale(found):
-    """The versions of operators, of those found anew, whose ways are not in the table."""
+    """The versions of operators, of those found again, whose ways are not in the table."""
     known = {}
     for row in operator_table():
         ways = known.setdefault((row.domain, row.op, row.since), {})

@@ -1,4 +1,4 @@
-"""ONNX's own test suite: a slice of it here, the whole in processes, and what becomes of cases that fail."""
+"""ONNX's own test suite: a slice of it here, the whole in processes, and the outcome of cases that fail."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def f(A: T.Buffer((128,), "float32"), C: T.Buffer((64,), "float32"), B: T.Buffer
 
 
 def joined(value: str) -> PrimFunc:
-    """The transpose of rows of A (16 rows of 8) with those of C (8 rows) behind them, in tiles of 4 by 4."""
+    """The transpose of rows of A (16 rows of 8) followed by those of C (8 rows), in tiles of 4 by 4."""
     stores = [f"B[i * 4 + {k}, T.ramp(j * 4, 1, 4)] = {value.replace('K', str(k))}" for k in range(4)]
     return parse(JOINED + "\n".join(" " * 8 + line for line in stores) + "\n")
 

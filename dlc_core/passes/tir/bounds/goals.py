@@ -193,7 +193,7 @@ class Goal:
         return [index, *(e.children[0] for e in post_order(index) if _is_quotient(e))]
 
     def _replaced(self, index: Expr, sum_: Expr, bounded: Expr) -> Expr:
-        """An index with another value in the place of a sum, wherever it occurs."""
+        """An index with another value in place of a sum, wherever it occurs."""
         az = self.analyzer
 
         def without(e: Expr) -> Expr:

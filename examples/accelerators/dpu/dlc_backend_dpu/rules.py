@@ -23,7 +23,7 @@ TILE = 16
 
 
 class PadProduct(ScheduleRule):
-    """Plain products whose sizes are multiples of 16, and what is fused behind them."""
+    """Plain products whose sizes are multiples of 16, and their epilogues."""
 
     name: ClassVar[str] = "dpu.pad_product"
     priority: ClassVar[int] = 1000

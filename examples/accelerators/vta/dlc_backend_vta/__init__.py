@@ -1,4 +1,4 @@
-"""A tensor processor in the manner of VTA: instruction set, simulators, compiler and device, for dlc.
+"""A tensor processor similar to VTA: instruction set, simulators, compiler and device, for dlc.
 
 Source of the idea: T. Moreau et al., VTA: An Open Hardware-Software Stack for Deep Learning, 2018.
 """

@@ -99,7 +99,7 @@ class Simulator:
             state = self.units[one.unit]
             while len(state.waiting) >= depth:
                 if not self._advance():
-                    raise self._deadlock(f"the queue of {one.unit.name.lower()} is full, and behind it")
+                    raise self._deadlock(f"the queue of {one.unit.name.lower()} is full, and after it")
             room = depth - len(state.waiting)
             fetched += self.config.fetch
             if len(state.begun) >= room:

@@ -40,7 +40,7 @@ class LoadedProgram:
         self._handles: list[int] = []
         self._lock = threading.Lock()
         self.close = weakref.finalize(self, device.free_all, self._handles)
-        """Gives the memory back; it is given back too when nobody has the program any more."""
+        """Frees the memory, which is also freed with the program's last reference."""
 
     def entry(self, symbol: str) -> Entry:
         """The program; ArtifactError where it has another name."""

@@ -59,9 +59,9 @@ class Op(IntEnum):
     CLIP = 7
     """d limited to s..r"""
     FIXED = 8
-    """d s 2^-r of the exact product, rounded to the nearest, halves to even; 0 <= s, 0 <= r <= 62"""
+    """d s 2^-r of the exact product, rounded to the nearest, ties to even; 0 <= s, 0 <= r <= 62"""
     SCALE = 9
-    """d times the float32 whose bits are s, in float32, rounded to the nearest integer, halves to even"""
+    """d times the float32 whose bits are s, in float32, rounded to the nearest integer, ties to even"""
 
 
 TWO = (Op.CLIP, Op.FIXED)

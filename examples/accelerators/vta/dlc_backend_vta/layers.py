@@ -45,7 +45,7 @@ class Weights:
 class Step:
     """A vector operation on the results (`tensor_out` None) or on an operand of their shape.
 
-    The operand is a vector over channels (`vector`: which one; the second operand is the vector behind it), a
+    The operand is a vector over channels (`vector`: which one; the second operand is the next vector), a
     tensor, or the immediate numbers `first` and `second`.
     """
 

@@ -5,7 +5,7 @@ vector unit, as long as nothing else needs the values in between.  A chain of su
 card is a layer too; where one meets another in an addition, as the other branch of a residual block does, it
 becomes an operand of that.
 
-Unsigned bytes are less 128 on the chip.  What values are off by is kept beside them, and added where an
+Unsigned bytes are less 128 on the chip.  The offset of values is kept with them, and added where an
 operation needs it: a zero point behind a limit never is, for what is stored keeps the low 8 bits.
 """
 

@@ -1,6 +1,6 @@
 """Compiled regions: instructions, constants, and what the device must know, as an artefact.
 
-The code is the constants (weights in blocks, vectors, micro-operations) and, behind them, the instructions.
+The code is the constants (weights in blocks, vectors, micro-operations) and then the instructions.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def _address(array: NDArray) -> int:
 
 
 def _places(calls: Sequence[Call], sizes: dict[int, int], config: Config) -> dict[int, int]:
-    """The first entry of each allocated memory; those that are in use at once are apart."""
+    """The first entry of each allocated memory; those that are in use at once are disjoint."""
     lives: dict[int, tuple[int, int, int]] = {}
     for number, call in enumerate(calls):
         for block in (*call.writes, *call.reads):

@@ -1,4 +1,4 @@
-"""Regions of a graph: what becomes of them gives what the operations' references give, bit by bit."""
+"""Regions of a graph: their lowering gives what the operations' references give, bit by bit."""
 
 from __future__ import annotations
 

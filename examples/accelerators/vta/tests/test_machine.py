@@ -43,7 +43,7 @@ def test_shifts_round_down_or_to_the_nearest(d, by):
 
 @given(INT32, st.integers(0, 2**31 - 1), st.integers(0, 62))
 def test_fixed_products_are_exact_and_rounded_once(d, mantissa, shift):
-    exact = round(Fraction(d * mantissa, 1 << shift))  # halves to even
+    exact = round(Fraction(d * mantissa, 1 << shift))  # ties to even
     assert one(Op.FIXED, d, mantissa, shift) == max(-(2**31), min(2**31 - 1, exact))
 
 

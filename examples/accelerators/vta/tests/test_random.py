@@ -26,7 +26,7 @@ ODD = Config(
 
 
 def grown(seed: int) -> tuple[Node, list[Node]]:
-    """A graph of bytes and sums, in which values are used once, twice, or given back."""
+    """A graph of bytes and sums, in which values are used once, twice, or returned."""
     rng = np.random.default_rng(seed)
     dtype = str(rng.choice(["int8", "uint8"]))
     x = tensor("x", int(rng.integers(1, 4)), int(rng.integers(1, 9)), 6, 5, dtype=dtype)

@@ -239,7 +239,7 @@ class Session:
     def sync(self) -> None:
         """Wait for all answers; raises RuntimeFailure for the first request that was refused.
 
-        An answer that is damaged or does not come loses the board: no answer after it could be told apart,
+        An answer that is damaged or does not come loses the board: no answer after it could be identified,
         and all that a session still does is to close.
         """
         while self._waiting:
@@ -248,7 +248,7 @@ class Session:
     def _next(self) -> None:
         refusal = self._answered()
         if refusal is not None:
-            while self._waiting:  # what was sent behind it is answered as well
+            while self._waiting:  # what was sent after it is answered as well
                 self._answered()
             raise refusal
 

@@ -171,7 +171,7 @@ class TileEmitter(FunctionEmitter):
         return found[0]
 
     def _offset_of(self, rows: Sequence[Load]) -> tuple[Expr, Expr | None]:
-        """Where the first of some rows begins, and how many bytes they are apart; None where that differs."""
+        """Where the first of some rows begins, and their distance in bytes; None where that differs."""
         analyzer = Analyzer()
         places = [self.place(row.buffer, row.indices) for row in rows]
         starts = [analyzer.simplify(start) for start, _, _ in places]

@@ -310,7 +310,7 @@ class ExpressionEmitter(ValueEmitter):
         return self._intrinsic(expr, args)
 
     def _shuffled(self, expr: Call) -> str:
-        """Lanes of one vector, or of two side by side: one instruction; more parts are put together first."""
+        """Lanes of one vector, or of two concatenated: one instruction; more parts are put together first."""
         if expr.name == "vector_concat":
             parts, lanes = list(expr.args), list(range(expr.dtype.lanes))
         else:

@@ -86,7 +86,7 @@ class _Block:
 
     @property
     def _mapped(self) -> int:
-        """Bytes of its pages and of one before and one behind them."""
+        """Bytes of its pages and of one before and one after these."""
         return self.size if self.layout is None else -(-self.layout.size // PAGE) * PAGE + 2 * PAGE
 
     def _protect(self, touched: bool) -> None:
@@ -143,7 +143,7 @@ class EmulatorDevice:
         return self._blocks.add(size, lambda: _Block(size, align, bytearray(size)))
 
     def alloc_guarded(self, layout: Layout) -> int:
-        """Memory whose values lie apart, for guard mode."""
+        """Memory for guard mode."""
 
         def make() -> _Block:
             whole = bytearray(layout.size)

@@ -31,7 +31,7 @@ def _rounded(c: Code, a: str) -> str:
 
 
 def round_even(c: Code, x: str) -> str:
-    """To the nearest integral value, halves to even."""
+    """To the nearest integral value, ties to even."""
     if c.machine.rounding:
         return c.call("roundeven", x)
     return c.copysign(_rounded(c, c.abs(x)), x)

@@ -75,7 +75,7 @@ def attention(
 def self_attention(
     c: Call, total: Node, sizes: Sequence[int], mask: Node | None, past: Node | None, extra: Node | None
 ) -> Sequence[Node | None]:
-    """Attention of queries, keys and values that lie beside each other [batch, length, sizes]."""
+    """Attention of queries, keys and values that are concatenated [batch, length, sizes]."""
     heads = c.integer("num_heads")
     if c.flag("do_rotary") or c.flag("past_present_share_buffer"):
         raise c.unsupported(f"{c.node.op} with rotary embedding or a shared cache")

@@ -1,7 +1,7 @@
 """If, Loop, Scan.
 
 Branches that are known are taken while importing.  Loops with a known number of rounds become `scan`, or are
-unrolled where shapes or sequences change from round to round; loops until a condition become `while_`.
+unrolled where shapes or sequences change between iterations; loops until a condition become `while_`.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ class _Rounds:
             if made is None:
                 raise c.unsupported(
                     "the state is a sequence or optional that is not of tensors of one type and rank",
-                    why="data tells how many rounds there are",
+                    why="the number of iterations depends on data",
                 )
             found.append(made)
         return found
@@ -390,8 +390,8 @@ def _settled(body: _Rounds) -> tuple[list[Node], list[Node], list[tuple[int, int
         for value, (before, after) in enumerate(zip(types, results[1:])):
             if before.dtype is not after.dtype or before.ndim != len(after.shape):
                 raise c.unsupported(
-                    f"{quoted(names[value])} is {before} before a round and {after.type} behind it",
-                    why="data tells how many rounds there are",
+                    f"{quoted(names[value])} is {before} before an iteration and {after.type} after it",
+                    why="the number of iterations depends on data",
                 )
             sizes = enumerate(zip(before.shape, after.shape))
             found += [(value, axis) for axis, (size, other) in sizes if size != other]
@@ -404,7 +404,7 @@ def _settled(body: _Rounds) -> tuple[list[Node], list[Node], list[tuple[int, int
             types[value] = TensorType(tuple(shape), types[value].dtype)
     for row in results[1 + len(state) :]:
         if not set(changing.values()).isdisjoint(row.tensor_type.symbols()):
-            raise c.unsupported("the shapes of stacked results change from round to round")
+            raise c.unsupported("the shapes of stacked results change between iterations")
     return params, results, list(changing)
 
 
@@ -462,7 +462,7 @@ def _scanned(c: Call, args: Sequence[Node], directions: Sequence[int] | None) ->
     with holders.frame() as frame:
         results = _tensors(c, c.inline(body, (*params, *own)), "the body")
     if not _same_types(params, results[:count]):
-        raise c.unsupported("the shapes of the state change from round to round")
+        raise c.unsupported("the shapes of the state change between iterations")
     function, outer = close(
         "body", (*params, *own), results, _captured(c), holders, always_tuple=True, frame=frame
     )

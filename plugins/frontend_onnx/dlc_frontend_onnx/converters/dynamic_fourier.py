@@ -150,7 +150,7 @@ def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high:
     above, samples = (c.cast(c.number_of(value), wide) for value in (numbers[1] + 1, numbers[2]))
 
     def place(behind: float) -> Node:
-        """The bins of the triangles' begins, or of what is so many steps behind them."""
+        """The bins of the triangles' begins, or of what is so many steps after these."""
         steps = std.add(std.arange(stop=count, dtype=wide), number(behind))
         mels = std.add(first, std.mul(steps, apart))
         hertz = std.mul(std.sub(std.exp(std.mul(mels, number(ln10 / 2595))), number(1.0)), number(700.0))

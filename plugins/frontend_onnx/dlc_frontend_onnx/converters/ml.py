@@ -88,7 +88,7 @@ def imputer(c: Call, x: Node) -> Node:
 
 @converter("FeatureVectorizer", 1, ML)
 def feature_vectorizer(c: Call, *xs: Node) -> Node:
-    """The first features of each input, as many as are said, beside each other."""
+    """The first features of each input, as many as are said, concatenated."""
     counts = c.integers("inputdimensions", None)
     if counts is not None and len(counts) != len(xs):
         raise c.error(f"{len(counts)} numbers of features for {len(xs)} inputs")
@@ -246,7 +246,7 @@ def linear_classifier(c: Call, x: Node) -> Sequence[Node]:
 
 
 def _two_classes(c: Call, score: Node, labels: Node, kind: str) -> Sequence[Node]:
-    """Two classes told apart by one score: that of the second; the first has what remains."""
+    """Two classes with one score: that of the second; the first has what remains."""
     if kind == "LOGISTIC":
         likely = std.sigmoid(score)
         pair = (std.sub(c.const(1, "float32"), likely), likely)

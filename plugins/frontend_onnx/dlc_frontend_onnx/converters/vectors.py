@@ -143,7 +143,7 @@ def _pair_factors(factors: Numbers, counts: Sequence[int], pairs: Sequence[tuple
 
 
 def _two(c: Call, scores: Node, labels: Node, positive: bool, kind: str) -> Sequence[Node]:
-    """Two classes told apart by one number, which is that of the first."""
+    """Two classes with one number, which is that of the first."""
     limit = 0.5 if positive else 0.0
     above = std.squeeze(std.greater(scores, c.const(limit, "float32")), axes=(1,))
     chosen = std.gather(labels, c.cast(above, "int64"))

@@ -106,7 +106,7 @@ class Bindable(Protocol):
 class IOBinding:
     """Inputs and outputs of a session on memory that stays: `session.run_with_iobinding(binding)`.
 
-    A call reads the inputs where they are, so that they may be written anew before the next one.  Outputs
+    A call reads the inputs where they are, so that they may be written again before the next one.  Outputs
     that are bound without memory get theirs with the first call and keep it as long as shapes fit.
     """
 

@@ -146,7 +146,7 @@ class InferenceSession:
         return [_described(info) for info in self.model.inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """The inputs that have a value and may be fed another; each other value is compiled anew.
+        """The inputs that have a value and may be fed another; each other value is compiled again.
 
         Files before IR version 4 list all their weights among the inputs: there are none in these.
         """
@@ -194,7 +194,7 @@ class InferenceSession:
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Compile the model anew for other providers."""
+        """Compile the model again for other providers."""
         self._provider, self._target = _choose(providers, provider_options)
         self.model = self._compiled()
 

@@ -56,7 +56,7 @@ def stored_output(network: str) -> Array:
 
 
 def with_weights(network: str, seed: int = 0) -> ModelProto:
-    """The network with random weights in the place of its constants.
+    """The network with random weights in place of its constants.
 
     Weights of convolutions and products have the variance 2 / fan-in, a quarter of it where every channel is
     by itself, a hundredth before the softmax; scales of normalisations are near 1, or near 0.5 where the

@@ -32,7 +32,7 @@ def streams(launched: Launched, launches: int = 1) -> Launched:
 
 
 def turned(m: int, n: object, k: object, *batch: int, dtype: str = "float32") -> Node:
-    """A product whose columns have their steps side by side."""
+    """A product whose columns are contiguous along K."""
     w = tensor(*batch, n, k, name="w", dtype=dtype)
     order = (*range(len(batch)), len(batch) + 1, len(batch))
     return std.matmul(tensor(*batch, m, k, dtype=dtype), std.transpose(w, axes=order))
