@@ -1,7 +1,6 @@
-"""dlc: compiles deep-learning models to native code, with every device a pip package.
+"""dlc compiles deep-learning models to native code. Every device is a pip package.
 
-The public names are resolved on first use, so that `import dlc_core` costs a few milliseconds and imports no
-plugin.
+Public names are resolved on first use, so `import dlc_core` takes a few milliseconds and imports no plugin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `Analyzer`: the one object other parts of the compiler ask about integers."""
+"""The `Analyzer`: the interface of integer analysis for the rest of the compiler."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Unary, Var, as_expr,
 
 
 class Analyzer(Simplifier):
-    """Simplifies and proves under what it knows of variables.
+    """Simplifies and proves under facts about variables.
 
-    Not to be shared between threads.  An expression may hold any node; only scalar index expressions and
-    conditions are analysed, the rest is kept with its operands simplified.
+    It must not be shared between threads. An expression may contain any node. Only scalar index expressions
+    and conditions are analysed; other nodes are kept, with simplified operands.
     """
 
     def bind(self, var: Var, begin: ExprLike, extent: ExprLike) -> None:
         """`var` takes the values begin <= var < begin + extent; a later binding replaces an earlier one.
 
-        The ends may be symbolic, and are read under what is known now: declare dims before what ranges over
-        them. They must not mention `var` itself.  Of ends of narrower types the constant bounds count.
+        The ends may be symbolic. They are simplified by the facts that are known now, so declare dims before
+        variables that range over them. They must not mention `var` itself. For ends of narrower types, only
+        constant bounds are used.
         """
         if type(begin) is Const and type(extent) is Const and begin.dtype is extent.dtype is INDEX:
             low = int(begin.value)
@@ -114,7 +115,7 @@ class Analyzer(Simplifier):
         return low, high
 
     def quick_bounds(self, expr: ExprLike) -> Interval:
-        """Bounds by the arithmetic of intervals alone: in a single walk, and at times wider than they are."""
+        """Bounds by interval arithmetic alone: computed in a single walk, and sometimes not tight."""
         return self._bounds_of(as_expr(expr))
 
     def _lower_bound(self, p: Poly) -> Num:
@@ -169,9 +170,9 @@ class Analyzer(Simplifier):
     ) -> tuple[Expr, Expr] | None:
         """(min, max): bounds of an index expression while `variables` take all values of their ranges.
 
-        The ranges are the bound ones, or the (begin, extent) a mapping gives.  The results mention none of
-        the variables; they may be looser than the true extremes where variables occur together in
-        non-affine terms. None where there is no finite bound.
+        The ranges are the bound ones, or (begin, extent) from a mapping. The results mention none of the
+        variables. They may be looser than the true extremes if variables occur together in non-affine terms.
+        None if there is no finite bound.
         """
         if not isinstance(variables, Mapping):
             return symbolic_bounds(self, self._poly(_index(expr)), variables)

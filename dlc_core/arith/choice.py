@@ -1,4 +1,5 @@
-"""min, max and select of polys: what can be left out, taken out, or moved in."""
+"""Simplification of min, max and select of polys: dropped operands, common factors and terms, merged
+choices."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class Choice(Logic):
         return out
 
     def _dominates(self, op: str, p: Poly, q: Poly) -> bool:
-        """Whether q can be left out beside p."""
+        """Whether p makes q redundant."""
         return self._nonneg(sub(q, p) if op == "min" else sub(p, q))
 
     def _select(self, cond: Expr, a: Poly, b: Poly) -> Poly:
@@ -130,12 +131,13 @@ class Choice(Logic):
 
 
 def _common_scale(polys: list[Poly]) -> int:
-    """The factor to take out of all polys: 1 where one is a constant, which reads better as it is."""
+    """The common factor of all polys; 1 if one is a constant, because the result reads better without a
+    factor."""
     return 1 if any(constant_of(p) is not None for p in polys) else math.gcd(*map(content, polys))
 
 
 def _common_part(polys: list[Poly]) -> tuple[Poly, list[Poly]]:
-    """Terms that all polys share, and what is left of each."""
+    """The terms that all polys share, and the rest of each."""
     first = polys[0]
     common = {m: c for m, c in first.items() if all(p.get(m) == c for p in polys[1:])}
     return common, [{m: c for m, c in p.items() if m not in common} for p in polys] if common else polys

@@ -1,4 +1,5 @@
-"""floordiv and floormod of polys: splitting off what divides, dropping what is too small to matter."""
+"""floordiv and floormod of polys: terms that the divisor divides are taken out, and terms that are too small
+are dropped."""
 
 from __future__ import annotations
 
@@ -165,7 +166,7 @@ class Division(Prover):
         return self._quotient("floormod", shifted(rest, start), constant(c))
 
     def _fits_by_proof(self, p: Poly, c: int) -> bool:
-        """Whether 0 <= p < c, where that takes symbolic bounds."""
+        """Whether 0 <= p < c, if that needs symbolic bounds."""
         return self._poly_bounds(p)[0] >= 0 and self._nonneg(shifted(times(p, -1), c - 1))
 
     def _leads_negative(self, p: Poly) -> bool:

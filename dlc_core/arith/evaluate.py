@@ -1,7 +1,7 @@
 """Evaluation of integer and bool expressions: one at a time (`eval_expr`), or compiled to a Python function.
 
-Integers of index type are Python ints and never wrap; those of narrower types wrap as the machine's do.
-Compiled functions may compute integers of floats, of one precision or the other, as the machine does.
+Integers of index type are Python ints and never wrap. Integers of narrower types wrap as on the machine.
+Compiled functions may also convert floats, in single or double precision, to integers, as the machine does.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def _wrap(value: int, to: DType) -> int:
 def compile_exprs(exprs: Sequence[Expr], params: Sequence[Var]) -> Callable[..., tuple[int, ...]]:
     """A Python function of `params` (ints, by position) that returns the values of `exprs` as a tuple.
 
-    Built from the expressions as a syntax tree, never from text; common subexpressions are computed once.
-    Only index and bool types are accepted, and float32 and float64 in what is cast or compared.  The function
-    raises RuntimeFailure on a division of integers by zero, and where a float that is cast is no number.
+    It is built from the expressions as a syntax tree, never from text. Common subexpressions are computed
+    once. Only index and bool types are accepted, and float32 and float64 in casts and comparisons. The
+    function raises RuntimeFailure for an integer division by zero, and for a cast of NaN or infinity.
     """
     names = {param: f"p{i}" for i, param in enumerate(params)}
     uses: dict[Expr, int] = {}

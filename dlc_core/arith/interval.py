@@ -1,6 +1,6 @@
 """Intervals of integers with infinite ends: the arithmetic of bounds.
 
-An interval is `(low, high)` with ints, or -inf and inf where there is no bound.  Every operation returns an
+An interval is `(low, high)` with ints, or -inf and inf if there is no bound.  Every operation returns an
 interval that contains all results for operands in the given ones.
 """
 

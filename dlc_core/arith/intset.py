@@ -1,4 +1,5 @@
-"""Symbolic bounds: the least and greatest value of an index expression while some of its variables move."""
+"""Symbolic bounds: the least and greatest value of an index expression over the ranges of some of its
+variables."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class SetEvaluator:
         return None if low is None or high is None else (low, times(high, -1))
 
     def low_and_high(self, p: Poly) -> tuple[Poly | None, Poly | None]:
-        """The same, each end by itself."""
+        """The two bounds, computed separately."""
         low, high = self._lower(p), self._lower(times(p, -1))
         return low, None if high is None else times(high, -1)
 
@@ -132,6 +133,6 @@ class SetEvaluator:
 def symbolic_bounds(
     analyzer: Simplifier, p: Poly, moving: Iterable[Var] | Mapping[Var, object]
 ) -> tuple[Expr, Expr] | None:
-    """(min, max) expressions free of the moving variables, or None where no finite bound is known."""
+    """(min, max) expressions without the moving variables; None if no finite bound is known."""
     ends = SetEvaluator(analyzer, moving).ends(p)
     return None if ends is None else (analyzer.emit(ends[0]), analyzer.emit(ends[1]))

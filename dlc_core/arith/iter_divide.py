@@ -1,4 +1,4 @@
-"""Bindings cut into outer times inner parts: what a nest of blocks needs of the loops around it.
+"""Division of index bindings into an outer and an inner part, for `blockize`.
 
 Loops are divided into outer and inner ones.  A binding over both, such as `io*32 + ii*4 + l`, is read as
 `base + outer * inner_extent + inner`: `outer` over outer loops alone, `inner` over inner loops alone, each
@@ -58,9 +58,9 @@ def divide_iter_map(
 ) -> IterDivision | None:
     """`values` over the loops `ranges` (variable to extent, from zero), divided at the loops `inner`.
 
-    Other variables are symbolic dims, at least 1.  None where a value is no sum of splits of loops, where
-    two values use the same part of a loop, or where the scales of the outer loops are no multiples of what
-    the inner ones reach.
+    Other variables are symbolic dims, at least 1. None if a value is not a sum of splits of loops, if two
+    values use the same part of a loop, or if the scales of the outer loops are not multiples of the range of
+    the inner ones.
 
     >>> i, j, k = Var("i"), Var("j"), Var("k")
     >>> found = divide_iter_map([i * 16 + j * 4 + k], {i: 8, j: 4, k: 4}, inner=[k])
@@ -137,7 +137,7 @@ class _Divider:
         return self.az.simplify(value), reach
 
     def _place(self, split: IterSplit, outer: list[_Term], inner: list[_Term]) -> bool:
-        """Add the split to what is outside or inside, or to both."""
+        """Add the split to the outer part, the inner part, or both."""
         source = split.mark.source
         if isinstance(source, Var):
             digit = source // split.lower

@@ -12,10 +12,10 @@ from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const, free_vars
 
 
 def inverse_iter_map(found: IterMap, outputs: Sequence[ExprLike]) -> dict[Var, Expr]:
-    """The loops as expressions of `outputs`, which stand for the values of the bindings in order.
+    """The loops as expressions of `outputs`, which represent the values of the bindings in order.
 
-    Loops of one iteration, which no binding uses, are left out: they are 0.  Raises UsageError where the
-    bindings are not bijective.
+    Loops of one iteration, which no binding uses, are left out: they are 0. Raises UsageError if the bindings
+    are not bijective.
 
     >>> from dlc_core.arith.iter_map import detect_iter_map
     >>> i, j, y = Var("i"), Var("j"), Var("y")

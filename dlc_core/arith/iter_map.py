@@ -1,8 +1,8 @@
 """Index bindings as splits and fusions of loops, and whether they visit every point exactly once.
 
 A binding such as `(i*4 + j) // 2` is read as a sum of splits `(source // lower) % extent * scale`, where a
-source is a loop variable or a fused sum of splits.  Bindings are *independent* where no part of a loop is
-used twice, and *bijective* where moreover every loop is used whole: each combination of binding values then
+source is a loop variable or a fused sum of splits. Bindings are *independent* if no part of a loop is used
+twice. They are *bijective* if also every loop is used completely: each combination of binding values then
 comes from exactly one iteration.
 """
 
@@ -53,7 +53,7 @@ class IterSplit:
     extent: Expr
     scale: Expr
     topmost: bool
-    """Whether the split takes all that is above `lower`, so that the remainder changes nothing."""
+    """Whether the split takes all digits above `lower`, so that the remainder has no effect."""
 
     def to_expr(self) -> Expr:
         digit = self.mark.to_expr() // self.lower
@@ -80,7 +80,7 @@ class IterMap:
 
     sums: tuple[IterSum, ...]
     injective: bool
-    """Every iteration that satisfies the predicate gives a combination of values of its own."""
+    """Different iterations that satisfy the predicate have different combinations of values."""
     extents: tuple[Expr | None, ...]
     """Where a binding takes exactly the values base … base+extent-1, that extent; else None."""
 
@@ -258,7 +258,7 @@ class _Detector:
         return IterSplit(inner.mark, lower, extent, scale, inner.topmost)
 
     def _single(self, total: IterSum) -> IterSplit:
-        """A sum as one split of scale 1, fusing where it has several."""
+        """A sum as one split of scale 1; several splits are fused."""
         if total.base is not const(0):
             raise _NotAffineError
         if len(total.splits) == 1 and total.splits[0].scale is const(1):
@@ -332,7 +332,7 @@ class _Detector:
         return all(tiled) and all(self.az.prove(extent <= 1) for extent in idle)
 
     def _tiles(self, mark: IterMark, splits: list[IterSplit]) -> bool | None:
-        """Whether the splits cut the mark into digits without gaps; None where they overlap."""
+        """Whether the splits divide the source into digits without gaps; None if they overlap."""
         step: Expr = const(1)
         left = [s for s in splits if not self.az.prove(s.extent <= 1)]
         gaps = False

@@ -1,7 +1,7 @@
 """Conditions: canonical comparisons, and conjunctions and disjunctions of them.
 
-Integer comparisons become `a < b`, `a == b` or `a != b` with positive coefficients on both sides, no common
-factor and the constant on the right where there is anything on the left.
+Integer comparisons become `a < b`, `a == b` or `a != b`. Both sides have positive coefficients and no common
+factor, and the constant is on the right if the left side is not empty.
 """
 
 from __future__ import annotations

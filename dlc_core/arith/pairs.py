@@ -1,4 +1,4 @@
-"""Joint consequences of two comparisons in one conjunction or disjunction."""
+"""Simplification of pairs of comparisons in a conjunction or disjunction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Fact(NamedTuple):
 
 
 class Pairs(Division):
-    """Conjunctions without what the others imply.  Disjunctions go by their negations."""
+    """Removes implied terms from conjunctions. Disjunctions are handled by negation."""
 
     def _less(self, p: Poly) -> Expr:
         raise NotImplementedError
@@ -30,8 +30,8 @@ class Pairs(Division):
         raise NotImplementedError
 
     def _merged(self, op: str, terms: list[Expr]) -> list[Expr] | None:
-        """The terms, none implied by another one; None where two contradict each other (or, for "or", where
-        one of two holds always)."""
+        """The terms without those that another one implies; None if two contradict each other (for "or": if
+        one of two always holds)."""
         linear = [i for i, term in enumerate(terms) if is_linear(term)]
         if not 2 <= len(linear) <= MAX_PAIRS:
             return terms
@@ -74,7 +74,7 @@ class Pairs(Division):
         return self._equal(fact.kind if op == "and" else {"eq": "ne", "ne": "eq"}[fact.kind], fact.p)
 
     def _together(self, a: Fact, b: Fact) -> tuple[Fact, ...] | None:
-        """The one fact that both amount to, () where they contradict each other, None where neither is so."""
+        """The single fact that is equivalent to both; () if they contradict each other, None otherwise."""
         if a.kind > b.kind:
             a, b = b, a
         if a.kind == "eq":
@@ -98,7 +98,7 @@ class Pairs(Division):
         return None
 
     def _under_equality(self, equal: Fact, other: Fact) -> tuple[Fact, ...] | None:
-        """A fact where p == 0: it holds, fails, or says something of its own."""
+        """A fact under p == 0: true, false, or a simplified fact."""
         lead = next((m for m in equal.p if m != ONE), None)
         if lead is None or other.p.get(lead, 0) % equal.p[lead]:
             return None

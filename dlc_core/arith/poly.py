@@ -99,7 +99,7 @@ def mentions(p: Poly, atom: Expr) -> bool:
 
 
 def split_by(p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
-    """(C, R) with p == C*atom + R where atom is a factor of neither; None where it occurs squared."""
+    """(C, R) with p == C*atom + R, where atom is a factor of neither; None if it occurs squared."""
     factor: Poly = {}
     rest: Poly = {}
     for m, c in p.items():
@@ -151,7 +151,7 @@ class Algebra:
         return out
 
     def replace(self, p: Poly, atom: Expr, value: Poly) -> Poly:
-        """p with the atom replaced where it is a factor of a monomial (not inside other atoms)."""
+        """p with the atom replaced as a factor of monomials (not inside other atoms)."""
         out = {m: c for m, c in p.items() if atom not in m}
         for m, c in p.items():
             if atom in m:
@@ -188,8 +188,7 @@ class Algebra:
         return tuple((-len(m), -c, self.mono_key(m)) for m, c in self.sorted_terms(p))
 
     def parse(self, e: Expr) -> Poly:
-        """The poly of an index expression as it is written: the inverse of `emit`, without any
-        simplification."""
+        """The poly of an index expression without simplification: the inverse of `emit`."""
         found = self._parsed.get(e)
         if found is not None:
             return found

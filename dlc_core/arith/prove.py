@@ -182,10 +182,10 @@ class Prover(State):
         return False
 
     def _apart(self, p: Poly, atom: Expr, speaking: Counter[Var]) -> bool:
-        """Whether the cases of an atom tell no more than its interval: they are constants and variables by
-        themselves, of which nothing else speaks.
+        """Whether the cases of an atom give no more information than its interval: they are constants, and
+        variables that occur nowhere else.
 
-        Sums of dozens of such minima are the offsets in a concatenation of as many bounded results.
+        Such sums of dozens of minima are the offsets in a concatenation of many bounded results.
         """
         for child in atom.children[-2:]:
             case = self.parse(child)
@@ -200,7 +200,7 @@ class Prover(State):
         return not any(atom in m and len(m) > 1 for m in p)
 
     def _speaking(self, p: Poly) -> Counter[Var]:
-        """In how many atoms of a goal, and of what is known beside it, each variable occurs."""
+        """The number of atoms, of a goal and of the known facts, in which each variable occurs."""
         facts = (*self._known.facts, *self._case_facts)
         atoms = {atom for q in (p, *facts) for atom in atoms_of(q)}
         return Counter(v for atom in atoms for v in free_vars(atom))

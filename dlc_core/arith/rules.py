@@ -1,9 +1,9 @@
-"""The rewrite rules beside the linear core, as data.
+"""Rewrite rules of integer expressions, in addition to the linear core, as data.
 
 A rule's sides are ordinary expressions over pattern variables: `c1, c2, …` match literals, `x, y, z` any
-index expression, `p, q` any condition.  It applies where every condition of `when` holds: conditions over
-literals alone are computed, the others must be provable.  A test evaluates both sides of each rule over
-small domains.
+index expression, `p, q` any condition. It applies if every condition of `when` holds: conditions over
+literals alone are computed, the others must be provable. A test evaluates both sides of each rule over small
+domains.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Rule:
         object.__setattr__(self, "proved", tuple(c for c in self.when if c not in computed))
 
     def fits(self, found: Mapping[Var, Expr]) -> bool:
-        """Whether the conditions over literals hold for what the pattern variables stand for."""
+        """Whether the conditions over literals hold for the matched literals."""
         if self.computed is None:
             return True
         values = [int(x.value) if isinstance(x := found[v], Const) else 0 for v in self.literals]
@@ -164,7 +164,7 @@ def candidates(e: Expr) -> tuple[Rule, ...]:
 
 
 def match(pattern: Expr, e: Expr, found: dict[Var, Expr]) -> bool:
-    """Whether `e` has the form of `pattern`; fills `found` with what the pattern variables stand for."""
+    """Whether `e` matches `pattern`; puts the values of the pattern variables into `found`."""
     if isinstance(pattern, Var):
         known = found.get(pattern)
         if known is not None:
@@ -185,7 +185,7 @@ def match(pattern: Expr, e: Expr, found: dict[Var, Expr]) -> bool:
 
 
 def instantiate(e: Expr, found: dict[Var, Expr]) -> Expr:
-    """A rule's side with the pattern variables replaced by what they stand for."""
+    """A rule's side with the pattern variables replaced by their values."""
     if isinstance(e, Var):
         return found[e]
     return e.rebuild([instantiate(child, found) for child in e.children]) if e.children else e

@@ -1,7 +1,7 @@
 """Sets of consecutive integers with symbolic ends, and boxes of them.
 
-A set that is worked out contains every value that is taken, and may contain more: unions fill the gap between
-their parts, and ends are exact only for expressions affine in what moves.
+A computed set contains every value that occurs, and may contain more: unions fill the gap between their
+parts, and ends are exact only for expressions that are affine in the moving variables.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def contains(analyzer: Analyzer, outer: IntSet, inner: IntSet) -> bool:
 
 
 def size_of(analyzer: Analyzer, found: IntSet) -> Expr | None:
-    """The number of elements, never below 0; None where it is infinite."""
+    """The number of elements, never below 0; None if it is infinite."""
     if found.low is None or found.high is None:
         return None
     size = analyzer.simplify(found.high - found.low + 1)

@@ -1,8 +1,8 @@
 """The simplifier: expressions to canonical polys over simplified atoms, and back.
 
-Scalar expressions of index type become polys; conditions go to `logic`; everything else is rebuilt over
-simplified operands, so floats are never reordered.  The result denotes the same value wherever the original
-is defined.
+Scalar expressions of index type become polys, and `logic` handles conditions. All other expressions are
+rebuilt over simplified operands, so floats are never reordered. The result has the same value wherever the
+original is defined.
 """
 
 from __future__ import annotations
@@ -91,8 +91,7 @@ class Simplifier(Choice):
         return result
 
     def _enter(self, e: Expr) -> None:
-        """Recursion stays shallow: below a certain depth, operands are simplified before those that use
-        them."""
+        """Limit the recursion: below a certain depth, operands are simplified before their users."""
         self._depth += 1
         if self._depth % MAX_DEPTH:
             return
@@ -294,7 +293,7 @@ class Simplifier(Choice):
         return select(cond, a, b)
 
     def _vector(self, op: str, a: Expr, b: Expr) -> Expr | None:
-        """Arithmetic of ramps and broadcasts as a ramp or broadcast, where it is one."""
+        """Arithmetic of ramps and broadcasts as a ramp or broadcast, if possible."""
         lanes = a.dtype.lanes
         if isinstance(a, Broadcast) and isinstance(b, Broadcast):
             return broadcast(self._expr(binary(op, a.value, b.value)), lanes)

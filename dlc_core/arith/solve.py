@@ -11,10 +11,10 @@ from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const_
 
 
 def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
-    """The integer value of `var` for which `expr == value`, where `expr` is affine in `var` and has no
-    other variable.
+    """The integer value of `var` for which `expr == value`, if `expr` is affine in `var` and has no other
+    variable.
 
-    None where it is not, where no integer solves it, or where every integer does.
+    None if it is not, if no integer is a solution, or if every integer is.
 
     >>> n = Var("n")
     >>> solve_dim(n * 2 + 1, 7, n)
@@ -32,7 +32,7 @@ def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
 
 
 def is_solvable(expr: ExprLike, var: Var) -> bool:
-    """Whether the value of an expression without other variables tells that of `var` to `solve_dim`.
+    """Whether `solve_dim` can compute `var` from the value of an expression without other variables.
 
     >>> n = Var("n")
     >>> is_solvable(n * 2 + 1, n), is_solvable(n // 2, n)

@@ -1,1 +1,2 @@
-"""Common parts of both levels: dtypes, expressions, buffers, types, modules, structural comparison, JSON."""
+"""The parts of the IR that both levels share: dtypes, expressions, buffers, types, modules, structural
+comparison, JSON."""

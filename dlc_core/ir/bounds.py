@@ -1,4 +1,4 @@
-"""The range of a symbolic dim, where more is known of it than that it is not negative."""
+"""The range of a symbolic dim, if more is known than that it is not negative."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ _ZERO, _ONE = const(0), const(1)
 
 
 class Buffer:
-    """A region of memory, known by identity.
+    """A region of memory, compared by identity.
 
-    `shape` and `strides` are index expressions in elements; no strides means row-major.  `scope` names where
-    it lives: "global" (caller's or arena memory), "local" (registers or stack of one thread), "shared", or a
-    target's own. `offset` is the element offset of index zero from the pointer; `align` the pointer's
-    alignment in bytes.
+    `shape` and `strides` are index expressions in elements; no strides means row-major. `scope` is the memory
+    scope: "global" (the caller's or arena memory), "local" (registers or stack of one thread), "shared", or a
+    scope of the target. `offset` is the element offset of index zero from the pointer. `align` is the
+    pointer's alignment in bytes.
     """
 
     __slots__ = ("__weakref__", "_steps", "align", "dtype", "name", "offset", "scope", "shape", "strides")
@@ -54,7 +54,7 @@ class Buffer:
         return len(self.shape)
 
     def element_strides(self) -> tuple[Expr, ...]:
-        """Strides in elements, the row-major ones where none are given."""
+        """Strides in elements; row-major strides if none are given."""
         if self._steps is None:
             strides: list[Expr] = []
             step: Expr = const(1)

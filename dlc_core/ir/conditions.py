@@ -1,4 +1,4 @@
-"""Conditions on symbolic dims: what must hold of the sizes of a call for the types of a graph to be right."""
+"""Conditions on symbolic dims, which the sizes of a call must meet so that the types of a graph are right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _NEEDED = {
 
 @record(frozen=True)
 class Condition:
-    """A relation of two integer expressions; `why` says what of, and `where` which node of a model asks."""
+    """A relation of two integer expressions. `why` explains it, and `where` names the model node that
+    requires it."""
 
     kind: str
     left: Expr
@@ -59,7 +60,7 @@ def check_conditions(
     evaluate: Callable[[Expr, Mapping[Var, int]], int],
     describe: Callable[[Var], str] = str,
 ) -> None:
-    """UsageError for the first condition that does not hold; `describe` says which dim a symbol is."""
+    """Raise UsageError for the first condition that does not hold. `describe` names the dim of a symbol."""
 
     def number(e: Expr) -> int:
         if isinstance(e, Const):

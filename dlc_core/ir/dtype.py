@@ -32,7 +32,7 @@ _ML = (
     "uint2",
 )
 _NUMPY = {"handle": "uint64", "string": "object"}
-"""NumPy's names of types, where they are others than ours."""
+"""NumPy's names of types that differ from dlc's."""
 
 
 def _scalar_table() -> dict[str, tuple[str, int]]:
@@ -142,7 +142,8 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's type of one lane; NumPy takes this where it takes a dtype: `np.zeros(shape, i.dtype)`."""
+        """NumPy's type of one lane. NumPy accepts an object with this attribute as a dtype: `np.zeros(shape,
+        i.dtype)`."""
         return self.numpy
 
     def with_lanes(self, lanes: int) -> DType:

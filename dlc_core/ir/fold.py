@@ -36,8 +36,8 @@ def round_to(value: float, type_: DType) -> float:
 
 
 def number_of(value: Any, type_: DType) -> Any:
-    """The value as a number of `type_`: floats are cut toward zero for integers; raises ValueError or
-    OverflowError for one that is none.
+    """The value as a number of `type_`; floats are rounded toward zero for integers. Raises ValueError or
+    OverflowError for NaN and infinity.
     """
     return float(value) if type_.is_float else int(value)
 

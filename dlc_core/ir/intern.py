@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 MAX_KEPT = 32
-"""How much a node remembers of what lies below it: so many variables, so many loads."""
+"""The maximum numbers of variables and of loads in its operands that a node remembers."""
 
 
 class _Entry(weakref.ref[Any]):
@@ -68,7 +68,7 @@ class InternTable(Generic[T]):
 
 
 def merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """Distinct members of both in order; None where they are more than MAX_KEPT."""
+    """Distinct members of both in order; None if there are more than MAX_KEPT."""
     if a is None or b is None:
         return None
     if not b or a is b:

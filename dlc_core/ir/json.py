@@ -2,12 +2,11 @@
 
     {"schema": "dlc-ir", "version": 1, "root": 12, "records": [{"k": "var", "name": "n", …}, …]}
 
-Sharing is kept, so a graph of n nodes makes about n records, and neither direction recurses over
-references.  Array data is either in the record (base64) or, where a list is given, in that list and referred
-to by number.
+Sharing is kept, so a graph of n nodes makes about n records, and neither direction recurses over references.
+Array data is in the record (base64), or in a list if one is given; the record then has its number.
 
-Reading trusts nothing: unknown kinds and fields, references forward, wrong types, oversized vectors and deep
-nesting are `ArtifactError`.  The kinds of each floor are `Kind` tables: `EXPR_KINDS` here, others in
+Input is not trusted: unknown kinds and fields, forward references, wrong types, oversized vectors and deep
+nesting raise `ArtifactError`. The kinds of each layer are `Kind` tables: `EXPR_KINDS` here, others in
 `tir/json.py` and `graph/json.py`; `script.json` has them all.
 """
 
@@ -195,7 +194,8 @@ class _Writer:
         return found
 
     def write(self, root: Any) -> Any:
-        """Record everything the root refers to, then itself; gives the literal that stands for it."""
+        """Record everything that the root refers to, then the root. Returns the literal that refers to the
+        root."""
         work = [(value, False) for value in self.references(root)]
         work.reverse()
         while work:
@@ -216,7 +216,7 @@ class _Writer:
         return self.literal(root)
 
     def references(self, value: Any, how: str = "literal") -> Iterator[Any]:
-        """Values with records of their own inside a field."""
+        """The values inside a field that have their own records."""
         if how in _PLAIN or isinstance(value, (str, bytes, int, float)):
             return
         if isinstance(value, (tuple, list)):

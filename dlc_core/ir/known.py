@@ -1,6 +1,6 @@
-"""All classes of plans by name, for plans that are read from text or JSON.
+"""All classes of plans by name, including those of plugins, for plans that are read from text or JSON.
 
-The registry, which is above this floor, says where they are found; plugins' classes are among them.
+The registry, which is in a higher layer, sets where they are looked up.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     data = dumps(value, known)          in the one process
     value = loads(data, known)          in the other: expressions are interned there, as if made there
 
-`known` are variables and buffers that both processes have, in the same order: they come back as themselves,
-all others as new ones.  This is for a pipe between a process and its own child: never read such data from
-anywhere else, for pickles run code.
+`known` are variables and buffers that both processes have, in the same order. They keep their identity; all
+others become new ones. This is for a pipe between a process and its child. Never read such data from other
+sources, because pickles can run code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def dumps(value: Any, known: Known = ()) -> bytes:
-    """A value of numbers, texts, containers, expressions and buffers; pickle's errors for what is neither."""
+    """A value of numbers, strings, containers, expressions and buffers. Raises pickle's errors for other
+    values."""
     file = io.BytesIO()
     _Writer(file, known).dump(value)
     return file.getvalue()

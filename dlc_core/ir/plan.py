@@ -12,13 +12,13 @@
 
     RELU.build(x, plan=Rows(4))
 
-A graph pass chooses a plan for a node.  The node keeps it as its attribute `plan`, and lowering puts it among
-the attributes of the PrimFunc, where a schedule rule finds it by its class.  Between the two it prints,
-parses, and is compared like any other attribute: nodes with different plans are different kernels.
+A graph pass chooses a plan for a node. The node keeps it as its attribute `plan`. Lowering copies it to the
+attributes of the PrimFunc, where a schedule rule finds it by its class. A plan prints, parses and compares
+like any other attribute: nodes with different plans are different kernels.
 
-A plan changes no result.  Inference, reference and expansion do not see it, and a pass may discard it.
-A plugin gives its classes of plans through the hook `dlc_plans`; a plan that is read from text or JSON, and
-whose class nobody gives, is an `UnknownPlan`.
+A plan does not change results. Inference, reference and expansion do not see it, and a pass may discard it. A
+plugin returns its classes of plans from the hook `dlc_plans`. If no plugin declares the class of a plan that
+is read from text or JSON, the plan is an `UnknownPlan`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def named_plan(name: str, values: Mapping[str, Any]) -> Plan:
 
 
 def without_plan(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attributes that say what is computed."""
+    """The attributes that define the computation."""
     return {name: value for name, value in attrs.items() if name != PLAN} if PLAN in attrs else attrs
 
 

@@ -1,14 +1,14 @@
-"""Structural equality, first difference and hash of everything the IR is made of.
+"""Structural equality, first difference and hash of all IR values.
 
-Variables, buffers and parameters of graphs are compared by the role they play: each of one side stands for
-exactly one of the other, whatever their names.  Spans never count.  With `names=False` the names of
-functions and blocks do not count either, so that kernels that differ only in them are equal.
+Variables, buffers and parameters of graphs are compared by their role: each of one side corresponds to
+exactly one of the other, independently of names. Spans do not count. With `names=False` the names of
+functions and blocks do not count either, so that kernels that differ only in names are equal.
 
-Literals and attributes differ by type and bits (1, True, 1.0; 0.0, -0.0).  Arrays are compared by content;
-digests of large ones are computed once, and only when asked for.  All walks are iterative.
+Literals and attributes differ by type and bits (1, True, 1.0; 0.0, -0.0). Arrays are compared by content.
+Digests of large arrays are computed once, and only when needed. All walks are iterative.
 
-A class of another floor takes part as a `Structured`, and by `digest()` where its structure is costly; frozen
-dataclasses do by their fields.
+A class of another layer is supported if it is a `Structured`, with `digest()` if its structure is expensive
+to compare. Frozen dataclasses are compared by their fields.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def structural_equal(a: Any, b: Any, *, names: bool = True) -> bool:
 
 
 def first_difference(a: Any, b: Any, *, names: bool = True) -> str | None:
-    """Where two values first differ, in reading order, and how; None where they are structurally equal.
+    """The first difference of two values, in reading order; None if they are structurally equal.
 
-    The text is a path with both sides' short forms, and below it the two values at that place:
+    The text is a path with both sides' short forms, and below it the two values at that position:
     `main.body[2].value: add vs sub`.
     """
     found = find_difference(a, b, names=names)
@@ -116,9 +116,9 @@ def structural_hash(value: Any, *, names: bool = True) -> str:
 
 
 def structural_roles(value: Any, *, names: bool = True) -> tuple[str, list[Any]]:
-    """`structural_hash`, and what is known by identity in the order in which it is met.
+    """`structural_hash`, and the values that are compared by identity, in the order of the walk.
 
-    Variables, buffers and parameters at one place of the lists of equal values play the same role.
+    Variables, buffers and parameters at the same index of the lists of equal values have the same role.
     """
     hasher = _Hasher(names)
     return hasher.digest(value).hex(), hasher.met

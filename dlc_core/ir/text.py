@@ -1,4 +1,4 @@
-"""`value.script()` and `value.show()`, for what prints as a whole: modules and functions of both levels."""
+"""`value.script()` and `value.show()` for modules and functions of both levels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Printable:
-    """Base of what has a script."""
+    """Base class of values that print as script."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Tensor expressions: programs as definitions of tensors, turned into PrimFuncs."""
+"""Tensor expressions: programs written as definitions of tensors, and their conversion to PrimFuncs."""
 
 from dlc_core.ir.expr import (
     const,

@@ -1,4 +1,4 @@
-"""Tensors computed by statements of the user's own, or by functions outside the program."""
+"""Tensors computed by user-written statements, or by external functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ Body = Callable[[list[Buffer], list[Buffer]], "Stmt | Expr | Sequence[Stmt | Exp
 
 @dataclass(frozen=True, eq=False)
 class ExternOp(Operation):
-    """Statements over the inputs' buffers, and over `formal` ones that stand for those of its tensors."""
+    """Statements over the inputs' buffers, and over `formal` buffers, which represent those of its
+    tensors."""
 
     inputs: tuple[Tensor, ...]
     formal: tuple[Buffer, ...]
@@ -75,17 +76,17 @@ def extern(
     dtype_: DTypeLike | Sequence[DTypeLike] | None = None,
     blocks: bool = False,
 ) -> Any:
-    """A tensor (a tuple where `shape` is a list of shapes) computed by the statements that `fcompute` gives.
+    """A tensor (a tuple if `shape` is a list of shapes) computed by the statements that `fcompute` returns.
 
-    `fcompute(ins, outs)` takes the buffers of the inputs and of the results, and gives a statement, or a call
-    made for its effect such as `te.call_extern("symbol", ins[0], outs[0])`, or a list of them.  It must write
-    all that is read of the results.  `dtype_` is that of the results, a list for several; by default that of
-    the inputs, where they have one.
+    `fcompute(ins, outs)` takes the buffers of the inputs and of the results. It returns a statement, a call
+    with a side effect such as `te.call_extern("symbol", ins[0], outs[0])`, or a list of these. It must write
+    all elements of the results that are read. `dtype_` is the dtype of the results, a list for several. The
+    default is the dtype of the inputs, if they have one.
 
-    It becomes an opaque block that reads all of its inputs and writes all of its results; with `blocks` the
-    statements stand for themselves: blocks in loops, and memory of their own, that schedules see.
+    It becomes an opaque block that reads all of its inputs and writes all of its results. With `blocks` the
+    statements are blocks in loops, and allocations, which schedules can transform.
 
-    Raises UsageError for statements that touch other buffers, write an input, or leave a result unwritten.
+    Raises UsageError for statements that access other buffers, write an input, or leave a result unwritten.
     """
     given = list(shape) if isinstance(shape, Sequence) else [shape]
     several = any(isinstance(s, Sequence) for s in given)

@@ -35,9 +35,10 @@ def create_prim_func(
         te.create_prim_func([A, B], [C])      # an input may be a computed tensor: it is taken as given
 
     Parameters are the buffers in the order of the arguments (inputs before outputs), then by value the
-    variables among the arguments, then every other symbolic dim in first-use order.  Tensors are found from
-    what is read; `producers` are taken first where given.  Raises UsageError when a placeholder is read that
-    is not among the arguments, when one occurs twice, and when nothing is computed.
+    variables among the arguments, then every other symbolic dim in the order of first use. Intermediate
+    tensors are found from the reads; `producers`, if given, take precedence. Raises UsageError if a
+    placeholder is read that is not among the arguments, if an argument occurs twice, and if nothing is
+    computed.
     """
     given = [a for a in inputs if not isinstance(a, Var)]
     scalars = [a for a in inputs if isinstance(a, Var)]

@@ -1,7 +1,7 @@
 """Scalar functions and names for expressions in computes, as `te.exp(A[i])`.
 
-Those that the tensor IR has a function for are that function.  Functions of floats give the dtype of their
-argument; what they give for special values is in `dlc_core.tir.intrinsics`.
+A name for which the tensor IR has a function is that function. Functions of floats return the dtype of their
+argument. `dlc_core.tir.intrinsics` defines their results for special values.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, s
 
 @dataclass(frozen=True)
 class Outer:
-    """A loop around a nest that stands for its first axis, and the part of the axis that it runs over."""
+    """A loop around a nest that replaces its first axis, and the part of the axis that it covers."""
 
     var: Var
     dom: Range
@@ -52,9 +52,9 @@ def compute_nest(
 ) -> Stmt:
     """The loops of a ComputeOp around its block, which stores to `results`.
 
-    Loop variables are those of its axes, but for `taken` ones (an axis may be reduced twice), to which they
-    are added.  `instead` are buffers to read in place of others; with `outer` there is no loop over the first
-    axis.
+    Loop variables are those of its axes, except those in `taken` (an axis may be reduced twice), to which
+    they are added. `instead` maps buffers to buffers that are read in their stead. With `outer` there is no
+    loop over the first axis.
     """
     axes = (*op.axes, *op.reduce_axes)
     fresh = {a.var: Var(f"v_{a.var.name}") for a in axes}

@@ -1,6 +1,7 @@
 """Reductions: sums, products, extremes, their indices, and user-defined ones.
 
-A reducer combines in any order, floats up to rounding.  Its value over nothing is the neutral value.
+A reducer may combine values in any order; results of floats then differ by rounding. Its value over no
+elements is the neutral value.
 """
 
 from __future__ import annotations

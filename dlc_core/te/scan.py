@@ -55,16 +55,17 @@ class ScanOp(Operation):
         return dict.fromkeys((*dims, *(v for op in self.stages for v in op.free_vars())))
 
     def stage_buffers(self, results: Sequence[Buffer]) -> dict[ComputeOp, tuple[Buffer, ...]]:
-        """The buffers that each stage stores to: the states where it gives their next values."""
+        """The buffers that each stage stores to: those of the states for stages that compute their next
+        values."""
         targets = {(t.op, t.index): b for t, b in zip(self.update, results, strict=True)}
         return {op: tuple(targets.get((op, i), b) for i, b in enumerate(op.buffers())) for op in self.stages}
 
 
 def scan_nest(op: ScanOp, results: Sequence[Buffer], taken: set[Var]) -> tuple[Stmt, list[Buffer]]:
-    """The first steps copied, then a loop over time around the stages; and the buffers of inner stages.
+    """A copy of the first steps, then a loop over time around the stages; and the buffers of inner stages.
 
-    Each block has the time as an axis: it reads the states at earlier points of it than it writes, so that
-    schedules keep the order of the steps.
+    Each block has the time as an axis. It reads the states at earlier points than it writes, so schedules
+    keep the order of the steps.
     """
     analyzer = Analyzer()
     for var in op.free_vars():
@@ -106,13 +107,13 @@ def scan(
         step = te.compute((steps, n), lambda t, i: state[t - 1, i] + X[t, i], "step")
         total = te.scan(first, step, state, inputs=[X])          # the running sum
 
-    `state_placeholder` stands for the states of all steps.  `init` gives the first ones, as many as its first
-    dim has; `update`, a compute over all steps, the later ones, from states of earlier steps.  Computes
-    between state and update have the time as their first axis, and are read at the present step.  Lists for
-    several states give a tuple.  `inputs` names, for readers, what the update reads besides the states.
+    `state_placeholder` represents the states of all steps. `init` has the first states, as many as its first
+    dim. `update`, a compute over all steps, computes the later states from states of earlier steps. Computes
+    between state and update have the time as their first axis, and are read at the current step. With lists
+    for several states the result is a tuple. `inputs` documents the other inputs of the update.
 
-    Raises UsageError for shapes and dtypes that do not fit, and for an update that does not certainly read
-    only states of earlier steps.
+    Raises UsageError for mismatched shapes and dtypes, and for an update that is not proved to read only
+    states of earlier steps.
     """
     first, then, state = (_listed(t) for t in (init, update, state_placeholder))
     if not len(first) == len(then) == len(state) or not state:

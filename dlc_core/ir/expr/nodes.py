@@ -46,8 +46,8 @@ _new = object.__new__
 class Expr:
     """Base of all expressions.  `dtype` is the type of the value, lanes included.
 
-    `kept_vars` and `kept_loads` are the distinct variables and loads below it, itself not counted, in order
-    of first use; None where they are too many to keep.
+    `kept_vars` and `kept_loads` are the distinct variables and loads in its operands, in the order of first
+    use; None if there are too many.
     """
 
     __slots__ = ("__weakref__", "dtype", "kept_loads", "kept_vars")
@@ -152,7 +152,7 @@ NUMBERS = (int, float, np.generic)
 
 
 class Axis(Protocol):
-    """An object that stands for its variable in expressions."""
+    """An object that expressions replace by its variable."""
 
     @property
     def var(self) -> Var: ...
@@ -172,7 +172,7 @@ class Var(Expr):
 
 
 class Const(Expr):
-    """A literal.  Interned by type and bits, so that 1, True, 1.0 and -0.0, 0.0 stay apart."""
+    """A literal. It is interned by type and bits, so that 1, True and 1.0, or -0.0 and 0.0, are different."""
 
     __slots__ = ("value",)
     value: int | float | bool
@@ -307,7 +307,7 @@ class Load(Expr):
 
 
 def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
-    """Work out what a node keeps from its operands."""
+    """Compute the kept variables and loads of a node from its operands."""
     kept_vars: tuple[Var, ...] | None = ()
     kept_loads: tuple[Load, ...] | None = ()
     for child in children:
@@ -322,7 +322,7 @@ def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
 
 
 def _intern(cls: type[Expr], key: tuple[Any, ...], children: Sequence[Expr], **fields: Any) -> Expr:
-    """The node of that key; made of `fields` where there is none."""
+    """The node of that key, which is made of `fields` if there is none."""
     found = _interned.find(key)
     if found is None:
         fresh = _new(cls)
@@ -495,7 +495,7 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
 
 
 _MIXED = ("vector_", "subgroup_matrix")
-"""How the names of calls begin whose arguments have widths of their own."""
+"""Prefixes of intrinsics whose arguments have different numbers of lanes."""
 
 
 def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:

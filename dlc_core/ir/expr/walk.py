@@ -1,4 +1,4 @@
-"""Walking and rebuilding expressions.  Every walk is iterative, for expressions may be deep."""
+"""Walking and rebuilding expressions. All walks are iterative, because expressions may be deep."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def transform(root: Expr, visit: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
-    """Rebuild bottom-up: `visit` sees each node over rebuilt operands and returns a replacement or None.
+    """Rebuild bottom-up: `visit` gets each node with rebuilt operands and returns a replacement or None.
 
-    What `memo` already has is taken from there.
+    Results in `memo` are reused.
     """
     memo = {} if memo is None else memo
     stack = [root]
@@ -70,7 +70,7 @@ def substitute(
 
 
 def mentions(root: Expr, variables: Container[Var], buffers: Container[Buffer] | None = None) -> bool:
-    """Whether one of the variables or (by a load) buffers occurs; True also where that is not known."""
+    """Whether one of the variables or (by a load) buffers occurs. True may also mean "not known"."""
     if type(root) is Var:
         return root in variables
     if root.kept_vars is None or root.kept_loads is None:
