@@ -26,7 +26,10 @@ from dlc_core.graph.verify import verify_function
 from dlc_core.ir.dtype import DType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import evaluate
-from dlc_frontend_onnx.importer import load
+from dlc_frontend_onnx.custom import importers_for
+from dlc_frontend_onnx.flattening import gathered
+from dlc_frontend_onnx.importer import import_parts
+from dlc_frontend_onnx.reader import read_model
 
 Run = Callable[[Function, Mapping[str, Any]], Any]
 
@@ -120,11 +123,15 @@ def _run(case: Any, given: Sequence[Any], wanted: Sequence[Any], run: Run, freez
     model = case.model
     names = [info.name for info in model.graph.input]
     values = dict(zip(names, given))
-    function = load(with_constants(model, values) if freeze else model)["main"]
+    read = read_model(with_constants(model, values) if freeze else model)
+    read.importers = importers_for(())
+    module, layouts = import_parts(read, None, None)
+    function = module["main"]
     verify_function(function, infer=_infer)
     feeds = {param.attrs["name"]: values[param.attrs["name"]] for param in function.params}
     result = run(function, feeds)
-    found = result if isinstance(result, tuple) else (result,)
+    outputs = dict(zip(function.attrs["outputs"], result if isinstance(result, tuple) else (result,)))
+    found = [part for layout in layouts for part in _parts(gathered(layout, outputs))]
     if len(found) != len(wanted):
         return f"{len(found)} outputs, {len(wanted)} are wanted"
     for index, (a, b) in enumerate(zip(found, wanted)):
