@@ -1,4 +1,4 @@
-"""The kit that tests targets, ops and passes, for the core and for every plugin alike.
+"""The conformance kit: tests of targets, ops and passes, for the core and for plugins.
 
     from dlc_core.testing import conformance_suite
 

@@ -1,8 +1,9 @@
-"""Many small models compiled as one: each is lowered on its own, code is generated for all of them at once.
+"""Compile many small models together: each is lowered separately, and code is generated for all of them at
+once.
 
 A code generator writes code for every PrimFunc of a module and makes those with the attribute `entry`
-callable; so models whose functions got names of their own can share an artefact.  Starting a code generator
-is by far the largest part of compiling a model of one op, and the kit compiles thousands of them.
+callable. So models can share an artefact if their functions have unique names. Starting a code generator is
+by far the largest part of compiling a model of one op, and the kit compiles thousands of these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Small networks with the parts that large ones are made of, in any float dtype, with seeded weights.
+"""Small networks with the building blocks of large ones, in any float dtype, with seeded weights.
 
-Each gives a module without parameters: its inputs are pictures, tokens or sequences.
+Each function returns a module without parameters. Its inputs are images, tokens or sequences.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Normed(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions whose result is added to the input, which a third brings to its shape where it must
-    (He et al., 2015).
+    """Two convolutions whose result is added to the input. If the shapes differ, a third convolution changes
+    the shape of the input (He et al., 2015).
     """
 
     def __init__(self, ins: int, outs: int, stride: int, dtype: str) -> None:

@@ -1,11 +1,11 @@
-"""A simulated card with a compiler of its own for parts of a model: for tests of several targets in one.
+"""A simulated device with its own compiler for parts of a model, for tests with several targets.
 
     with fresh_registry({"card": CardPlugin()}):
         exe = dlc.compile(model, targets=["card -limit=4096", "reference"])
 
-It knows products of matrices by constants (of at most `-limit` elements), sums and relu.  Its compiler writes
-the region as JSON, with the constants behind; the card has memory of its own, a queue of commands, and a log
-of what it did.
+It supports GEMM with constants (of at most `-limit` elements), additions and relu. Its compiler writes the
+region as JSON, followed by the constants. The device has its own memory, a command queue, and a log of its
+actions.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CardProgram:
 
 
 class Card(SimulatedDevice):
-    """`log` has what it did, in order: "write", "read", "copy", names of regions."""
+    """`log` has its actions in order: "write", "read", "copy", and names of regions."""
 
     formats = (FORMAT,)
     memory_bytes = 1 << 26

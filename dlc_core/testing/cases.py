@@ -1,4 +1,4 @@
-"""Conformance cases: a graph, inputs, and what must come out.  Made from the ops' own samples."""
+"""Conformance cases: a graph, inputs, and expected outputs. They are made from the ops' samples."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Case:
 
 
 def outputs_of(value: Any) -> tuple[NDArray, ...]:
-    """The arrays of a result, those of nested tuples in order."""
+    """The arrays of a result, with nested tuples flattened in order."""
     if isinstance(value, (tuple, list)):
         return tuple(array for item in value for array in outputs_of(item))
     return (value,)
@@ -116,8 +116,9 @@ def symbolic_node(
 ) -> tuple[Node, list[Node], dict[int, Var]] | None:
     """A use of an op over symbolic dims, its params, and the symbol of each size.
 
-    All dims above 1 are symbols, equal sizes being one; where the op wants to know some, those of the first
-    input without its second, its last, or its first two.  None where it wants to know them all.
+    All dims above 1 become symbols, and equal sizes become one symbol. If the op needs some dims to be known,
+    the symbols are the dims of the first input without its second, its last, or its first two. None if the op
+    needs all dims to be known.
     """
     everywhere = [set(range(a.ndim)) for a in arrays]
     rank = arrays[0].ndim if arrays else 0
@@ -165,7 +166,8 @@ def _trial(node: Node, params: Sequence[Node], arrays: Sequence[NDArray]) -> Tri
 def difference(
     found: Sequence[NDArray], expected: Sequence[NDArray], tolerances: Mapping[str, Tolerance]
 ) -> str | None:
-    """How results differ from what is expected, or None: count, dtypes, shapes, values."""
+    """The difference of results from the expected ones in count, dtypes, shapes or values; None if they
+    agree."""
     if len(found) != len(expected):
         return f"{len(found)} results, {len(expected)} are expected"
     for index, (have, want) in enumerate(zip(found, expected, strict=True)):

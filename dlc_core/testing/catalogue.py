@@ -1,4 +1,5 @@
-"""The names of all cases of the conformance kit: what exemptions may name, what a report says is not run."""
+"""The names of all cases of the conformance kit, for exemptions and for the list of tests that were not
+run."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ BY_TEST = (DeviceTier, HostileTier, SpeedTier)
 
 
 def case_names() -> Iterator[str]:
-    """Every case that an exemption may name, with the ops of the plugins that are installed; of models the
-    groups, as those of many cases need not have been made.
+    """Every case that an exemption may name, including ops of installed plugins. Models are listed as groups,
+    because making all cases of a group may take long.
     """
     yield from op_case_names()
     for decl in registry().ops.values():

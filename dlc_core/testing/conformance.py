@@ -1,4 +1,4 @@
-"""The conformance kit as a test module, for a target that the command line names:
+"""The conformance kit as a test module, for a target named on the command line:
 
 pytest --pyargs dlc_core.testing.conformance --dlc-target=npu --dlc-level 0
 """

@@ -1,4 +1,4 @@
-"""Programs of branches and loops, and what a target makes of them against the reference."""
+"""Programs with branches and loops, for comparing a target with the reference."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class RandomControl:
 
 
 def check_random_control(seed: int, target: str, *, stacking: bool = False) -> None:
-    """Draw a program and compare the target with the reference, for several sizes where these are open."""
+    """Draw a program and compare the target with the reference, for several sizes if dims are symbolic."""
     random = RandomControl(seed, stacking=stacking)
     module = random.module()
     want, exe = driver.compile(module, "reference"), driver.compile(module, target, cache=False)

@@ -1,11 +1,11 @@
-"""Decision coverage: which alternatives of the compiler's decisions differential tests have executed.
+"""Decision coverage: the alternatives of the compiler's decisions that differential tests have executed.
 
     make decisions                                         the tests that force decisions, then the report
     DLC_DECISION_COVERAGE=folder pytest tests/decisions    collect in a folder what any tests execute
     python -m dlc_core.testing.decision_coverage folder    the report of a folder
 
-A test that has compared results calls `executed` with the choices of what it compiled.  An alternative counts
-as executed once such results were right.  The report ends with 1 where less than 95% have been.
+A test that has compared results calls `executed` with the choices of the compile. An alternative counts as
+executed if such results were right. The exit code of the report is 1 if fewer than 95% were executed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ GOAL = 0.95
 
 
 def executed(choices: Iterable[str | Choice]) -> None:
-    """Count the alternatives of choices, or of their texts: what was compiled with them computed the right
-    results.
-    """
+    """Count the alternatives of choices, or of their texts, as executed with right results."""
     if not (folder := os.environ.get(FOLDER)):
         return
     made = [Choice.parse(each) if isinstance(each, str) else each for each in choices]
@@ -49,7 +47,7 @@ def counts(folder: Path) -> Counter[tuple[str, str]]:
 
 
 def alternatives() -> list[tuple[str, str]]:
-    """All declared alternatives (decision, alternative), those of the core and of loaded plugins."""
+    """All declared alternatives (decision, alternative) of the core and of loaded plugins."""
     pipelines(None)  # loads the passes, the rules and the plugins, which declare them
     return [(name, one) for name, decision in declared().items() for one in decision.alternatives]
 

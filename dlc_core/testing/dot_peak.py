@@ -1,4 +1,5 @@
-"""The peak of this machine's products of narrow elements, measured: loops of independent dot products."""
+"""The measured peak of this machine's dot products of narrow elements, by loops of independent dot
+products."""
 
 import numpy as np
 
@@ -52,8 +53,8 @@ def dot_gops(dot: Dot, registers: int, *, threads: int = 1, steps: int = 1 << 16
 
 
 def product_peak(threads: int = 1, a: str = "float32", b: str = "") -> float:
-    """The peak of the default target for products of these dtypes, `b` by default as `a`; that of float32
-    where it has no dot product of them.
+    """The peak of the default target for products of these dtypes; `b` is `a` by default. If it has no dot
+    product of them, the peak of float32.
     """
     description = find_target(None).describe()
     found = next((dot for dot in description.dots if (dot.a, dot.b) == (a, b or a)), None)

@@ -1,6 +1,6 @@
 """Exemptions from the conformance kit, each with its reason.
 
-A plugin gives them by the hook `dlc_expectations`:
+A plugin returns them from the hook `dlc_expectations`:
 
     @hookimpl
     def dlc_expectations():
@@ -9,10 +9,10 @@ A plugin gives them by the hook `dlc_expectations`:
             ExpectedFailure("npu: ops/softmax/3/*", reason="-inf - -inf is not NaN in revision A"),
         ]
 
-The name says the target kind and which cases.  Cases are named by parts, such as `ops/relu/3/float16` (sample
-3 of the op, in that dtype), `ops/relu/3/symbolic`, `graphs/17`,
-`device/memory_is_aligned`.  A pattern with a slash is
-compared with the whole name, `*` standing for anything; a word with each part.
+The name consists of the target kind and a pattern of cases. The names of cases have parts, such as
+`ops/relu/3/float16` (sample 3 of the op, in that dtype), `ops/relu/3/symbolic`, `graphs/17`,
+`device/memory_is_aligned`. A pattern with a slash is matched with the whole name, where `*` matches anything.
+A pattern without a slash is matched with each part.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ class Unsupported(Expectation):
 
 @dataclass(frozen=True)
 class ExpectedFailure(Expectation):
-    """A known failure: the cases are run, and a case that passes fails the test, so that the entry is
-    removed.
-    """
+    """A known failure. The cases are run. If one passes, the test fails, so that the entry is removed."""
 
     @property
     def kind(self) -> str:
@@ -86,7 +84,7 @@ class ExpectedFailure(Expectation):
 
 
 class Expectations:
-    """The exemptions of one target kind.  Raises UsageError for what is neither of the two kinds."""
+    """The exemptions of one target kind. Raises UsageError for a value of neither class."""
 
     def __init__(self, given: Iterable[Any], target: str) -> None:
         entries = list(given)

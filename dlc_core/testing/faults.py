@@ -116,7 +116,8 @@ class _Evaluated(_Entry):
 
 
 def executable_on(exe: Executable, device: Any, artifact: Artifact | None = None) -> Executable:
-    """The same model on another device, its code not loaded yet; with another artefact where one is given."""
+    """The same model on another device, with its code not yet loaded, and with another artefact if one is
+    given."""
     return Executable(
         exe.signature,
         artifact or exe.artifact,

@@ -1,4 +1,5 @@
-"""Golden files: texts kept beside the tests, compared line by line, written again by `pytest --bless`.
+"""Golden files: texts in the folder of the tests, which are compared line by line. `pytest --bless` writes
+them.
 
 Use:
     def test_text(bless):

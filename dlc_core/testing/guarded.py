@@ -1,9 +1,10 @@
-"""A call of an executable in a process of its own: one that dies there becomes an error that says where.
+"""A call of an executable in a separate process. A crash becomes an error that says where it happened.
 
     exe = dlc.compile("model.onnx", config={"guard": "end"})
     y = call_guarded(exe, x)        RuntimeFailure: the kernel, the nodes of the model, the value beside which
 
-Executables that were not compiled in guard mode can be called so too; then less is found, and less is known.
+Executables that were not compiled in guard mode can also be called. Fewer errors are then detected, and the
+report has fewer facts.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _EXECUTABLE, _INPUTS, _RESULT, _FAULT = "model.dlc", "inputs", "result", "fault"
 
 
 def call_guarded(exe: Executable, *arrays: Any, seconds: float = SECONDS) -> list[NDArray]:
-    """The outputs of a call, which runs in another process; RuntimeFailure where that does not survive it.
+    """The outputs of a call in another process. Raises RuntimeFailure if that process dies.
 
-    Raises what the call raises.
+    Exceptions of the call pass through.
     """
     with tempfile.TemporaryDirectory(prefix="dlc-guarded-") as name:
         folder = Path(name)
@@ -64,7 +65,7 @@ def call_guarded(exe: Executable, *arrays: Any, seconds: float = SECONDS) -> lis
 
 
 def fault(path: Path, status: int, said: str) -> RuntimeFailure:
-    """The error for a process that ended with a status; `path` is what it was to report to."""
+    """The error for a process that ended with a status. `path` is its report file."""
     found = reported(path)
     return RuntimeFailure(
         f"the process of the call {how(status)}",

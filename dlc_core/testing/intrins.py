@@ -1,9 +1,9 @@
-"""Checks of tensor intrinsics: description, implementation and reference mean the same.
+"""Checks of tensor intrinsics: description, implementation and reference must compute the same.
 
     check_intrin(TensorIntrin("npu.mma16", desc, impl, reference))
 
-Values are small integers, so that no order of a sum changes the result.  Memory around the windows must stay
-as it was.
+Values are small integers, so that the order of a sum does not change the result. Memory around the windows
+must not change.
 """
 
 from __future__ import annotations

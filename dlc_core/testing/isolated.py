@@ -1,7 +1,7 @@
-"""The worker of isolated tests: a session of pytest that runs tests for another one (`testing.isolation`).
+"""The worker of isolated tests: a pytest session that runs tests for another one (`testing.isolation`).
 
-A plugin of pytest, which imports it when its own imports stand: what is there before is not rewritten, and
-warned of.
+It is a pytest plugin. pytest imports it after its own setup, because it warns about modules that are imported
+before it can rewrite their assertions.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Tests of the kit in a process of their own: what kills that process is a failure of one test.
+"""Isolation of the kit's tests in a separate process: a crash of that process is the failure of one test.
 
-A crash in native code (a vendor's kernel, a driver) ends the process that it happens in.  So tests of tiers
-that are `isolated`, and with `--dlc-isolate` all that use a target, run in a worker: a session of pytest over
-the same files, which runs what it is asked to.  When it dies, the test is reported as failed, with the
-signal, the target, what was running, and where in Python that was; the next test gets a new worker.
+A crash in native code (a vendor's kernel, a driver) ends its process. So tests of `isolated` tiers, and with
+`--dlc-isolate` all tests that use a target, run in a worker: a pytest session over the same files, which runs
+the requested tests. When it dies, the test is reported as failed, with the signal, the target, the running
+case, and the Python stack. The next test gets a new worker.
 
-With a debugger tests run as others do, and so they do in the workers of pytest-xdist, which isolates itself.
+With a debugger, tests are not isolated. Nor are they in the workers of pytest-xdist, which isolates tests
+itself.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ RUNNER = f"{os.sep}_pytest{os.sep}"
 WORKER = "import json, sys, pytest; sys.exit(pytest.main(json.loads(sys.argv.pop())))"
 PLUGIN = ("-p", "dlc_core.testing.isolated")
 START = "PYTEST_DLC_ISOLATED"
-"""The variable that tells a worker where to find whom it works for."""
+"""The environment variable with the address of the session that a worker serves."""
 
 HINT = (
     "run it alone to see it again; --check-bounds compiles kernels that check their accesses, exe.source() "
@@ -185,7 +186,7 @@ class _Worker:
         return reported(self._fault).lines()
 
     def stack(self) -> str:
-        """Where it was in Python, or what it said last."""
+        """The worker's Python stack, or its last output."""
         lines = self._errors.read_text(errors="replace").splitlines()
         fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), None)
         if fatal is None:

@@ -1,4 +1,4 @@
-"""Kernels that together use what a language for devices has: for golden files, and for checks of a device.
+"""Kernels that together use all features of a kernel language, for golden files and for checks of a device.
 
 LANGUAGE["symbolic"]()            a result and its parameters
 check_transposition("npu")       vectors and shared memory give the right numbers
@@ -166,7 +166,7 @@ def check_missing_barrier(target: str) -> None:
 
 
 def check_network(target: str) -> None:
-    """A small network of convolutions gives what the reference gives."""
+    """Check that a small network of convolutions has the results of the reference."""
     picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
     wanted = compile_model(cifar(), "reference")(picture)
     np.testing.assert_allclose(compile_model(cifar(), target)(picture), wanted, 1e-4, 1e-6)

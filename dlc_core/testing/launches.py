@@ -1,9 +1,10 @@
-"""Checks of schedules for machines with thread axes: a kernel means the same as host and launches.
+"""Checks of schedules for machines with thread axes: host program and launches must compute the same as the
+kernel.
 
     launched = check_launches(kernel_of(std.matmul(a, b)), MACHINE)
     assert launched.rule == "gpu.contraction"
 
-The whole stage "tir" of a compile runs, and its result runs by the interpreter, which finds races.
+The check runs the whole stage "tir" of a compile, and then its result by the interpreter, which finds races.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from dlc_core.tir.verify import verify_module
 
 @dataclass(frozen=True)
 class Launched:
-    """A kernel after the stage "tir": the program of the host, and those that it launches."""
+    """A kernel after the stage "tir": the host program, and the kernels that it launches."""
 
     scheduled: PrimFunc
     host: PrimFunc

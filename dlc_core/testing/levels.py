@@ -1,4 +1,4 @@
-"""The tiers of the conformance kit in order, and which of them run on demand or in a process of their own."""
+"""The tiers of the conformance kit in order, and the tiers that run on demand or in a separate process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ LEVELS = ("device", "ops", "graphs", "models", "hostile", "speed")
 """The tiers in the order in which a backend passes them: level 0 is the first."""
 
 ON_DEMAND = ("speed",)
-"""Tiers that run only where they are asked for: what they find depends on what else the machine does."""
+"""Tiers that run only on request, because their results depend on the load of the machine."""
 
 ISOLATED = ("hostile",)
-"""Tiers whose tests run in a process of their own without being asked to."""
+"""Tiers whose tests always run in a separate process."""
 
 __all__ = ["ISOLATED", "LEVELS", "ON_DEMAND"]

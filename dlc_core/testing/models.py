@@ -4,7 +4,7 @@
     def dlc_models():
         return [Models("npu-zoo", load_cases, slow=True)]      # load_cases() gives Cases
 
-A plugin's cases are named after the group, `models/npu-zoo/<case>`, and made when they are asked for.
+A plugin's cases are named after the group, `models/npu-zoo/<case>`, and made on demand.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TOLERANCES: dict[str, Tolerance] = {
 
 @dataclass(frozen=True)
 class Models:
-    """A group of models with inputs and what must come out.
+    """A group of models with inputs and expected outputs.
 
-    `cases` gives them; their names become `models/<name>/<case>`, or `models/<name>` for a case of the empty
-    name.  `slow` leaves them to the long tests.  `dtype` is what they compute in, where a target may not
-    have it.
+    `cases` returns them. Their names become `models/<name>/<case>`, or `models/<name>` for a case with an
+    empty name. `slow` models run only in the slow tests. `dtype` is the dtype of their arithmetic, which a
+    target may not support.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Models:
 
 
 def _case(make: Callable[[], IRModule]) -> Iterator[Case]:
-    """The case of a network: random inputs, and what the ops' references make of them."""
+    """The case of a network: random inputs, and the results of the ops' references."""
     with np.errstate(over="ignore"):  # what masks out is beyond the largest narrow float
         module = make()
     function: Function = module["main"]

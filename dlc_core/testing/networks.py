@@ -1,4 +1,4 @@
-"""Small networks of the kinds that microcontrollers run, with constant weights."""
+"""Small networks as they are used on microcontrollers, with constant weights."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
         @T.prim_func
         def f(…): …
 
-The options behind `After` may be left out.  The examples are tested, and the reference of passes is made of
+The options after `After` may be left out. The examples are tested, and the reference of passes is made of
 them.
 """
 

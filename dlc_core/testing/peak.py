@@ -52,8 +52,8 @@ def fma_loop(lanes: int, chains: int, steps: int, threads: int = 1) -> Executabl
 def peak_gflops(vector: int, registers: int, *, threads: int = 1, steps: int = 1 << 16) -> float:
     """The best 10^9 operations a second in float32, over widths of vectors and numbers of chains.
 
-    `vector` is how many elements a vector has, `registers` how many vectors the processor holds: what a
-    target's description says as `lanes(32)` and `vector_registers`.
+    `vector` is the number of elements of a vector and `registers` the number of vector registers. They are
+    `lanes(32)` and `vector_registers` of a target's description.
     """
     best = 0.0
     for lanes in {vector, max(1, vector // 2)}:

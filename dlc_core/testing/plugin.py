@@ -1,6 +1,6 @@
 """The pytest plugin of dlc: options of the conformance kit, and golden files.
 
-Loaded in every session that has dlc-core installed, so it imports nothing but pytest.
+pytest loads it in every session if dlc-core is installed, so it imports only pytest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of passes over PrimFuncs: what they make of a program, and that it leaves the same results.
+"""Tests of passes over PrimFuncs: the resulting program, and that it computes the same.
 
 becomes(MyPass(), before, after)       texts of programs, which are also run
 keeps_results(MyPass(), program(7))    on random programs
@@ -79,7 +79,7 @@ def text(source: str) -> PrimFunc:
 
 
 def becomes(one: PrimFuncPass, before: str, after: str) -> PrimFunc:
-    """Checks what a pass makes of a program, by text and by results."""
+    """Check the result of a pass, by its text and by the values that it computes."""
     func = text(before)
     made = keeps_results(one, func)
     assert script(made) == script(text(after))

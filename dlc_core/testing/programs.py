@@ -1,7 +1,7 @@
-"""Random tensor programs for tests of everything that reads, writes or rewrites them.
+"""Random tensor programs for tests of code that reads, writes or rewrites them.
 
-Every program is lawful and runs: indices stay in bounds, divisors are not zero, shifts are small, loops are
-short.  The same seed gives the same program.
+Every program is well formed and runs: indices are in bounds, divisors are not zero, shifts are small, loops
+are short. The same seed gives the same program.
 """
 
 from __future__ import annotations

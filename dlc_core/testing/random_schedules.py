@@ -1,4 +1,4 @@
-"""Random primitives on a program: whatever a schedule accepts must leave results as they were.
+"""Random schedules of a program: primitives that a schedule accepts must not change results.
 
     sch = random_schedule(func, random.Random(0))
     check_schedule_trace(func, sizes, sch)
@@ -40,7 +40,7 @@ LIKELY = (
 
 
 class Player:
-    """Calls primitives with arguments chosen by `rng`; keeps count of those that were legal."""
+    """Calls primitives with arguments chosen by `rng`, and counts the legal calls."""
 
     def __init__(self, schedule: Schedule, rng: random.Random, intrins: Sequence[TensorIntrin] = ()) -> None:
         self.sch = schedule
@@ -75,12 +75,12 @@ class Player:
         return self.rng.choice(found)
 
     def loop_of(self, blocks: Sequence[BlockRV]) -> LoopRV:
-        """A loop around one of the blocks, or any where there is none."""
+        """A loop around one of the blocks, or any loop if there is none."""
         found = [loop for block in blocks for loop in self.sch.get_loops(block)]
         return self.rng.choice(found) if found else self.loop()
 
     def reducing(self) -> BlockRV:
-        """A block that accumulates, or any where there is none."""
+        """A reduction block, or any block if there is none."""
         found = [b for b in self.sch.get_blocks() if any(a.kind == "reduce" for a in self.sch.get(b).axes)]
         return self.rng.choice(found) if found else self.block()
 
@@ -297,8 +297,9 @@ def lowered(func: PrimFunc) -> PrimFunc:
 def check_schedule_trace(
     func: PrimFunc, sizes: Mapping[Var, int], schedule: Schedule, seed: int = 0, *, texts: bool = True
 ) -> None:
-    """The scheduled program gives the same bits, as it is and lowered, parses back from its text, and is made
-    again by its trace and by the trace's JSON.  VerifyError says what differs."""
+    """Check that the scheduled program computes the same bits, before and after lowering, that it parses back
+    from its text, and that its trace and the trace's JSON reproduce it. Raises VerifyError with the
+    difference."""
     arrays = arrays_for(func, sizes, np.random.default_rng(seed))
     written = set(buffers_written(func.body))
     outputs = [n for n, b in enumerate(func.buffers) if b in written]

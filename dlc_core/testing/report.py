@@ -1,8 +1,8 @@
 """The report of the conformance kit: `pytest --dlc-report=DIR` writes conformance.json and conformance.html.
 
-`Collector` gathers what tests tell of themselves, in one process or from those of pytest-xdist; `summary`
-makes one record of it, in an order that does not depend on that of the tests.  Only durations differ from run
-to run.
+`Collector` gathers the records of tests, from one process or from those of pytest-xdist. `summary` makes one
+record of them, in an order that does not depend on the order of the tests. Only durations differ between
+runs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Test:
     __test__ = False
 
     def cases(self) -> list[Outcome]:
-        """The cases that it ran; itself where it ran none, or failed for another reason than theirs."""
+        """The cases that it ran; the test itself if it ran none, or failed for another reason."""
         own = Outcome(self.case, self.status, self.why)
         if not self.outcomes:
             return [own]
@@ -240,7 +240,7 @@ def _in_order(case: str) -> tuple[int, list[tuple[int, int, str]]]:
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write the record and its page into a folder, which is made where it is missing."""
+    """Write the record and its page into a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / JSON).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (folder / HTML).write_text(page(record), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The conformance report as one page of HTML that needs nothing besides itself."""
+"""The conformance report as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def _failures(target: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ops(target: Mapping[str, Any]) -> Iterator[str]:
-    """The support table: ops down, dtypes across; a cell tells its reasons when pointed at."""
+    """The support table: a row for each op, a column for each dtype. The tooltip of a cell has its
+    reasons."""
     ops = target["ops"]
     if all(cell["status"] == NOT_RUN for row in ops.values() for cell in row.values()):
         return

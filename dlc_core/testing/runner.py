@@ -1,4 +1,4 @@
-"""Runs conformance cases on a target and says what became of each."""
+"""Run conformance cases on a target and record the outcome of each."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _without_lowering(case: Case) -> str:
 
 
 def judge(outcomes: Sequence[Outcome]) -> None:
-    """Fail, naming every wrong case, or skip where none was run."""
+    """Fail, naming every wrong case, or skip if no case was run."""
     wrong = [o for o in outcomes if o.status == FAILED]
     if wrong:
         shown = [f"{o.case}: {o.why}" for o in wrong[:20]]

@@ -1,6 +1,6 @@
 """The current test of a worker process, stored so that it can be read after the process has died.
 
-A worker process writes a file; in other processes this does nothing.
+A worker process writes a file. In other processes this module does nothing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ SHOWN = 6
 """Kernels that are named."""
 
 _FILES: list[int] = []
-"""The descriptor of the file that is written, where there is one."""
+"""The descriptor of the file, if there is one."""
 
 
 def keep_in(path: str) -> None:
-    """From now on this process writes there what it does."""
+    """Let this process write its current test to a file from now on."""
     _FILES[:] = [os.open(path, os.O_WRONLY | os.O_CREAT)]
 
 
 def report(what: str, exe: Any = None) -> None:
-    """Something begins: the case `what`, and of what is called its entry point and the kernels in it."""
+    """Record that a case, an entry point or its kernels begin to run."""
     if not _FILES:
         return
     told = {"what": what}

@@ -1,10 +1,11 @@
-"""Checks of schedule rules: a kernel means the same before and after, on any machine that can be described.
+"""Checks of schedule rules: a kernel must compute the same before and after scheduling, for any described
+machine.
 
     func = kernel_of(std.matmul(a, b))
     scheduled = check_schedule(func, Description(vector_bits=256))
     assert scheduled.attrs["rule"] == "cpu.contraction"
 
-Nothing needs the machine: kernels run by the interpreter of tensor programs.
+The machine itself is not needed: the interpreter of tensor programs runs the kernels.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ TOLERANCES = MappingProxyType(
 
 
 def kernel_of(body: Node, params: Sequence[Node] | None = None, *, constants: Sequence[int] = ()) -> PrimFunc:
-    """The kernel of a graph as fusion would make one of it; parameters are in reading order if not given.
+    """The kernel that fusion would make of a graph. Parameters are in the order of reading, unless given.
 
-    `constants` are the numbers of those that are constants of the model, which rules may repack.
+    `constants` are the numbers of the parameters that are constants of the model, which rules may repack.
     """
     found = tuple(n for n in post_order(body) if n.op.name == "param") if params is None else tuple(params)
     func = lower_group(Function("kernel", found, body), "kernel")
@@ -128,12 +129,12 @@ def check_schedule(
     seed: int = 0,
     trace: bool = False,
 ) -> PrimFunc:
-    """Schedule a kernel, run it before and after, and give the scheduled program.
+    """Schedule a kernel, run it before and after, and return the scheduled program.
 
-    `sizes` are the values of its symbolic dims.  Inputs are small integers in every dtype.  With `trace`, the
-    printed trace must make the same program.  Raises AssertionError where results differ, or where the rule
-    did something besides calling primitives, or made decisions that it does not list; RuntimeFailure where
-    the kernel reads what was not written or where parallel iterations conflict.
+    `sizes` are the values of its symbolic dims. Inputs are small integers in every dtype. With `trace`, the
+    printed trace must make the same program. Raises AssertionError if results differ, or if the rule did
+    anything besides calling primitives. Raises RuntimeFailure if the kernel reads undefined values or if
+    parallel iterations conflict.
     """
     arrays = make_arrays(func, sizes, seed)
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]

@@ -36,7 +36,7 @@ class RandomGraph:
 
     function: Function
     sizes: Sequence[Mapping[Var, int]]
-    """Each gives every symbol a size; one empty mapping where all dims are known."""
+    """Each assigns a size to every symbol; one empty mapping if all dims are known."""
     dtype: str
 
     def feeds(self, sizes: Mapping[Var, int], seed: int = 0) -> list[NDArray]:
@@ -247,7 +247,7 @@ def random_graph(
 ) -> RandomGraph:
     """A graph of up to `steps` ops over values of one dtype, with one or several results.
 
-    Values stay small, so that results of another order of evaluation can be compared.
+    Values stay small, so that results with different orders of evaluation can be compared.
     """
     maker = _Maker(rng, dtype, symbolic)
     maker.values = [maker.input(maker.shape()) for _ in range(rng.randint(1, 2))]

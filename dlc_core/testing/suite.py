@@ -1,15 +1,15 @@
-"""`conformance_suite(target)`: the tests that every target passes, as a class for a test file.
+"""`conformance_suite(target)`: the tests that every target must pass, as a class for a test file.
 
     from dlc_core.testing import conformance_suite
 
     TestNpu = conformance_suite("npu")
 
-The tiers, each a class of tests: `core` (laws that need no target), and the levels `device`, `ops`, `graphs`,
-`models`, `hostile` and `speed`, which are what a suite has by default; the last runs on demand alone.
-Options of pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is
-`device`, 1 `ops` and so on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`; `--dlc-isolate` runs them in a
-process of their own, `--dlc-guard` with each value in pages of its own; `--dlc-report=DIR` writes what was
-found.  `dlc_core.testing.conformance` is a suite for
+Each tier is a class of tests. The tier `core` has tests that need no target. The levels are `device`, `ops`,
+`graphs`, `models`, `hostile` and `speed`. A suite has all levels by default; `speed` runs only on request.
+
+Options of pytest select tests: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`, 1 `ops` and so
+on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`. `--dlc-isolate` runs tests in a separate process, and
+`--dlc-guard` in guard mode. `--dlc-report=DIR` writes a report. `dlc_core.testing.conformance` is a suite for
 any target, without a test file.
 """
 
@@ -56,12 +56,11 @@ def conformance_suite(
 ) -> type[Any]:
     """A class of tests for a target, given as text.
 
-    `dtypes` restricts what the ops are tried in (all, where empty); those not in `fast_dtypes` (all, where
-    empty) are marked slow.  So are samples with symbolic dims behind the first `fast_symbolic` of an op (0 is
-    no limit).  `graphs` random graphs are compiled; ten times as many in the slow tests.  `ops`
-    restricts which ops are tried (all, where empty).  `fraction` is the part of the roofline that the
-    description declares which level 5 wants at least.  In a `guard` mode ("end" or "begin") each value lies
-    in pages of its own, and tests run in another process: an access outside of a value fails its test.
+    `dtypes` restricts the dtypes of ops (empty: all). Dtypes that are not in `fast_dtypes` (empty: all) are
+    marked slow. `graphs` is the number of random graphs; the slow tests compile ten times as many. `ops`
+    restricts the ops (empty: all). `fraction` is the fraction of the declared roofline that level 5 requires.
+    In a `guard` mode ("end" or "begin") each value has its own pages, and tests run in another process. An
+    access outside of a value then fails its test.
     """
     unknown = [name for name in tiers if name not in TIERS]
     if unknown:

@@ -1,4 +1,4 @@
-"""Random programs of tensor expressions, for tests of schedules and of everything after them.
+"""Random programs of tensor expressions, for tests of schedules and of later passes.
 
 A program is a graph of pointwise maps, broadcasts, transposes, slices, paddings, reductions, products and
 windows over small tensors, some of whose dims are symbolic.  Values stay small integers, so that every order
@@ -43,7 +43,8 @@ class TeProgram:
 
 
 def arrays_for(func: PrimFunc, sizes: Mapping[Var, int], rng: np.random.Generator) -> list[Array]:
-    """An array of small integers for each buffer of a program; those of integer buffers may be indices."""
+    """An array of small integers for each buffer of a program. Values of integer buffers may be used as
+    indices."""
     shapes = [[eval_expr(d, sizes) for d in b.shape] for b in func.buffers]
     low = [0 if b.dtype.is_int else -3 for b in func.buffers]
     high = [2 if b.dtype.is_int else 4 for b in func.buffers]
@@ -59,7 +60,7 @@ def results_of(
     check: bool = False,
     externs: Mapping[str, Callable[..., Any]] | None = None,
 ) -> list[Array]:
-    """All buffers after a run on copies, those that are written filled with 99 before."""
+    """All buffers after a run on copies; written buffers are filled with 99 before."""
     from_caller = [a.copy() for a in given]
     for position, layout in func.attrs.get("repack", {}).items():
         from_caller[position] = layout.apply_numpy(from_caller[position])

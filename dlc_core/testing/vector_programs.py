@@ -3,9 +3,9 @@
     func = random_program(random.Random(7), "int32")
     interpreter.run(func, *feeds(func, seed))
 
-They have serial, parallel, empty and nested loops, branches with and without an else, `while`, `let`,
-windows, temporaries in memory and in registers, vectors, masked and gathered loads.  Parameters: two inputs,
-an input of indices, two outputs, and the by-value integers `n` and `k`.
+They have serial, parallel, empty and nested loops, branches with and without an else, `while`, `let`, views,
+temporaries in memory and in registers, vectors, masked and gathered loads. The parameters are two inputs, an
+input of indices, two outputs, and the by-value integers `n` and `k`.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class _Writer:
         return made
 
     def counted(self, depth: int) -> Stmt:
-        """A `while` that ends: its counter is a buffer of its own."""
+        """A `while` that terminates: its counter is a separate buffer."""
         counter = Buffer(self.name("c"), (1,), "int32", scope="local")
         limit = self.rng.choice((0, 1, 3))
         body = seq(self.stmts(depth), Store(counter, (const(0),), counter[0] + 1))
@@ -248,9 +248,9 @@ class _Writer:
 
 
 def random_program(rng: random.Random, type_: str = "int32", name: str = "f") -> PrimFunc:
-    """A program over values of one dtype that reads nothing undefined and nothing outside of its buffers.
+    """A program over values of one dtype, with no undefined reads and no accesses out of bounds.
 
-    Floats are added, subtracted, negated and compared only, so that no order of rounding is open.
+    Floats are only added, subtracted, negated and compared, so the rounding of results is determined.
     """
     data = dtype(type_)
     a, b, out, more = (Buffer(n, (SIZE,), data) for n in ("a", "b", "out", "more"))

@@ -39,7 +39,7 @@ class Settings:
     """The guard mode, if any (see `runtime.guard.mode`)."""
 
     def narrowed(self, config: pytest.Config) -> Settings:
-        """With what the command line says."""
+        """The settings with the options of the command line."""
 
         def words(option: str) -> tuple[str, ...]:
             text: str = config.getoption(option, default="")
@@ -66,7 +66,7 @@ class Tier:
     tier: ClassVar[str] = ""
     parameters: ClassVar[dict[str, Parameters]] = {}
     by_test: ClassVar[bool] = False
-    """Whether each test is a case of its own, `<tier>/<test>`, which exemptions name."""
+    """Whether each test is a case `<tier>/<test>`, which exemptions can name."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         settings = self.settings.narrowed(metafunc.config)
@@ -88,8 +88,8 @@ class Tier:
 
     @pytest.fixture(autouse=True)
     def exempt(self, request: pytest.FixtureRequest, conformance: Settings) -> None:
-        """Tell the report what the test is; of a test that is a case, skip what the target does not do for
-        good, and have what is expected to fail fail.
+        """Describe the test to the report. If the test is a case, skip it if it is `Unsupported`, and require
+        that an `ExpectedFailure` fails.
         """
         owner = owner_of(request.cls, request.node.originalname)
         if owner is None:
@@ -119,7 +119,7 @@ class Tier:
 
     @pytest.fixture
     def target(self, conformance: Settings) -> Target:
-        """The target under test; a skip with the reason where this machine cannot run it."""
+        """The target under test. If this machine cannot run it, the test is skipped with the reason."""
         return usable_target(conformance.target)
 
 

@@ -1,6 +1,6 @@
-"""Tier `core`: laws without a target.
+"""Tier `core`: tests that need no target.
 
-Texts and JSON parse back, inference equals reality, rules keep results.
+Texts and JSON parse back, inferred types equal the types of results, and rewrite rules keep results.
 """
 
 from __future__ import annotations

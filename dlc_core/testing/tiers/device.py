@@ -1,4 +1,4 @@
-"""Tier `device`: memory, calls in every form, many at once, and errors that leave all else standing."""
+"""Tier `device`: memory, every kind of call, concurrent calls, and errors that affect nothing else."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class DeviceTier(Tier):
             assert same(run.read(), exe(x))
 
     def test_launches_keep_apart(self, exe: Executable) -> None:
-        """Two launches on memory of their own, both under way, give the results of each."""
+        """Two launches in flight on different memory have independent results."""
         device, first = on_device(exe)
         _, second = on_device(exe)
         x = inputs(seed=4)
@@ -130,7 +130,7 @@ class DeviceTier(Tier):
         assert same(second.read(), exe(inputs(seed=5)))
 
     def test_direct_copies_follow_launches(self, exe: Executable, memory: Callable[..., int]) -> None:
-        """A copy on the device stands where it was asked for: behind one launch, in front of the next."""
+        """A copy on the device takes effect in order: after one launch and before the next."""
         device, run = on_device(exe)
         if not hasattr(device, "copy"):
             pytest.skip("this device has no direct copies")
@@ -162,7 +162,7 @@ class DeviceTier(Tier):
             assert same(run.read(), exe(x))
 
     def test_events_are_reached_in_order(self, exe: Executable) -> None:
-        """An event is reached when what was launched before it has finished, and not only by waiting."""
+        """An event completes when all earlier launches have finished, even if nobody waits for it."""
         device, run = on_device(exe)
         if not hasattr(device, "record"):
             pytest.skip("this device has no events")
@@ -176,7 +176,7 @@ class DeviceTier(Tier):
         assert same(run.read(), exe(inputs()))
 
     def test_events_are_not_reached_early(self, target: Target) -> None:
-        """When an event is reached, nothing of what was launched before it is left to wait for."""
+        """When an event is complete, all earlier launches have finished."""
         if not hasattr(device_at(registry().devices[target.kind.device], target), "record"):
             pytest.skip("this device has no events")
         check_events(*long_launch(driver.compile(layers(Var("rows")), target, num_threads=2)))

@@ -1,7 +1,7 @@
-"""Whether events are reached too early, seen from outside of a device.
+"""A check from outside of a device that events do not complete too early.
 
-Copies wait for launches by themselves, so memory does not tell.  Time does: once an event is reached, nothing
-of what was launched before it is left to wait for.
+Copies wait for launches, so the content of memory does not show an early event. Time does: once an event is
+complete, waiting for earlier launches takes no time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def long_launch(exe: Executable) -> tuple[OnDevice, float]:
 
 
 def check_events(run: OnDevice, left: float) -> None:
-    """No event is reached before what was launched before it has finished, which takes `left` seconds."""
+    """Check that no event completes before the earlier launches have finished, which takes `left` seconds."""
     if left < SEEN:
         return
     for told, reached in WAYS.items():

@@ -1,4 +1,4 @@
-"""Tests of every suite besides its tiers: the exemptions of the target are valid."""
+"""Tests of the target's exemptions, which are part of every suite."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dlc_core.testing.tiers.base import Tier
 
 
 class ExemptionsTier(Tier):
-    """It belongs to no level, so that it runs with each."""
+    """It belongs to no level, so it runs with each level."""
 
     def test_exemptions_are_of_use(self, target: Target) -> None:
-        """An exemption that covers no case is misspelt, or of what is gone."""
+        """An exemption that matches no case is misspelt or obsolete."""
         unused = useless(expectations_of(target.kind.name))
         assert not unused, [e.name for e in unused]
 

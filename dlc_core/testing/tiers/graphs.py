@@ -1,4 +1,4 @@
-"""Tier `graphs`: random graphs give what the reference gives, optimised and not."""
+"""Tier `graphs`: random graphs, optimised and not, have the results of the reference."""
 
 from __future__ import annotations
 

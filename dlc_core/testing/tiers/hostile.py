@@ -1,4 +1,4 @@
-"""Tier `hostile`: what goes wrong is a clear error, takes nothing else with it, and leaves nothing behind."""
+"""Tier `hostile`: a failure is a clear error, affects nothing else, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL_MEMORY = 1 << 50
 
 
 class HostileTier(Tier):
-    """A device that fails: between the executable and the device stands one that fails on command."""
+    """Tests with a wrapper between the executable and the device, which fails on command."""
 
     tier: ClassVar[str] = "hostile"
     by_test: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class HostileTier(Tier):
             assert same(exe(inputs()), wanted)
 
     def test_an_interrupt_in_the_middle(self, compiled: Executable) -> None:
-        """Ctrl-C comes while calls run; those that follow are right."""
+        """After Ctrl-C during calls, later calls are right."""
         if threading.current_thread() is not threading.main_thread():
             pytest.skip("only the main thread is interrupted")
         wanted = compiled(inputs())
@@ -219,13 +219,14 @@ class HostileTier(Tier):
 
 
 def check_error(error: DlcError, device: Any) -> None:
-    """The error says which device failed, and with what."""
+    """Check that the error names the device and the failure."""
     assert device.name in str(error)
     assert GONE in str(error)
 
 
 def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
-    """A call whose n-th use of a method fails says so, leaves nothing behind, and the next call is right."""
+    """Check that a call whose n-th use of a method fails raises an error and leaks nothing, and that the next
+    call is right."""
     exe = executable_on(compiled, device)
     wanted = exe(inputs())
     steps = _steps(exe, device, method)

@@ -1,4 +1,4 @@
-"""Tier `models`: whole networks give what the ops' references give, or what their makers say."""
+"""Tier `models`: whole networks have the results of the ops' references, or given expected results."""
 
 from __future__ import annotations
 

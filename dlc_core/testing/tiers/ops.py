@@ -1,4 +1,4 @@
-"""Tier `ops`: every sample of every op in every dtype gives what the op's reference gives."""
+"""Tier `ops`: every sample of every op in every dtype has the results of the op's reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
 
 
 def all_ops(settings: Settings) -> list[OpDecl]:
-    """The ops that the registry knows, those of plugins included."""
+    """All ops of the registry, including those of plugins."""
     return [d for d in registry().ops.values() if not settings.ops or d.name in settings.ops]
 
 

@@ -1,9 +1,10 @@
-"""Tier `speed`: how near a target comes to the roofline that its description declares.
+"""Tier `speed`: the fraction of the roofline of its description that a target attains.
 
-A case fails only below the part that the suite states (`conformance_suite(..., fraction=0.5)`, or
-`--dlc-fraction`); without one it measures and tells.  Where the device counts `cycles`, as simulated ones do,
-they are the time, at the description's frequency; elsewhere it is the clock's, the best of a few calls.  More
-than the whole roofline is no mistake: algorithms of fewer operations, and caches larger than those declared.
+A case fails only below the required fraction (`conformance_suite(..., fraction=0.5)`, or `--dlc-fraction`).
+Without one it only measures and reports. If the device counts `cycles`, as simulated devices do, the time is
+the cycles at the description's frequency. Otherwise it is the clock time of the best of a few calls. More
+than the whole roofline is possible: with algorithms of fewer operations, and with caches that are larger than
+declared.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def limit_of(target: Target, work: Work, threads: int) -> float:
 
 
 def seconds_of(exe: Executable, target: Target) -> tuple[float, bool]:
-    """The time of a call, and whether the device's cycles tell it."""
+    """The time of a call, and whether it is from the device's cycles."""
     rng = np.random.default_rng(1)
     shapes = [value.type.static_shape() or () for value in exe.inputs]
     feeds = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
