@@ -1,6 +1,6 @@
 """Algorithms that replace the plain form of an operator: one package, a *slice*, for each.
 
-A slice holds all that its algorithm needs:
+A slice contains everything that its algorithm needs:
 
     op.py          the ops: declaration, NumPy reference, lowering, samples
     choice.py      the cost model: a pure function of sizes and machine parameters, whose result is frozen
@@ -9,9 +9,9 @@ A slice holds all that its algorithm needs:
     plugin.py      the hooks, which give ops, passes and rules to the registry
 
 The docstring of the package says what the algorithm is, when it applies, when it does not, and its source.
-Its tests lie in `tests/algorithms/<name>/`.
+Its tests are in `tests/algorithms/<name>/`.
 
-`SLICES` of `dlc_core/plugin/builtin.py` lists the slices of the core.  Their hooks are those of any plugin:
-another distribution can give a slice of its own.  Passes over graphs do not import schedule rules; what a
-pass and a rule both need is in `choice.py`.
+`SLICES` of `dlc_core/plugin/builtin.py` lists the slices of the core. They use the same hooks as plugins, so
+another distribution can provide a slice too. Passes over graphs do not import schedule rules; code that a
+pass and a rule share is in `choice.py`.
 """

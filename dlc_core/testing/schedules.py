@@ -132,8 +132,9 @@ def check_schedule(
     """Schedule a kernel, run it before and after, and return the scheduled program.
 
     `sizes` are the values of its symbolic dims. Inputs are small integers in every dtype. With `trace`, the
-    printed trace must make the same program. Raises AssertionError if results differ, or if the rule did
-    anything besides calling primitives. Raises RuntimeFailure if the kernel reads undefined values or if
+    printed trace must make the same program. Raises AssertionError if results differ, if the rule did
+    anything besides calling primitives, or if it made decisions that it does not list. Raises RuntimeFailure
+    if the kernel reads undefined values or if
     parallel iterations conflict.
     """
     arrays = make_arrays(func, sizes, seed)

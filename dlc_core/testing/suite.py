@@ -57,7 +57,8 @@ def conformance_suite(
     """A class of tests for a target, given as text.
 
     `dtypes` restricts the dtypes of ops (empty: all). Dtypes that are not in `fast_dtypes` (empty: all) are
-    marked slow. `graphs` is the number of random graphs; the slow tests compile ten times as many. `ops`
+    marked slow. So are samples with symbolic dims after the first `fast_symbolic` of an op (0: no limit).
+    `graphs` is the number of random graphs; the slow tests compile ten times as many. `ops`
     restricts the ops (empty: all). `fraction` is the fraction of the declared roofline that level 5 requires.
     In a `guard` mode ("end" or "begin") each value has its own pages, and tests run in another process. An
     access outside of a value then fails its test.

@@ -1,8 +1,8 @@
-"""How far off a convolution by minimal filtering is, beside the sum of its products in order.
+"""The error of a convolution by minimal filtering, relative to that of the plain sum of products in order.
 
-Both are computed in float32, the latter as `cpu.contraction` does it, for random inputs and the weights that
-the convolution has.  The transforms of small tiles lose little, of any weights; those of larger ones lose
-more where weights are large where results are small.
+Both are computed in float32, the plain sum as `cpu.contraction` does it, for random inputs and the
+convolution's weights. The transforms of small tiles lose little accuracy for any weights. Those of larger
+tiles lose more if large weights cancel to small results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def some_channels(w: NDArray) -> NDArray:
 
 
 def random_tiles(shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
-    """Tiles of values around 0, and of those that an activation leaves."""
+    """Random tiles of values around 0, and of the non-negative values after an activation."""
     x = np.random.default_rng(0).standard_normal((SAMPLES, *shape)).astype(np.float32)
     return x, np.maximum(x, 0)
 
@@ -38,7 +38,7 @@ def narrow(matrix: object) -> NDArray:
 
 
 def error_ratio(found: NDArray, x: NDArray, w: NDArray, stride: int) -> float:
-    """Errors of results [samples, rows, columns, outputs] beside those of the sum in order."""
+    """The errors of results [samples, rows, columns, outputs] divided by those of the sum in order."""
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[:2], (1, 2))[:, ::stride, ::stride]
     windows = windows[:, : found.shape[1], : found.shape[2]]
     flat = windows.transpose(4, 5, 3, 0, 1, 2).reshape(-1, *found.shape[:3])

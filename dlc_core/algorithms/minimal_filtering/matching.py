@@ -1,4 +1,4 @@
-"""Common conditions of the passes for minimal filtering: which machines and which convolutions they fit."""
+"""Common conditions of the passes for minimal filtering on machines and convolutions."""
 
 from __future__ import annotations
 

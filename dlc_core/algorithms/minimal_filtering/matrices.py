@@ -1,11 +1,12 @@
-"""Minimal filtering in one direction: matrices by which neighbouring results of a window need fewer products.
+"""Minimal filtering in one direction: matrices by which neighbouring results of a filter need fewer
+multiplications.
 
 For m results of r taps, for inputs d and taps g,
 
     result = Aᵀ ((G g) ∘ (Bᵀ d))        m + r - 1 products instead of m r
 
-Source: Winograd, Arithmetic Complexity of Computations, 1980; the matrices are those of Toom's and Cook's
-products of polynomials, transposed.
+Source: Winograd, Arithmetic Complexity of Computations, 1980. The matrices are the transposed Toom-Cook
+matrices for products of polynomials.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ POINTS: dict[int, tuple[Fraction, ...]] = {
         ("0", "1/2", "-1/2", "1", "-1", "2", "-2"),
     )
 }
-"""Where polynomials are evaluated, besides ∞, by how many points there are: of the fractions up to 3 whose
-denominators are at most 8 those that round least, by the factors of random inputs and taps in a result.
-All matrices but that of the weights are exact in float32.
+"""The evaluation points of the polynomials, besides ∞, by their number. Of the fractions up to 3 with
+denominators of at most 8, they are those with the smallest rounding errors. All matrices except that of the
+weights are exact in float32.
 """
 
 
@@ -47,8 +48,8 @@ class Transforms:
 
 @cache
 def filtering(results: int, taps: int) -> Transforms:
-    """The matrices for so many results of so many taps, at most 8 products; for one of either these are the
-    products of the definition.
+    """The matrices for a number of results and a number of taps, with at most 8 products. For one result or
+    one tap they are the products of the definition.
     """
     if taps == 1:
         one = tuple(tuple(float(i == j) for j in range(results)) for i in range(results))

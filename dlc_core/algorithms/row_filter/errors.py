@@ -1,4 +1,4 @@
-"""How far off convolutions by row filters are, beside the sum of their products in order."""
+"""The error of convolutions by row filters, relative to that of the sum of products in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlc_core.op.declare import NDArray
 
 @np.errstate(all="ignore")
 def rows_growth(w: NDArray, tile: int, stride: int) -> float:
-    """The root mean square error of `row_filter_conv` with such tiles, in those of the sum in order.
+    """The root mean square error of `row_filter_conv` with these tiles, divided by that of the sum in order.
 
     `w` is [rows, columns, channels, outputs].
     """

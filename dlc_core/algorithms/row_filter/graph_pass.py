@@ -52,7 +52,7 @@ class RowFilter(GraphPass):
         return function if body is function.body else function.with_body(body)
 
     def _by_rows(self, value: Node, args: Sequence[Node], core: Core) -> Node | None:
-        """A convolution by tiles of rows; None where it is of another kind or that does not pay."""
+        """A convolution by row filters; None if it has another form or the cost model predicts no gain."""
         window = _window(value, core.lanes)
         if window is None:
             return None

@@ -1,14 +1,14 @@
 """Convolution of few channels with high windows: minimal filtering of neighbouring rows of results.
 
 A tile of m rows of results needs m + r - 1 products in place of m r for each column of a window of r taps.
-Where windows step by s, the rows of each of the s phases are taken apart, and r is the taps that the first
-phase sees; the phases have the same matrices (see `filtering`), and their products one sum.  With 7 × 7
-windows that step by 2, that is half of the products for m = 4.
+If windows have stride s, the rows are separated into s phases, and r is the number of taps of the first
+phase. All phases use the same matrices (see `filtering`), and their products are added. For 7 × 7 windows of
+stride 2, this halves the products for m = 4.
 
-Filtering in one direction only needs sums of m + r - 1 products for each result's row instead of those of a
-square of them: few channels, whose products are few, would not make up for these.
+Filtering in only one direction needs the sums of the transforms for m + r - 1 rows instead of for their
+square. With few channels there are too few products to amortise the sums of a two-dimensional transform.
 
-`row_filter_weights` transforms the windows, once, when the model is compiled; `row_filter_conv` the rest.
+`row_filter_weights` transforms the windows once, at compile time. `row_filter_conv` computes the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TILE = Attr("tile", "int", 4, "rows of results of a tile", choices=TILES)
 STRIDE = Attr("stride", "int", 1, "step of the windows in each direction", choices=STRIDES)
 TAPS = Attr("taps", "int", 3, "rows of a window")
 STAGE = "row_filter"
-"""Annotation of the blocks of such a convolution: which stage each is."""
+"""The annotation of the blocks of such a convolution: the name of the stage."""
 MOST_POINTS = max(POINTS) + 1
 """Most products for a column of a tile."""
 CHECKED = 7

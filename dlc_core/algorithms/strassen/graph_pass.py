@@ -43,14 +43,15 @@ from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 MATMUL, CONV, ADD = (OPS[name] for name in ("matmul", "conv", "add"))
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 BLOCKS = (64, 128, 256)
-"""Numbers of rows to compute together where it is not known how many there are: the first one that pays, for
-what fills none is computed by definition."""
+"""Candidate block sizes for a symbolic number of rows. The first one with a predicted gain is used; the tail
+is computed by a plain GEMM."""
 PARTS = 8
 """Candidates for the number of columns that use Strassen's algorithm."""
 GAIN = ((0.96, 0.985), (0.96, 0.96))
-"""Part of the cost on a level less, the direct product's on none, that quarters must stay below to be worth
-the rounding, on cores that begin one multiply-add in a cycle or several: beside these, what is not counted
-takes a larger part.  Neighbours on different levels take memory that other threads have written."""
+"""A level is used only if its cost is below this part of the cost with one level less (plain GEMM for none),
+to be worth the rounding error. The values are for cores that begin one multiply-add per cycle, and several.
+On the latter, costs that the model does not count have a larger share. If neighbouring GEMMs use different
+numbers of levels, they read memory that other threads have written."""
 FORM = Decision(
     "strassen.form",
     "Whether a GEMM uses Strassen's algorithm: levels, blocks of rows, and the number of columns.",

@@ -38,7 +38,7 @@ from dlc_core.op.lower import compute, flattened, unflattened
 from dlc_core.tir.intrinsics import if_then_else
 
 BLOCK = 64
-"""Rows that are computed together where there is an unknown number of them, and nothing else is said."""
+"""The default block size for a symbolic number of rows."""
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -1,4 +1,4 @@
-"""Some rows of a matrix product, by definition: for rows that a faster product cannot compute."""
+"""Selected rows of a matrix product by definition, for rows that a faster algorithm cannot compute."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Products through sums of rows whose errors are relative to each row's and each column's own size.
+"""Scaling for Strassen's algorithm, so that errors are relative to the largest element of each row and each
+column.
 
     x @ w   =>   where(fair, made(x', w') · c · s, direct)
 
-with s of each row of x and c of each column of w, powers of two, so that x' = x d / s and w' = w / (d c) have
-elements of about 1 at most: outside scaling.  Of the inside, d of each step of the sums, only what is known
-of w is used: it makes all rows of w alike.  All scaling is exact.
+s has a power of two for each row of x, and c one for each column of w, so that x' = x d / s and w' = w / (d
+c) have elements of at most about 1 (outside scaling). d has a power of two for each index of K (inside
+scaling). It is computed from w alone, and makes the rows of w equally large. All scaling is exact.
 
-Rows of x that are not finite, or too small to be scaled inside, are zeros in x'; `product_rows` computes them
-by definition, and no others.
-Rows and columns of zeros have results of 0.
+Rows of x that are not finite, or too small for inside scaling, are zeros in x'. `product_rows` computes
+exactly these rows by definition. Rows and columns of zeros have results of 0.
 
 Source: Ballard, Benson, Druinsky, Lipshitz and Schwartz, Improving the Numerical Stability of Fast Matrix
 Multiplication, 2016.
@@ -37,10 +37,11 @@ ONE = 127 << 23
 LEAST, MOST = 1 << 23, 253 << 23
 """The bits of the least and the greatest power of two whose inverse is a normal number, too."""
 FACTORS = 60
-"""The least power of two of inside scaling is that of -FACTORS, those of outside scaling of columns are from
--FACTORS to FACTORS: beyond these rows and columns do not matter, or there is no product through sums."""
+"""The exponents of inside scaling are at least -FACTORS; those of outside scaling of columns are from
+-FACTORS to FACTORS. Beyond these limits, rows and columns are negligible, or Strassen's algorithm is not
+used."""
 ALIKE = 1 / 8
-"""Part of the largest row of a matrix that all are at least, where they are taken as they are."""
+"""If all rows are at least this part of the largest row of a matrix, they are not scaled."""
 
 
 def can_scale(w: NDArray) -> bool:
@@ -77,8 +78,8 @@ def _sizes(x: Node) -> Node:
 
 
 def _factors(w: NDArray) -> tuple[NDArray, NDArray]:
-    """The factors of each row of a matrix, at most 1, and those of each column of what these leave; 0 where
-    all of it is 0.  Columns do not count by their size where rows are compared.
+    """The factors of each row of a matrix, at most 1, and those of each column of the scaled matrix; 0 for
+    rows and columns of zeros. The size of columns does not affect the comparison of rows.
     """
     sizes = np.abs(w).astype(np.float64)
     columns = _power(sizes.max(0))

@@ -1,4 +1,5 @@
-"""The factors of Strassen's algorithm: which quarters make each of the seven products, and what these make.
+"""The coefficients of Strassen's algorithm: the submatrices of each of the seven products, and the products
+of each result.
 
 Source: Strassen, Gaussian Elimination is not Optimal, 1969.
 """
@@ -11,7 +12,7 @@ from dlc_core.algorithms.minimal_filtering.matrices import Matrix, transformed
 from dlc_core.ir.expr import Expr, select
 
 STAGE = "strassen"
-"""Annotation of the blocks of such a product: which stage each is."""
+"""The annotation of the blocks of such a product: the name of the stage."""
 
 LEFT: Matrix = (
     (1, 0, 0, 1),

@@ -1,9 +1,9 @@
 """Convolution of 3 × 3 windows by tiles of results in a transformed domain, with fewer multiplications.
 
-It applies to float32 convolutions, channels last, ungrouped, with constant 3 × 3 windows of stride 1 or 2,
-where the channels fill whole vectors; dilated windows and volumes are computed as images.  It does not apply
-to machines with thread axes, to unknown sizes, and where the error would be over three times that of the sum
-in order.
+It applies to float32 convolutions, channels last, ungrouped, with constant 3 × 3 windows of stride 1 or 2, if
+the channels fill whole vectors. Dilated and 3-D convolutions are converted to convolutions of images. It does
+not apply to machines with thread axes, to unknown sizes, and if the error would be over three times that of
+the sum in order.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 """

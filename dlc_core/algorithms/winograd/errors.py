@@ -1,4 +1,4 @@
-"""How far off Winograd convolutions are, beside the sum of their products in order."""
+"""The error of Winograd convolutions, relative to that of the sum of products in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc_core.op.declare import NDArray
 
 @np.errstate(all="ignore")
 def winograd_growth(w: NDArray, tile: int, across: int, stride: int) -> float:
-    """The root mean square error of `winograd_conv` with such tiles, in those of the sum in order.
+    """The root mean square error of `winograd_conv` with these tiles, divided by that of the sum in order.
 
     `w` is [3, 3, channels, outputs].
     """

@@ -1,16 +1,16 @@
 """winograd: convolutions of 3 × 3 windows computed by tiles, if the cost model predicts a gain.
 
 Law: results stay within tolerance; the root mean square error is at most three times that of a sum in order,
-for random inputs and the weights that the convolution has: tiles that would lose more are not taken.  What is
-not finite spreads as the definition has it.
+for random inputs and the convolution's weights; tiles with larger errors are refused. Values that are not
+finite spread as in the definition.
 
     conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), w, b)       w constant, channels last
 
-The stride is 1 or 2.  Tiles have as many columns as rows or, where the stride is 1, half as many: their
-weights are fewer, for which the threads of late layers wait together.
+The stride is 1 or 2. Tiles have as many columns as rows or, for stride 1, half as many. The latter have fewer
+transformed weights, which helps late layers, where all threads are memory-bound on the weights.
 
-Of windows with gaps, the pixels of each phase are an image whose windows have none.  Of volumes, the planes
-that a window reaches over are channels of images (see `planes.py`).
+For dilated windows, the pixels of each phase form an image with windows without gaps. For 3-D convolutions,
+the planes of a window become channels of images (see `planes.py`).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _place(value: Node) -> str:
 
 
 def _is_close(value: Node, tile: tuple[int, int], stride: int) -> bool:
-    """Whether tiles of such sizes are as close as results must be, with the weights of a convolution."""
+    """Whether tiles of these sizes are accurate enough with the weights of a convolution."""
     w = const_array(value.args[1])
     return w is not None and winograd_growth(w, *tile, stride) <= MOST
 
@@ -169,7 +169,7 @@ def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
 
 
 def _moves(x: Node, y: Node, steps: Sequence[int], core: Core) -> float:
-    """Cycles to take phases apart and to put the results together."""
+    """The cycles for separating phases and joining their results."""
     if all(step == 1 for step in steps):
         return 0.0
     return sum(_copied(each.tensor_type, core) for each in (x, y))

@@ -5,14 +5,14 @@ for m = 2, 4 times fewer for m = 4.  With the matrices of `transforms`, for an i
 
     result = Aᵀ ((G g Gᵀ) ∘ (Bᵀ d B)) A
 
-Tiles of half as many columns as rows, with other matrices across, save less, 1.5 and 3 times, and their
-weights are 3/4 and 2/3 of those of whole ones: these take less where weights come from memory.
+Tiles of half as many columns as rows, with other matrices along columns, save less: 1.5 and 3 times. Their
+weights are 3/4 and 2/3 of those of square tiles, so they are faster if weights come from memory.
 
-Of windows that step by 2, even and odd pixels are taken apart: two of the taps of a direction see the even
-ones, one the odd ones, and each phase is filtered by itself.  That takes (2 m + 1)² products: 1.44 times
-fewer for m = 2, 1.78 times fewer for m = 4.
+For stride 2, even and odd pixels are separated: two taps of a direction read the even ones and one reads the
+odd ones, and each phase is filtered separately. That takes (2 m + 1)² products: 1.44 times fewer for m = 2,
+1.78 times fewer for m = 4.
 
-`winograd_weights` computes G g Gᵀ, once, when the model is compiled; `winograd_conv` the rest.  In float32
+`winograd_weights` computes G g Gᵀ once, at compile time. `winograd_conv` computes the rest.  In float32
 the root mean square error is at most that of a sum in order for m = 2, and about twice it for m = 4, one and
 a half times it where these are 4 × 2.
 
@@ -79,8 +79,8 @@ def _spread(row: Sequence[float], size: int, begin: int, step: int) -> tuple[flo
 # The weights.
 
 _AT_ONCE = 1 << 9
-"""Windows that are transformed together: in float64 they fit a cache of the processor, and the product is too
-small for NumPy's BLAS to wake threads of its own, which would wait for each other on a busy machine."""
+"""The number of windows that are transformed together. In float64 they fit in a cache, and the product is too
+small for NumPy's BLAS to use its own threads, which would wait for each other on a busy machine."""
 
 
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:

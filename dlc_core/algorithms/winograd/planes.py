@@ -1,10 +1,11 @@
-"""Convolutions of volumes as those of images, whose channels are the planes that a window reaches over.
+"""3-D convolutions as convolutions of images, whose channels are the planes of a window.
 
     conv(x, w)   =>   conv(planes(x), w')      x [n, depth, rows, columns, c], planes of it [n · depth', rows,
                                                columns, taps · c], w' [rows, columns, taps · c, outputs]
 
-Each result sums over the taps of the outermost spatial axis as over channels.  The products are the same; the
-input is copied once for each tap.  Taps that are outside of the input wherever the window is are left out.
+Each result sums over the taps of the outermost spatial axis as over channels. The products are the same; the
+input is copied once for each tap. Taps that are outside of the input for all positions of the window are left
+out.
 """
 
 from __future__ import annotations
