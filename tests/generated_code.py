@@ -49,8 +49,8 @@ CUDA = "cuda -arch=sm_80"
 Program = tuple[str, Callable[[], IRModule]]
 
 
-_NOTES = re.compile(r', "decisions": \((?:"[^"]*"(?:, )?|,)*\)')
-"""The attribute that lists choices: it says nothing about the program."""
+_NOTES = re.compile(r', "(?:decisions": \((?:"[^"]*"(?:, )?|,)*\)|applied": "[^"]*")')
+"""The attributes that list choices and plans: they say nothing about the program."""
 
 
 def programs(only: str = "", every: int = 1) -> Iterator[Program]:

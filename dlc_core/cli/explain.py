@@ -71,6 +71,13 @@ def explain(
     memory level that holds them. The longer one is the bound. The expected time is the prediction of the cost
     model.
 
+    The column why has the choice that matters most: what was chosen, its predicted cycles, and how many more
+    the next best candidate takes. Cycles are those of the whole kernel on one thread. --why adds for each
+    kernel its plan and all of its choices with their candidates: a predicted cost, or the reason why it was
+    refused. Choices of graph passes are listed with the kernels of their model nodes, the others come first.
+
+    If a forced value is no candidate of a kernel, a line says so. If no kernel has it, that is an error.
+
     For a model with several targets it also shows the segments, their inputs and outputs, and why nodes are
     not on an earlier target.
 
@@ -82,6 +89,7 @@ def explain(
     - `dlc explain model.dlc --why`
     - `dlc explain model.onnx --rule cpu.loops --why`
     - `dlc explain model.onnx --set gemm.tile=4x2`
+    - `dlc explain model.onnx --set winograd.tile@conv1=direct --why`
     - `dlc explain model.dlc --refused --json`
     - `dlc explain model.onnx -t NPU -t reference`
     """
@@ -119,9 +127,13 @@ def explain(
             console.print(escape(line))
         console.print()
     print_records([_record(k, told, measure) for k in kernels])
+    for kernel in kernels:
+        for line in kernel.not_forced:
+            console.print(escape(f"not forced in {kernel.name}: {line}"))
     if why:
         console.print()
-        for text in [*(one.table() for one in told.choices), *(told.why(k.name) for k in kernels)]:
+        texts = [one.table() for one in told.graph_choices()]
+        for text in [*texts, *dict.fromkeys(told.why(k.name) for k in kernels)]:
             console.print(escape(text))
     if told.compiled:
         console.print()

@@ -88,7 +88,7 @@ Decided = Annotated[
     typer.Option(
         "--set",
         help="Force a decision by value or alternative, gemm.k_block=256, or in one kernel, "
-        "gemm.tile@KERNEL=6x2; `dlc rules --decisions` lists them.",
+        "gemm.tile@KERNEL=6x2, or for one model node; `dlc rules --decisions` lists them.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

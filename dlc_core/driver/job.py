@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dlc_core.decisions import CHOICES, DECISIONS, Choice, scope
+from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.driver.choices import Asked, check_forced, choices_of_kernels, with_graph_choices
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.request import REQUEST, CompileRequest, Progress
@@ -35,7 +36,6 @@ from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.memory.host import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
-from dlc_core.tir.stmt import PrimFunc
 
 ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 """Module attributes that executables keep as JSON data."""
@@ -85,6 +85,10 @@ class Job:
     processes: int = 1
     failed: dict[str, str] = field(default_factory=dict)
     """Regions that run on the host because their compiler failed, with its error."""
+    outer: Job | None = None
+    """The compile whose region this one compiles."""
+    asked: list[Asked] = field(default_factory=list)
+    """The choices of the graph, of kernels and of regions, each with where it was made."""
 
     @staticmethod
     def of(request: CompileRequest) -> Job:
@@ -108,7 +112,13 @@ class Job:
         with scope(module.entry) as choices:
             module, seconds = lower(module, self.context, self._share)
         self.seconds.update(seconds)
+        self.asked += [*((module.entry, one) for one in choices), *choices_of_kernels(module)]
         regions = self._regions(module)
+        if self.outer is None:
+            forced = parse_forced(self.context.config.get(DECISIONS, ""))
+            check_forced(forced, self.asked, module.functions)
+        else:
+            self.outer.asked += self.asked
         if regions:
             kept = {name: f for name, f in module.functions.items() if name not in regions}
             module = replace(module, functions=kept)
@@ -126,8 +136,10 @@ class Job:
         about[REQUEST] = self.request.record()
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
+        if "sites" in about:
+            about["sites"] = with_graph_choices(about["sites"], choices)
         about[DECISIONS] = _decisions(choices, module)
-        about[CHOICES] = [choice.full() for choice in choices]
+        about[CHOICES] = list(dict.fromkeys(choice.full() for choice in choices))
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
@@ -203,7 +215,7 @@ class Job:
         watchers = tuple(w for w in self.context.watchers if w is not self.tell)
         context = self.context.with_(target=target, placement=None, watchers=watchers)
         module = IRModule({"main": Function("main", function.params, function.body)})
-        return Job(self.request, context).executable(module, lambda: module)
+        return Job(self.request, context, outer=self).executable(module, lambda: module)
 
     def _external(self, function: Function, taker: Taker) -> Executable:
         """Compile a region by its partitioner's compiler."""
@@ -303,10 +315,7 @@ def _without(placed: Mapping[str, Any], failed: Mapping[str, str]) -> dict[str, 
 
 def _decisions(choices: Iterable[Choice], module: IRModule) -> list[str]:
     """The choices of a compile as text, each once: those of its graph, then those of its kernels."""
-    kernels: Iterable[PrimFunc] = module.of_kind(PrimFunc).values()
-    texts = [str(choice) for choice in choices]
-    texts += [str(Choice.parse(text)) for func in kernels for text in func.attrs.get(DECISIONS, ())]
-    return list(dict.fromkeys(texts))
+    return list(dict.fromkeys(map(str, (*choices, *(one for _, one in choices_of_kernels(module))))))
 
 
 def _entries(module: IRModule) -> dict[str, Any]:

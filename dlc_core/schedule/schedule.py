@@ -82,6 +82,8 @@ class Schedule(Sampling):
         self._random.seed(seed)
         self._intrins: ChainMap[str, TensorIntrin] = ChainMap({}, intrins)  # type: ignore[arg-type]
         self._used: dict[str, TensorIntrin] = {}
+        self.plans: list[object] = []
+        """The plans that a rule applied, as values; a kernel keeps their text."""
 
     @property
     def func(self) -> PrimFunc:
@@ -114,6 +116,7 @@ class Schedule(Sampling):
         other.trace.steps.extend(self.trace.steps)
         other._random.setstate(self._random.getstate())
         other._intrins, other._used = self._intrins.copy(), dict(self._used)
+        other.plans = list(self.plans)
         return other
 
     # Blocks and loops.

@@ -101,7 +101,11 @@ def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = 
 
 def _notes(func: PrimFunc) -> dict[str, Any]:
     """How a kernel was scheduled."""
-    return {name: func.attrs[name] for name in ("rule", "why_not", DECISIONS, "trace") if name in func.attrs}
+    return {
+        name: func.attrs[name]
+        for name in ("applied", "rule", "why_not", DECISIONS, "trace")
+        if name in func.attrs
+    }
 
 
 def lower_kernel(func: PrimFunc) -> PrimFunc:

@@ -14,7 +14,7 @@ def only(found):
     return found["kernels"][0]
 
 
-def test_a_rule_is_forced_for_all_kernels_or_for_one(dlc_json):
+def test_a_rule_is_forced_for_all_kernels_or_for_one(dlc, dlc_json):
     plain = only(dlc_json("explain", "model.onnx", *SHAPE))
     assert plain["rule"] != "cpu.loops"
     forced = only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", "cpu.loops"))
@@ -22,9 +22,9 @@ def test_a_rule_is_forced_for_all_kernels_or_for_one(dlc_json):
     assert forced["why"].startswith("schedule.rule=cpu.loops: forced; preferred ")
     one = only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", f"{plain['name']}=cpu.loops"))
     assert one["rule"] == "cpu.loops"
-    assert (
-        only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", "other=cpu.loops"))["rule"] == plain["rule"]
-    )
+    told = dlc("explain", "model.onnx", *SHAPE, "--rule", f"{plain['name']}x=cpu.loops", code=2)
+    assert f"there is no kernel '{plain['name']}x'" in told
+    assert f"did you mean '{plain['name']}'" in told
 
 
 def test_a_decision_is_set(dlc_json, monkeypatch):
@@ -37,6 +37,20 @@ def test_a_decision_is_set(dlc_json, monkeypatch):
     assert threads() == {"loops.threads=all (forced; preferred one)"}
     command += ["--set", "loops.threads=one"]
     assert threads() == {"loops.threads=one"}
+
+
+def test_what_no_kernel_has_as_a_candidate_is_an_error(dlc):
+    told = dlc("explain", "model.onnx", *SHAPE, "--set", "gemm.tile=99x9", code=2)
+    assert "gemm.tile=99x9 is no candidate of any kernel" in told
+    assert "candidates: " in told
+    told = dlc("explain", "model.onnx", *SHAPE, "--set", "winograd.group=1", code=2)
+    assert "winograd.group=1 forces nothing" in told
+
+
+def test_the_environment_may_force_what_no_kernel_has(dlc_json, monkeypatch):
+    monkeypatch.setenv("DLC_DECISIONS", "gemm.tile=99x9,winograd.group=1")
+    kernel = only(dlc_json("explain", "model.onnx", *SHAPE))
+    assert [one["missing"] for one in kernel["choices"] if one["decision"] == "gemm.tile"] == ["99x9"]
 
 
 def test_a_schedule_rule_is_disabled(dlc_json, monkeypatch):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dlc_core import decisions
-from dlc_core.decisions import MOST_CANDIDATES, Candidate, Choice, Decision, forced, scope
+from dlc_core.decisions import MOST_CANDIDATES, Candidate, Choice, Decision, forced, scope, unrecorded
+from dlc_core.diag import Span
 
 TILE = Decision("test.tile", "For these tests.", ("one", "many"), has_values=True)
 WAY = Decision("test.way", "For these tests.", ("left", "right"))
@@ -72,6 +73,60 @@ def test_costs_are_not_computed_where_nothing_is_recorded():
         raise AssertionError("costs explain a choice; they do not make it")
 
     assert TILE.pick(3, lambda: range(9), kind, cost=cost) == 3
+
+
+def test_differences_have_as_many_digits_as_tell_them_apart():
+    def next_of(*costs: float) -> str:
+        kept = tuple(Candidate("many", str(n), cost) for n, cost in enumerate(costs, 2))
+        return Choice("test.tile", "many", "2", candidates=kept).why().rpartition("; ")[2]
+
+    assert next_of(1000, 1100) == "next 3 +10%"
+    assert next_of(1000, 1004) == "next 3 +0.4%"
+    assert next_of(100000, 100003) == "next 3 +0.003%"
+    assert next_of(1000, 990) == "next 3 -1%"
+    assert next_of(1000, 1000) == "next 3 same"
+    assert next_of(10, 1280) == "next 3 128 times as much"
+
+
+def test_candidates_with_one_value_are_called_by_their_alternatives():
+    kept = Candidate("one", "7", 10.0), Candidate("many", "7", 11.0), Candidate("many", "8", 12.0)
+    choice = Choice("test.tile", "one", "7", candidates=kept)
+    assert choice.forcing == "test.tile=one 7"
+    assert choice.why() == "test.tile=one 7: 10 cycles predicted; next many 7 +10%"
+    with forced(choice.forcing), scope("kernel") as made:
+        TILE.pick(8, lambda: [7, 8], lambda size: "one" if size == 7 else "many")
+    assert (made[0].alternative, made[0].value) == ("one", "7")
+
+
+def test_a_forced_text_that_means_no_candidate_is_recorded():
+    with forced("test.tile=40"):
+        choice = pick()
+    assert (choice.value, choice.missing, choice.instead_of) == ("3", "40", "")
+    assert str(choice) == "test.tile=many 3 (no candidate: 40)"
+    assert Choice.parse(choice.full()) == choice
+    assert choice.why() == "test.tile=3: 40 was forced and is no candidate here"
+
+
+def test_a_refused_value_that_was_forced_says_why():
+    with forced("test.tile=9"), scope("kernel") as made:
+        TILE.pick(3, lambda: [3, 4], kind, refused=lambda size: "too tall", weighed=lambda: [3, 4, 9])
+    assert made[0].why() == "test.tile=3: 9 was forced and is no candidate here, too tall"
+
+
+def test_choices_are_about_model_nodes():
+    spans = [Span("model", "conv1"), Span("model", "conv1"), Span("model", "relu")]
+    with forced("test.way@relu=right"), scope("main") as made:
+        assert WAY.choose("left", spans=spans) == "right"
+        assert WAY.choose("left", spans=spans[:2]) == "left"
+        assert WAY.choose("left", spans=spans[:2]) == "left"
+    assert [one.nodes for one in made] == [("conv1", "relu"), ("conv1",)]
+
+
+def test_what_is_only_tried_is_not_recorded():
+    with scope("main") as made:
+        with unrecorded():
+            WAY.choose("left")
+        assert made == []
 
 
 def test_a_decision_is_forced_in_one_kernel():

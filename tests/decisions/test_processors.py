@@ -5,6 +5,7 @@ Kernels are small, with sizes that leave tails.  Each alternative is forced, the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.decisions import DECISIONS, Choice, declared
+from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
@@ -124,8 +126,9 @@ def test_an_alternative_is_executed(decision, alternative):
     """Some kernel takes each alternative where it is forced, and computes the right values."""
     wanted = decision, alternative
     for name in SHOWN[decision]:
-        if wanted in check(name, f"{decision}={alternative}"):
-            return
+        with suppress(UsageError):  # no candidate of this kernel
+            if wanted in check(name, f"{decision}={alternative}"):
+                return
     pytest.fail(f"no kernel takes {decision}={alternative}")
 
 

@@ -55,7 +55,13 @@ class AlignChannels(GraphPass):
                 return None
             pays = channels <= self.most or weights.shape[-1] >= self.results
             where = f"{x.shape} {w.shape}"
-            if CHANNELS.choose("padded" if pays else "kept", where=where) == "kept":
+            reasons = {
+                "padded": f"{channels} channels, for {weights.shape[-1]} results, do not pay for a copy",
+                "kept": f"{channels} channels are no whole groups of {dot.group}",
+            }
+            preferred = "padded" if pays else "kept"
+            chosen = CHANNELS.choose(preferred, where=where, refused=reasons.__getitem__, spans=old.spans)
+            if chosen == "kept":
                 return None
             more = -channels % dot.group
             wide = PAD.build(x, pads=(*(0,) * len(x.shape), *(0,) * (len(x.shape) - 1), more))

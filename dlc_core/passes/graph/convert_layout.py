@@ -124,7 +124,10 @@ class _Converter:
         order = identity(rank)
         where = f"{current.op.name} {current.args[0].shape} {current.shape}"
         preferred = "last" if self.layout == "NXC" else "first"
-        layout = "NXC" if LAYOUT.choose(preferred, where=where) == "last" else "NCX"
+        last_why = "the channels of a pixel are a vector, and rows of a GEMM"
+        reasons = {"first": last_why, "last": f"the pass is asked for {self.layout}"}
+        chosen = LAYOUT.choose(preferred, where=where, refused=reasons.__getitem__, spans=current.spans)
+        layout = "NXC" if chosen == "last" else "NCX"
         if current.attrs["layout"] != layout:
             order = last if layout == "NXC" else first
         attrs = {**current.attrs, "layout": layout}

@@ -68,7 +68,12 @@ class Fuse(GraphPass):
             lambda most: "one" if most == 1 else "few" if most in FEW else "all",
             where=function.name,
         )
-        moves = MOVES.choose("read_through" if self.moves else "copied", where=function.name)
+        reasons = {
+            "read_through": "a contraction reads its operands many times, and a copy in the best order",
+            "copied": "the target's contractions read operands in any order",
+        }
+        preferred = "read_through" if self.moves else "copied"
+        moves = MOVES.choose(preferred, where=function.name, refused=reasons.__getitem__)
         return _with_kernels(function, limit, moves == "read_through")
 
     def why_not(self, function: Function) -> tuple[NotFused, ...]:

@@ -257,7 +257,14 @@ class _Grouper:
             return "the consumer has another shape than the result of the kernel"
         if size >= self.max_ops:
             return f"the kernel has max_ops={self.max_ops} operations"
-        chosen = EPILOGUE.choose("fused", where=self.index[consumer])
+        chosen = EPILOGUE.choose(
+            "fused",
+            where=self.index[consumer],
+            refused=lambda other: (
+                f"{consumer.op.name} would read the results of {anchor.op.name} from memory"
+            ),
+            spans=consumer.spans,
+        )
         return "" if chosen == "fused" else "the decision fuse.epilogue is forced"
 
     # Phase 2: everything else, from the results backwards.
@@ -315,7 +322,14 @@ class _Grouper:
         times = len(self.contexts_of(current))
         if times > (1 if current.op.name in COSTLY else MAX_CONTEXTS):
             return f"the producer would be computed {times} times for each element"
-        chosen = PRODUCER.choose("fused", where=self.index[current])
+        chosen = PRODUCER.choose(
+            "fused",
+            where=self.index[current],
+            refused=lambda other: (
+                f"{users[0].op.name} would read the results of {current.op.name} from memory"
+            ),
+            spans=current.spans,
+        )
         return "" if chosen == "fused" else "the decision fuse.producer is forced"
 
     def pair_obstacle(self, current: Node, user: Node, group: Group) -> str:

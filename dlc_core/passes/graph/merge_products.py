@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dlc_core.decisions import Decision
+from dlc_core.decisions import Decision, unrecorded
 from dlc_core.graph.node import Function, Node, attr_key, const_array, constant, post_order, rewrite
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.std import BY_NAME as OPS
@@ -67,12 +67,14 @@ class MergeProducts(GraphPass):
     def run_function(self, function: Function, context: PassContext) -> Function:
         if context.target is None or not _has_candidates(function):
             return function
-        grouping = group_nodes(function, GROUP_OPS)
+        with unrecorded():
+            grouping = group_nodes(function, GROUP_OPS)
         machine = context.target.describe()
         wanted = [alike for alike in _alike(grouping) if _is_chosen([c.steps[0] for c in alike], machine)]
         while wanted:
             merged, slices = _merged(function, wanted)
-            groups = group_nodes(merged, GROUP_OPS).groups
+            with unrecorded():
+                groups = group_nodes(merged, GROUP_OPS).groups
             free = [all(s in groups and groups[s].root is not s for s in parts) for parts in slices]
             if all(free):
                 return merged
@@ -81,15 +83,27 @@ class MergeProducts(GraphPass):
 
 
 def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
-    where = [value.args[1].shape for value in products]
-    return PRODUCTS.choose("merged" if _pays(products, machine) else "separate", where=where) == "merged"
+    seconds = _seconds(products, machine)
+    pays = seconds is None or seconds["merged"] <= seconds["separate"]
+
+    def microseconds(alternative: str) -> float | None:
+        return None if seconds is None else 1e6 * seconds[alternative]
+
+    chosen = PRODUCTS.choose(
+        "merged" if pays else "separate",
+        where=[value.args[1].shape for value in products],
+        cost=microseconds,
+        unit="µs",
+        spans=[span for value in products for span in value.spans],
+    )
+    return chosen == "merged"
 
 
-def _pays(products: Sequence[Node], machine: Description) -> bool:
-    """Whether one product is expected to take no longer than several."""
+def _seconds(products: Sequence[Node], machine: Description) -> dict[str, float] | None:
+    """The expected times of one product and of several; None for symbolic dims."""
     works = [work for value in products if (work := _work(value)) is not None]
     if len(works) < len(products):
-        return True
+        return None
     whole = Work(*(sum(figures) for figures in zip(*map(_figures, works), strict=True)))
     limits, threads = Machine.of(machine), machine.workers
     # All weights of the model are read between two runs of a kernel: these lie where they all fit.
@@ -97,7 +111,8 @@ def _pays(products: Sequence[Node], machine: Description) -> bool:
         [limits.estimate(work, threads=threads, resident=whole.bytes or 0) for work in given]
         for given in (works, [whole])
     )
-    return sum(e.seconds for e in together if e) <= sum(e.seconds for e in apart if e)
+    each = {"merged": together, "separate": apart}
+    return {name: sum(e.seconds for e in found if e) for name, found in each.items()}
 
 
 def _work(value: Node) -> Work | None:

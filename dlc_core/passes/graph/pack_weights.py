@@ -54,15 +54,21 @@ class PackWeights(GraphPass):
         return function if body is function.body else function.with_body(body)
 
     def _visit(self, old: Node, args: tuple[Node, ...]) -> Node | None:
-        if old.op is PACKED and not self._stay_packed(args):
+        if old.op is PACKED and not self._stay_packed(old, args):
             return _as_floats(old, args)
-        if old.op is MATMUL and args[1].op is DEQUANTIZE and self._stay_packed(args):
+        if old.op is MATMUL and args[1].op is DEQUANTIZE and self._stay_packed(old, args):
             return _as_packed(old, args)
         return None
 
-    def _stay_packed(self, args: tuple[Node, ...]) -> bool:
+    def _stay_packed(self, old: Node, args: tuple[Node, ...]) -> bool:
         preferred = "packed" if self._are_few(args[0]) else "floats"
-        return STORED.choose(preferred, where=f"{args[0].shape} {args[1].shape}") == "packed"
+        reasons = {
+            "packed": f"more than {self.rows} rows would unpack each weight again",
+            "floats": f"at most {self.rows} rows are memory-bound: packed weights are fewer bytes",
+        }
+        where = f"{args[0].shape} {args[1].shape}"
+        chosen = STORED.choose(preferred, where=where, refused=reasons.__getitem__, spans=old.spans)
+        return chosen == "packed"
 
     def _are_few(self, x: Node) -> bool:
         lead = x.shape[:-1]

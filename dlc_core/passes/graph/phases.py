@@ -103,10 +103,20 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     attrs = {"padding": (*before, *after), "dilation": old.attrs["dilation"], "groups": conv.groups}
     attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
     axes = _axes(old, conv)
+    apart = bool(axes) and _pays_apart(old, conv, axes)
+    reasons = {
+        "spread": "most taps would multiply zeros",
+        "together": f"one convolution of all phases would multiply {MORE:g} times as much, or more",
+        "separate": "single phases would not multiply much less"
+        if axes
+        else "there are groups, too many phases, or a phase without results",
+    }
     form = FORM.choose(
-        "separate" if axes and _pays_apart(old, conv, axes) else "together",
+        "separate" if apart else "together",
         FORM.alternatives if axes else ("together", "spread"),
         where=f"{old.shape} {dict(old.attrs)}",
+        refused=reasons.__getitem__,
+        spans=old.spans,
     )
     if form == "spread":
         return None

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.decisions import Decision
+from dlc_core.decisions import Decision, unrecorded
 from dlc_core.graph.node import CONST, PARAM, Function, Node, post_order, rewrite, spanned
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.types import TensorType
@@ -130,7 +130,8 @@ class _Chooser:
     def __init__(self, function: Function, rows: int) -> None:
         self.function = function
         self.rows = rows
-        self.grouping: Grouping = group_nodes(function, 48)
+        with unrecorded():
+            self.grouping: Grouping = group_nodes(function, 48)
         self.order = self.grouping.order
         self.index = {n: i for i, n in enumerate(self.order)}
         self.users: dict[Node, set[Node]] = {n: set() for n in self.order}
@@ -169,12 +170,18 @@ class _Chooser:
             found = (self.part(end) for end in self.roots)
             return [None, *(part for part in found if part is not None and self.peak(part) is not None)]
 
+        best = self.best()
+        spans = () if best is None else (span for n in best.members for span in n.spans)
         return PART.pick(
-            self.best(),
+            best,
             candidates,
             lambda part: "whole" if part is None else "streamed",
             lambda part: "" if part is None else f"{part.end.op.name} {self.index[part.end]}",
             where=self.function.name,
+            cost=self.peak,
+            unit="bytes",
+            weighed=lambda: [None, *([] if best is None else [best])],
+            spans=spans,
         )
 
     def best(self) -> Part | None:

@@ -51,7 +51,8 @@ class UnsignBytes(GraphPass):
         if signed is None or mixed is None or not any(map(_is_of_bytes, post_order(function.body))):
             return function
         preferred = "signed" if signed.steps <= mixed.steps else "unsigned"
-        if BYTES.choose(preferred, where=function.name) == "signed":
+        more = f"{signed.steps} steps of signed and {mixed.steps} of mixed dot products"
+        if BYTES.choose(preferred, where=function.name, refused=lambda other: more) == "signed":
             return function
         body = _Unsigned(function, machine, signed.group).run()
         return function if body is function.body else function.with_body(body)

@@ -66,14 +66,15 @@ class Instrument(Pass):
 
 
 def _schedule(kernel: Any) -> dict[str, Any]:
-    """How a kernel was scheduled: its rule, refusals, decisions, and its trace if requested."""
+    """How a kernel was scheduled: its rule, refusals, decisions, plan, and its trace if requested."""
     attrs = getattr(kernel, "attrs", {})
     facts = {
         "rule": str(attrs.get("rule", "")),
         "why_not": [str(reason) for reason in attrs.get("why_not", ())],
         DECISIONS: [str(choice) for choice in attrs.get(DECISIONS, ())],
     }
-    return facts | {"trace": str(attrs["trace"])} if "trace" in attrs else facts
+    names = {"applied": "plan", "trace": "trace"}
+    return facts | {name: str(attrs[attr]) for attr, name in names.items() if attr in attrs}
 
 
 def _kernel(stmt: Stmt) -> str | None:

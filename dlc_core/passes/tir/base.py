@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, ClassVar, get_type_hints, overload
 
-from dlc_core.decisions import DECISIONS, Choice, scope
+from dlc_core.decisions import DECISIONS, Choice, is_forcing, scope
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
@@ -39,7 +39,7 @@ class PrimFuncPass(Pass):
     """A pass that transforms each PrimFunc independently. It can be called with a PrimFunc or with a module.
 
     The choices that it makes for a PrimFunc are added to the attribute `decisions`, if the function has this
-    attribute or a decision was forced.
+    attribute or any decision is forced.
     """
 
     stage: ClassVar[str] = "tir"
@@ -53,7 +53,7 @@ class PrimFuncPass(Pass):
         def run(func: PrimFunc) -> PrimFunc:
             with scope(func.name) as choices:
                 result = self.run_function(func, context)
-            if DECISIONS not in result.attrs and not any(choice.instead_of for choice in choices):
+            if DECISIONS not in result.attrs and not (choices and is_forcing()):
                 return result  # nobody asked: a program that a pass leaves alone stays the same object
             known = result.attrs.get(DECISIONS, ())
             heads = {str(Choice.parse(text)) for text in known}

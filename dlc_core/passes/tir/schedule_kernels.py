@@ -42,6 +42,8 @@ RULE = Decision(
 )
 _PURPOSE = "The rule for "
 """Docstrings of rules begin with it."""
+APPLIED = "applied"
+"""The attribute of a kernel with the plans that its rule applied, as text."""
 TRACES = "traces"
 """The setting of a context that asks for the traces of kernels."""
 
@@ -54,7 +56,7 @@ class ScheduleKernels(PrimFuncPass):
     A tuner returns a Trace or its JSON. A kernel that it schedules has the attribute `rule` "tuned".
     Where `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
     made it, as Python that runs on a schedule `sch` of the unscheduled kernel.  The attribute `decisions` has
-    the choices that the schedule was made with, as text.
+    the choices that the schedule was made with, as text, and `applied` the plans that follow from them.
     """
 
     name: ClassVar[str] = "schedule_kernels"
@@ -183,7 +185,8 @@ def _applied(
     description = None if context.target is None else context.target.describe()
     if description is not None and description.thread_axes:
         check_launches(schedule.func, description)
-    return schedule.func, schedule.trace
+    plans = "; ".join(dict.fromkeys(map(str, schedule.plans)))
+    return _noted(schedule.func, **({APPLIED: plans} if plans else {})), schedule.trace
 
 
 def _as_trace(answer: Any) -> Trace:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
@@ -47,10 +47,13 @@ class Kernel:
     decisions: tuple[str, ...]
     """The decisions of the schedule, as `dlc_core.decisions.Choice` writes them."""
     choices: tuple[Choice, ...]
-    """The same as values, with the candidates of each."""
+    """The same as values, with the candidates of each, then the choices of graph passes about its nodes:
+    these have `Choice.nodes`."""
     work: Work
     estimate: Estimate | None
     """Its time by the cost model, None where its work depends on dims."""
+    plan: str = ""
+    """The plans of its schedule, as `GemmPlan` writes them; empty where its rule makes none."""
     trace: str | None = None
     """The steps of its schedule as Python, if it was compiled with `config={"traces": True}`."""
     seconds: float | None = None
@@ -69,15 +72,22 @@ class Kernel:
     @property
     def why(self) -> str:
         """One line: a forced rule, else the choice of a value with the largest predicted cost, else another
-        choice with one, else which schedule rule it has.
+        choice with one, else which schedule rule it has.  Choices of graph passes do not count.
         """
         rule = next((one for one in self.choices if one.decision == SCHEDULE_RULE), None)
         priced = [
-            (bool(one.value), one.chosen.cost, one) for one in self.choices if one.chosen and one.chosen.cost
+            (bool(one.value), one.chosen.cost, one)
+            for one in self.choices
+            if one.chosen and one.chosen.cost and not one.nodes
         ]
         if priced and not (rule and rule.instead_of):
             return max(priced, key=lambda each: each[:2])[2].why()
         return "" if rule is None else rule.why()
+
+    @property
+    def not_forced(self) -> list[str]:
+        """A line for each choice for which a forced value was no candidate."""
+        return [choice.why() for choice in self.choices if choice.missing]
 
     @property
     def attained(self) -> float | None:
@@ -198,7 +208,8 @@ class Explanation:
         return json.dumps(record, indent=1)
 
     def why(self, kernel: str) -> str:
-        """Why a kernel got its schedule: a line for each choice, then one for each of its candidates.
+        """Why a kernel got its schedule: its plan, a line for each choice, then one for each of its
+        candidates.
 
         Raises `UsageError` for a kernel that there is not.
         """
@@ -207,7 +218,14 @@ class Explanation:
             close = similar(kernel, [one.name for one in self.kernels])
             hint = f"did you mean {close[0]!r}?" if close else "`explain().kernels` lists them"
             raise UsageError(f"there is no kernel {kernel!r}", hint=hint)
-        return "\n".join([f"{found.name}: {found.rule}", *(f"  {one.table()}" for one in found.choices)])
+        plan = [f"  plan: {found.plan}"] if found.plan else []
+        choices = [f"  {one.table()}" for one in found.choices]
+        return "\n".join([f"{found.name}: {found.rule}", *plan, *choices])
+
+    def graph_choices(self) -> list[Choice]:
+        """The choices of the graph that are about no kernel of `kernels`."""
+        of_kernels = {choice.full() for kernel in self.kernels for choice in kernel.choices}
+        return [choice for choice in self.choices if choice.full() not in of_kernels]
 
     def refusals(self) -> list[str]:
         """A line for each op that an earlier target refused, and the reason."""
@@ -269,6 +287,7 @@ class Explanation:
             nodes = ", ".join(kernel.nodes[:_SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
             lines.append(f"  {kernel.name:<{width}}  {kernel.rule:<{rules}}  {nodes}".rstrip())
             lines += [f"  {'':<{width}}  refused: {reason.splitlines()[0]}" for reason in kernel.refused]
+            lines += [f"  {'':<{width}}  not forced: {line}" for line in kernel.not_forced]
         for symbol, facts in self.compiled.items():
             lines.append(f"compiled {symbol}: {', '.join(f'{v} {k}' for k, v in facts.items())}")
         return "\n".join(lines)
@@ -323,17 +342,19 @@ def explain(
     for site, (work, estimate) in zip(sites, estimates(exe, machine), strict=True):
         name, nodes = site["kernel"], tuple(site.get("nodes", ()))
         left = rows.get((name, nodes))
-        choices = tuple(map(Choice.parse, site.get(DECISIONS, ())))
+        own = tuple(map(Choice.parse, site.get(DECISIONS, ())))
+        graph = [replace(Choice.parse(text), nodes=nodes) for text in site.get(CHOICES, ())]
         kernels.append(
             Kernel(
                 name=name,
                 nodes=nodes,
                 rule=site.get("rule", ""),
                 refused=tuple(site.get("why_not", ())),
-                decisions=tuple(str(choice) for choice in choices),
-                choices=choices,
+                decisions=tuple(map(str, own)),
+                choices=(*own, *graph),
                 work=work,
                 estimate=estimate,
+                plan=site.get("plan", ""),
                 trace=site.get("trace"),
                 seconds=left.pop(0).milliseconds / 1e3 if left else None,
             )

@@ -335,6 +335,7 @@ class Contract:
         """Tile the output loops and compute the contraction in each tile."""
         self.plan = plan
         s = self.s
+        s.plans.append(plan)
         parts = self._parts(out, rows, column, plan)
         blocks = [self.block, *(s.duplicate(self.block, [part.out]) for part in parts[1:])]
         for part, block in zip(parts, blocks, strict=True):

@@ -72,7 +72,16 @@ def tiles_within(rows: int | None, columns: int | None, lanes: int, registers: i
     ]
 
 
+def not_searched(tile: Tile, columns: int, lanes: int) -> str:
+    """Why `register_tile.choose` does not consider a tile that fits the registers; empty if it does."""
+    if tile.vectors > GEMM.most_vectors:
+        return f"tiles are at most {GEMM.most_vectors} vectors wide"
+    if lanes == 1 and -columns % tile.vectors * GEMM.padding_share > columns:
+        return f"panels would be padded by more than a {GEMM.padding_share}th of the columns"
+    return ""
+
+
 __all__ = [
     "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH", "TILE", "TRANSPOSED",
-    "kind_of", "size_of", "tiles_within",
+    "kind_of", "not_searched", "size_of", "tiles_within",
 ]  # fmt: skip

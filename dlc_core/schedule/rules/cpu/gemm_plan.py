@@ -10,15 +10,18 @@ schedule and applies a plan to it; it applies a plan that is made by hand just t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from dlc_core.diag import bytes_text
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.gemm_decisions import (
     LOOP_ORDER,
     PAD_ROWS,
     PARTIAL_SUMS,
     TILE,
     kind_of,
+    not_searched,
     size_of,
     tiles_within,
 )
@@ -106,6 +109,16 @@ class Gemm:
     """Whether the kernel computes the left-hand side itself, such as a padded copy."""
     dot: Dot | None = None
     unit: MatrixUnit | None = None
+
+    def cycles(self, machine: Machine) -> Callable[[Tile], float] | None:
+        """Return what predicts the cycles of the whole kernel on one thread; None for symbolic sizes."""
+        if not self.rows or not self.columns or not self.work or None in self.steps:
+            return None
+        rows, vectors = self.rows, -(-self.columns // self.lanes)
+        # Of every loop around the rows, and of every K step.
+        times = self.work / (self.rows * self.columns)
+        core = Core.of(machine.description, 1)
+        return lambda tile: core.products(times * domain_cycles(rows, vectors, tile.rows, tile.vectors))
 
     @property
     def by_rows(self) -> bool:
@@ -211,17 +224,19 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.near(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
-    steps = None if None in gemm.steps else math.prod(extent or 1 for extent in gemm.steps)
-
-    def cycles(tile: Tile) -> float | None:
-        """Predict the cycles of the tiles of one batch, on one thread of an even distribution."""
-        if not gemm.rows or not gemm.columns or steps is None:
-            return None
-        domain = gemm.rows, -(-gemm.columns // gemm.lanes), tile.rows, tile.vectors
-        return steps * domain_cycles(*domain) * distribution.uneven(*domain)
-
     preferred = choose(*sizes, distribution)
-    return TILE.pick(preferred, lambda: tiles_within(*sizes), kind_of, size_of, cost=cycles)
+    cycles = gemm.cycles(machine)
+
+    def refused(tile: Tile) -> str:
+        """Why a tile is not taken that its cycles alone speak for."""
+        if cycles is None or not gemm.rows or not gemm.columns or cycles(tile) > cycles(preferred):
+            return ""
+        domain = gemm.rows, -(-gemm.columns // gemm.lanes)
+        own, best = (distribution.uneven(*domain, one.rows, one.vectors) for one in (tile, preferred))
+        uneven = f"the busiest thread has {own - 1:.1%} more than its share" if own > best else ""
+        return not_searched(tile, gemm.columns, gemm.lanes) or uneven
+
+    return TILE.pick(preferred, lambda: tiles_within(*sizes), kind_of, size_of, cost=cycles, refused=refused)
 
 
 def _loop_order(gemm: Gemm, machine: Machine) -> str:
@@ -230,9 +245,19 @@ def _loop_order(gemm: Gemm, machine: Machine) -> str:
     With rows first, each row is read and written once, and the weights once for each tile from L2.
     """
     if not gemm.by_rows:
-        return LOOP_ORDER.choose(PANELS_FIRST)
-    batched = any(extent != 1 for extent in gemm.outer)
-    return LOOP_ORDER.choose(PANELS_IN_BATCH if batched or not gemm.near(machine) else TILES_FIRST)
+        why = f"threads get panels: {gemm.columns} columns are more than {gemm.all_rows} rows"
+        return LOOP_ORDER.choose(PANELS_FIRST, refused=lambda order: why)
+    batched, near = any(extent != 1 for extent in gemm.outer), gemm.near(machine)
+    size = "a right-hand side of unknown size" if gemm.rhs_bytes is None else bytes_text(gemm.rhs_bytes)
+    reasons = {
+        PANELS_FIRST: "threads get rows, which are not fewer than the columns",
+        PANELS_IN_BATCH: f"L2 holds all panels, {size}: each row is read and written once",
+        TILES_FIRST: "loops around the rows would read all panels again"
+        if near
+        else f"each tile of rows would read all panels, {size}, from beyond L2",
+    }
+    preferred = PANELS_IN_BATCH if batched or not near else TILES_FIRST
+    return LOOP_ORDER.choose(preferred, refused=reasons.__getitem__)
 
 
 def _inside(gemm: Gemm, order: str, tiles: Extent) -> tuple[Extent, ...]:
@@ -276,8 +301,15 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     sets = max(1, way // math.gcd(gemm.row_bytes, way))
     # A copy exists anyway, so padding its rows is free.
     fine = -(-tile.rows // sets) <= facts.cache_ways // (4 if gemm.lhs_copied else 2)
-    fine = fine or (gemm.columns < GEMM.many_columns and not gemm.lhs_copied)
-    return PAD_ROWS.choose("dense" if fine else "padded") == "padded"
+    few = gemm.columns < GEMM.many_columns and not gemm.lhs_copied
+    conflict = f"{tile.rows} rows, {gemm.row_bytes} bytes apart, begin at {sets} offsets in a way of L1"
+    reasons = {
+        "dense": f"{conflict} and would evict each other",
+        "padded": f"{conflict}, which its {facts.cache_ways} ways hold"
+        if fine
+        else f"a copy of the rows does not pay for {gemm.columns} columns",
+    }
+    return PAD_ROWS.choose("dense" if fine or few else "padded", refused=reasons.__getitem__) == "padded"
 
 
 def _partial_sums(gemm: Gemm, tile: Tile) -> int:
@@ -292,10 +324,15 @@ def _partial_sums(gemm: Gemm, tile: Tile) -> int:
     if gemm.dot is not None or gemm.beside:
         return 0
     sizes = range(GEMM.chunk // 4, GEMM.chunk + 1) if count > GEMM.chunk else ()
+    best = max((size for size in sizes if count % size == 0), default=0)
+    short = f"{count} steps are not more than {GEMM.chunk}"
+    why = short if count <= GEMM.chunk else f"no divisor of {count} steps is near {GEMM.chunk}"
     return PARTIAL_SUMS.pick(
-        max((size for size in sizes if count % size == 0), default=0),
+        best,
         lambda: [size for size in range(count) if size != 1 and (not size or count % size == 0)],
         lambda size: "partial" if size else "running",
+        refused=lambda size: why if size else f"one sum of {count} products would round more",
+        weighed=lambda: [0, *([best or count] if count > 1 else [])],
     )
 
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dlc_core.diag import bytes_text
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.rules.base import Machine
@@ -80,28 +81,49 @@ def steps_at_once(
     first = extents[0]
     if first is None:
         return 0
+    # A single step of a single axis would leave no reduction loop for the tiles.
+    blocks = [count for count in range(1 + (len(extents) == 1), first) if first % count == 0]
+    best = max((n for n in blocks if 2 * n * panel <= first * _second_cache(machine)), default=0)
+    whole = _why_whole(machine, panel, itemsize, extents, rows, sums, best)
+    reuse = f"L2 does not hold a panel of {bytes_text(panel)} and the next one between tiles of rows"
     return K_BLOCK.pick(
-        _preferred_steps(machine, panel, itemsize, extents, rows, sums),
-        # A single step of a single axis would leave no reduction loop for the tiles.
-        lambda: [0, *(count for count in range(1 + (len(extents) == 1), first) if first % count == 0)],
+        0 if whole else best,
+        lambda: [0, *blocks],
         lambda count: "blocked" if count else "whole",
+        refused=lambda count: (whole or f"{best} is the largest block that fits L2") if count else reuse,
+        weighed=lambda: [0, best] if best else [0, *blocks[-1:]],
     )
 
 
-def _preferred_steps(
-    machine: Machine, panel: int, itemsize: int, extents: Sequence[int | None], rows: int, sums: int
-) -> int:
+def _why_whole(
+    machine: Machine,
+    panel: int,
+    itemsize: int,
+    extents: Sequence[int | None],
+    rows: int,
+    sums: int,
+    best: int,
+) -> str:
+    """Why K is not blocked, by `best` iterations at once if any number fits; empty if it is."""
     facts = machine.description
-    first = extents[0]
-    if len(facts.caches) < 2 or first is None or 2 * panel <= facts.caches[1]:
-        return 0
+    if len(facts.caches) < 2:
+        return "there is no L2"
+    if 2 * panel <= facts.caches[1]:
+        return f"L2 holds a panel of {bytes_text(panel)} and the next one"
     read = facts.lanes(8 * itemsize) * itemsize * facts.vector_units / rows
-    if read <= GEMM.hinted_bytes_per_cycle or sums > facts.caches[1] // GEMM.sums_share:
-        return 0
-    fitting = (n for n in range(1, first) if first % n == 0 and 2 * n * panel <= first * facts.caches[1])
-    best = max(fitting, default=0)
+    if read <= GEMM.hinted_bytes_per_cycle:
+        return f"tiles of {rows} rows read {read:.3g} bytes per cycle, which the LLC delivers"
+    if sums > facts.caches[1] // GEMM.sums_share:
+        return f"partial sums of {bytes_text(sums)} would take too much of L2"
     rest = math.prod(extent or 1 for extent in extents[1:])
-    return best if best * rest >= GEMM.least_steps else 0
+    if best * rest < GEMM.least_steps:
+        return f"blocks that fit L2 have fewer than {GEMM.least_steps} steps"
+    return ""
+
+
+def _second_cache(machine: Machine) -> int:
+    caches = machine.description.caches
+    return caches[1] if len(caches) > 1 else 0
 
 
 def panel_bytes(shape: Sequence[int], steps: int, itemsize: int) -> int:
@@ -129,11 +151,23 @@ def plan_prefetch(
     known = [count for count in rounds if count is not None]
     several = len(known) == len(rounds) and math.prod(known) > 1
     many = size >= GEMM.fewest_panels * panel * machine.workers
-    if size <= ahead or (rows is not None and rows < GEMM.prefetched_rows):
-        preferred = "none"
-    else:
-        preferred = "panel" if several and 2 * panel <= caches[1] and many else "steps"
-    found = PREFETCH.choose(preferred, None if several else ("none", "steps"))
+    reasons = {"none": f"weights of {bytes_text(size)} are streamed", "steps": "the next panel fits L2"}
+    if not several:
+        reasons["panel"] = "one tile reads each panel"
+    elif 2 * panel > caches[1]:
+        reasons["panel"] = f"L2 does not hold two panels of {bytes_text(panel)}"
+    elif not many:
+        reasons["panel"] = f"each thread has fewer than {GEMM.fewest_panels} panels"
+    preferred = "steps" if "panel" in reasons else "panel"
+    why = ""
+    if size <= ahead:
+        why = f"all weights, {bytes_text(size)}, fit in the part of L2 that is prefetched"
+    elif rows is not None and rows < GEMM.prefetched_rows:
+        why = f"{rows} rows are memory-bound, and the hardware prefetches for them"
+    if why:
+        preferred, reasons = "none", dict.fromkeys(("steps", "panel"), why)
+    candidates = None if several else ("none", "steps")
+    found = PREFETCH.choose(preferred, candidates, refused=lambda kind: reasons.get(kind, ""))
     least = GEMM.prefetched_rows if rows is None and found == preferred else 0
     if found == "none":
         return NO_PREFETCH
