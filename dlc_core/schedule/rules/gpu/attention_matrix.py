@@ -32,8 +32,9 @@ from dlc_core.schedule.matrices import Digit, Tiles, chain_of, digits_of, matrix
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_lanes, choose_stages, choose_tile
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.tile import PADDING, REGISTERS, SPARE_REGISTERS
+from dlc_core.schedule.rules.gpu.tile import PADDING
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Description
@@ -92,7 +93,7 @@ class Plan:
         unit, columns = self.unit, filled(features, COLUMNS)
         sums = (2 * self.panel + columns) // unit.n * unit.of_acc.count
         operands = max(self.panel, columns) // unit.n * unit.of_b.count * dtype(unit.b).bits // 32
-        return sums + operands + SPARE_REGISTERS
+        return sums + operands + TILES.spare_registers
 
     def fits(self, size: int, features: int, facts: Description) -> bool:
         """Whether a machine has these resources."""
@@ -100,7 +101,7 @@ class Plan:
         return (
             (not shared or self.shared_bytes(size, features) <= shared)
             and (not group or self.subgroups * self.unit.width <= group)
-            and self.registers(features) <= (facts.thread_registers or REGISTERS)
+            and self.registers(features) <= (facts.thread_registers or TILES.registers)
         )
 
 

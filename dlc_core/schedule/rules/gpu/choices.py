@@ -93,26 +93,48 @@ def choose_tile(
     candidates: Callable[[], Sequence[T]],
     size: Callable[[T], tuple[int, int]],
     text: Callable[[T], str] = str,
+    *,
+    cost: Callable[[T], float] | None = None,
+    weighed: Callable[[], Sequence[T]] | None = None,
 ) -> T:
-    """Choose a tile of `size` (rows, columns), named by `text`; the best candidate is first."""
+    """Choose a tile of `size` (rows, columns), named by `text`; the best candidate is first.
+
+    `cost` are its cycles; `weighed` are the candidates that the record lists.
+    """
 
     def kind(tile: T) -> str:
         rows, columns = size(tile)
         return "square" if rows == columns else "tall" if rows > columns else "wide"
 
-    return TILE.pick(preferred, candidates, kind, text)
+    return TILE.pick(preferred, candidates, kind, text, cost=cost, weighed=weighed)
 
 
-def choose_parts(preferred: int, candidates: Callable[[], Sequence[int]], where: str = "") -> int:
-    """Choose the parts of split-K."""
+def choose_parts(
+    preferred: int,
+    candidates: Callable[[], Sequence[int]],
+    where: str = "",
+    *,
+    cost: Callable[[int], float] | None = None,
+    refused: Callable[[int], str] | None = None,
+) -> int:
+    """Choose the parts of split-K; `cost` are the cycles with so many."""
     kinds = {1: "whole"}
-    return SPLIT_K.pick(preferred, candidates, lambda n: kinds.get(n, "split"), where=where)
+    return SPLIT_K.pick(
+        preferred, candidates, lambda n: kinds.get(n, "split"), where=where, cost=cost, refused=refused
+    )
 
 
 def choose_stages(preferred: int, candidates: Iterable[int]) -> int:
-    """Choose the pipeline stages: tiles of an operand in shared memory."""
+    """Choose the pipeline stages, tiles of an operand in shared memory: the most that cost no resident
+    group."""
     kinds = {1: "single", 2: "double"}
-    return STAGES.pick(preferred, lambda: [*candidates], lambda n: kinds.get(n, "multi"))
+
+    def refused(stages: int) -> str:
+        if stages > preferred:
+            return "shared memory would hold fewer groups of a unit at once"
+        return "more tiles in flight hide more of the latency, and cost no group its memory"
+
+    return STAGES.pick(preferred, lambda: [*candidates], lambda n: kinds.get(n, "multi"), refused=refused)
 
 
 def choose_lanes(preferred: int, candidates: Iterable[int] | None = None, where: str = "") -> int:
@@ -123,7 +145,15 @@ def choose_lanes(preferred: int, candidates: Iterable[int] | None = None, where:
         return sorted(narrower if candidates is None else candidates, reverse=True)
 
     kinds = {1: "scalar"}
-    return VECTOR_WIDTH.pick(preferred, widest_first, lambda n: kinds.get(n, "vector"), where=where)
+
+    def refused(lanes: int) -> str:
+        if lanes > preferred:
+            return "threads would have too little work, or elements that are not neighbours"
+        return "wider loads and stores take fewer instructions"
+
+    return VECTOR_WIDTH.pick(
+        preferred, widest_first, lambda n: kinds.get(n, "vector"), where=where, refused=refused
+    )
 
 
 def powers_of_two(least: int, most: int) -> list[int]:

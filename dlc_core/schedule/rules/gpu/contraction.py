@@ -47,14 +47,17 @@ from dlc_core.schedule.rules.gpu.choices import (
 )
 from dlc_core.schedule.rules.gpu.dots import dot_of, group_steps
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import map_points, vector_lanes
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, neighbours, normalise
 from dlc_core.schedule.rules.gpu.tile import (
     PADDING,
     Problem,
     Tile,
-    choose,
+    cost,
     fitting,
+    ranked,
+    refusal,
     resident,
     shared_bytes,
     splits_of,
@@ -62,9 +65,6 @@ from dlc_core.schedule.rules.gpu.tile import (
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
-
-SWIZZLED = 8
-"""Rows of tiles that groups traverse column by column, for reuse in the cache."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,23 @@ class ContractionRule(ScheduleRule):
         found = anchor(s.func)
         assert found is not None
         problem = problem_of(found)
-        tile = choose(problem, machine, grid)
-        if tile is None:
+        found_tiles = ranked(problem, machine, grid)
+        if not found_tiles:
             raise ScheduleError("no tile fits the machine")
-        splits = tile.splits
+        splits = found_tiles[0].splits
         tile = choose_tile(
-            tile, lambda: fitting(problem, splits, machine, grid), lambda t: (t.rows, t.columns)
+            found_tiles[0],
+            lambda: fitting(problem, splits, machine, grid),
+            lambda t: (t.rows, t.columns),
+            cost=lambda t: cost(t, problem, machine, grid),
+            weighed=lambda: [t for t in found_tiles if t.splits == splits],
         )
-        splits = choose_parts(tile.splits, lambda: splits_of(problem))
+        splits = choose_parts(
+            splits,
+            lambda: splits_of(problem),
+            cost=lambda n: cost(replace(tile, splits=n), problem, machine, grid),
+            refused=lambda n: refusal(replace(tile, splits=n), problem, machine, grid),
+        )
         tile = replace(tile, splits=splits)
         normal = normal_of(s, machine, grid, found, splits)
         if problem.k == 1:
@@ -165,7 +174,8 @@ def _separated(s: Schedule, machine: Machine, grid: Grid, block: BlockRV) -> Blo
     outputs = s.get_output_blocks()
     if len(outputs) != 1 or outputs == [block] or not is_pointwise(s.get(outputs[0])):
         return None
-    if EPILOGUE.choose("fused") == "fused":
+    why = "a second launch would read all results again"
+    if EPILOGUE.choose("fused", refused=lambda where: why) == "fused":
         return None
     map_points(s, grid, inline_pointwise(s), machine)
     return s.cache_write(block, 0, "local")
@@ -276,9 +286,16 @@ class Contract:
         """Bind tiles to groups, so that groups close in time read the same rows and columns."""
         s, grid = self.s, self.grid
         rows = const_value(s.extent(mo))
-        swizzled = isinstance(rows, int) and rows % SWIZZLED == 0 and rows > SWIZZLED
-        if BLOCK_ORDER.choose("swizzled" if swizzled else "row_major") == "swizzled":
-            tiles = s.swizzle(mo, no, SWIZZLED)
+        swizzled = isinstance(rows, int) and rows % TILES.swizzled == 0 and rows > TILES.swizzled
+        reasons = {
+            "row_major": "groups that are close in time would share fewer columns",
+            "swizzled": f"there are {rows} rows of tiles, which are not several times {TILES.swizzled}"
+            if isinstance(rows, int)
+            else "the number of rows of tiles is symbolic",
+        }
+        preferred = "swizzled" if swizzled else "row_major"
+        if BLOCK_ORDER.choose(preferred, refused=reasons.__getitem__) == "swizzled":
+            tiles = s.swizzle(mo, no, TILES.swizzled)
         else:
             tiles = s.fuse(mo, no)
         s.bind(s.fuse(*batches, tiles) if batches else tiles, grid.groups)
@@ -301,7 +318,8 @@ class Contract:
         size = buffer.dtype.itemsize
         row = self.machine.description.shared_banks * 4 // size
         padded = buffer.ndim > 1 and width * size > PADDING
-        if padded and SHARED_LAYOUT.choose("padded") == "padded":
+        why = "threads that write a column would wait for one bank"
+        if padded and SHARED_LAYOUT.choose("padded", refused=lambda layout: why) == "padded":
             self.s.storage_align(copy, 0, buffer.ndim - 2, min(row, width), PADDING // size)
 
     def _fill(self, loops: list[LoopRV], side: Side) -> None:

@@ -22,9 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from math import ceil, prod
 from typing import ClassVar
 
+from dlc_core.decisions import MOST_CANDIDATES
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Load, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
@@ -33,41 +35,14 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import choose_lanes, choose_parts, choose_tile
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.schedule.rules.gpu.heuristics import FEW_ROWS, TILES
 from dlc_core.schedule.rules.gpu.normal import Normal, is_product
-from dlc_core.schedule.rules.gpu.tile import (
-    BYTES,
-    OVERHEAD,
-    SPARE_REGISTERS,
-    UNKNOWN,
-    Problem,
-    Tile,
-    splits_of,
-)
+from dlc_core.schedule.rules.gpu.tile import Problem, Tile, splits_of
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
-ROWS = 8
-"""The most rows; with more, the kernel is no longer memory-bound."""
-LEAST_STEPS = 16
-"""The least K that is worth sharing."""
-SUMS = 32
-"""The most sums of a thread."""
 SECTOR = 32
 """The smallest memory transaction in bytes."""
-GROUPS = (32, 64, 128, 256, 512, 1024)
-"""Threads of a group."""
-MOST_ALONG = 256
-"""The most threads of a group that share one column only."""
-COLUMNS, STEPS = (1, 2, 4), (4, 8)
-"""Columns per thread if threads share columns, and steps per thread that are loaded together otherwise."""
-UNIT_THREADS = 2048
-"""Threads of a unit if the description does not say."""
-LATENCY = 600
-"""Cycles from a load to its result."""
-LAUNCH = 4000
-"""Cycles of a second launch."""
-BURST = 3
-"""The bandwidth of a single unit relative to its share of the total, when the other units are idle."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +101,7 @@ class FewRowsRule(ScheduleRule):
         if found is None or not found.m or not is_product(found.block):
             return False
         rows, steps = _size(found.m), _size(found.k)
-        return rows is not None and rows <= ROWS and (steps is None or steps >= LEAST_STEPS)
+        return rows is not None and rows <= FEW_ROWS.rows and (steps is None or steps >= FEW_ROWS.least_steps)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
@@ -141,16 +116,24 @@ class FewRowsRule(ScheduleRule):
             raise ScheduleError("neither columns nor K are contiguous")
         run, bits = extent_of(found.k[-1] if along else found.n), found.rhs.load.dtype.bits
         problem = problem_of(found)
-        plan = plan_for(problem, along, run, bits, machine, grid)
-        if plan is None:
+        known = ranked(problem, along, run, bits, machine, grid)
+        if not known:
             raise ScheduleError("no group fits the GEMM and the machine")
-        splits = plan.splits
+        splits = known[0].splits
         best = choose_tile(
-            plan,
+            known[0],
             lambda: fitting(splits, problem, along, run, bits, machine, grid),
             lambda one: (problem.m or 1, one.columns),
+            cost=lambda one: cost(one, problem, bits, machine, grid),
+            weighed=lambda: [one for one in known if one.splits == splits],
         )
-        plan = replace(best, splits=choose_parts(splits, lambda: splits_of(problem)))
+        parts = choose_parts(
+            splits,
+            lambda: splits_of(problem),
+            cost=lambda n: cost(replace(best, splits=n), problem, bits, machine, grid),
+            refused=lambda n: "" if n in allowed_splits(best, problem, grid) else "all units have a group",
+        )
+        plan = replace(best, splits=parts)
         normal = normal_of(s, machine, grid, found, plan.splits)
         _Stream(s, machine, grid, normal, plan).run()
 
@@ -182,11 +165,18 @@ def plan_for(
     `along` says that K is contiguous, else columns are; `run` is the number of contiguous elements, of `bits`
     each.
     """
-    known = [
+    return next(iter(ranked(problem, along, run, bits, machine, grid)), None)
+
+
+def ranked(
+    problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
+) -> list[Plan]:
+    """Return the cheapest plans, the best first; none if none fits the machine."""
+    known = (
         (cost(plan, problem, bits, machine, grid), number, plan)
         for number, plan in enumerate(_plans(along, run, problem, bits, machine, grid))
-    ]
-    return min(known)[2] if known else None
+    )
+    return [plan for _, _, plan in nsmallest(MOST_CANDIDATES, known)]
 
 
 def _plans(
@@ -198,14 +188,14 @@ def _plans(
         widest //= 2
     # Sums over threads cost per thread, so wide loads along K are better; along columns they are not.
     lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
-    most = min(grid.group_threads, MOST_ALONG if along else GROUPS[-1])
-    groups = [n for n in GROUPS if n <= most] or [1 << (most.bit_length() - 1)]
+    most = min(grid.group_threads, FEW_ROWS.most_along if along else FEW_ROWS.groups[-1])
+    groups = [n for n in FEW_ROWS.groups if n <= most] or [1 << (most.bit_length() - 1)]
     for group in groups:
         for beside in (1 << n for n in range(group.bit_length())):
             if beside > (grid.most_rows if grid.rows else 1) or group // beside > grid.most_threads:
                 continue
             for lane in lanes:
-                for own in COLUMNS if along else STEPS:
+                for own in FEW_ROWS.columns if along else FEW_ROWS.steps:
                     plan = Plan(along, group // beside, beside, lane, own)
                     if _fits(plan, problem, bits, machine, grid):
                         yield from _shared(plan, problem, grid)
@@ -221,26 +211,34 @@ def fitting(
 
 def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
     """Yield a plan, and those with split-K that give every unit a group."""
-    groups = groups_of(plan, problem)
-    for splits in splits_of(problem):
-        if splits == 1 or (groups * splits < 4 * grid.units and plan.depth * splits <= (problem.k or 0)):
-            yield replace(plan, splits=splits)
+    for splits in allowed_splits(plan, problem, grid):
+        yield replace(plan, splits=splits)
+
+
+def allowed_splits(plan: Plan, problem: Problem, grid: Grid) -> list[int]:
+    """The parts of split-K that may pay: one, and those with few groups for all units."""
+    groups, k = groups_of(plan, problem), problem.k or 0
+    return [
+        splits
+        for splits in splits_of(problem)
+        if splits == 1 or (groups * splits < 4 * grid.units and plan.depth * splits <= k)
+    ]
 
 
 def groups_of(plan: Plan, problem: Problem) -> int:
     """Groups of a launch without split-K."""
-    return (problem.batches or 1) * -(-(UNKNOWN if problem.n is None else problem.n) // plan.columns)
+    return (problem.batches or 1) * -(-(TILES.unknown if problem.n is None else problem.n) // plan.columns)
 
 
 def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> bool:
     """Whether a plan fits the machine."""
     facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.beside
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
-    if rows * plan.sums > SUMS or group < grid.subgroup or (together < SECTOR and group >= SECTOR):
+    if rows * plan.sums > FEW_ROWS.sums or group < grid.subgroup or (together < SECTOR and group >= SECTOR):
         return False
     words = -(-problem.result_bits // 32)
     loaded = plan.lanes * plan.own + rows * (plan.lanes if plan.along_k else plan.own)
-    registers = SPARE_REGISTERS + rows * plan.sums * words + loaded * -(-bits // 32)
+    registers = TILES.spare_registers + rows * plan.sums * words + loaded * -(-bits // 32)
     if facts.unit_registers and registers * group > facts.unit_registers:
         return False
     shared = 0 if plan.along_k else plan.beside * plan.columns * rows * words * 4
@@ -250,17 +248,21 @@ def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid)
 def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> float:
     """Cycles: the reads of the busiest unit, and the overhead of its groups."""
     facts = machine.description
-    n, k = (UNKNOWN if size is None else size for size in (problem.n, problem.k))
+    n, k = (TILES.unknown if size is None else size for size in (problem.n, problem.k))
     rows = problem.m or 1
     group = plan.threads * plan.beside
     groups = groups_of(plan, problem) * plan.splits
     turns = -(-groups // grid.units)
-    at_once = min(turns, max(1, (facts.unit_threads or UNIT_THREADS) // group))
+    at_once = min(turns, max(1, (facts.unit_threads or FEW_ROWS.unit_threads) // group))
     steps = ceil(k / plan.splits / plan.depth)
     taken = plan.lanes * plan.own * bits // 8
     # Rows are read too, from L1.
     loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // 128))
-    rate = min(at_once * group * taken / LATENCY, BYTES * grid.units / min(groups, grid.units), BURST * BYTES)
+    rate = min(
+        at_once * group * taken / FEW_ROWS.latency,
+        TILES.bytes_per_cycle * grid.units / min(groups, grid.units),
+        FEW_ROWS.burst * TILES.bytes_per_cycle,
+    )
     # A cache line is fully used only if neighbours are read together.
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
     line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
@@ -268,8 +270,8 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     read = turns * steps * max(group * taken / rate, group * (loads + rows * plan.lanes * plan.own / 4) / 32)
     sums = rows * plan.sums
     add = sums * 4 * plan.threads.bit_length() if plan.along_k else 8 * sums + 2 * plan.beside * sums
-    total = read + OVERHEAD + turns * add
-    return total if plan.splits == 1 else total + LAUNCH
+    total = read + TILES.overhead + turns * add
+    return total if plan.splits == 1 else total + FEW_ROWS.launch
 
 
 # Schedule

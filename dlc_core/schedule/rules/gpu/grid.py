@@ -14,17 +14,12 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_BLOCK, powers_of_two
+from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.threads import GROUP, THREAD, level_of
 
-THREADS = 256
-"""The default number of threads of a group."""
 ANY_NUMBER = (1 << 31) - 1
 """The most groups that a kernel with symbolic sizes may need."""
-GROUPS_OF_ANY = 16
-"""Groups per unit if their number is symbolic and may exceed the axis."""
-GROUPS_PER_UNIT = 1 << 12
-"""Groups beyond which each takes several tiles, so that common work is done once."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +69,12 @@ class Grid:
 
         `groups` is None if symbolic.
         """
-        most = min(self.most_groups, GROUPS_PER_UNIT * self.units)
+        most = min(self.most_groups, GRID.groups_per_unit * self.units)
         if groups is not None:
             return most if groups > most else None
-        return None if self.most_groups >= ANY_NUMBER else min(self.most_groups, GROUPS_OF_ANY * self.units)
+        return (
+            None if self.most_groups >= ANY_NUMBER else min(self.most_groups, GRID.groups_of_any * self.units)
+        )
 
     def choose_turns(self, groups: int | None, *, strides: bool = True, where: str = "") -> int | None:
         """Decide the extent of the axis of groups; `strides` allows several tiles per group. None is one tile
@@ -92,12 +89,19 @@ class Grid:
                 found.append(min(self.most_groups, self.units, self.units if groups is None else groups // 2))
             return found
 
+        def refused(n: int | None) -> str:
+            if n is None:
+                return "there are more tiles than groups are useful for, or allowed"
+            return "the axis has a group for each tile"
+
         return GRID_STRIDE.pick(
             self.turns(groups),
             candidates,
             lambda n: "block_per_tile" if n is None else "grid_stride",
             lambda n: "" if n is None else str(n),
             where=where,
+            refused=refused,
+            weighed=lambda: [None, *(n for n in candidates() if n is not None)],
         )
 
     def choose_width(self, points: int | None) -> int:
@@ -108,13 +112,23 @@ class Grid:
                 return "one_subgroup"
             return "most" if width == self.most_threads else "several_subgroups"
 
+        best = self.width(points)
+
+        def refused(width: int) -> str:
+            if width > best:
+                return f"fewer of {self.units} units would have a group" if points is not None else "no gain"
+            return "groups cost a launch each, and every unit has one"
+
         return THREADS_PER_BLOCK.pick(
-            self.width(points), lambda: powers_of_two(max(1, self.subgroup), self.most_threads), kind
+            best,
+            lambda: powers_of_two(max(1, self.subgroup), self.most_threads),
+            kind,
+            refused=refused,
         )
 
-    def width(self, points: int | None, most: int = THREADS) -> int:
+    def width(self, points: int | None, most: int | None = None) -> int:
         """Return the preferred threads of a group (None: many points); few groups are better smaller."""
-        most = min(most, self.most_threads)
+        most = min(GRID.threads if most is None else most, self.most_threads)
         if points is None:
             return most
         least = min(most, max(self.subgroup, 1))
@@ -166,4 +180,4 @@ def bind_alone(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> LoopRV:
     return thread
 
 
-__all__ = ["THREADS", "Grid", "bind_alone", "bind_points", "count_of", "power_of_two"]
+__all__ = ["Grid", "bind_alone", "bind_points", "count_of", "power_of_two"]

@@ -16,23 +16,12 @@ from dlc_core.schedule.rules.analysis import contiguous_over, is_pointwise, redu
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import ROW_STAGES, choose_parts
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
+from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.maps import map_points
 from dlc_core.schedule.schedule import Schedule
 
-WIDE = 8
-"""Contiguous results from which neighbouring threads take neighbouring results."""
-PART = 1 << 11
-"""Elements of a part of a long row."""
 PARTS = (2, 5, 16)
 """The numbers of parts that can be forced."""
-STEPS = 32
-"""Elements of a part of a column, for one thread."""
-FEW_COLUMNS = 64
-"""Columns per unit below which threads of several groups share a column."""
-THREADS_OF_UNIT = 1 << 10
-"""Threads that keep a unit busy if columns are shared."""
-ROW_THREADS = 256
-"""Threads of a part of a row."""
 
 
 def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
@@ -48,14 +37,19 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
         return None
     beside = is_beside(s, handle)
     if beside:
-        enough = count >= FEW_COLUMNS * grid.units or length < STEPS * 16
-        parts = min(-(-length // STEPS), THREADS_OF_UNIT * grid.units // count)
+        enough = count >= ROW.few_columns * grid.units or length < ROW.part_steps * 16
+        parts = min(-(-length // ROW.part_steps), ROW.threads_of_unit * grid.units // count)
     else:
-        enough = count >= grid.units or length < 4 * PART
-        parts = min(-(-length // PART), 4 * grid.units // count, grid.most_groups // count)
+        enough = count >= grid.units or length < ROW.long_parts * ROW.part
+        parts = min(-(-length // ROW.part), 4 * grid.units // count, grid.most_groups // count)
     most = min(length, grid.most_groups if beside else grid.most_groups // count)
+    preferred = 1 if enough or parts < 2 else parts
+    few = f"{count} rows are too few for {grid.units} units"
     parts = choose_parts(
-        1 if enough or parts < 2 else parts, lambda: (1, *(n for n in PARTS if n <= most)), handle.name
+        preferred,
+        lambda: (1, *(n for n in PARTS if n <= most)),
+        handle.name,
+        refused=lambda n: few if n == 1 else "rows are many, or short" if preferred == 1 else "",
     )
     if parts < 2:
         return None
@@ -77,7 +71,7 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
         bind_points(s, grid, lead)
     else:
         s.reorder(*lead, *rest)
-        _bind_row(s, grid, partial, lead, rest, min(grid.most_threads, ROW_THREADS))
+        _bind_row(s, grid, partial, lead, rest, min(grid.most_threads, ROW.row_threads))
     return partial
 
 
@@ -87,10 +81,17 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
     sizes = [_sizes(s, BlockRV(b.name)) for b in found]
     if len(found) < 2 or any(count is None or length is None for count, length in sizes):
         return False
-    preferred = any(0 < (c or 0) < grid.units and (n or 0) >= 4 * PART for c, n in sizes)
+    preferred = any(0 < (c or 0) < grid.units and (n or 0) >= ROW.long_parts * ROW.part for c, n in sizes)
     many = any(not 0 < (c or 0) <= grid.most_groups for c, _ in sizes) or len(s.get_output_blocks()) > 1
     names = ("one_launch",) if many else ROW_STAGES.alternatives
-    if ROW_STAGES.choose("launch_per_stage" if preferred else "one_launch", names) == "one_launch":
+    reasons = {
+        "one_launch": f"rows are long, and too few for {grid.units} units",
+        "launch_per_stage": "rows are many, or short: a launch for each stage would read them again",
+    }
+    chosen = ROW_STAGES.choose(
+        "launch_per_stage" if preferred else "one_launch", names, refused=reasons.__getitem__
+    )
+    if chosen == "one_launch":
         return False
     for block in found:
         handle = BlockRV(block.name)
@@ -102,7 +103,7 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
         steps = [loop for loop in loops if loop not in rows]
         length = count_of(s, steps) or 1
         s.reorder(*rows, *steps)
-        _bind_row(s, grid, handle, rows, steps, min(grid.most_threads, power_of_two(length), ROW_THREADS))
+        _bind_row(s, grid, handle, rows, steps, min(grid.most_threads, power_of_two(length), ROW.row_threads))
     (out,) = s.get_output_blocks()
     if is_pointwise(s.get(out)):
         inline_producers(s, out)
@@ -115,7 +116,7 @@ def is_beside(s: Schedule, handle: BlockRV) -> bool:
     block = s.get(handle)
     axes = [a for a in spatial(block) if const_value(a.dom.extent) != 1]
     extent = const_value(axes[-1].dom.extent) if axes else None
-    wide = isinstance(extent, int) and extent >= WIDE
+    wide = isinstance(extent, int) and extent >= ROW.wide
     return wide and contiguous_over(block, axes[-1].var)
 
 
@@ -145,4 +146,4 @@ def _bind_row(
     s.bind(thread, grid.threads)
 
 
-__all__ = ["PART", "WIDE", "inline_producers", "reduce_parts", "share_stages"]
+__all__ = ["inline_producers", "reduce_parts", "share_stages"]

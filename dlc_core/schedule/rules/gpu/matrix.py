@@ -29,22 +29,21 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import choose_lanes, choose_parts, choose_stages, choose_tile
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.heuristics import MATRIX
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.matrix_tile import (
     MatrixTile,
-    choose_matrix,
+    cost,
     fitting,
     most_stages,
     parts_of,
+    ranked,
     stages_of,
 )
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc, Store
-
-MOST_WAITED = 4
-"""Pipeline stages from which one is reserved for multiplications in flight."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,23 @@ class MatrixRule(ScheduleRule):
         assert found is not None
         problem = problem_of(found)
         units = units_for(found, machine)
-        tile = choose_matrix(units, problem, machine, grid)
-        if tile is None:
+        known = ranked(units, problem, machine, grid)
+        if not known:
             raise ScheduleError("no tile of the matrix unit fits the GEMM and the machine")
-        splits = tile.splits
+        splits = known[0].splits
         best = choose_tile(
-            tile, lambda: fitting(units, problem, splits, machine, grid), lambda t: (t.rows, t.columns)
+            known[0],
+            lambda: fitting(units, problem, splits, machine, grid),
+            lambda t: (t.rows, t.columns),
+            cost=lambda t: cost(t, problem, machine, grid),
+            weighed=lambda: [t for t in known if t.splits == splits],
         )
-        tile = replace(best, splits=choose_parts(splits, lambda: parts_of(best, problem)))
+        parts = choose_parts(
+            splits,
+            lambda: parts_of(best, problem),
+            cost=lambda n: cost(replace(best, splits=n), problem, machine, grid),
+        )
+        tile = replace(best, splits=parts)
         normal = normal_of(s, machine, grid, found, tile.splits)
         least = tile.buffers(problem.k) if tile.unit.in_place else 1
         stages = choose_stages(
@@ -290,7 +298,7 @@ class MatrixContract(Contract):
         memory, their multiplications overlap the next iteration.
         """
         count = self.stages
-        spare = int(self.unit.in_place and count >= MOST_WAITED)
+        spare = int(self.unit.in_place and count >= MATRIX.most_waited)
         if count < 3 and not self.unit.in_place:
             return
         stages = [stage * (count - 1 - spare) for stage in self.s.get_for(loop).annotations[STAGE]]

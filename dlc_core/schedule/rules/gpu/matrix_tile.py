@@ -7,46 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
+from dlc_core.decisions import MOST_CANDIDATES
 from dlc_core.schedule.matrices import ACROSS, DOWN
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
-from dlc_core.schedule.rules.gpu.tile import (
-    FINALISTS,
-    MOST_GROUPS,
-    OVERHEAD,
-    PADDING,
-    PRODUCTS,
-    REGISTERS,
-    SPARE_REGISTERS,
-    UNKNOWN,
-    Problem,
-    Tile,
-    splits_of,
-)
+from dlc_core.schedule.rules.gpu.heuristics import MATRIX, TILES
+from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, splits_of
 from dlc_core.target.target import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import SWIZZLED_ROW
 
-FASTER = 8
-"""The throughput of a matrix unit relative to other multiply-adds, if the description does not say."""
-BYTES = 32
-"""Bytes per cycle that a unit gets from global memory, mostly from a cache that groups share."""
-HIDING = 8
-"""Subgroups of a unit from which latencies are hidden."""
-APART = 0.1
-"""The share of each resource's time that does not overlap the others."""
-LATENCY = 800
-"""Cycles from the request of a tile until it is in shared memory."""
-MEETING = 80
-"""Cycles of a barrier, once per depth of a tile."""
-GROUPS = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
-"""Subgroups of a group, vertically and horizontally."""
-GROUPS_IN_PLACE = ((1, 1), (1, 2), (2, 1))
-"""The same for units that read shared memory and consist of several subgroups."""
 WORD = 32
 """Bits of the smallest asynchronous copy."""
-DEPTHS = (32, 64, 128)
-"""Bytes of an operand's tile along K."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +81,7 @@ class MatrixTile:
         sums = self.down * self.across * unit.of_acc.count * max(32, problem.result_bits) // 32
         held = 0 if unit.in_place else self.down * unit.of_a.count + self.across * unit.of_b.count
         operands = held * (problem.bits + unit.widened) // 32
-        return sums + operands + self.copied(problem) + SPARE_REGISTERS
+        return sums + operands + self.copied(problem) + TILES.spare_registers
 
     def copied(self, problem: Problem) -> int:
         """Registers for copies that cannot be asynchronous: those that rearrange elements, or are smaller
@@ -127,7 +99,7 @@ class MatrixTile:
     def resident(self, problem: Problem, facts: Description, buffers: int = 1) -> int:
         """Groups that a unit runs at once."""
         threads = self.subgroups * self.unit.width
-        limits = [MOST_GROUPS]
+        limits = [TILES.most_groups]
         if facts.unit_threads:
             limits.append(facts.unit_threads // threads)
         if facts.unit_registers:
@@ -141,17 +113,20 @@ def choose_matrix(
     units: Sequence[MatrixUnit], problem: Problem, machine: Machine, grid: Grid
 ) -> MatrixTile | None:
     """Return the best tile; None if none fits the machine, or all are mostly padding."""
-    found = [tile for unit in units if (tile := _best(unit, problem, machine, grid)) is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    return min(found, key=lambda tile: cost(tile, problem, machine, grid))
+    return next(iter(ranked(units, problem, machine, grid)), None)
 
 
-def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> MatrixTile | None:
-    """Return the best tile of one matrix unit."""
+def ranked(units: Sequence[MatrixUnit], problem: Problem, machine: Machine, grid: Grid) -> list[MatrixTile]:
+    """Return some good tiles, the best first; none if none fits the machine, or all are mostly padding."""
+    found = [tile for unit in units for tile in _ranked(unit, problem, machine, grid)]
+    return found if len(units) < 2 else sorted(found, key=lambda tile: cost(tile, problem, machine, grid))
+
+
+def _ranked(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> list[MatrixTile]:
+    """Return the best tiles of one matrix unit."""
     sizes = ((problem.m, unit.m), (problem.n, unit.n), (problem.k, unit.k))
     if any(size is not None and 2 * size < least for size, least in sizes):
-        return None
+        return []
 
     def best(tiles: Iterable[MatrixTile], count: int) -> list[MatrixTile]:
         fitting = [tile for tile in tiles if _fits(tile, problem, machine, grid)]
@@ -163,10 +138,9 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
     splits = _splits(problem)
     plain = (MatrixTile(unit, *group, down, across, deeps[0]) for group, down, across in forms)
     usual = (replace(tile, splits=_filling(tile, problem, splits, grid.units)) for tile in plain)
-    shapes = best((replace(tile, deep=deep) for tile in usual for deep in deeps), FINALISTS)
+    shapes = best((replace(tile, deep=deep) for tile in usual for deep in deeps), TILES.finalists)
     every = product(shapes, deeps, splits)
-    found = best((replace(shape, deep=deep, splits=count) for shape, deep, count in every), 1)
-    return found[0] if found else None
+    return best((replace(shape, deep=deep, splits=count) for shape, deep, count in every), MOST_CANDIDATES)
 
 
 def _forms(
@@ -175,9 +149,9 @@ def _forms(
     """Return the depths of a unit's tiles, and the layouts of subgroups with their tile sizes."""
     if unit.in_place:
         # A depth beyond a row of memory is another stage; narrower units are narrower tiles.
-        return [SWIZZLED_ROW * 8 // problem.bits // unit.k], product(GROUPS_IN_PLACE, (1, 2), (1,))
-    deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
-    return deeps, product(GROUPS, DOWN, ACROSS)
+        return [SWIZZLED_ROW * 8 // problem.bits // unit.k], product(MATRIX.groups_in_place, (1, 2), (1,))
+    deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in MATRIX.depths)} - {0})
+    return deeps, product(MATRIX.groups, DOWN, ACROSS)
 
 
 def _splits(problem: Problem) -> list[int]:
@@ -206,7 +180,7 @@ def parts_of(tile: MatrixTile, problem: Problem) -> list[int]:
 def most_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
     """Return the most pipeline stages for which a group has steps and memory."""
     facts, found = machine.description, tile.buffers(problem.k)
-    steps = UNKNOWN if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
+    steps = TILES.unknown if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
     while found < min(facts.pipeline_stages, steps) and (
         not facts.shared_bytes or tile.shared_bytes(problem.bits, found + 1) <= facts.shared_bytes
     ):
@@ -228,7 +202,7 @@ def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) 
 def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> float:
     """Cycles of the busiest unit."""
     unit, facts = tile.unit, machine.description
-    k = UNKNOWN if problem.k is None else problem.k
+    k = TILES.unknown if problem.k is None else problem.k
     groups = _groups(tile, problem)
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
     size = problem.bits / 8
@@ -238,31 +212,31 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     reads = (tile.rows * tile.wide * again[0] + tile.columns * tile.high * again[1]) * size
     reads /= 4 * facts.shared_banks
     parts = (
-        own / (unit.products or FASTER * PRODUCTS),
+        own / (unit.products or MATRIX.faster * TILES.products),
         reads,
-        (tile.rows + tile.columns) * size / BYTES,
+        (tile.rows + tile.columns) * size / MATRIX.bytes_per_cycle,
     )
-    step = max(parts) + APART * sum(parts)
+    step = max(parts) + MATRIX.apart * sum(parts)
     at_once = max(1, tile.resident(problem, facts, tile.buffers(problem.k)))
     under_way = max(1, stages_of(tile, problem, machine, grid) - 1)
     turns = -(-groups // grid.units)
     side_by_side = min(at_once, turns)
-    hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * HIDING))
+    hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding))
     # With double buffering copies overlap; otherwise the groups of a unit wait in turn.
-    each = MEETING + max(tile.depth * step / hidden, LATENCY / side_by_side / under_way)
-    write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)
-    total = turns * (steps / tile.depth * each + OVERHEAD + write)
-    return total if tile.splits == 1 else total + 4 * OVERHEAD
+    each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / side_by_side / under_way)
+    write = own * problem.result_bits / 8 / MATRIX.bytes_per_cycle * (2 if tile.splits > 1 else 1)
+    total = turns * (steps / tile.depth * each + TILES.overhead + write)
+    return total if tile.splits == 1 else total + 4 * TILES.overhead
 
 
 def _groups(tile: MatrixTile, problem: Problem) -> int:
-    m, n = (UNKNOWN if size is None else size for size in (problem.m, problem.n))
+    m, n = (TILES.unknown if size is None else size for size in (problem.m, problem.n))
     return (problem.batches or 1) * -(-m // tile.rows) * -(-n // tile.columns) * tile.splits
 
 
 def _filling(tile: MatrixTile, problem: Problem, splits: Sequence[int], units: int) -> int:
     """Return the split-K for which every unit has a group, and few have two."""
-    groups, k = _groups(tile, problem), UNKNOWN if problem.k is None else problem.k
+    groups, k = _groups(tile, problem), TILES.unknown if problem.k is None else problem.k
     return max((c for c in splits if groups * c <= units and tile.depth * c <= k), default=1)
 
 
@@ -270,7 +244,7 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     facts = machine.description
     if tile.subgroups * tile.unit.width > grid.group_threads or tile.subgroups > grid.most_rows:
         return False
-    if tile.registers(problem) > (facts.thread_registers or REGISTERS):
+    if tile.registers(problem) > (facts.thread_registers or TILES.registers):
         return False
     for size, own, least in (
         (problem.m, tile.rows, tile.unit.m),
@@ -285,4 +259,4 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     )
 
 
-__all__ = ["MatrixTile", "choose_matrix", "cost", "fitting", "most_stages", "parts_of", "stages_of"]
+__all__ = ["MatrixTile", "choose_matrix", "cost", "fitting", "most_stages", "parts_of", "ranked", "stages_of"]

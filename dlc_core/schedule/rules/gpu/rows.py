@@ -32,20 +32,12 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_BLOCK, choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
-from dlc_core.schedule.rules.gpu.long_rows import WIDE, reduce_parts, share_stages
+from dlc_core.schedule.rules.gpu.heuristics import ROW
+from dlc_core.schedule.rules.gpu.long_rows import reduce_parts, share_stages
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
-
-SHORT = 8
-"""Elements of a row that a single thread reduces."""
-KEPT = 32
-"""Values of a row that a thread holds in registers."""
-COLUMNS, PARTS = 32, 8
-"""Neighbouring threads, and threads per column, if there are few columns."""
-ROW_THREADS = 256
-"""The most threads of a row, if there are many rows."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,7 @@ class _Rows:
         inner = [loop for v, loop in loops.items() if v not in rows]
         count = count_of(s, lead)
         beside = self._beside(rows)
-        deal = self._deal(count, length, beside or (length is not None and length <= SHORT))
+        deal = self._deal(count, length, beside or (length is not None and length <= ROW.short))
         self._inline(set(rows), deal.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
         self._order(lead, inner)
@@ -137,7 +129,7 @@ class _Rows:
         if not rows or rows[-1] is not axes[-1].var:
             return False
         extent = const_value(axes[-1].dom.extent)
-        if isinstance(extent, int) and extent < WIDE:
+        if isinstance(extent, int) and extent < ROW.wide:
             return False
         along = axes_along(s, self.out)
         for handle, owners in along.items():
@@ -166,7 +158,15 @@ class _Rows:
                 return "column_block" if deal.axis else "thread"
             return "warp" if deal.threads <= max(1, grid.subgroup) else "block"
 
-        deal = ROWS.pick(preferred, candidates, kind, lambda deal: str(deal.threads))
+        def refused(other: _Deal) -> str:
+            if other.axis == preferred.axis:
+                side = "more" if other.threads < preferred.threads else "fewer"
+                return f"each thread would have {side} terms of a row than is best"
+            if points:
+                return "neighbouring rows are contiguous, or rows are short: neighbouring threads take rows"
+            return "terms of a row are contiguous: neighbouring threads take terms"
+
+        deal = ROWS.pick(preferred, candidates, kind, lambda deal: str(deal.threads), refused=refused)
         if deal.axis != grid.threads or length is None or grid.turns(count) is not None:
             return deal
         widest = self._widest()
@@ -179,13 +179,13 @@ class _Rows:
 
     def _parts(self) -> int:
         """Threads per column, if there are few columns."""
-        return min(PARTS, self.grid.most_rows, max(1, self.grid.group_threads // COLUMNS))
+        return min(ROW.parts, self.grid.most_rows, max(1, self.grid.group_threads // ROW.columns))
 
     def _columns(self, count: int | None, length: int | None) -> _Deal:
         """Choose the neighbouring threads; with few columns, several threads per column."""
         grid = self.grid
-        few = count is not None and count < grid.units * COLUMNS * PARTS
-        if not grid.rows or not few or (length is not None and length < 2 * PARTS):
+        few = count is not None and count < grid.units * ROW.columns * ROW.parts
+        if not grid.rows or not few or (length is not None and length < 2 * ROW.parts):
             return _Deal("", 1)
         return _Deal(grid.rows, self._parts())
 
@@ -195,7 +195,7 @@ class _Rows:
         # See `_bind_rows` on vectors and iterations.
         lanes = self._lanes(length) if grid.turns(count) is None else 1
         if count is None or count >= grid.units:
-            most = min(most, ROW_THREADS)
+            most = min(most, ROW.row_threads)
         if length is None:
             return _Deal(grid.threads, most)
         threads = min(most, power_of_two(-(-length // lanes)))
@@ -206,11 +206,11 @@ class _Rows:
         if length is None:
             return 1
         lanes = self._widest()
-        most = min(self.grid.most_threads, ROW_THREADS)
+        most = min(self.grid.most_threads, ROW.row_threads)
         while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
             lanes //= 2
         # Vectors of a row are copied to registers, which must hold them.
-        return lanes if length <= most * KEPT else 1
+        return lanes if length <= most * ROW.kept else 1
 
     def _widest(self) -> int:
         """The widest contiguous load of a thread along a row."""
@@ -223,7 +223,7 @@ class _Rows:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
             count = 1
         if deal.axis != grid.threads:
-            return bind_points(s, grid, lead, min(COLUMNS, grid.most_threads) if deal.threads > 1 else 0)
+            return bind_points(s, grid, lead, min(ROW.columns, grid.most_threads) if deal.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
         beside = self._rows_beside(deal.threads, count)
         tiles: LoopRV | None = None
@@ -246,7 +246,7 @@ class _Rows:
         grid = self.grid
         if not grid.rows or count is None:
             return 1
-        most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW_THREADS // 2 // threads))
+        most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW.row_threads // 2 // threads))
         beside = 1
         while beside * 2 <= most and count % (beside * 2) == 0 and count // (beside * 2) >= grid.units:
             beside *= 2
@@ -255,6 +255,11 @@ class _Rows:
             beside,
             lambda: [n for n in powers_of_two(1, limit) if count % n == 0],
             lambda n: "one" if n == 1 else "several",
+            refused=lambda n: (
+                f"{self.grid.units} units would have fewer groups than they can run"
+                if n > beside
+                else "short rows would leave threads of a group idle"
+            ),
         )
 
     def _order(self, lead: list[LoopRV], inner: list[LoopRV]) -> None:
@@ -360,7 +365,7 @@ class _Rows:
 
     def _unroll(self, steps: LoopRV) -> None:
         extent = const_value(self.s.extent(steps))
-        if isinstance(extent, int) and extent <= KEPT:
+        if isinstance(extent, int) and extent <= ROW.kept:
             self.s.unroll(steps)
 
 
@@ -386,7 +391,7 @@ def _fits(across: Sequence[IterVar], threads: int) -> bool:
         if not isinstance(extent, int):
             return False
         total *= extent
-    return total <= KEPT * threads
+    return total <= ROW.kept * threads
 
 
 def _loads_by_buffer(block: Block) -> dict[str, list[Load]]:

@@ -14,30 +14,11 @@ from math import ceil
 
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.target.target import Description
 
-PRODUCTS = 128
-"""Multiply-adds of a unit per cycle."""
-BYTES = 24
-"""Bytes per cycle that a unit gets from global memory, caches included."""
-HIDING = 512
-"""Threads of a unit from which latencies are hidden."""
-OVERHEAD = 600
-"""Cycles of a group in addition to its steps: launch and epilogue."""
-UNKNOWN = 1 << 10
-"""The size that a symbolic dim counts as."""
-SPARE_REGISTERS = 40
-"""Registers of a thread for addresses and loads in flight."""
-REGISTERS = 128
-"""Registers of a thread if the description does not say."""
 PADDING = 16
-"""Padding between rows of a tile in shared memory, in bytes."""
-MOST_GROUPS = 8
-"""Resident groups of a unit beyond which more do not help."""
-MOST_SPLITS, MOST_THREADS = 32, 256
-DEPTHS = (8, 16, 32)
-FINALISTS = 6
-"""Shapes of tiles that are tried with every depth."""
+"""Padding between rows of a tile in shared memory, in bytes: the widest load of a thread."""
 
 
 @dataclass(frozen=True)
@@ -74,32 +55,43 @@ class Problem:
     result_bits: int
     splittable: int = 1
     """K may be split into any divisor of this number."""
-    lies: tuple[tuple[bool, int], tuple[bool, int]] = ((True, UNKNOWN), (True, UNKNOWN))
+    lies: tuple[tuple[bool, int], tuple[bool, int]] = ((True, TILES.unknown), (True, TILES.unknown))
     """For each operand: whether it is contiguous along K, and the least number of contiguous elements."""
 
 
 def choose(problem: Problem, machine: Machine, grid: Grid) -> Tile | None:
     """Return the best tile; None if no tile fits the machine."""
+    return next(iter(ranked(problem, machine, grid)), None)
+
+
+def ranked(problem: Problem, machine: Machine, grid: Grid) -> list[Tile]:
+    """Return some good tiles, the best first; none if no tile fits the machine."""
 
     def best(tiles: list[Tile], count: int) -> list[Tile]:
         known = [(cost(t, problem, machine, grid), number, t) for number, t in enumerate(tiles)]
         return [t for _, _, t in sorted(known)[:count]]
 
     # Depth and split-K matter less than shapes: only the best shapes are tried with all of them.
-    shapes = best([t for t in _shapes() if _fits(t, problem, machine, grid)], FINALISTS)
+    shapes = best([t for t in _shapes() if _fits(t, problem, machine, grid)], TILES.finalists)
     found = [
         tile
         for shape in shapes
-        for depth in DEPTHS
+        for depth in TILES.depths
         for splits in splits_of(problem)
         if _fits(tile := replace(shape, depth=depth, splits=splits), problem, machine, grid)
     ]
-    return next(iter(best(found, 1)), None)
+    return best(found, len(found))
+
+
+def refusal(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> str:
+    """Why a tile does not fit the GEMM or the machine; empty if it does."""
+    fits = _fits(tile, problem, machine, grid)
+    return "" if fits else f"each of {tile.splits} parts would have too few steps for the tile"
 
 
 def fitting(problem: Problem, splits: int, machine: Machine, grid: Grid) -> list[Tile]:
     """Return all tiles that fit the machine, the best first, with `splits` groups per tile."""
-    every = (replace(shape, depth=depth, splits=splits) for shape in _shapes() for depth in DEPTHS)
+    every = (replace(shape, depth=depth, splits=splits) for shape in _shapes() for depth in TILES.depths)
     found = [tile for tile in every if _fits(tile, problem, machine, grid)]
     return sorted(found, key=lambda tile: cost(tile, problem, machine, grid))
 
@@ -107,7 +99,7 @@ def fitting(problem: Problem, splits: int, machine: Machine, grid: Grid) -> list
 def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     """Cycles by the model of the module docstring."""
     facts = machine.description
-    m, n, k = (UNKNOWN if size is None else size for size in (problem.m, problem.n, problem.k))
+    m, n, k = (TILES.unknown if size is None else size for size in (problem.m, problem.n, problem.k))
     batches = problem.batches or 1
     groups = batches * -(-m // tile.rows) * -(-n // tile.columns) * tile.splits
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
@@ -115,13 +107,13 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     own = tile.rows * tile.columns
     # A vector of four words takes as many cycles as four accesses of a word.
     reads = own * (1 / tile.own_rows + 1 / tile.own_columns) / facts.shared_banks
-    step = max(own / PRODUCTS, reads, (tile.rows + tile.columns) * size / BYTES)
+    step = max(own / TILES.products, reads, (tile.rows + tile.columns) * size / TILES.bytes_per_cycle)
     at_once = max(1, resident(tile, problem.bits, problem.result_bits, facts))
     turns = -(-groups // grid.units)
-    hidden = min(1.0, min(at_once, turns) * tile.threads / HIDING)
-    write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)
-    total = turns * (steps * step / hidden + OVERHEAD + write)
-    return total if tile.splits == 1 else total + 4 * OVERHEAD
+    hidden = min(1.0, min(at_once, turns) * tile.threads / TILES.hiding)
+    write = own * problem.result_bits / 8 / TILES.bytes_per_cycle * (2 if tile.splits > 1 else 1)
+    total = turns * (steps * step / hidden + TILES.overhead + write)
+    return total if tile.splits == 1 else total + 4 * TILES.overhead
 
 
 def shared_bytes(tile: Tile, bits: int, buffers: int = 1) -> int:
@@ -131,7 +123,7 @@ def shared_bytes(tile: Tile, bits: int, buffers: int = 1) -> int:
 
 def resident(tile: Tile, bits: int, result_bits: int, facts: Description, buffers: int = 1) -> int:
     """Groups that a unit runs at once."""
-    limits = [MOST_GROUPS]
+    limits = [TILES.most_groups]
     if facts.unit_threads:
         limits.append(facts.unit_threads // tile.threads)
     if facts.unit_registers:
@@ -145,7 +137,7 @@ def _registers(tile: Tile, bits: int, result_bits: int) -> int:
     """Registers of a thread: accumulators, a row and a column of operands, and addresses."""
     words = max(1, result_bits // 32)
     operands = (tile.own_rows + tile.own_columns) * max(1, bits // 32)
-    return tile.own_rows * tile.own_columns * words + operands + SPARE_REGISTERS
+    return tile.own_rows * tile.own_columns * words + operands + TILES.spare_registers
 
 
 @lru_cache(maxsize=1)
@@ -156,7 +148,7 @@ def _shapes() -> tuple[Tile, ...]:
         for rows, columns, own_rows, own_columns in product(sizes, sizes, own, own)
         if own_rows <= rows
         and own_columns <= columns
-        and 16 <= rows * columns // (own_rows * own_columns) <= MOST_THREADS
+        and 16 <= rows * columns // (own_rows * own_columns) <= TILES.most_threads
     )
 
 
@@ -173,7 +165,7 @@ def _fits(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> bool:
         return False
     if tile.depth > 8 and problem.k is not None and problem.k < tile.depth * tile.splits:
         return False
-    if _registers(tile, problem.bits, problem.result_bits) > (facts.thread_registers or REGISTERS):
+    if _registers(tile, problem.bits, problem.result_bits) > (facts.thread_registers or TILES.registers):
         return False
     return not facts.shared_bytes or shared_bytes(tile, problem.bits) <= facts.shared_bytes
 
@@ -186,9 +178,21 @@ def _wasteful(tile: int, size: int | None) -> bool:
 def splits_of(problem: Problem) -> list[int]:
     """Return the candidates for split-K."""
     found = [1]
-    while 2 * found[-1] <= MOST_SPLITS and problem.splittable % (2 * found[-1]) == 0:
+    while 2 * found[-1] <= TILES.most_splits and problem.splittable % (2 * found[-1]) == 0:
         found.append(2 * found[-1])
     return found
 
 
-__all__ = ["PADDING", "Problem", "Tile", "choose", "cost", "fitting", "resident", "shared_bytes", "splits_of"]
+__all__ = [
+    "PADDING",
+    "Problem",
+    "Tile",
+    "choose",
+    "cost",
+    "fitting",
+    "ranked",
+    "refusal",
+    "resident",
+    "shared_bytes",
+    "splits_of",
+]

@@ -28,20 +28,12 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import RESULTS_PER_THREAD, choose_lanes
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.schedule.rules.gpu.long_rows import inline_producers, is_beside
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, PrimFunc, Store
-
-TAPS = 81
-"""The largest window in elements."""
-PIXELS = (4, 2, 7, 3, 5)
-"""Results of a thread along a row of pixels, the preferred first."""
-WRITTEN_OUT = 256
-"""The most unrolled steps of a thread."""
-THREADS_OF_UNIT = 512
-"""Threads of a unit from which a thread takes several pixels."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +73,13 @@ class WindowsRule(ScheduleRule):
         *lead, line, channels = loops
         pixels = RESULTS_PER_THREAD.pick(
             self._pixels(s, grid, block, loops, lanes),
-            lambda: [1, *(n for n in PIXELS if (const_value(s.extent(loops[-2])) or 1) % n == 0)],
+            lambda: [1, *(n for n in GRID.pixels if (const_value(s.extent(loops[-2])) or 1) % n == 0)],
             lambda n: "one" if n == 1 else "several",
+            refused=lambda n: (
+                "a thread would read inputs that its neighbours read too"
+                if n == 1
+                else "there would be too few threads, or too many unrolled steps"
+            ),
         )
         line, pixel = s.split(line, [None, pixels])
         channels, lane = s.split(channels, [None, lanes])
@@ -110,8 +107,8 @@ class WindowsRule(ScheduleRule):
                 s.vectorize(nest[-1])
         steps = lanes * pixels
         for loop in reversed(taps):
-            steps *= const_value(s.extent(loop)) or WRITTEN_OUT
-            if steps <= WRITTEN_OUT:
+            steps *= const_value(s.extent(loop)) or GRID.written_out
+            if steps <= GRID.written_out:
                 s.unroll(loop)
 
     def _lanes(self, s: Schedule, machine: Machine, block: BlockRV, out: BlockRV) -> int:
@@ -131,12 +128,12 @@ class WindowsRule(ScheduleRule):
     def _pixels(self, s: Schedule, grid: Grid, block: BlockRV, loops: list[LoopRV], lanes: int) -> int:
         """Results of a thread along a row: several if rows have whole tiles and there are enough threads."""
         line, points = const_value(s.extent(loops[-2])), count_of(s, loops)
-        taps = count_of(s, [x for x in s.get_loops(block) if x.var in _moved(s.get(block))]) or TAPS
+        taps = count_of(s, [x for x in s.get_loops(block) if x.var in _moved(s.get(block))]) or GRID.taps
         if not isinstance(line, int):
             return 1
-        for pixels in PIXELS:
-            enough = points is None or points // (pixels * lanes) >= THREADS_OF_UNIT * grid.units
-            if line % pixels == 0 and enough and taps * pixels * lanes <= WRITTEN_OUT:
+        for pixels in GRID.pixels:
+            enough = points is None or points // (pixels * lanes) >= GRID.window_threads * grid.units
+            if line % pixels == 0 and enough and taps * pixels * lanes <= GRID.written_out:
                 return pixels
         return 1
 
@@ -171,10 +168,10 @@ def _has_window(block: Block) -> bool:
         return False
     length = 1
     for axis in reduced(block):
-        length *= const_value(axis.dom.extent) or TAPS + 1
+        length *= const_value(axis.dom.extent) or GRID.taps + 1
     steps, places = {a.var for a in reduced(block)}, {a.var for a in spatial(block)}
     indices = [free_vars(i) for load in loads_of(block) for i in load.indices]
-    return 1 < length <= TAPS and any(
+    return 1 < length <= GRID.taps and any(
         not steps.isdisjoint(used) and not places.isdisjoint(used) for used in map(set, indices)
     )
 

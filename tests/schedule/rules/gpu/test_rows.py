@@ -13,7 +13,8 @@ from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Call, Var, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.gpu import long_rows, rows
+from dlc_core.schedule.rules.gpu import long_rows
+from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.rows import RowsRule
 from dlc_core.testing.launches import Launched, check_launches
 from dlc_core.testing.schedules import kernel_of
@@ -158,14 +159,14 @@ def test_columns_side_by_side():
     made = is_rows(check_launches(kernel_of(std.reduce_sum(tensor(100, 40), axes=(0,))), USUAL))
     (one,) = made.kernels
     assert one.attrs["launch"] == ("block.x", "thread.x", "thread.y")
-    assert made.shared_bytes == rows.COLUMNS * rows.PARTS * 4
+    assert made.shared_bytes == ROW.columns * ROW.parts * 4
     # As many columns as threads: each reduces one.
     many = is_rows(check_launches(kernel_of(std.reduce_sum(tensor(4, 2200), axes=(0,))), USUAL))
     assert many.shared_bytes == 0
 
 
 def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
-    monkeypatch.setattr(long_rows, "PART", 128)
+    monkeypatch.setattr(long_rows, "ROW", replace(ROW, part=128))
     for shape, axes in (((2, 700), (1,)), ((30, 40), (0, 1)), ((900,), (0,))):
         x = tensor(*shape)
         made = is_rows(
@@ -178,7 +179,7 @@ def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
 
 
 def test_long_rows_of_several_reductions_have_launches_for_each(monkeypatch):
-    monkeypatch.setattr(long_rows, "PART", 128)
+    monkeypatch.setattr(long_rows, "ROW", replace(ROW, part=128))
     x = tensor(2, 600)
     scaled = std.layer_norm(x, tensor(600, name="s"), tensor(600, name="b"), axis=-1)
     for node in (std.softmax(tensor(1, 700)), std.argmax(tensor(900), axis=0), scaled):
@@ -188,7 +189,7 @@ def test_long_rows_of_several_reductions_have_launches_for_each(monkeypatch):
 
 
 def test_few_long_columns_are_shared_by_groups(monkeypatch):
-    monkeypatch.setattr(long_rows, "STEPS", 8)
+    monkeypatch.setattr(long_rows, "ROW", replace(ROW, part_steps=8))
     pooled = std.reduce_mean(tensor(1, 10, 30, 10), axes=(1, 2), keepdims=True)
     made = is_rows(check_launches(kernel_of(std.sqrt(pooled)), USUAL), 2)
     first, _ = made.kernels

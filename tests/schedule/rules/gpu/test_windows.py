@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlc_core.graph.node import Node, param
@@ -9,6 +11,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.rules.gpu import windows
+from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.testing.launches import Launched, check_launches
 from dlc_core.testing.schedules import kernel_of
 from tests.schedule.rules.gpu.machines import NARROW, USUAL
@@ -38,7 +41,7 @@ def is_windows(launched: Launched, lanes: int = 4) -> Launched:
 @pytest.mark.parametrize(("strides", "padding"), [((1, 1), (1, 1, 1, 1)), ((2, 2), (1, 1, 0, 0))])
 def test_depthwise_convolutions(strides, padding, pixels, monkeypatch):
     if pixels:
-        monkeypatch.setattr(windows, "THREADS_OF_UNIT", 0)
+        monkeypatch.setattr(windows, "GRID", replace(GRID, window_threads=0))
     made = depthwise(1, 5, 8, 8, strides=strides, padding=padding)
     made = std.relu(std.add(made, tensor(8, name="b")))
     is_windows(check_launches(kernel_of(made), USUAL))

@@ -1,0 +1,162 @@
+"""The numbers that GPU rules choose by and that no description gives, in one record per family.
+
+They choose among right schedules and change no result beyond the order of sums.  Each says where it comes
+from.  "Not measured" means that the history names no measurement: the rules were written without a GPU, and
+their numbers by reasoning on published figures of GPUs.  Facts of hardware that is the same everywhere, such
+as the bits of a word, are with the code that uses them.
+"""
+
+from __future__ import annotations
+
+from dlc_core.support.record import record
+
+
+@record(frozen=True)
+class TileHeuristics:
+    """The numbers of GEMM and convolution by multiply-adds (`tile.py`, `contraction.py`)."""
+
+    products: int = 128
+    """Multiply-adds of a unit per cycle.  Not measured; usual for GPUs, and only ratios matter."""
+    bytes_per_cycle: int = 24
+    """Bytes per cycle that a unit gets from global memory, caches included.  Not measured."""
+    hiding: int = 512
+    """Threads of a unit from which latencies are hidden.  Not measured."""
+    overhead: int = 600
+    """Cycles of a group in addition to its steps: launch and epilogue.  Not measured."""
+    unknown: int = 1 << 10
+    """The size that a symbolic dim counts as.  Not measured."""
+    spare_registers: int = 40
+    """Registers of a thread for addresses and loads in flight.  Not measured."""
+    registers: int = 128
+    """Registers of a thread if the description does not say.  Not measured."""
+    most_groups: int = 8
+    """Resident groups of a unit beyond which more do not help.  Not measured."""
+    most_splits: int = 32
+    """The most parts of split-K.  A bound of the search."""
+    most_threads: int = 256
+    """The most threads of a group.  A bound of the search."""
+    depths: tuple[int, ...] = (8, 16, 32)
+    """Steps of K of a tile.  A bound of the search."""
+    finalists: int = 6
+    """Shapes of tiles that are tried with every depth.  A bound of the search."""
+    swizzled: int = 8
+    """Rows of tiles that groups traverse column by column, for reuse in the cache.  Not measured."""
+
+
+@record(frozen=True)
+class MatrixHeuristics:
+    """The numbers of GEMM by matrix units (`matrix_tile.py`, `matrix.py`)."""
+
+    faster: int = 8
+    """The throughput of a matrix unit relative to other multiply-adds, if the description does not say.  Not
+    measured."""
+    bytes_per_cycle: int = 32
+    """Bytes per cycle that a unit gets from global memory, mostly from a cache that groups share.  Not
+    measured."""
+    hiding: int = 8
+    """Subgroups of a unit from which latencies are hidden.  Not measured."""
+    apart: float = 0.1
+    """The share of each resource's time that does not overlap the others.  Not measured."""
+    latency: int = 800
+    """Cycles from the request of a tile until it is in shared memory.  Not measured."""
+    barrier_cycles: int = 80
+    """Cycles of a barrier, once per depth of a tile.  Not measured."""
+    groups: tuple[tuple[int, int], ...] = (
+        (1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2),
+    )  # fmt: skip
+    """Subgroups of a group, vertically and horizontally.  A bound of the search."""
+    groups_in_place: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 1))
+    """The same for units that read shared memory and consist of several subgroups.  A bound of the search."""
+    depths: tuple[int, ...] = (32, 64, 128)
+    """Bytes of an operand's tile along K.  A bound of the search."""
+    most_waited: int = 4
+    """Pipeline stages from which one is reserved for multiplications in flight.  Not measured."""
+
+
+@record(frozen=True)
+class FewRowsHeuristics:
+    """The numbers of skinny GEMM (`few_rows.py`)."""
+
+    rows: int = 8
+    """The most rows; with more, the kernel is no longer memory-bound.  Not measured."""
+    least_steps: int = 16
+    """The least K that is worth sharing.  Not measured."""
+    sums: int = 32
+    """The most sums of a thread.  Not measured."""
+    groups: tuple[int, ...] = (32, 64, 128, 256, 512, 1024)
+    """Threads of a group.  A bound of the search."""
+    most_along: int = 256
+    """The most threads of a group that share one column only.  Not measured."""
+    columns: tuple[int, ...] = (1, 2, 4)
+    """Columns per thread if threads share columns.  A bound of the search."""
+    steps: tuple[int, ...] = (4, 8)
+    """Steps per thread that are loaded together if they do not.  A bound of the search."""
+    unit_threads: int = 2048
+    """Threads of a unit if the description does not say.  Not measured."""
+    latency: int = 600
+    """Cycles from a load to its result.  Not measured."""
+    launch: int = 4000
+    """Cycles of a second launch.  Not measured."""
+    burst: int = 3
+    """The bandwidth of a single unit relative to its share of the total, when the other units are idle.  Not
+    measured."""
+
+
+@record(frozen=True)
+class RowHeuristics:
+    """The numbers of reductions along rows (`rows.py`, `long_rows.py`)."""
+
+    short: int = 8
+    """Elements of a row that a single thread reduces.  Not measured."""
+    kept: int = 32
+    """Values of a row that a thread holds in registers.  Not measured."""
+    columns: int = 32
+    """Neighbouring threads if there are few columns: a subgroup of most GPUs.  Not measured."""
+    parts: int = 8
+    """Threads per column if there are few columns.  Not measured."""
+    row_threads: int = 256
+    """The most threads of a row, if there are many rows, and those of a part of a long row.  Not measured."""
+    wide: int = 8
+    """Contiguous results from which neighbouring threads take neighbouring results.  Not measured."""
+    part: int = 1 << 11
+    """Elements of a part of a long row.  Not measured."""
+    long_parts: int = 4
+    """Parts from which a row is long.  Not measured."""
+    part_steps: int = 32
+    """Elements of a part of a column, for one thread.  Not measured."""
+    few_columns: int = 64
+    """Columns per unit below which threads of several groups share a column.  Not measured."""
+    threads_of_unit: int = 1 << 10
+    """Threads that keep a unit busy if columns are shared.  Not measured."""
+
+
+@record(frozen=True)
+class GridHeuristics:
+    """The numbers of launches and of sliding windows (`grid.py`, `windows.py`)."""
+
+    threads: int = 256
+    """The default number of threads of a group.  Not measured."""
+    groups_of_any: int = 16
+    """Groups per unit if their number is symbolic and may exceed the axis.  Not measured."""
+    groups_per_unit: int = 1 << 12
+    """Groups beyond which each takes several tiles, so that common work is done once.  Not measured."""
+    taps: int = 81
+    """The largest window in elements.  Not measured."""
+    pixels: tuple[int, ...] = (4, 2, 7, 3, 5)
+    """Results of a thread along a row of pixels, the preferred first.  Not measured."""
+    written_out: int = 256
+    """The most unrolled steps of a thread.  A limit on code size; not measured."""
+    window_threads: int = 512
+    """Threads of a unit from which a thread takes several pixels.  Not measured."""
+
+
+TILES = TileHeuristics()
+MATRIX = MatrixHeuristics()
+FEW_ROWS = FewRowsHeuristics()
+ROW = RowHeuristics()
+GRID = GridHeuristics()
+
+__all__ = [
+    "FEW_ROWS", "GRID", "MATRIX", "ROW", "TILES", "FewRowsHeuristics", "GridHeuristics", "MatrixHeuristics",
+    "RowHeuristics", "TileHeuristics",
+]  # fmt: skip
