@@ -48,7 +48,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "_stays_inside": "whether a place that the conditions of a call keep inside is clamped besides",
     },
     "dlc_core.schedule.rules.cpu.panels": {
-        "_preferred_steps": "compares with caches; what it prefers divides the steps, or is none",
+        "_why_whole": "compares with caches",
         "steps_at_once": "compares with caches",
         "panel_bytes": "compares with caches",
         "plan_prefetch": "prefetches",

@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any
 from unittest import mock
 
-from dlc_core.algorithms.winograd import rule as winograd_rule
+from dlc_core.algorithms.winograd import choice as winograd_choice
 from dlc_core.algorithms.winograd.choice import Plan
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
@@ -101,7 +101,7 @@ def _winograd(group: int, phases: bool, parts: int) -> int:
     def planned(layer: Any, tile: Any, core: Any) -> Plan:
         return Plan(tile, group, phases, 0.0, parts)
 
-    with mock.patch.object(winograd_rule, "plan", planned):
+    with mock.patch.object(winograd_choice, "plan", planned):
         made = check_schedule(winograd.kernel((2, 7, 6, 4), 32, 2, (1, 1, 1, 1)), winograd.WIDE)
     packed = made.buffers[1].static_shape()
     if parts > 1:

@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from dlc_core.algorithms.minimal_filtering.heuristics import FILTERING
 from dlc_core.op.declare import NDArray
-
-MOST = 3.0
-"""Root mean square errors that filtering may make for each one of the sum in order."""
-CHANNELS, OUTPUTS, SAMPLES = 64, 8, 2
-"""Most input and output channels that are looked at, and tiles that are computed with each kind of inputs."""
 
 
 def some_channels(w: NDArray) -> NDArray:
     """Some of the channels, evenly spread."""
     inputs, outputs = (
         np.linspace(0, size - 1, min(size, most)).astype(int)
-        for size, most in zip(w.shape[2:], (CHANNELS, OUTPUTS), strict=True)
+        for size, most in zip(w.shape[2:], (FILTERING.channels, FILTERING.outputs), strict=True)
     )
     return np.asarray(w[:, :, inputs][..., outputs], np.float32)
 
 
 def random_tiles(shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
     """Random tiles of values around 0, and of the non-negative values after an activation."""
-    x = np.random.default_rng(0).standard_normal((SAMPLES, *shape)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((FILTERING.samples, *shape)).astype(np.float32)
     return x, np.maximum(x, 0)
 
 
@@ -51,4 +47,4 @@ def error_ratio(found: NDArray, x: NDArray, w: NDArray, stride: int) -> float:
     return errors[0] / errors[1] if errors[1] else (float("inf") if errors[0] else 0.0)
 
 
-__all__ = ["MOST", "SAMPLES", "error_ratio", "narrow", "random_tiles", "some_channels"]
+__all__ = ["error_ratio", "narrow", "random_tiles", "some_channels"]

@@ -1,22 +1,35 @@
-"""Cost model of convolutions by row filters, and the width of their strips.
+"""The choices of convolutions by row filters, and their cost model: rows of tiles, columns of strips.
 
 All figures are cycles of one core.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.matrices import Matrix
+from dlc_core.algorithms.row_filter.heuristics import ROW_FILTER
 from dlc_core.algorithms.row_filter.op import MOST_POINTS, matrices, points_of, together
+from dlc_core.decisions import Decision
+from dlc_core.diag import Span, bytes_text
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.register_tile import choose, domain_cycles
 
-NEAR_SHARE = 0.8
-"""The share of L1 for the products of a strip."""
-FAR_SHARE = 0.9
-"""The share of L2 for a tile with all weights."""
+FORM = Decision(
+    "row_filter.tile",
+    "Whether a convolution is computed by filtered rows, and rows of results of a tile.",
+    ("direct", "filtered"),
+    has_values=True,
+)
+STRIP = Decision(
+    "row_filter.strip",
+    "Columns of results per strip; the products of a strip stay in the cache.",
+    ("whole", "strips"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,33 @@ class Window:
     stride: int
 
 
+def choose_form(
+    window: Window, tiles: Sequence[int], core: Core, growth: Callable[[int], float], spans: Iterable[Span]
+) -> int | None:
+    """Choose the rows of results of a tile; None for the direct convolution.
+
+    `growth` is the rounding error of a tile (see `minimal_filtering.choice`).
+    """
+    costs = {tile: filtered_cycles(window, tile, core) for tile in tiles}
+    return choose_tile(FORM, direct_cycles(window, core), costs, growth, where=window, spans=spans)
+
+
+def choose_strip(width: int, points: int, outputs: int, core: Core) -> int:
+    """Choose the columns per strip of a kernel."""
+    best, room = strip_of(width, points, outputs, core), ROW_FILTER.near_share * core.caches[0]
+
+    def refused(size: int) -> str:
+        kept = points * size * outputs * FLOAT
+        return f"L1 does not hold products of {bytes_text(kept)}" if kept > room else "its tiles take longer"
+
+    return STRIP.pick(
+        best,
+        lambda: strips(width),
+        lambda size: "whole" if size == width else "strips",
+        refused=refused,
+    )
+
+
 @lru_cache(maxsize=1024)
 def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
     """Return the columns per strip: a divisor of all columns, in whole tiles.
@@ -42,7 +82,9 @@ def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
     taken.
     """
     fitting = [
-        size for size in strips(width) if points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
+        size
+        for size in strips(width)
+        if points * size * outputs * FLOAT <= ROW_FILTER.near_share * core.caches[0]
     ]
     return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
 
@@ -80,7 +122,7 @@ def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
     steps = points * layer.stride * layer.columns * layer.inputs
     across = ((layer.width - 1) * layer.stride + layer.columns) * layer.stride
     kept = steps * layer.outputs + points * (across * layer.inputs + strip * layer.outputs)
-    if kept * FLOAT > FAR_SHARE * core.second_cache:
+    if kept * FLOAT > ROW_FILTER.far_share * core.second_cache:
         return None
     row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
     # Products are stored and read again next to the arithmetic on them.
@@ -96,4 +138,7 @@ def _factors(matrix: Matrix) -> int:
     return sum(value != 0 for row in matrix for value in row)
 
 
-__all__ = ["Window", "direct_cycles", "filtered_cycles", "strip_of", "strips"]
+__all__ = [
+    "FORM", "STRIP", "Window", "choose_form", "choose_strip", "direct_cycles", "filtered_cycles", "strip_of",
+    "strips",
+]  # fmt: skip

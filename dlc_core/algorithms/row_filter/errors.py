@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlc_core.algorithms.minimal_filtering.errors import (
-    SAMPLES,
-    error_ratio,
-    narrow,
-    random_tiles,
-    some_channels,
-)
+from dlc_core.algorithms.minimal_filtering.errors import error_ratio, narrow, random_tiles, some_channels
 from dlc_core.algorithms.row_filter.op import matrices, weights_of
 from dlc_core.op.declare import NDArray
 
@@ -29,7 +23,7 @@ def rows_growth(w: NDArray, tile: int, stride: int) -> float:
     points, _, columns, channels, _ = u.shape
     worst = 0.0
     for x in random_tiles((points * stride, columns, channels)):
-        phases = x.reshape(SAMPLES, points, stride, columns, channels)
+        phases = x.reshape(-1, points, stride, columns, channels)
         inner = np.einsum("pr,nrskc->skcnp", narrow(made.inputs), phases)
         products = inner[..., None] * u.transpose(1, 2, 3, 0, 4)[:, :, :, None]
         flat = products.reshape(-1, *products.shape[3:])

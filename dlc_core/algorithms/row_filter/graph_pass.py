@@ -7,28 +7,18 @@ Law: results stay within tolerance; the root mean square error is at most three 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.algorithms.minimal_filtering.errors import MOST
 from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
-from dlc_core.algorithms.row_filter.choice import Window, direct_cycles, filtered_cycles
+from dlc_core.algorithms.row_filter.choice import Window, choose_form
 from dlc_core.algorithms.row_filter.errors import rows_growth
 from dlc_core.algorithms.row_filter.op import CONV, STRIDES, TILES, WEIGHTS
-from dlc_core.decisions import Decision
 from dlc_core.graph.node import Function, Node, const_array, rewrite
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.schedule.rules.cpu.core import Core
-
-GAIN = 0.9
-"""Part of the direct convolution's cost that filters must stay below to be worth the rounding."""
-FORM = Decision(
-    "row_filter.tile",
-    "Whether a convolution is computed by filtered rows, and rows of results of a tile.",
-    ("direct", "filtered"),
-    has_values=True,
-)
 
 
 @dataclass(frozen=True)
@@ -56,19 +46,13 @@ class RowFilter(GraphPass):
         window = _window(value, core.lanes)
         if window is None:
             return None
-        costs = {tile: filtered_cycles(window, tile, core) for tile in self.tiles}
-        limit, w = GAIN * direct_cycles(window, core), const_array(value.args[1])
-        known = sorted((cost, tile) for tile, cost in costs.items() if cost is not None and cost <= limit)
-
-        def is_close(tile: int) -> bool:
-            return w is not None and rows_growth(w, tile, window.stride) <= MOST
-
-        tile = FORM.pick(
-            next((tile for _, tile in known if is_close(tile)), None),
-            lambda: [None, *(tile for tile, cost in costs.items() if cost is not None and is_close(tile))],
-            lambda one: "direct" if one is None else "filtered",
-            lambda one: "" if one is None else str(one),
-            where=window,
+        w = const_array(value.args[1])
+        tile = choose_form(
+            window,
+            self.tiles,
+            core,
+            lambda each: math.inf if w is None else rows_growth(w, each, window.stride),
+            value.spans,
         )
         if tile is None:
             return None

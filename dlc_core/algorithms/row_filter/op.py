@@ -20,6 +20,7 @@ import numpy as np
 from dlc_core import te
 from dlc_core.algorithms.minimal_filtering.matrices import POINTS, Transforms, filtering, transformed
 from dlc_core.algorithms.minimal_filtering.tiles import Tiled, by_definition, check_operands, whole, window_of
+from dlc_core.algorithms.row_filter.heuristics import ROW_FILTER
 from dlc_core.ir.expr import Expr, as_expr, const
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
@@ -37,8 +38,6 @@ STAGE = "row_filter"
 """The annotation of the blocks of such a convolution: the name of the stage."""
 MOST_POINTS = max(POINTS) + 1
 """Most products for a column of a tile."""
-CHECKED = 7
-"""Most columns of results that are checked together."""
 
 
 def points_of(tile: int, stride: int, taps: int) -> int:
@@ -50,7 +49,7 @@ def together(width: Dim) -> int:
     """Columns of results that are checked together: a divisor of their number."""
     if not isinstance(width, int):
         return 1
-    return max(count for count in range(1, CHECKED + 1) if width % count == 0)
+    return max(count for count in range(1, ROW_FILTER.checked + 1) if width % count == 0)
 
 
 def matrices(tile: int, stride: int, taps: int) -> Transforms:

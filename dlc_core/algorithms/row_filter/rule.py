@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.algorithms.row_filter.choice import strip_of, strips
+from dlc_core.algorithms.row_filter.choice import choose_strip
 from dlc_core.algorithms.row_filter.op import STAGE
-from dlc_core.decisions import Decision
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
@@ -27,12 +26,6 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("inputs", "products", "checked", "results")
-STRIP = Decision(
-    "row_filter.strip",
-    "Columns of results per strip; the products of a strip stay in the cache.",
-    ("whole", "strips"),
-    has_values=True,
-)
 
 
 @dataclass(frozen=True)
@@ -73,11 +66,7 @@ class RowFilterRule(ScheduleRule):
 
         borders = s.get_producers(stage["inputs"])
         out = inline_behind(s, (*borders, *stage.values()), stage["results"])
-        strip = STRIP.pick(
-            strip_of(width, points, outputs, core),
-            lambda: strips(width),
-            lambda size: "whole" if size == width else "strips",
-        )
+        strip = choose_strip(width, points, outputs, core)
         products = s.cache_write(stage["products"], 0, "local")
         batch, height, pixels, channel = s.get_loops(out)
         group, row = s.split(height, [None, tile])

@@ -1,15 +1,19 @@
-"""Cost model of Strassen's algorithm: plain GEMM against one level or two, and their register tiles.
+"""The choices of Strassen's algorithm, and their cost model: plain GEMM, one level or two; register tiles.
 
-All figures are cycles of one core. The constants are fitted; they decide only which correct plan is used.
+All figures are cycles of one core. The numbers of the model are in `heuristics.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import MappingProxyType
 
+from dlc_core.algorithms.strassen.heuristics import STRASSEN
 from dlc_core.algorithms.strassen.submatrices import PAIRS, PRODUCTS
+from dlc_core.decisions import Decision, short_number
+from dlc_core.diag import Span
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.register_tile import (
@@ -19,54 +23,19 @@ from dlc_core.schedule.rules.cpu.register_tile import (
     fits,
 )
 
-SHARE = 0.5
-"""The share of L2 that the products of a panel may take."""
-SHARE_BY_TILES = 0.75
-"""The share of L2 for row sums and two panels of weights, if all products of a row tile come before the next
-tile.
-
-Each tile then reads the whole panel.
-"""
-COMBINED_CYCLES = 5.0
-"""Cycles per vector of the result with this loop order, in which the products stay in L1."""
-RESULT_TRAFFIC = MappingProxyType({1: 3.0, 2: 5.0})
-"""Elements moved per element of the result, in addition to those of a plain GEMM, by number of levels."""
-ROW_TRAFFIC = MappingProxyType({1: 0.5, 2: 3.0})
-"""Elements moved per element of the left-hand side, whose sums every thread stores, by number of levels."""
-NEAR_ROW_TRAFFIC = 0.25
-"""The same on one level if the sums stay in L2."""
-AGAIN = 0.125
-"""The share of weight reads per further block of rows that arithmetic does not hide, if they come from the
-LLC.
-"""
-MEMORY_SHARE = 0.28
-"""The share of a plain GEMM's cycles that loading the weights from memory may take.
-
-Beyond it the GEMM is memory-bound, and fewer multiplications save no time.
-"""
-LEAST_BLOCK = 48
-"""The rows of a block from which tiles of its submatrices are efficient."""
-OTHERS_BYTES_PER_CYCLE = 7.0
-"""Bytes per cycle that a core reads of a left-hand side which other cores have written."""
-NEAR = 1 / 8
-"""The share of L2 that products may take to be summed at `NEAR_BYTES_PER_CYCLE`."""
-NEAR_BYTES_PER_CYCLE = 14.0
-LINE_CYCLES = 3.0
-"""Cycles per vector that is loaded from L2, with many loads and prefetch."""
-UNASKED_CYCLES = 4.5
-"""The same without prefetch, because there is only one tile."""
-TILE_CYCLES = 100.0
-"""Overhead of a tile on two levels, in cycles per vector of its width."""
-LOADS_BESIDE = 1 / 32
-"""The share of loads that arithmetic does not hide."""
-BETWEEN_TWICE = 1 + 4
-"""Values between stages on two levels, relative to the products of one level: products and submatrices."""
-STORED = 5 / 16
-"""The share of the LLC that sums of the left-hand side may take on two levels, for all threads together."""
-READ_TWICE = 8
-"""Second-level submatrices of the right-hand side that the products of one outer product read repeatedly."""
-WIDEST = 8
-"""The largest width of a tile in vectors."""
+FORM = Decision(
+    "strassen.form",
+    "Whether a GEMM uses Strassen's algorithm: levels, blocks of rows, and the number of columns.",
+    ("direct", "once", "twice", "blocks"),
+    has_values=True,
+)
+TILE = Decision(
+    "strassen.tile",
+    "Rows and vectors of the register tiles of the seven products, and the loop order: all products of a "
+    "tile of rows first, or all rows of one product first.",
+    ("by_panels", "by_tiles"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -88,9 +57,187 @@ class Plan:
     """The register tile of the products, and the cycles on all threads together."""
 
     tile: Tile
-    cycles: float
+    cycles: float = field(compare=False)
     by_tiles: bool = False
     """Whether all products of a row tile are computed before the next tile."""
+
+    @property
+    def order(self) -> str:
+        """The alternative of `strassen.tile` that it is."""
+        return "by_tiles" if self.by_tiles else "by_panels"
+
+    @property
+    def size(self) -> str:
+        return f"{self.tile.rows}x{self.tile.vectors}"
+
+    def __str__(self) -> str:
+        return f"tile {self.size} {self.order}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A GEMM by Strassen's algorithm: levels, columns that use it, and rows of a block, 0 for all."""
+
+    levels: int
+    columns: int
+    block: int
+    plan: Plan
+    cycles: float
+    """Those of the whole GEMM, plain columns included."""
+    compared: float
+    """The cycles that it is compared by: more, as the rounding must be worth it."""
+
+    @property
+    def kind(self) -> str:
+        """The alternative of `strassen.form` that it is."""
+        return "twice" if self.levels == 2 else "blocks" if self.block else "once"
+
+    def __str__(self) -> str:
+        return f"{self.columns} by {self.block}" if self.block else str(self.columns)
+
+
+def choose_form(
+    shape: Shape,
+    core: Core,
+    *,
+    parts: bool = False,
+    known: bool = True,
+    most: float = math.inf,
+    spans: Iterable[Span] = (),
+) -> Form | None:
+    """Choose how a GEMM uses Strassen's algorithm, with the plan of its schedule; None for the plain GEMM.
+
+    All columns are used, or, if the result may be in `parts`, the number with the least cost.  Two levels
+    need a `known` number of rows; a symbolic number, at most `most`, uses blocks, and `shape.rows` does not
+    count."""
+    blocks = [0] if known else [block for block in STRASSEN.blocks if 2 * block <= most]
+    each = [(block, replace(shape, rows=block) if block else shape) for block in blocks]
+    preferred = next(
+        (
+            in_blocks(form, block)
+            for block, one in each
+            if (form := _best(one, core, parts, known)) is not None
+        ),
+        None,
+    )
+
+    def every() -> list[Form | None]:
+        found = (in_blocks(form, block) for block, one in each for form in _forms(one, core, parts, known))
+        return [None, *found]
+
+    def refused(form: Form | None) -> str:
+        if form is None:
+            return ""
+        one = replace(shape, rows=form.block) if not known else shape
+        if is_memory_bound(one, core):
+            return "the plain GEMM is memory-bound: fewer multiplications save no time"
+        total, direct = form.compared + scaling(one, core), direct_cycles(one, core)
+        if total > direct:
+            return (
+                f"with scaling, and to be worth the rounding, it counts as {short_number(total)} cycles, "
+                f"the plain GEMM as {short_number(direct)}"
+            )
+        return ""
+
+    def cost(form: Form | None) -> float | None:
+        if not known:
+            return None
+        return direct_cycles(shape, core) if form is None else form.cycles + scaling(shape, core)
+
+    return FORM.pick(
+        preferred,
+        every,
+        lambda form: "direct" if form is None else form.kind,
+        lambda form: "" if form is None else str(form),
+        where=(shape, known),
+        cost=cost,
+        refused=refused,
+        spans=spans,
+    )
+
+
+def in_blocks(form: Form, block: int) -> Form:
+    """The form in blocks of a symbolic number of rows; as it is for 0."""
+    return replace(form, block=block) if block else form
+
+
+def _best(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None:
+    """The form with the least cost; None if it does not pay."""
+    if is_memory_bound(shape, core):
+        return None
+    forms = _forms(shape, core, parts, known)
+    best = min(forms, key=lambda one: (one.compared, -one.columns, one.levels, one.block), default=None)
+    if best is None or best.compared + scaling(shape, core) > direct_cycles(shape, core):
+        return None
+    return best
+
+
+def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[Form]:
+    """The variants of Strassen's algorithm, each with its cost."""
+    gain = STRASSEN.gain[min(core.units, 2) - 1]
+    found: list[Form] = []
+    for levels in (1, 2) if known else (1,):
+        step = 2**levels * core.lanes
+        most = shape.columns // step * step
+        if shape.inner % step or (most < shape.columns and not parts):
+            continue
+        for columns in range(most, max(0, most - STRASSEN.parts * step), -step) if parts else (most,):
+            rest = shape.columns - columns
+            made = plan(replace(shape, columns=columns), core, levels)
+            if made is not None:
+                beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
+                cycles = made.cycles + beside
+                found.append(Form(levels, columns, 0, made, cycles, cycles / math.prod(gain[:levels])))
+    step = 2 * core.lanes
+    if known and shape.inner % step == 0 and shape.columns % step == 0:
+        blocks = plan_blocks(shape, core)
+        if blocks is not None:
+            rows, made = blocks
+            found.append(Form(1, shape.columns, rows, made, made.cycles, made.cycles / gain[0]))
+    return found
+
+
+def scaling(shape: Shape, core: Core) -> float:
+    """Cycles to scale rows, to find out whether they are finite, and to choose results."""
+    moved = STRASSEN.scaled_reads * shape.inner + STRASSEN.scaled_results * shape.columns
+    return FLOAT * shape.rows * moved / core.beyond_second
+
+
+def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None) -> Plan | None:
+    """Choose the plan of a kernel: the one that the graph pass has given, or the cheapest.
+
+    None if the columns of a part are not whole vectors.
+    """
+    found = plan(shape, core, levels) if given is None else given
+    if found is None:
+        return None
+
+    def every() -> list[Plan]:
+        """All plans; on one level, with both loop orders."""
+        known = plans(shape, core, levels)
+        others = (replace(one, by_tiles=not one.by_tiles) for one in known)
+        return [*known, *others] if levels == 1 else list(known)
+
+    turned = replace(found, by_tiles=not found.by_tiles)
+
+    def cost(one: Plan) -> float | None:
+        return next((each.cycles for each in plans(shape, core, levels) if each == one), None)
+
+    def refused(one: Plan) -> str:
+        if cost(one) is not None:
+            return ""
+        held = "holds" if found.by_tiles else "does not hold"
+        return f"L2 {held} what all products of a panel read"
+
+    return TILE.pick(
+        found,
+        every,
+        lambda one: one.order,
+        lambda one: one.size,
+        cost=cost,
+        refused=refused,
+        weighed=lambda: [*plans(shape, core, levels), *([turned] if levels == 1 else [])],
+    )
 
 
 def direct_cycles(shape: Shape, core: Core) -> float:
@@ -103,7 +250,7 @@ def direct_cycles(shape: Shape, core: Core) -> float:
 def is_memory_bound(shape: Shape, core: Core) -> bool:
     """Whether the plain GEMM is memory-bound, or nearly so."""
     read = FLOAT * shape.inner * shape.columns / core.from_memory
-    return read > MEMORY_SHARE * direct_cycles(shape, core)
+    return read > STRASSEN.memory_share * direct_cycles(shape, core)
 
 
 @lru_cache(maxsize=1024)
@@ -121,17 +268,17 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
         return ()
     rows, inner = -(-shape.rows // parts), shape.inner / parts
     stored = PRODUCTS**levels * rows * inner * FLOAT * core.threads
-    if levels == 2 and stored > STORED * core.caches[-1]:
+    if levels == 2 and stored > STRASSEN.stored * core.caches[-1]:
         return ()
     found = []
-    for width in range(1, min(vectors, WIDEST) + 1):
+    for width in range(1, min(vectors, STRASSEN.widest) + 1):
         if vectors % width:
             continue
         panel = rows * width * core.lanes * FLOAT
-        between = PRODUCTS * panel * (1 if levels == 1 else BETWEEN_TWICE)
+        between = PRODUCTS * panel * (1 if levels == 1 else STRASSEN.between_twice)
         by_tiles = levels == 1 and _stays_near(rows, shape.inner, width, core)
-        read = READ_TWICE * inner * width * core.lanes * FLOAT if levels == 2 else 0.0
-        if max(0 if by_tiles else between, read) > SHARE * core.second_cache:
+        read = STRASSEN.read_twice * inner * width * core.lanes * FLOAT if levels == 2 else 0.0
+        if max(0 if by_tiles else between, read) > STRASSEN.share * core.second_cache:
             continue
         combined = _combined(shape, between, core, levels, by_tiles)
         panels = vectors // width
@@ -141,12 +288,19 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
                 steps = panels * uneven * _column_cycles(rows, height, width, core, levels)
                 cycles = PRODUCTS**levels * inner * steps + combined
                 if levels == 2:
-                    cycles += PRODUCTS**levels * panels * uneven * -(-rows // height) * width * TILE_CYCLES
+                    cycles += (
+                        PRODUCTS**levels * panels * uneven * -(-rows // height) * width * STRASSEN.tile_cycles
+                    )
                 found.append(Plan(Tile(height, width), cycles, by_tiles))
     left = shape.rows * shape.inner * FLOAT
-    near = levels == 1 and PRODUCTS / 4 * left <= SHARE_BY_TILES * core.second_cache
-    sums = (NEAR_ROW_TRAFFIC if near else ROW_TRAFFIC[levels]) * left * core.threads / core.beyond_second
-    read = left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE
+    near = levels == 1 and PRODUCTS / 4 * left <= STRASSEN.share_by_tiles * core.second_cache
+    sums = (
+        (STRASSEN.near_row_traffic if near else STRASSEN.row_traffic[levels])
+        * left
+        * core.threads
+        / core.beyond_second
+    )
+    read = left * (core.threads - 1) / STRASSEN.others_bytes_per_cycle
     return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
 
 
@@ -157,9 +311,13 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     Blocks are distributed over threads. None if no block size fits.
     """
     weights = FLOAT * shape.inner * shape.columns
-    again = 0.0 if weights <= SHARE * core.second_cache else AGAIN * weights / core.beyond_second
+    again = (
+        0.0
+        if weights <= STRASSEN.share * core.second_cache
+        else STRASSEN.again * weights / core.beyond_second
+    )
     best: tuple[int, Plan] | None = None
-    for count in range(max(2, core.threads), shape.rows // LEAST_BLOCK + 1):
+    for count in range(max(2, core.threads), shape.rows // STRASSEN.least_block + 1):
         rows, left = divmod(shape.rows, count)
         if left or rows % 2 or count % core.threads:
             continue
@@ -176,16 +334,16 @@ def _stays_near(rows: int, inner: float, width: int, core: Core) -> bool:
     """Whether L2 holds what all products of a panel on one level read, and the next panel."""
     sums = PRODUCTS * rows * inner / 2
     weights = 2 * inner * 2 * width * core.lanes
-    return (sums + weights) * FLOAT <= SHARE_BY_TILES * core.second_cache
+    return (sums + weights) * FLOAT <= STRASSEN.share_by_tiles * core.second_cache
 
 
 def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: bool) -> float:
     """Cycles to store products, of `between` bytes per panel, and to sum them."""
     if by_tiles:
-        return COMBINED_CYCLES * shape.rows * shape.columns / core.lanes
-    near = between <= NEAR * core.second_cache
-    moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns * FLOAT
-    return moved / (NEAR_BYTES_PER_CYCLE if near else core.beyond_second)
+        return STRASSEN.combined_cycles * shape.rows * shape.columns / core.lanes
+    near = between <= STRASSEN.near * core.second_cache
+    moved = STRASSEN.result_traffic[levels] * shape.rows * shape.columns * FLOAT
+    return moved / (STRASSEN.near_bytes_per_cycle if near else core.beyond_second)
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:
@@ -199,7 +357,7 @@ def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) 
     if levels == 1:
         return sum(_step_cycles(tall, width, core) for tall in heights)
     steps = [_plain_cycles(tall, width, core) for tall in heights]
-    of_pairs = max(steps[0], 4 * width * (LINE_CYCLES if tiles > 1 else UNASKED_CYCLES))
+    of_pairs = max(steps[0], 4 * width * (STRASSEN.line_cycles if tiles > 1 else STRASSEN.unasked_cycles))
     return sum(steps) + (PAIRS / PRODUCTS) ** 2 * (of_pairs - steps[0])
 
 
@@ -216,12 +374,15 @@ def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     """Cycles of one K step of a tile that adds weights, which are two vectors each, from L2."""
     arithmetic = core.products(rows * vectors / GEMM.fma_per_cycle)
     loads = core.products((rows + 3 * vectors) / GEMM.loads_per_cycle)
-    lines = 2 * vectors * LINE_CYCLES
+    lines = 2 * vectors * STRASSEN.line_cycles
     return (
         max(arithmetic, loads, lines, GEMM.fma_latency)
-        + LOADS_BESIDE * min(arithmetic, loads)
+        + STRASSEN.loads_beside * min(arithmetic, loads)
         + GEMM.step_overhead
     )
 
 
-__all__ = ["Plan", "Shape", "direct_cycles", "is_memory_bound", "plan", "plan_blocks", "plans"]
+__all__ = [
+    "FORM", "TILE", "Form", "Plan", "Shape", "choose_form", "choose_plan", "direct_cycles", "is_memory_bound",
+    "plan", "plan_blocks", "plans",
+]  # fmt: skip

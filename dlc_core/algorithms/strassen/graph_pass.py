@@ -15,22 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dlc_core.algorithms.strassen.choice import (
-    Shape,
-    direct_cycles,
-    is_memory_bound,
-    plan,
-    plan_blocks,
-)
+from dlc_core.algorithms.strassen.choice import Shape, choose_form
+from dlc_core.algorithms.strassen.heuristics import STRASSEN
 from dlc_core.algorithms.strassen.op import MATMUL as PRODUCT
+from dlc_core.algorithms.strassen.plan import StrassenPlan
 from dlc_core.algorithms.strassen.scaled_rows import can_scale, scaled_product
 from dlc_core.arith.analyzer import Analyzer
-from dlc_core.decisions import Decision
 from dlc_core.graph.node import CONST, Function, Node, const_array, constant, rewrite
 from dlc_core.ir.expr import as_expr, free_vars
 from dlc_core.op.declare import NDArray
@@ -38,30 +33,10 @@ from dlc_core.op.infer import product
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FAST, is_fast
-from dlc_core.schedule.rules.cpu.core import FLOAT, Core
+from dlc_core.schedule.rules.cpu.core import Core
 
 MATMUL, CONV, ADD = (OPS[name] for name in ("matmul", "conv", "add"))
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
-BLOCKS = (64, 128, 256)
-"""Candidate block sizes for a symbolic number of rows. The first one with a predicted gain is used; the tail
-is computed by a plain GEMM."""
-PARTS = 8
-"""Candidates for the number of columns that use Strassen's algorithm."""
-GAIN = ((0.96, 0.985), (0.96, 0.96))
-"""A level is used only if its cost is below this part of the cost with one level less (plain GEMM for none),
-to be worth the rounding error. The values are for cores that begin one multiply-add per cycle, and several.
-On the latter, costs that the model does not count have a larger share. If neighbouring GEMMs use different
-numbers of levels, they read memory that other threads have written."""
-FORM = Decision(
-    "strassen.form",
-    "Whether a GEMM uses Strassen's algorithm: levels, blocks of rows, and the number of columns.",
-    ("direct", "once", "twice", "blocks"),
-    has_values=True,
-)
-Form = tuple[int, int, int]
-"""Levels, columns and rows of a block, 0 for all."""
-READ, CHOSEN = 1, 2
-"""How often scaling moves an element of the left-hand side, and of the result, to or from the LLC."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +64,18 @@ class Strassen(GraphPass):
             shape = _shape(old, lanes)
             if shape is None:
                 return None
-            found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old), _most_rows(old))
+            found = choose_form(
+                shape,
+                core,
+                parts=old.op is MATMUL and old in results,
+                known=_is_known(old),
+                most=_most_rows(old),
+                spans=old.spans,
+            )
             if found is None:
                 return None
-            levels, columns, block = found
-            form = {"levels": levels, "block": block}
+            columns = found.columns
+            form = {"levels": found.levels, "block": found.block, "plan": StrassenPlan.of(found.plan)}
             if old.op is CONV:
                 return _of_pixels(old, args, form)
             x, weights = args[0], _matrix(old)
@@ -107,82 +89,6 @@ class Strassen(GraphPass):
         return function if body is function.body else function.with_body(body)
 
 
-def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> Form | None:
-    """Choose the levels, the columns, and the rows per block (0: all) of Strassen's algorithm.
-
-    All columns are used, or, if the result may be in parts, the number with the least cost.  None if it does
-    not pay.  Two levels need a known number of rows; a symbolic number, at most `most`, uses blocks.
-    """
-    blocks = [0] if known else [block for block in BLOCKS if 2 * block <= most]
-
-    def of(block: int) -> Shape:
-        return replace(shape, rows=block) if block else shape
-
-    def in_blocks(form: Form, block: int) -> Form:
-        return (form[0], form[1], block) if block else form
-
-    each = ((block, _found_of(of(block), core, parts, known)) for block in blocks)
-    return FORM.pick(
-        next((in_blocks(form, block) for block, form in each if form is not None), None),
-        lambda: [
-            None,
-            *(
-                in_blocks(form, block)
-                for block in blocks
-                for _, form in _forms(of(block), core, parts, known)
-            ),
-        ],
-        _kind,
-        lambda form: "" if form is None else f"{form[1]} by {form[2]}" if form[2] else str(form[1]),
-        where=(shape, known),
-    )
-
-
-def _kind(form: Form | None) -> str:
-    if form is None:
-        return "direct"
-    return "twice" if form[0] == 2 else "blocks" if form[2] else "once"
-
-
-def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None:
-    if is_memory_bound(shape, core):
-        return None
-    forms = _forms(shape, core, parts, known)
-    if not forms:
-        return None
-    cycles, (levels, columns, block) = min(forms, key=lambda one: (one[0], -one[1][1], one[1][0], one[1][2]))
-    return None if cycles + _scaling(shape, core) > direct_cycles(shape, core) else (levels, columns, block)
-
-
-def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[tuple[float, Form]]:
-    """The variants of Strassen's algorithm, each with its cost."""
-    gain = GAIN[min(core.units, 2) - 1]
-    found: list[tuple[float, Form]] = []
-    for levels in (1, 2) if known else (1,):
-        step = 2**levels * core.lanes
-        most = shape.columns // step * step
-        if shape.inner % step or (most < shape.columns and not parts):
-            continue
-        for columns in range(most, max(0, most - PARTS * step), -step) if parts else (most,):
-            rest = shape.columns - columns
-            made = plan(replace(shape, columns=columns), core, levels)
-            if made is not None:
-                beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
-                found.append(((made.cycles + beside) / math.prod(gain[:levels]), (levels, columns, 0)))
-    step = 2 * core.lanes
-    if known and shape.inner % step == 0 and shape.columns % step == 0:
-        blocks = plan_blocks(shape, core)
-        if blocks is not None:
-            found.append((blocks[1].cycles / gain[0], (1, shape.columns, blocks[0])))
-    return found
-
-
-def _scaling(shape: Shape, core: Core) -> float:
-    """Cycles to scale rows, to find out whether they are finite, and to choose results."""
-    moved = shape.rows * (READ * shape.inner + CHOSEN * shape.columns)
-    return FLOAT * moved / core.beyond_second
-
-
 def _shape(value: Node, lanes: int) -> Shape | None:
     """The sizes of a product by a constant matrix whose halves of rows are whole vectors."""
     fits = _is_product(value) if value.op is MATMUL else value.op is CONV and _is_of_pixels(value)
@@ -191,7 +97,7 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     x, w = value.args[:2]
     if w.dtype.name != "float32" or not can_scale(_matrix(value)):
         return None
-    rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else BLOCKS[-1]
+    rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else STRASSEN.blocks[-1]
     inner, columns = x.shape[-1], value.shape[-1]
     if not isinstance(inner, int) or not isinstance(columns, int):
         return None
@@ -212,7 +118,7 @@ def _is_of_pixels(value: Node) -> bool:
     return one and attrs["groups"] == 1 and not any(attrs["padding"] or ()) and _is_known(value)
 
 
-def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, int]) -> Node:
+def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, Any]) -> Node:
     """Rewrite a 1 × 1 convolution as a GEMM by Strassen's algorithm."""
     x, _, *bias = args
     steps = old.attrs["strides"] or ()
@@ -224,7 +130,7 @@ def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, int]) -> Node
     return ADD.build(y, *bias) if bias else y
 
 
-def _product(x: Node, weights: NDArray, form: Mapping[str, int]) -> Node:
+def _product(x: Node, weights: NDArray, form: Mapping[str, Any]) -> Node:
     return scaled_product(x, weights, lambda a, b: PRODUCT.build(a, b, **form))
 
 

@@ -25,13 +25,13 @@ from dlc_core.algorithms.strassen.submatrices import (
     PAIRS,
     PRODUCTS,
     SINGLES,
-    STAGE,
     combined,
+    stage,
 )
 from dlc_core.algorithms.strassen.two_level import lowered_two_level
 from dlc_core.arith import Analyzer
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
-from dlc_core.ir.types import Dim, TensorType, Type
+from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims
 from dlc_core.op.lower import compute, flattened, unflattened
@@ -79,12 +79,6 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
     size = attrs["block"] or (BLOCK if known is None else 0)
     blocks = [rows // size] if size else []
     half = const(size // 2) if size else ceil_div(rows, 2)
-
-    def stage(
-        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
-    ) -> te.Tensor:
-        made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations={STAGE: name})
-        return made
 
     def left(quarter: int, begin: Expr, i: Expr, k: Expr) -> Expr:
         row = begin + i + quarter // 2 * half

@@ -15,6 +15,13 @@ def dlc_ops() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_plans() -> Iterable[Declaration]:
+    from dlc_core.algorithms.strassen.plan import StrassenPlan
+
+    return (StrassenPlan,)
+
+
+@hookimpl
 def dlc_passes() -> Iterable[Declaration]:
     from dlc_core.algorithms.strassen.graph_pass import Strassen
 

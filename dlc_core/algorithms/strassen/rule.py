@@ -26,11 +26,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-from dlc_core.algorithms.strassen.choice import Plan, Shape, plan, plans
+from dlc_core.algorithms.strassen.choice import Shape, choose_plan
+from dlc_core.algorithms.strassen.plan import StrassenPlan
 from dlc_core.algorithms.strassen.submatrices import STAGE
-from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
+from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline_behind, loads_of, reduced
@@ -53,13 +54,6 @@ AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
 Products of two submatrices prefetch one half ahead; those of one submatrix run last and prefetch two halves
 ahead.
 """
-TILE = Decision(
-    "strassen.tile",
-    "Rows and vectors of the register tiles of the seven products, and the loop order: all products of a "
-    "tile of rows first, or all rows of one product first.",
-    ("by_panels", "by_tiles"),
-    has_values=True,
-)
 
 
 @dataclass(frozen=True)
@@ -124,25 +118,17 @@ class Submatrices:
         if self.known_blocks:
             core = replace(core, threads=1)
         shape = Shape(rows, parts * self.depth, columns)
-        found = plan(shape, core, self.levels)
+        attached = s.func.attrs.get(PLAN)
+        given = attached.chosen if isinstance(attached, StrassenPlan) else None
+        found = choose_plan(shape, core, self.levels, given)
         if found is None:
             raise ScheduleError(
                 f"no tile divides {columns // parts} columns", why="they are not whole vectors"
             )
-        self.plan = TILE.pick(
-            found,
-            lambda: self._plans(shape, core),
-            lambda one: "by_tiles" if one.by_tiles else "by_panels",
-            lambda one: f"{one.tile.rows}x{one.tile.vectors}",
-        )
+        self.plan = found
+        s.plans.append(found)
         self.tile = self.plan.tile
         self.panel = self.tile.vectors * self.lanes
-
-    def _plans(self, shape: Shape, core: Core) -> list[Plan]:
-        """Return all plans; on one level, with both loop orders."""
-        found = plans(shape, core, self.levels)
-        turned = (replace(one, by_tiles=not one.by_tiles) for one in found)
-        return [*found, *turned] if self.levels == 1 else list(found)
 
     def extent(self, stage: str, axis: int) -> int:
         return known_extent(self.s, self.stage[stage], axis)

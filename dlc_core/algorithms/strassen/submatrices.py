@@ -6,10 +6,12 @@ Source: Strassen, Gaussian Elimination is not Optimal, 1969.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from dlc_core import te
 from dlc_core.algorithms.minimal_filtering.matrices import Matrix, transformed
 from dlc_core.ir.expr import Expr, select
+from dlc_core.ir.types import Dim
 
 STAGE = "strassen"
 """The annotation of the blocks of such a product: the name of the stage."""
@@ -41,6 +43,14 @@ Submatrix = tuple[Expr, Expr]
 """The row and the column of a quarter, 0 or 1."""
 
 
+def stage(
+    name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
+) -> te.Tensor:
+    """A stage of the algorithm, annotated by its name."""
+    made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations={STAGE: name})
+    return made
+
+
 def minuend(f: Expr) -> Submatrix:
     """The quarter of the right-hand side that product `f` has first: 11 and 22 in turn."""
     return f % 2, f % 2
@@ -67,5 +77,6 @@ __all__ = [
     "Submatrix",
     "combined",
     "minuend",
+    "stage",
     "subtrahend",
 ]

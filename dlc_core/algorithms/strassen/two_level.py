@@ -5,7 +5,7 @@ Each of the seven products of the first level is a product of two matrices, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dlc_core import te
 from dlc_core.algorithms.minimal_filtering.matrices import transformed
@@ -13,14 +13,13 @@ from dlc_core.algorithms.strassen.submatrices import (
     LEFT,
     PAIRS,
     PRODUCTS,
-    STAGE,
     Submatrix,
     combined,
     minuend,
+    stage,
     subtrahend,
 )
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
-from dlc_core.ir.types import Dim
 from dlc_core.op.infer import ceil_div
 from dlc_core.op.lower import unflattened
 from dlc_core.tir.intrinsics import if_then_else
@@ -39,12 +38,6 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
     half, depth, width = ceil_div(rows, 4), inner // 4, columns // 4
     whole = const_value(rows % 4) == 0
     zero = const(0, a.dtype)
-
-    def stage(
-        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
-    ) -> te.Tensor:
-        made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations={STAGE: name})
-        return made
 
     def left(quarter: int, below: Expr, i: Expr, k: Expr) -> Expr:
         row = (quarter // 2 * 2 + below) * half + i

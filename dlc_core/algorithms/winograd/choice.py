@@ -1,45 +1,45 @@
-"""Cost model of 3 × 3 convolutions: direct and by Winograd tiles, and the grouping of tiles.
+"""The choices of 3 × 3 convolutions, and their cost model: direct or by Winograd tiles, and their grouping.
 
 All figures are cycles of one core. Most loads overlap arithmetic. Tiles are computed in groups of whole tile
 rows: larger groups read the transformed weights less often, smaller groups keep the values between the stages
-in the cache. The constants are fitted; they decide only which correct plan is used.
+in the cache. The numbers of the model are in `heuristics.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
+from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.tiles import GROUP
+from dlc_core.algorithms.winograd.heuristics import WINOGRAD
 from dlc_core.algorithms.winograd.op import points_of
+from dlc_core.decisions import Decision
+from dlc_core.diag import Span
 from dlc_core.schedule.rules.cpu.core import FLOAT, L2, Core
 from dlc_core.schedule.rules.cpu.register_tile import Tile, choose, domain_cycles, fits
 
-EXCHANGED_BYTES_PER_CYCLE = 16.0
-"""Bytes per cycle that a core reads of data that other cores have just written, in separate parts."""
-INPUT_BYTES_PER_CYCLE = 2.0
-"""Bytes per cycle that a core reads of an input that other cores have written, if all cores read all of it.
-"""
-NOT_HIDDEN = 0.1
-"""The share of the shorter of arithmetic and loads that does not overlap the longer one."""
-CACHE_SHARE = 0.85
-"""The share of L2 that is available."""
-LAST_SHARE = 0.25
-"""The share of the LLC that is available; other cores and the weights of other kernels use the rest."""
-INPUT_STEPS = MappingProxyType(
-    {(2, 2, 1): 28.0, (4, 4, 1): 240.0, (2, 2, 2): 70.0, (4, 4, 2): 420.0, (2, 1, 1): 14.0, (4, 2, 1): 90.0}
+TILES = (2, 4)
+"""Rows of results of a tile."""
+FORM = Decision(
+    "winograd.tile",
+    "Whether a convolution of 3 × 3 windows is computed by tiles, and rows and columns of results of these.",
+    ("direct", "tiles"),
+    has_values=True,
 )
-RESULT_STEPS = MappingProxyType(
-    {(2, 2, 1): 40.0, (4, 4, 1): 200.0, (2, 2, 2): 60.0, (4, 4, 2): 350.0, (2, 1, 1): 28.0, (4, 2, 1): 100.0}
+PLANES = Decision(
+    "conv.planes",
+    "Whether planes of a volume that a window reaches over become channels of images.",
+    ("volume", "images"),
 )
-"""Cycles of the transforms of one tile per vector of channels, by tile rows, tile columns and stride.
-
-They are about one instruction per cycle.
-"""
-PHASES = 3 * 2000.0
-"""Cycles that each thread waits at the three barriers between stages."""
+GROUPS = Decision(
+    "winograd.group",
+    "The distribution of tiles over threads, and the rows of tiles per group: groups of all channels, each "
+    "stage for all images, or parts of the output channels.",
+    ("groups", "phases", "parts"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,68 @@ class Plan:
     cycles: float
     parts: int = 1
 
+    @property
+    def kind(self) -> str:
+        """The alternative of `winograd.group` that it is."""
+        return "phases" if self.phases else "parts" if self.parts > 1 else "groups"
+
+    def __str__(self) -> str:
+        how = {"phases": "stage by stage", "parts": f"{self.parts} parts of the channels"}
+        rows, columns = self.tile
+        return f"tiles {rows}x{columns}, {self.group} rows of them at a time, {how.get(self.kind, 'groups')}"
+
 
 def tiles_of(rows: int, stride: int) -> list[tuple[int, int]]:
     """Return the tile sizes with so many rows: square ones, and those with half as many columns."""
-    return [tile for tile in ((rows, rows), (rows, rows // 2)) if (*tile, stride) in INPUT_STEPS]
+    return [tile for tile in ((rows, rows), (rows, rows // 2)) if (*tile, stride) in WINOGRAD.input_steps]
+
+
+def choose_form(
+    layer: Layer,
+    images: Layer,
+    tiles: Sequence[int],
+    core: Core,
+    growth: Callable[[tuple[int, int]], float],
+    *,
+    beside: float = 0.0,
+    where: object = "",
+    spans: Iterable[Span] = (),
+) -> tuple[int, int] | None:
+    """Choose the rows and columns of results of a tile; None for the direct convolution.
+
+    `tiles` are the numbers of rows to choose from, `growth` the rounding error of a tile (see
+    `minimal_filtering.choice`), `beside` the cycles of what tiles need besides: copies.  Tiles
+    are of `images`: those of single phases where the windows of `layer` have gaps, else the same.
+    """
+    shapes = [shape for rows in tiles for shape in tiles_of(rows, layer.stride)]
+    costs = {shape: plan(images, shape, core).cycles + beside for shape in shapes}
+    return choose_tile(
+        FORM,
+        direct_cycles(layer, core),
+        costs,
+        growth,
+        lambda tile: "{}x{}".format(*tile),
+        where=where,
+        spans=spans,
+    )
+
+
+def choose_group(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
+    """Choose the plan of a kernel with tiles of one size."""
+    return GROUPS.pick(
+        plan(layer, tile, core),
+        lambda: list(plans(layer, tile, core)),
+        lambda one: one.kind,
+        lambda one: str(one.group),
+        cost=lambda one: one.cycles,
+    )
 
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """Bytes per cycle of repeated reads of `size` bytes; None if L2 holds them."""
-    if size <= core.second_cache * CACHE_SHARE:
+    if size <= core.second_cache * WINOGRAD.cache_share:
         return None
-    if len(core.caches) > L2 + 1 and size > core.caches[-1] * LAST_SHARE:
+    if len(core.caches) > L2 + 1 and size > core.caches[-1] * WINOGRAD.last_share:
         return core.from_memory
     return core.beyond_second
 
@@ -93,7 +144,7 @@ def _traffic(size: float, times: float, core: Core) -> float:
 
 def _beside(cycles: float, moved: float) -> float:
     """Cycles of overlapping arithmetic and loads."""
-    return max(cycles, moved) + NOT_HIDDEN * min(cycles, moved)
+    return max(cycles, moved) + WINOGRAD.not_hidden * min(cycles, moved)
 
 
 def direct_cycles(layer: Layer, core: Core) -> float:
@@ -132,7 +183,7 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
     pixels = layer.height * layer.width * layer.stride**2
     ins, outs = -(-layer.inputs // core.lanes), -(-layer.outputs // core.lanes)
     kind = (*tile, layer.stride)
-    before, behind = tiles * ins * INPUT_STEPS[kind], tiles * outs * RESULT_STEPS[kind]
+    before, behind = tiles * ins * WINOGRAD.input_steps[kind], tiles * outs * WINOGRAD.result_steps[kind]
     transforms = before + behind
     weights = float(points * FLOAT * layer.inputs * layer.outputs)
     between = float(points * FLOAT * (layer.inputs + layer.outputs) * across)
@@ -160,15 +211,20 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
             moved += parts * _traffic(weights / parts + kept, groups - 1, core)
             moved += 2 * parts * _traffic(kept, groups, core)
             read = float(layer.batch * pixels * layer.inputs * FLOAT)
-            exchanged = read * (parts - 1) / INPUT_BYTES_PER_CYCLE
+            exchanged = read * (parts - 1) / WINOGRAD.input_bytes_per_cycle
             yield Plan(tile, group, False, _beside(cycles, moved) + exchanged, parts)
         shared, whole = core.threads, between * down * layer.batch
         if shared > 1 and group == down and whole <= core.caches[-1]:
             moved = weights / core.from_memory
             moved += _traffic(weights / shared, shared * (layer.batch - 1), core)
             moved += 2 * _traffic(whole / shared, shared, core)
-            exchanged = whole * (shared - 1) / shared / EXCHANGED_BYTES_PER_CYCLE
-            yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
+            exchanged = whole * (shared - 1) / shared / WINOGRAD.exchanged_bytes_per_cycle
+            yield Plan(
+                tile, group, True, _beside(cycles, moved) + exchanged + WINOGRAD.barrier_cycles * shared
+            )
 
 
-__all__ = ["Layer", "Plan", "direct_cycles", "part_tile", "plan", "plans", "tiles_of"]
+__all__ = [
+    "FORM", "GROUPS", "PLANES", "TILES", "Layer", "Plan", "choose_form", "choose_group", "direct_cycles",
+    "part_tile", "plan", "plans", "tiles_of",
+]  # fmt: skip

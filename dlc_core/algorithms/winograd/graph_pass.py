@@ -20,14 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dlc_core.algorithms.minimal_filtering.errors import MOST
 from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
-from dlc_core.algorithms.winograd.choice import Layer, direct_cycles, plan, tiles_of
+from dlc_core.algorithms.winograd.choice import PLANES, TILES, Layer, choose_form
 from dlc_core.algorithms.winograd.errors import winograd_growth
 from dlc_core.algorithms.winograd.op import CONV as TILED
 from dlc_core.algorithms.winograd.op import WEIGHTS
 from dlc_core.algorithms.winograd.planes import in_planes
-from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, const_array, rewrite
 from dlc_core.ir.types import Dim, TensorType
@@ -36,20 +34,6 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
-TILES = (2, 4)
-GAIN = 0.9
-"""Part of the direct convolution's cost that tiles must stay below to be worth the rounding."""
-FORM = Decision(
-    "winograd.tile",
-    "Whether a convolution of 3 × 3 windows is computed by tiles, and rows and columns of results of these.",
-    ("direct", "tiles"),
-    has_values=True,
-)
-PLANES = Decision(
-    "conv.planes",
-    "Whether planes of a volume that a window reaches over become channels of images.",
-    ("volume", "images"),
-)
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,17 @@ class Winograd(GraphPass):
             if found is None:
                 # Of all taps in depth one is inside.
                 pays = alone and args[1].shape[0] != 1
-                if PLANES.choose("images" if pays else "volume", where=_place(old)) == "images":
+                reasons = {
+                    "volume": "one tap in depth is inside of the input: its planes are images",
+                    "images": f"{moved} would be a copy of the input for each tap",
+                }
+                chosen = PLANES.choose(
+                    "images" if pays else "volume",
+                    where=_place(old),
+                    refused=reasons.__getitem__,
+                    spans=old.spans,
+                )
+                if chosen == "images":
                     found = flat
             return None if found is None else RESHAPE.build(found, shape=old.shape)
 
@@ -96,18 +90,15 @@ class Winograd(GraphPass):
             if layer is None:
                 return None
             steps = old.attrs["dilation"] or (1, 1)
-            phases = _phases(layer, steps)
-            shapes = [shape for tile in self.tiles for shape in tiles_of(tile, layer.stride)]
-            most = GAIN * direct_cycles(layer, core) - before - _moves(args[0], old, steps, core)
-            plans = sorted((plan(phases, shape, core) for shape in shapes), key=lambda found: found.cycles)
-            cheap = (found for found in plans if found.cycles <= most)
-            best = next((found for found in cheap if _is_close(old, found.tile, layer.stride)), None)
-            tile = FORM.pick(
-                None if best is None else best.tile,
-                lambda: [None, *(shape for shape in shapes if _is_close(old, shape, layer.stride))],
-                lambda one: "direct" if one is None else "tiles",
-                lambda one: "" if one is None else "{}x{}".format(*one),
+            tile = choose_form(
+                layer,
+                _phases(layer, steps),
+                self.tiles,
+                core,
+                lambda each: _growth(old, each, layer.stride),
+                beside=before + _moves(args[0], old, steps, core),
                 where=_place(old),
+                spans=old.spans,
             )
             if tile is None:
                 return None
@@ -127,10 +118,10 @@ def _place(value: Node) -> str:
     return f"{value.args[0].shape} {value.args[1].shape} {dict(value.attrs)}"
 
 
-def _is_close(value: Node, tile: tuple[int, int], stride: int) -> bool:
-    """Whether tiles of these sizes are accurate enough with the weights of a convolution."""
+def _growth(value: Node, tile: tuple[int, int], stride: int) -> float:
+    """The rounding error of tiles of these sizes with the weights of a convolution, relative to the sum."""
     w = const_array(value.args[1])
-    return w is not None and winograd_growth(w, *tile, stride) <= MOST
+    return math.inf if w is None else winograd_growth(w, *tile, stride)
 
 
 def _layer(value: Node, lanes: int) -> Layer | None:

@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.algorithms.winograd.choice import Layer, Plan, part_tile, plan, plans
+from dlc_core.algorithms.winograd.choice import Layer, choose_group, part_tile
 from dlc_core.algorithms.winograd.op import STAGE, TAPS
-from dlc_core.decisions import Decision
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
@@ -31,13 +30,6 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
-GROUPS = Decision(
-    "winograd.group",
-    "The distribution of tiles over threads, and the rows of tiles per group: groups of all channels, each "
-    "stage for all images, or parts of the output channels.",
-    ("groups", "phases", "parts"),
-    has_values=True,
-)
 
 
 @dataclass(frozen=True)
@@ -87,12 +79,8 @@ class _Winograd:
         self.core = Core.of(machine.description, machine.workers, bits)
         layer = Layer(batch, height, width, inputs, self.outputs, stride)
         shape = self.tile, self.wide
-        self.plan = GROUPS.pick(
-            plan(layer, shape, self.core),
-            lambda: list(plans(layer, shape, self.core)),
-            _kind,
-            lambda one: str(one.group),
-        )
+        self.plan = choose_group(layer, shape, self.core)
+        s.plans.append(self.plan)
         assert tiles == self.across * -(-height // self.tile)
 
     def _extent(self, stage: str, axis: int) -> int:
@@ -195,10 +183,6 @@ class _Winograd:
         vectors, lane = self._lanes(channel)
         s.reorder(width, vectors, a, lane)
         s.unroll(a)
-
-
-def _kind(one: Plan) -> str:
-    return "phases" if one.phases else "parts" if one.parts > 1 else "groups"
 
 
 __all__ = ["WinogradRule"]

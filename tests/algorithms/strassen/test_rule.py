@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from dlc_core.algorithms.strassen import choice
 from dlc_core.algorithms.strassen.choice import Shape, direct_cycles, plan, plan_blocks
 from dlc_core.algorithms.strassen.op import BLOCK, MATMUL
+from dlc_core.algorithms.strassen.plan import StrassenPlan
 from dlc_core.decisions import forced
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var, const_value
@@ -102,6 +104,17 @@ def test_blocks_of_rows_are_dealt_out(machine, lead, block):
     parallel = [s for s in stmts(scheduled.body) if isinstance(s, For) and s.kind == "parallel"]
     several = machine.parallel and math.prod(lead) > block
     assert [const_value(loop.extent) for loop in parallel] == [math.prod(lead) // block] * several
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_the_plan_of_the_node_is_applied_and_none_is_made(order, monkeypatch):
+    def planned(*given):
+        raise AssertionError("the graph pass has made the plan")
+
+    monkeypatch.setattr(choice, "plan", planned)
+    scheduled = check_schedule(kernel((8,), 16, 32, plan=StrassenPlan(2, 1, order)), WIDE)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["applied"].startswith(f"tile 2x1 {'by_tiles' if order else 'by_panels'}")
 
 
 TWICE = {

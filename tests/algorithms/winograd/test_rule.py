@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlc_core.algorithms.winograd import rule as winograd
+from dlc_core.algorithms.winograd import choice as winograd
 from dlc_core.algorithms.winograd.choice import Layer, Plan, direct_cycles, part_tile, plan, tiles_of
 from dlc_core.algorithms.winograd.op import CONV, points_of
 from dlc_core.graph.node import param
