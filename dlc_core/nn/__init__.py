@@ -13,9 +13,9 @@
     exe = dlc.compile(module, params=model.state_dict())        # bound: weights are repacked at compile time
     exe = dlc.compile(module)                                   # or passed with each call, by their names
 
-Names of parameters are paths such as `hidden.weight`; shapes, layouts and names of the layers are those of
-PyTorch, so that its state dicts load (attention has its maps apart: `q_proj`, `k_proj`, `v_proj`,
-`out_proj`).  Layers compute what they compute at inference.
+Names of parameters are paths such as `hidden.weight`. Shapes, layouts and names of the layers are those of
+PyTorch, so that its state dicts can be loaded (attention has separate projections: `q_proj`, `k_proj`,
+`v_proj`, `out_proj`). Layers compute as in inference mode.
 """
 
 from dlc_core.nn.attention import MultiHeadAttention, scaled_dot_product_attention

@@ -11,7 +11,7 @@ from dlc_core.nn.module import Module
 from dlc_core.nn.tensor import Tensor, call, matmul, softmax, type_text, where
 
 MASKED = -1e30
-"""The score of what may not be attended to: its weight is exactly 0."""
+"""The score of masked keys, whose weight is exactly 0."""
 
 
 def scaled_dot_product_attention(
@@ -19,8 +19,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(q kᵀ / sqrt(d) + mask) v, for q (…, n, d), k (…, m, d) and v (…, m, e).
 
-    A mask of bools says what may be attended to, any other is added.  With `causal`, query i sees the keys
-    up to i.
+    A mask of bools selects the keys that may be attended to; any other mask is added to the scores. With
+    `causal`, query i sees the keys up to i.
     """
     size = q.shape[-1]
     if not isinstance(size, int):

@@ -1,6 +1,6 @@
 """Layers: names, shapes and layouts of their parameters are those of PyTorch.
 
-Shapes in comments of constructors are those of the parameters; `n` is the batch, images are (n, c, h, w).
+Comments in constructors give the shapes of parameters. `n` is the batch; images are (n, c, h, w).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Module`: parameters and parts under names, and the graph that `forward` describes."""
+"""`Module`: named parameters and submodules, and the graph that `forward` describes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _building: ContextVar[_Building | None] = ContextVar("dlc_nn_building", default=
 class Parameter(Tensor):
     """A tensor that belongs to a module.  `data` is its value, None until it has one.
 
-    `init` says how `Module.init` draws it: "zeros", "ones", "normal" (of standard deviation 1), or a number
-    r for values between -r and r.
+    `init` is its distribution in `Module.init`: "zeros", "ones", "normal" (standard deviation 1), or a number
+    r for uniform values between -r and r.
     """
 
     __slots__ = ("_data", "init", "type")
@@ -127,7 +127,7 @@ class Module:
         raise UsageError(f"{type(self).__name__} has no forward", hint="define forward(self, x, ...)")
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """`forward`, under the module's name: nodes and errors tell where they come from."""
+        """Call `forward` under the module's name, which nodes and errors then contain."""
         building = _building.get()
         if building is None:
             raise UsageError(

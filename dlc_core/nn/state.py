@@ -1,4 +1,4 @@
-"""State dicts from files: `.npz` and `.safetensors`.  Nothing is unpickled, every size is checked."""
+"""State dicts from `.npz` and `.safetensors` files. Nothing is unpickled, and every size is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values inside `forward`: nodes of the graph with operators, and the functions that make them."""
+"""Values inside `forward`: graph nodes with Python operators, and functions that make them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _unpacked(items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def constant(value: Any, dtype_: DTypeLike | None = None) -> Tensor:
-    """A number or an array as a constant of the graph, float64 as float32 where no dtype is given."""
+    """A number or an array as a constant of the graph; float64 becomes float32 unless a dtype is given."""
     array = np.asarray(value)
     if dtype_ is None and array.dtype == np.float64:
         dtype_ = "float32"

@@ -1,4 +1,5 @@
-"""Post-training quantization: a model of floats as one of bytes, by ranges that are seen on data.
+"""Post-training quantization: convert a float model to bytes, by the ranges of its values on calibration
+data.
 
 quantized = dlc.quantize("model.onnx", calibration=[batch, …])
 exe = dlc.compile(quantized)

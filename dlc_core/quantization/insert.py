@@ -1,9 +1,9 @@
-"""Where a network is quantized, and the network with quantize and dequantize there.
+"""Insertion of quantize and dequantize into a network.
 
-Convolutions and products by constant weights are, with what stands between them: their inputs, and the inputs
-of poolings, concatenations, means and additions of results of convolutions.  Weights are symmetric, with a
-scale for each output channel; biases of convolutions are int32 in the scale of the sums.  All else stays in
-floats: normalisations, softmax, products of activations.
+Convolutions and GEMMs with constant weights are quantized, with the operations between them: their inputs,
+and the inputs of poolings, concatenations, means and additions of results of convolutions. Weights are
+symmetric, with a scale for each output channel. Biases of convolutions are int32 in the scale of the sums.
+Normalisations, softmax and products of two activations stay in floats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THROUGH = BETWEEN | {
         "relu", "clip", "reshape", "transpose", "slice", "pad", "squeeze", "unsqueeze", "flatten", "add",
     )
 }  # fmt: skip
-"""Ops behind which a value is still one of a convolution."""
+"""Ops after which a value still counts as the result of a convolution."""
 
 
 def is_weighted(value: Node) -> bool:

@@ -1,4 +1,4 @@
-"""`dlc.quantize`: load, fold, watch on data, insert."""
+"""`dlc.quantize`: load a model, fold constants, record ranges on data, insert quantize and dequantize."""
 
 from __future__ import annotations
 

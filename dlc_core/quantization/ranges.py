@@ -1,4 +1,5 @@
-"""Ranges of tensors, seen on data: what of them the 256 values of a byte should cover."""
+"""Ranges of tensors on calibration data, and the part of a range that the 256 values of a byte should
+cover."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class Seen:
         return float(edges[best[0]]), float(edges[best[1]])
 
     def _without_zeros(self) -> NDArray:
-        """The counts without those of 0, which is never rounded: of rectified values it may be most."""
+        """The counts without those of 0, which is never rounded. After ReLU, most values may be 0."""
         place = min(BINS - 1, int(-self.low / (self.high - self.low) * BINS))
         counts: NDArray = self.counts.copy()
         counts[place] = min(counts[place], max(counts[max(0, place - 1)], counts[min(BINS - 1, place + 1)]))
@@ -72,7 +73,7 @@ class Seen:
         return min(0.0, float(edges[first])), max(0.0, float(edges[min(last + 1, BINS)]))
 
     def _clipped(self, share: float) -> tuple[int, int]:
-        """The first bin and the end of those of a share of the range around 0."""
+        """The first bin and the end of the bins in a given share of the range around 0."""
         zero = -self.low / (self.high - self.low) * BINS
         return int(zero * (1 - share)), min(BINS, int(np.ceil(zero + (BINS - zero) * share)))
 
@@ -80,7 +81,7 @@ class Seen:
 def squared_error(counts: NDArray, low: float, high: float, first: int, end: int) -> float:
     """The sum of squared errors of elements in bins from low to high, rounded to 256 levels between two bins.
 
-    Inside, errors are spread evenly over a level; what is outside goes to the ends.
+    Inside the range, errors are assumed to be uniform over a level. Values outside are clamped to the ends.
     """
     edges = np.linspace(low, high, BINS + 1)
     centres = (edges[:-1] + edges[1:]) / 2

@@ -1,4 +1,5 @@
-"""Both levels as Python text: `script`, `show`, `parse` back, and `@T.prim_func` in Python files; JSON."""
+"""Python text of both levels: printing (`script`, `show`), parsing (`parse`), `@T.prim_func` in Python files,
+and JSON."""
 
 from dlc_core.script.difference import difference
 from dlc_core.script.json import from_json, to_json

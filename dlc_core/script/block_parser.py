@@ -1,4 +1,5 @@
-"""Blocks and buffers from Python's syntax tree, and the names that the statements of a PrimFunc share."""
+"""Parsing of blocks and buffers from Python's syntax tree, and the scope of names that the statements of a
+PrimFunc share."""
 
 from __future__ import annotations
 
@@ -107,8 +108,8 @@ class BlockParser:
         strides: Sequence[Expr] | None = None,
         offset: Expr | None = None,
     ) -> Buffer:
-        """The buffer that (shape, dtype, strides=…, scope=…, offset=…, align=…) describe, with what is not
-        given."""
+        """The buffer that (shape, dtype, strides=…, scope=…, offset=…, align=…) describe, with defaults for
+        missing arguments."""
         known = self.exprs.keywords(node, "shape", *_BUFFER_WORDS)
         given = list(args)
         if "shape" in known and not given:

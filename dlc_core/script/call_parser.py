@@ -1,4 +1,4 @@
-"""Calls in expressions: the words of `T`, methods of expressions, and the few Python functions that fit."""
+"""Parsing of calls in expressions: names of `T`, methods of expressions, and a few Python functions."""
 
 from __future__ import annotations
 
@@ -416,7 +416,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _dtype_of(name: str) -> DType | None:
-    """The element type of that name; None where there is none (handles have no literals)."""
+    """The element type of that name; None if there is none (handles have no literals)."""
     try:
         found = dtype(name)
     except UsageError:
@@ -425,5 +425,5 @@ def _dtype_of(name: str) -> DType | None:
 
 
 def _widened(type_: DType, value: Expr) -> DType:
-    """The type with the lanes of the value, where it says none itself."""
+    """The type with the lanes of the value, unless it specifies lanes."""
     return type_ if type_.lanes > 1 else type_.with_lanes(value.dtype.lanes)

@@ -1,4 +1,4 @@
-"""The first structural difference of two values, as people read it: a path, and the lines of both scripts."""
+"""The first structural difference of two values in readable form: a path, and the lines of both scripts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ AROUND = 1
 
 
 def difference(a: Any, b: Any, *, names: bool = True) -> str | None:
-    """Where two modules, functions, statements or graphs first differ, with the line of each around it; None
-    where they are structurally equal.
+    """The first difference of two modules, functions, statements or graphs, with the surrounding line of
+    each; None if they are structurally equal.
 
     With `names=False` names of functions and blocks do not count.
     """
@@ -37,7 +37,7 @@ def difference(a: Any, b: Any, *, names: bool = True) -> str | None:
 
 
 class _Side:
-    """The lines of the innermost function around a difference, and those of the part that differs."""
+    """The lines of the innermost function around a difference, and those of the differing part."""
 
     def __init__(self, values: list[Any]) -> None:
         whole = next((v for v in reversed(values) if isinstance(v, (PrimFunc, Function))), values[0])

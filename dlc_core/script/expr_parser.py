@@ -1,4 +1,4 @@
-"""Expressions from Python's syntax tree."""
+"""Parsing of expressions from Python's syntax tree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExprParser(ValueParser):
     """Operators, and the parts of buffers, tuples and objects."""
 
     def any(self, node: ast.expr) -> Any:
-        """Whatever an expression of Python stands for here: an IR expression, a buffer or a static value."""
+        """The meaning of a Python expression in the script: an IR expression, a buffer or a static value."""
         try:
             return self._any(node)
         except DlcError as error:

@@ -1,7 +1,7 @@
 """Expressions as Python text that parses back to the same expression.
 
-Text is built from the bottom, iteratively.  Where it would nest deeper than Python's parser allows, or grow
-long by repeating shared parts, a part gets a name of its own in a line before: `e = T.expr(...)`.
+Text is built bottom-up and iteratively. If it would nest deeper than Python's parser allows, or become long
+by repeating shared parts, a part is bound to a name in a line before: `e = T.expr(...)`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class ExprPrinter:
         return self.texts((root,))[0]
 
     def texts(self, roots: Iterable[Expr]) -> list[str]:
-        """The texts of all; parts that must not be printed in place go to `alias`, in order."""
+        """The texts of all expressions. Parts that must not be printed in place are passed to `alias`, in
+        order."""
         roots = tuple(roots)
         order = post_order(*roots)
         done: dict[Expr, tuple[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Graph functions from Python's syntax tree: the inverse of `graph_printer`."""
+"""Parsing of graph functions from Python's syntax tree: the inverse of `graph_printer`."""
 
 from __future__ import annotations
 

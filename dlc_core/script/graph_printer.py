@@ -1,8 +1,8 @@
-"""Graph functions as Python text; needs nothing but the nodes: names of ops, attributes and types.
+"""Printing of graph functions as Python text. It needs only the nodes: names of ops, attributes and types.
 
-Each node is one assignment annotated with its type; small constants stand where they are used, larger ones in
-the metadata.  Functions in attributes are definitions inside the outermost one, before the first line that
-needs them: one that several use is there once.
+Each node is one assignment, annotated with its type. Small constants are printed where they are used; larger
+ones are in the metadata. Functions in attributes are definitions inside the outermost function, before the
+first line that needs them. A function that is used several times is defined once.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class GraphPrinter:
         )
 
     def _define(self, functions: list[Function]) -> None:
-        """Print what is not there yet, after what it needs itself."""
+        """Print a definition that is not printed yet, after those that it needs."""
         work = [(function, False) for function in reversed(functions)]
         while work:
             function, ready = work.pop()

@@ -24,10 +24,11 @@ def to_json(value: Any, arrays: list[np.ndarray[Any, Any]] | None = None) -> dic
 def from_json(
     data: Any, ops: Mapping[str, Op] | None = None, arrays: Sequence[np.ndarray[Any, Any]] = ()
 ) -> Any:
-    """The value that `to_json` wrote, structurally equal.  Nothing in `data` is trusted, nothing executed.
+    """The value that `to_json` wrote, structurally equal. `data` is not trusted, and nothing in it is
+    executed.
 
     `ops` finds declared ops by name; without it ops are bare names, enough to print and to compare.
-    Raises ArtifactError for malformed data, also where it names an unknown op.
+    Raises ArtifactError for malformed data, and for an unknown op.
     """
     with in_world(World()):
         return decode(data, (*EXPR_KINDS, *tir_kinds(), *graph_kinds(ops)), arrays)

@@ -1,4 +1,4 @@
-"""The words of `T`: what may be written, and what other names of the same things become."""
+"""The keywords of `T`, and accepted synonyms with their canonical forms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPECIAL = (
     "ceildiv", "if_then_else", "infinity", "launch_kernel", "likely", "max_value", "min_value", "neg", "not",
     "ramp", "reinterpret", "select", "subgroup_matrix", "vector_concat", "vector_dot", "vector_shuffle",
 )  # fmt: skip
-"""Calls with a form of their own."""
+"""Calls with special syntax."""
 
 STATEMENTS = (
     "Buffer", "alloc_buffer", "axis", "block", "block_attr", "dim", "evaluate", "expr", "func_attr", "grid",

@@ -1,4 +1,4 @@
-"""Attribute values, types and arrays from Python's syntax tree: the inverse of `literals`."""
+"""Parsing of attribute values, types and arrays from Python's syntax tree: the inverse of `literals`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from dlc_core.script.static import STATIC, is_static, static_number
 
 
 class LiteralParser:
-    """Reads what stands in attributes, and types.  Names are those of `exprs`, functions of a graph among
-    them."""
+    """Reads attribute values and types. Names are those of `exprs`, including functions of a graph."""
 
     def __init__(self, exprs: CallParser) -> None:
         self.exprs = exprs
@@ -83,7 +82,7 @@ class LiteralParser:
             return named_plan(name, values)
 
     def _symbol(self, node: ast.Call) -> Expr:
-        """A variable that is no dim, with its dtype where it is named first."""
+        """A variable that is not a dim, with its dtype at the first use."""
         name = self.exprs.string(node.args[0] if node.args else None, "a symbol's name", node)
         dtype = self.exprs.dtype(node.args[1] if len(node.args) == 2 else None, node)
         found = None if self.exprs.symbol is None else self.exprs.symbol(name, dtype)

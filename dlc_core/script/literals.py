@@ -1,4 +1,5 @@
-"""Attribute values, dims, types and arrays as Python text; what has no text goes to the metadata."""
+"""Printing of attribute values, dims, types and arrays as Python text. Values without a text form are put
+into the metadata."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ class Literals:
 
 
 def quoted(text: str) -> str:
-    """A string literal, in double quotes where that needs no more escapes."""
+    """A string literal, in double quotes unless that needs more escapes."""
     shown = repr(text)
     return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in text else shown
 

@@ -1,4 +1,4 @@
-"""Loops from Python's syntax tree."""
+"""Parsing of loops from Python's syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unique Python identifiers for the things of a function, from their name hints."""
+"""Unique Python identifiers for the variables and buffers of a function, from their name hints."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@
         for i in T.parallel(n):
             B[i] = A[i] * 2.0
 
-The decorators read the source of what they decorate; it is never run.  Numbers, strings and tuples of the
-surrounding Python may be used by name.  Python evaluates annotations unless a file begins with the future
-import, which is needed where they mention symbolic dims.
+The decorators read the source of the decorated function, which is never executed. Numbers, strings and tuples
+of the surrounding Python code can be used by name. Python evaluates annotations unless a file begins with the
+future import, so that import is needed if annotations contain symbolic dims.
 """
 
 from __future__ import annotations

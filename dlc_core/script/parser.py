@@ -1,6 +1,6 @@
-"""Python text back to the IR: `parse(script(m))` is structurally equal to `m`.
+"""Parsing of Python text to the IR: `parse(script(m))` is structurally equal to `m`.
 
-The text is read as a syntax tree and never run.  Spans (comments) do not come back.
+The text is read as a syntax tree and never executed. Spans, which are comments in the text, are lost.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def parse(
 ) -> IRModule | Function | PrimFunc:
     """The module, graph function or PrimFunc that a text defines.
 
-    `metadata` is what `to_script` gave with the text.  `ops` finds declared ops by name; without it ops are
-    bare names, enough to print and compare.  `make` infers the types that the text of a graph leaves out.
-    `captured` has what names outside the text stand for.  `file`, `first_line` and `indent` say where the
-    text was taken from.  `verify` checks the laws of tensor programs too, as the decorators do.  Raises
-    ScriptError with line and column.
+    `metadata` is the metadata that `to_script` returned with the text. `ops` finds declared ops by name;
+    without it ops are bare names, enough to print and compare. `make` infers types that the text of a graph
+    leaves out. `captured` has the values of names from outside the text. `file`, `first_line` and `indent`
+    are the origin of the text, for errors. `verify` also verifies tensor programs, as the decorators do.
+    Raises ScriptError with line and column.
     """
     source = Source(file, text, first_line, indent, captured)
     try:

@@ -1,4 +1,4 @@
-"""Everything of the IR as Python text: `script(obj)`, with `metadata` for what text cannot hold.
+"""Printing of all IR values as Python text: `script(obj)`, with `metadata` for values without a text form.
 
 Use:
     text = script(module)                  # readable; large constants are named, not shown

@@ -1,4 +1,4 @@
-"""Names of a script and what they stand for, suite by suite."""
+"""The names of a script and their values, by suites (indented blocks)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where a script comes from: its text, its place for errors, and the values around it.
+"""The source of a script: its text, its position for errors, and the values of the surrounding Python code.
 
-A mistake is shown at its line and column, with the line and a caret below it.
+An error is shown with its line and column, the line itself, and a caret below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LISTED = 12
 class Source:
     """A text, dedented by `indent` columns, that begins at `first_line` of its file.
 
-    `captured` has what the names around the text stand for.
+    `captured` has the values of names from outside the text.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Source:
 
 
 def suggestion(name: str, known: Iterable[str], what: str = "known") -> str:
-    """A hint: the known name that is meant, or all that are known where these are few."""
+    """A hint: the most similar known names, or all known names if these are few."""
     names = list(dict.fromkeys(known))
     close = similar(name, names, 2)
     if not close and len(name) > 1:

@@ -1,4 +1,4 @@
-"""Values that a script takes from the Python around it, and what may be computed with them while reading."""
+"""Values that a script takes from the surrounding Python code, and the operations on them during parsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""PrimFuncs from Python's syntax tree: the inverse of `tir_printer`, and what people write by hand."""
+"""Parsing of PrimFuncs from Python's syntax tree: the inverse of `tir_printer`. It also accepts forms that
+are only written by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""PrimFuncs as Python text: the syntax is written down in docs/internals/script.md.
+"""Printing of PrimFuncs as Python text. docs/internals/script.md describes the syntax.
 
-Every line knows the statement it belongs to, so that an excerpt can be shown around one.
+Every line is mapped to its statement, so that an excerpt around a statement can be shown.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def _griddable(loop: For) -> bool:
 
 
 def definition(name: str, params: Sequence[str], comment: str, level: int) -> list[str]:
-    """The head of a function, on one line where it fits."""
+    """The head of a function, on one line if it fits."""
     line = f"def {name}({', '.join(params)}):{comment}"
     if len(line) + len(INDENT) * level <= WIDTH or not params:
         return [line]

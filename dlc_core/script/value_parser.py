@@ -1,7 +1,7 @@
-"""Names, numbers, indices and regions from Python's syntax tree.  Text is read, never run.
+"""Parsing of names, numbers, indices and regions from Python's syntax tree. Nothing is executed.
 
-Numbers, strings, tuples, lists and dicts of the surrounding Python are *static* values: they may be computed
-with, indexed and compared, and what comes out takes the dtype that its place asks for.
+Numbers, strings, tuples, lists and dicts of the surrounding Python code are *static* values. Arithmetic,
+indexing and comparison work on them. The result takes the dtype that its context requires.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ValueParser:
     # Values
 
     def expr(self, node: ast.expr) -> Expr:
-        """An expression; a bare number has the index type (or float32 where it is a float)."""
+        """An expression. A bare integer has the index type, and a bare float is float32."""
         value = self.value(node)
         return value if isinstance(value, Expr) else as_expr(self.fitting(node, value, None))
 
@@ -141,7 +141,7 @@ class ValueParser:
         return value
 
     def any(self, node: ast.expr) -> Any:
-        """Whatever an expression of Python stands for here: an IR expression, a buffer or a static value."""
+        """The meaning of a Python expression in the script: an IR expression, a buffer or a static value."""
         raise NotImplementedError
 
     # Indices
