@@ -1,1 +1,1 @@
-"""Models as C that runs anywhere: the target kind `c` of dlc."""
+"""The C backend of dlc: the target kind `c`, for any machine with a C compiler."""

@@ -1,8 +1,8 @@
-"""How much flash, memory and stack an exported model takes: from the compiler of its processor where there is
-one, else by what the sources say.
+"""The flash, memory and stack of an exported model: measured by the compiler of its processor if it is
+installed, else estimated from the sources.
 
-The stack of a call are the frames of the chain of calls from `<name>_run` on that takes most, by the calls
-that the sources have, and `LIBRARY` for what is called of the C library.  Nothing calls itself.
+The stack of a call is the largest sum of frames over chains of calls from `<name>_run` on, as found in the
+sources, with `LIBRARY` for calls of the C library. There is no recursion.
 """
 
 from __future__ import annotations

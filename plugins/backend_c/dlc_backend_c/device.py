@@ -1,4 +1,4 @@
-"""The device `c`: C sources, compiled by the compiler of this machine and run in this process."""
+"""The device `c`: it compiles C sources by this machine's C compiler and runs them in this process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The target `c_emulated`: C for other machines, by a cross compiler, run by QEMU's user emulation.
+"""The target `c_emulated`: C for other machines, compiled by a cross compiler and run by QEMU's user
+emulation.
 
     dlc.compile(model, "c_emulated -mcpu=cortex-a72")(x)
 
-It is for trying what is exported for machines that are not at hand.  Each call is a process of the foreign
-machine, which gets the buffers through a pipe; speed means nothing.
+It is for testing exported code for machines that are not available. Each call is an emulated process, which
+gets the buffers through a pipe. Its speed says nothing about the real machine.
 """
 
 from __future__ import annotations

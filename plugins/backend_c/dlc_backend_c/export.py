@@ -1,12 +1,13 @@
-"""Models as C sources that need neither Python nor dlc, nor any memory but what the header names.
+"""Export of models as C sources that need neither Python nor dlc, and no memory except that listed in the
+header.
 
     exe.export("net.c")       net.c and net.h
     exe.export("net.h")       both in one: define NET_IMPLEMENTATION in one file that includes it
     exe.export("folder/")     net.c, net.h, an example main.c, a Makefile, a CMakeLists.txt and a README
 
-Scratch memory is a static arena, or what the caller gives.  Weights are constant arrays; with the target
-option `-weights=binary` a file, read into memory or mapped by the caller; with `-weights=object` a file that
-a few lines of assembly make an object of, in a section of the linker script.
+Scratch memory is a static arena, or is passed by the caller. Weights are constant arrays. With the target
+option `-weights=binary` they are a file that the caller reads or maps. With `-weights=object` they are a file
+that a few lines of assembly turn into an object, in a section for the linker script.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The target kind `c`: any machine with a C compiler, described by a processor's name or by options."""
+"""The target kind `c`: any machine with a C compiler. A processor's name or options describe the machine."""
 
 from __future__ import annotations
 

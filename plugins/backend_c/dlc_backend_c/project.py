@@ -1,4 +1,4 @@
-"""The files beside exported sources: an example, and how to build it."""
+"""The files of an exported folder besides the sources: an example, build files and a README."""
 
 from __future__ import annotations
 

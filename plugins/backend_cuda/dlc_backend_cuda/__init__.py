@@ -1,1 +1,1 @@
-"""Models on CUDA devices: the target kind `cuda` of dlc."""
+"""The CUDA backend of dlc: the target kind `cuda`."""

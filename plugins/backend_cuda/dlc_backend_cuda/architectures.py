@@ -1,7 +1,8 @@
 """The features of CUDA architectures, by the numbers of `-arch=sm_XX`.
 
-Figures of a unit are those of the architecture; its number of units, clock, cache and memory are those of a
-card that is usual for it.  Source: CUDA C++ Programming Guide, table of technical specifications per compute
+The figures of a multiprocessor are those of the architecture. The number of multiprocessors, clock, cache and
+memory are those of a typical card.  Source: CUDA C++ Programming Guide, table of technical specifications per
+compute
 capability, and the data sheets of the cards.
 
 [1] PTX ISA, "Matrix multiply-accumulate operation using mma instruction".

@@ -1,7 +1,7 @@
-"""The code generator: kernels as CUDA C, in the part of it that is C as well.
+"""The code generator: kernels as CUDA C, in the subset that is also C.
 
-The text needs no header and no runtime library: NVRTC and nvcc compile it as it is, and so does a compiler of
-C to which a few words are explained (`simulated`).
+The text needs no header and no runtime library. NVRTC and nvcc compile it directly. A C compiler can compile
+it too, with definitions for a few words (`simulated`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The device `cuda`: memory, programs and one stream, in order, of a CUDA device of this machine."""
+"""The device `cuda`: memory, programs and one in-order stream of a CUDA device of this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The driver of a device, by pycuda.
 
-The context of a device is its primary one, which other libraries of a process use too: their arrays and ours
-have one address space.
+It uses the primary context of a device, as other libraries of a process do. So their arrays and dlc's have
+one address space.
 """
 
 from __future__ import annotations

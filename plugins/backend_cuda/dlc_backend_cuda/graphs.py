@@ -1,6 +1,7 @@
-"""Graphs of launches, which pycuda has not: the few functions of the driver for them.
+"""CUDA graphs: the few functions of the driver for them, which pycuda lacks.
 
-A stream captures what is submitted to it instead of running it; the graph of it is launched as a whole.
+In capture mode a stream records the submitted work instead of running it. The resulting graph is launched as
+a whole.
 [1] CUDA Driver API, sections Stream Management and Graph Management.
 """
 

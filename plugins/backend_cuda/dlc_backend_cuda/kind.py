@@ -1,6 +1,6 @@
-"""The target kinds `cuda` and `cuda_simulated`: an architecture, by its number.
+"""The target kinds `cuda` and `cuda_simulated`, described by the number of an architecture.
 
-Compiling needs no device: `-arch=sm_90` says what code is for.
+Compiling needs no device: `-arch=sm_90` names the architecture.
 """
 
 from __future__ import annotations

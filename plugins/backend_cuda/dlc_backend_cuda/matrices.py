@@ -1,5 +1,5 @@
-"""How kernels use matrix units: products that a warp makes of what its threads hold, and loads of blocks of 8
-rows of 16 bytes from shared memory.
+"""Tensor cores in kernels: products of fragments that a warp holds, and loads of blocks of 8 rows of 16 bytes
+from shared memory.
 
 [1] PTX ISA, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix".
 """

@@ -1,6 +1,6 @@
-"""NVRTC, the compiler of CUDA C that is a library: text to machine code and PTX, with no device or toolkit.
+"""NVRTC, the library that compiles CUDA C to machine code and PTX, without a device or toolkit.
 
-It is found in the wheel of this package's extra `compiler`, else where the system has it.
+It is taken from the wheel of this package's extra `compiler`, or else from the system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of generated CUDA C that neither C nor CUDA has, each with the text that gives it its meaning."""
+"""Definitions of the words of generated CUDA C that neither C nor CUDA has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The device `cuda_simulated`: CUDA C on this machine's processor, by the core's executor of threads.
 
-It needs neither a driver nor a compiler of CUDA: the text is C as well, once the words of the language mean
-something there.
+It needs neither a driver nor a CUDA compiler: with definitions for the words of CUDA, the text is valid C.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products by four warps at once, beside these, of operands that lie in shared memory, in rows of 128 bytes.
+"""Asynchronous products by four warps together (`wgmma`), of operands in shared memory, in rows of 128 bytes.
 
 [1] PTX ISA, "Asynchronous warpgroup level matrix instructions", with the layouts of shared memory and their
 descriptors.

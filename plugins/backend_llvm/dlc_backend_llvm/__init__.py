@@ -1,1 +1,1 @@
-"""Native code for CPUs through LLVM, for the dlc compiler."""
+"""The LLVM backend of dlc: native code for CPUs."""

@@ -1,4 +1,5 @@
-"""Tile registers of x86 (AMX): which processors have products of them, and whether this process may use them.
+"""Tile registers of x86 (AMX): the processors that have products of them, and the permission of this process
+to use them.
 
 Source: Linux, Documentation/arch/x86/xstate.rst.
 """

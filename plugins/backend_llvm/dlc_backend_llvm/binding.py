@@ -1,4 +1,4 @@
-"""The one door to LLVM: `llvm()` gives llvmlite's binding module, loaded and initialised on first use.
+"""The only access to LLVM: `llvm()` returns llvmlite's binding module, loaded and initialised on first use.
 
 Importing the plugin must stay cheap (importing llvmlite takes 60-130 ms), so no other file of this package
 imports llvmlite.  All targets that llvmlite was built with are initialised at once: cross compilation needs

@@ -1,4 +1,4 @@
-"""A processor as the code generator sees it: a value, whether it is this machine's or read from a text."""
+"""The code generator's description of a processor, of this machine or from text."""
 
 from __future__ import annotations
 

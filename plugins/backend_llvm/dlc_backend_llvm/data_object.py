@@ -1,4 +1,4 @@
-"""Object files made and changed by hand, where a compiler would be slow or is not there.
+"""Writing and changing object files directly, because a compiler would be slow or is not available.
 
     machine_of(data) -> Machine             what objects must share to be linked together
     hidden(data, names) -> bytes            the object with those global symbols invisible outside the library

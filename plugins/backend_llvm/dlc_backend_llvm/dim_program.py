@@ -1,4 +1,4 @@
-"""The function of an exported library that computes the dims which elements of inputs tell.
+"""The function of an exported library that computes host-computed dims from elements of inputs.
 
 int <name>_dims(const void *const *inputs, <dims of shapes>, <pointers to the others>);
 """

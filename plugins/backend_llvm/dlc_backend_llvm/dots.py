@@ -1,8 +1,8 @@
-"""Dot products of narrow elements: which instructions a processor has.
+"""Dot products of narrow elements: the instructions of a processor.
 
-What a processor has is read off the assembly of probes, like the other facts of `host.py`.  Where there is no
-instruction for a pair of dtypes, the sum is made of others: exact for integers, modulo 2**32, as the
-instructions are.  Saturating instructions are never used.
+They are found by compiling probes and reading the assembly, like the other facts of `host.py`. If there is no
+instruction for a pair of dtypes, other instructions compute the sum: exactly for integers, modulo 2**32, like
+the dot-product instructions. Saturating instructions are never used.
 """
 
 from __future__ import annotations

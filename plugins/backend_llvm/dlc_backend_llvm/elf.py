@@ -1,4 +1,4 @@
-"""Object files read by hand, where a compiler would be slow or is not there.
+"""Reading of object files without a compiler.
 
     read_elf(data) -> Elf | None            sections, symbols, relocations of a 64-bit object
 

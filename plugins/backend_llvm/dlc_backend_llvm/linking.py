@@ -1,4 +1,4 @@
-"""Object files made into a shared library.
+"""Linking of object files to a shared library.
 
     find_compiler(triple="", machine="") -> list[str]
     link_shared(objects, out_path, *, triple="", libraries=("m", "pthread")) -> Path

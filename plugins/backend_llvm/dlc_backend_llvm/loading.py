@@ -1,4 +1,4 @@
-"""Object code into this process: our own way where it does, LLVM's where not."""
+"""Loading of object code into this process: by `mapping` if it supports the object, else by LLVM."""
 
 from __future__ import annotations
 

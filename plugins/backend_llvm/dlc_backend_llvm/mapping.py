@@ -1,13 +1,14 @@
-"""Object files mapped into this process without LLVM, whose import takes longer than opening a model.
+"""Loading of object files into this process without LLVM, because importing LLVM takes longer than opening a
+model.
 
     map_object(data) -> Loaded | None       None where LLVM's own loader is needed
 
-What our code generator makes asks little of a linker: a few sections, calls and references within the object,
-calls of functions outside.  That is done here for Linux on x86-64; anything else (another machine, an
-unknown relocation) is left to `engine.Engine`.
+Objects of this code generator need few features of a linker: a few sections, calls and references within the
+object, and calls of external functions. This module supports these for Linux on x86-64. All other objects
+(another machine, an unknown relocation) are loaded by `engine.Engine`.
 
-The object lies in one block: code that may be executed, constants that may be read, data that may be written,
-each on pages of their own.  Nothing is ever writeable and executable at once.
+An object is loaded into one block, with separate pages for executable code, read-only constants and writeable
+data. No page is ever both writeable and executable.
 
 Layout and relocations: System V ABI, AMD64 supplement.
 """

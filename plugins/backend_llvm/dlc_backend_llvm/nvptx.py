@@ -1,7 +1,7 @@
-"""The code generator `nvptx`: kernels over axes of threads as PTX, for the target kind `cuda`.
+"""The code generator `nvptx`: kernels over thread axes as PTX, for the target kind `cuda`.
 
-`cuda -codegen=nvptx` takes it in place of the kind's own: both emit what the device of that kind loads, text
-of PTX here, with the same list of launches.
+`cuda -codegen=nvptx` selects it instead of the kind's default. Both emit artefacts that the device of that
+kind loads, with the same list of launches. The code of this one is PTX text.
 
 [1] LLVM, User Guide for NVPTX Back-end.
 """

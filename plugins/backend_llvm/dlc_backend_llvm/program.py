@@ -1,4 +1,4 @@
-"""The C program beside an exported model: it runs the model once, from files to files.
+"""The C program of an exported model, which runs the model once and reads and writes files.
 
     cc -std=c99 -I. net_main.c *.o -lm -lpthread -o net
     ./net THREADS INPUT... OUTPUT... [DIM...]

@@ -2,9 +2,9 @@
 
     tried(triple, cpu, features, abi, text) -> str      the assembly of a module; TargetError instead
 
-LLVM has no errors for processors and features that do not fit together (`-sse`, a 32-bit cpu for riscv64,
-extensions that exclude each other): it writes to the standard error stream and ends the process.  So a
-worker tries first.  Where no worker can be started, this process asks.
+For contradictory processors and features (`-sse`, a 32-bit cpu for riscv64, extensions that exclude each
+other) LLVM raises no error: it writes to standard error and ends the process. So a worker process tries
+first. If no worker can be started, this process tries.
 """
 
 from __future__ import annotations

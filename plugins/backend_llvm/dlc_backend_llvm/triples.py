@@ -1,12 +1,12 @@
-"""Target triples: how they are spelt, and which ones are served.
+"""Target triples: their spelling, and the supported ones.
 
     full_triple("aarch64-linux-gnu") -> "aarch64-unknown-linux-gnu"
     normal_arch("arm64-apple-darwin") -> "aarch64"
     check_served(triple)                                  TargetError for machines that no code is made for
 
-LLVM has more back ends than this code generator serves: its kernels take 32-bit ARM or little-endian 64-bit
-machines with the usual ABI, and LLVM ends the process where it is asked for what another of its back ends
-cannot do.  So what is served is a list.
+LLVM has more back ends than this code generator supports: 32-bit ARM and little-endian 64-bit machines with
+the usual ABI. If another back end gets code that it does not support, LLVM ends the process. So the supported
+machines are a list.
 """
 
 from __future__ import annotations

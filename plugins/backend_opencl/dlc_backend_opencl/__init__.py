@@ -1,1 +1,1 @@
-"""Models on OpenCL devices: the target kind `opencl` of dlc."""
+"""The OpenCL backend of dlc: the target kind `opencl`."""

@@ -1,7 +1,7 @@
 """The code generator: kernels as OpenCL C 1.2.
 
-Memory is named by handles, so each pointer is followed by the place of its first element.  What only some
-devices have is asked for by a pragma where the text uses it, and named in the artefact (`NEEDS`).
+Memory is named by handles, so each pointer argument is followed by the offset of its first element. If the
+text uses an extension, a pragma enables it, and the artefact lists it (`NEEDS`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The launches of a call as commands of a queue: kernels with their arguments set, sizes checked.
 
-A launch has a kernel object of its own, so that only arguments which differ from those of the call before
-are set again.
+Each launch has its own kernel object, so that only arguments that differ from those of the previous call are
+set.
 """
 
 from __future__ import annotations

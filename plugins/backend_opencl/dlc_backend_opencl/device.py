@@ -1,4 +1,4 @@
-"""The device `opencl`: buffers, programs and one queue, in order, of an OpenCL device of this machine."""
+"""The device `opencl`: buffers, programs and one in-order queue of an OpenCL device of this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The target kind `opencl`: a device by its number, or one that options describe.
+"""The target kind `opencl`: a device by its number, or a device described by options.
 
-Compiling needs no device: without `-device` code is for what every device of our time has, and runs on the
-first one.  With it the device says what it has; options that are given say more than it does.
+Compiling needs no device. Without `-device` the code uses only features that every current device has, and
+runs on the first device. With `-device` the device's properties are used. Explicit options override them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""PoCL on processors that are newer than its compiler.
+"""A workaround for PoCL on CPUs that are newer than its compiler.
 
-PoCL takes the name of the processor from LLVM.  An LLVM that does not know it says `generic`, a name that the
-same LLVM's C frontend refuses, so that no kernel can be built (PoCL's issues 512 and 1049: for any Zen 5 with
-the LLVM 14 of the registry's wheel).  There is no setting for the name.  The device's record in PoCL's
-memory is found by that text, and gets the best name that every version knows and this processor has all
-features of.
+PoCL takes the name of the CPU from LLVM. If LLVM does not know the CPU, the name is `generic`, which the C
+frontend of the same LLVM refuses. Then no kernel can be built (PoCL's issues 512 and 1049; for example any
+Zen 5 with the LLVM 14 of the wheel). PoCL has no setting for the name. This module finds the device's record
+in PoCL's memory by that text, and replaces the name by the best one that all versions know and whose features
+this CPU has.
 """
 
 from __future__ import annotations

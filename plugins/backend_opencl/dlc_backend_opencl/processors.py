@@ -1,7 +1,8 @@
-"""Schedules for processors: those of the core's rules for them, a group of one thread for each parallel turn.
+"""Schedules for CPU devices: the core's rules for CPUs, with a group of one thread for each parallel
+iteration.
 
-Drivers of processors run a group's threads by turns on one core, so that many threads with shared memory cost
-what they save elsewhere.  A single one with vectors of its own runs as the processor likes it.
+Drivers for CPUs run the threads of a group alternately on one core, so many threads with shared memory save
+nothing. A single thread with explicit vectors uses the CPU best.
 """
 
 from __future__ import annotations

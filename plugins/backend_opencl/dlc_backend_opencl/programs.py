@@ -1,7 +1,7 @@
-"""Programs of a device: built from text, or taken as they were built before.
+"""Programs of a device: built from text, or taken from the cache.
 
-Binaries are kept in the cache folder of dlc by text, device and driver; drivers that keep what they build
-themselves, as PoCL does, are left to it.
+Binaries are kept in dlc's cache folder by text, device and driver. If a driver caches its binaries itself, as
+PoCL does, dlc keeps none.
 """
 
 from __future__ import annotations

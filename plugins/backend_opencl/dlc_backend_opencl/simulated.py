@@ -1,7 +1,7 @@
 """The device `opencl_simulated`: OpenCL C on this machine's processor, by the core's executor of threads.
 
-It needs no driver.  What C has no word for is defined before the kernels; vectors of values, which C writes
-in braces, are the one thing of a text that is written again.
+It needs no driver. Words that C lacks are defined before the kernels. Only vector literals, which C writes in
+braces, are rewritten in the text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Boards that programs run on without an operating system, and the emulator that stands for them here.
+"""Boards without an operating system, and the emulator that runs their programs on this machine.
 
     run = build_firmware(board("mps2-an386"), [source, …], elf)
     text = emulate(board("mps2-an386"), elf)
 
-A firmware is start-up code, a memory map, and the sources; standard input and output are the emulator's, by
-semihosting.
+A firmware consists of start-up code, a memory map, and the sources. Standard input and output are those of
+the emulator, by semihosting.
 """
 
 from __future__ import annotations

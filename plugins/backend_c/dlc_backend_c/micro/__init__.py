@@ -1,4 +1,4 @@
-"""Sessions with a microcontroller: its memory and a model on it, worked from Python.
+"""Sessions with a microcontroller: its memory and a model on it, controlled from Python.
 
     exe = dlc.compile(model, "c -mcpu=cortex-m4")
     with Session(exe, "mps2-an386") as board:

@@ -1,4 +1,4 @@
-"""The host's side of a session."""
+"""The host side of a session."""
 
 from __future__ import annotations
 

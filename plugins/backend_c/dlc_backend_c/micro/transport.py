@@ -1,4 +1,4 @@
-"""Ways to a board: the emulator's serial port, or any pair of file descriptors."""
+"""Transports to a board: the emulator's serial port, or any pair of file descriptors."""
 
 from __future__ import annotations
 

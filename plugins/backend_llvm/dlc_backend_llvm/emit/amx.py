@@ -1,10 +1,10 @@
 """Products of matrices in the tile registers of x86 (AMX).
 
-Sums lie in memory.  Around a statement that does nothing but multiply, loops and all, they are values: LLVM
-keeps in tile registers what is only cast from and to tiles, loops' variables as well, and configures these
-registers itself.  What is read and written beside such statements goes through memory.
+Accumulators are in memory. Around a statement that only multiplies, including its loops, they are values.
+LLVM keeps values that are only cast from and to tiles in tile registers, also across loops, and configures
+these registers itself. Other statements access the accumulators in memory.
 
-A process has to ask Linux for these registers before it uses them; kernels with products do so once.
+A process must request these registers from Linux before it uses them. Kernels with products do so once.
 
 Source: LLVM Language Reference, x86_amx type.
 """

@@ -1,6 +1,6 @@
-"""Kernels over axes of threads as LLVM IR for cards: groups' memory, barriers, values between threads.
+"""Kernels over thread axes as LLVM IR for GPUs: shared memory, barriers, exchanges between threads.
 
-Pointers are generic: LLVM finds the space of each from where it comes [1].
+Pointers are generic: LLVM infers the address space of each from its origin [1].
 
 [1] LLVM, User Guide for NVPTX Back-end.
 """

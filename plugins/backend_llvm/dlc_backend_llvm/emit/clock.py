@@ -2,7 +2,7 @@
 
     @CLOCK(ptr at, i64 sign)      adds sign times the clock's nanoseconds to the i64 at `at`
 
-One reading takes about 25 ns on Linux, which answers it without a system call.
+One reading takes about 25 ns on Linux, where it needs no system call.
 """
 
 from __future__ import annotations

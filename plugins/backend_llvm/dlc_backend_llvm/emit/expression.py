@@ -1,7 +1,8 @@
-"""Expressions to instructions.
+"""Conversion of expressions to instructions.
 
-Pure expressions go to the prefix of the scope of their innermost variable (see `scope.py`); what reads memory
-or may trap stays where it is and is reused until something it read is written.
+Pure expressions are placed in the prefix of the scope of their innermost variable (see `scope.py`).
+Expressions that read memory or may trap stay where they are, and are reused until memory that they read is
+written.
 """
 
 from __future__ import annotations

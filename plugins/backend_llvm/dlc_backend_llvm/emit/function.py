@@ -1,8 +1,8 @@
-"""Statements to basic blocks, and the functions around them.
+"""Conversion of statements to basic blocks, and of PrimFuncs to functions.
 
-Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant indices
-after unrolling is never memory.  A parallel loop becomes a function of its own (closure, begin, end), which
-the thread pool runs.
+Loops keep register values in phis: a "local" buffer whose accesses all have constant indices after unrolling
+is never in memory. A parallel loop becomes a separate function (closure, begin, end), which the thread pool
+runs.
 """
 
 from __future__ import annotations

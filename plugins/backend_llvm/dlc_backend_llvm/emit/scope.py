@@ -1,4 +1,5 @@
-"""Where instructions go: nested scopes with a prefix each, where pure values are computed once, far out.
+"""Placement of instructions: nested scopes, each with a prefix, in which pure values are computed once and as
+far out as possible.
 
 A scope is the body of a loop, a branch or a function.  An expression without loads goes to the prefix of the
 innermost scope that binds one of its variables: loop-invariant code motion and common-subexpression

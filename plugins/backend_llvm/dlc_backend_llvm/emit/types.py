@@ -1,4 +1,4 @@
-"""How dtypes look in LLVM IR: in memory, in registers, and as literals.
+"""Dtypes in LLVM IR: in memory, in registers, and as literals.
 
 In memory bool is `i8` and bfloat16 is `i16` (its bits).  In registers bool is `i1`, and float16 and bfloat16
 are `float`s that hold a representable value: every operation computes in float32 and rounds once, as the

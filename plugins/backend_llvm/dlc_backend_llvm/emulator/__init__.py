@@ -2,8 +2,8 @@
 
     dlc.compile(model, "emulated -mtriple=aarch64-linux-gnu -mcpu=cortex-a72")(x)
 
-It is for trying what is compiled for machines that are not at hand: the code and the thread pool are those of
-`llvm` with the same options, as a library of the foreign machine, and speed means nothing.
+It is for testing code for machines that are not available. The code and the thread pool are those of `llvm`
+with the same options, as a library for the foreign machine. Its speed says nothing about the real machine.
 
     qemu.py      which emulator shows which processor, and what must be installed
     server.py    the foreign process: memory, libraries and calls through a pipe

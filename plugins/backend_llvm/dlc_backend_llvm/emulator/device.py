@@ -1,6 +1,6 @@
 """The device `emulator`: object files of other machines, run by QEMU.
 
-Memory belongs to no machine until code of one is launched on it: it is kept here, and moves there then.
+Memory is kept in this process until code is launched on it. It is then moved to the emulated process.
 """
 
 from __future__ import annotations

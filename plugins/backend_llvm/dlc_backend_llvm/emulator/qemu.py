@@ -1,4 +1,4 @@
-"""Which emulator shows which processor, and what must be installed for that."""
+"""The emulator for each processor, and the packages that it needs."""
 
 from __future__ import annotations
 
