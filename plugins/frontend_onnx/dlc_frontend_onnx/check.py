@@ -1,4 +1,4 @@
-"""The laws that need a view of whole graphs; a model that passes can be imported without looking back.
+"""Checks of a model that need a view of whole graphs. The importer relies on them.
 
 - every name is defined once in its graph: by an input, an initializer (which may give an input its default)
   or one output of one node; a subgraph may reuse an outer name, and inside it the inner definition holds

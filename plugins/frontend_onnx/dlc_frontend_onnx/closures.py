@@ -1,7 +1,7 @@
 """Closed functions for control flow.
 
-The graphs among a node's attributes are converted in place, over the nodes around them, so that all that is
-known of shapes holds inside too.  `close` then cuts the result out: what it takes from around becomes params.
+The graphs among a node's attributes are converted in place, over the surrounding nodes, so that known shapes
+are also known inside. `close` then extracts the result as a function. Values from outside become its params.
 """
 
 from __future__ import annotations

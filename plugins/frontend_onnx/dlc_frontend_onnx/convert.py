@@ -1,7 +1,7 @@
-"""From protobuf messages to the plain data of `model`: every field checked for itself.
+"""Conversion of protobuf messages to the plain data of `model`, with a check of every single field.
 
-What needs a view of a whole graph (order, undefined names, recursion) is `check`'s.  Nesting is limited, so
-recursion here is bounded.
+`check` has the checks that need a view of a whole graph (order, undefined names, recursion). Nesting is
+limited, so recursion in this module is bounded.
 """
 
 from __future__ import annotations

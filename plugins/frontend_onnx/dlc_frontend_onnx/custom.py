@@ -1,4 +1,4 @@
-"""Operators of third parties: how `domain::Op` is imported, said in a few lines of Python.
+"""Custom operators: a few lines of Python define how `domain::Op` is imported.
 
     from dlc_core.op import std
     from dlc_frontend_onnx import Result, host_function, operator
@@ -13,9 +13,10 @@
 
     dlc.compile("model.onnx", importers=[swish, median])
 
-A plugin gives the same values in its hook `dlc_importers`, and then every model may use the operators.  A
-name may end in "@3": since version 3 of the domain; of several, the newest not above the model's is taken.
-They stand above the package's own operators; functions of the model itself stand above them.
+A plugin returns the same values from its hook `dlc_importers`; then every model may use the operators. A name
+may end in "@3", which means since version 3 of the domain. Of several versions, the newest one not above the
+model's is used. Custom operators take precedence over the package's operators. Functions of the model take
+precedence over both.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A name for a model's content, made without importing it: what compiled models are kept under.
+"""A digest of a model's content, computed without importing it, for the cache of compiled models.
 
     digest("resnet50.onnx") -> "3f5c…"       the file and the files of its external data
     digest(b"…")                             the bytes
 
-External data are found by the mark that every reference to them has in the file: the key `location` of an
-entry, followed by the value.  A model that refers outside its folder has no digest: importing it says what is
-wrong.
+References to external data are found by their form in the file: the key `location` of an entry, followed by
+the value. A model that refers to files outside its folder has no digest; importing it raises the error.
 """
 
 from __future__ import annotations

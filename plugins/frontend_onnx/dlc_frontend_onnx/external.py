@@ -1,10 +1,10 @@
-"""External tensor data, read from the model's folder and from nowhere else.
+"""External tensor data, read only from the model's folder.
 
-The laws (each is a hole some ONNX loader once had):
+These rules are enforced (each was violated by some ONNX loader once):
 
 - a location is a relative path of plain components: not absolute, no `..`, no backslash, no NUL;
-- folders are opened one component at a time from a handle of the model's folder, never following a symbolic
-  link, so that a link put there while we read leads nowhere either;
+- folders are opened one component at a time from a handle of the model's folder, without following symbolic
+  links, so that links created during the read have no effect either;
 - the file is a regular one with exactly one name (a hard link may be a foreign file in disguise);
 - the range asked for lies inside the file, and nothing is allocated before that is known;
 - the keys of an entry are looked up, never assigned to attributes; a repeated key is an error.

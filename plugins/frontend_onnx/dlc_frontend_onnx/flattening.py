@@ -1,8 +1,8 @@
-"""Sequences, optionals and maps at the border of a model, as the tensors inside them.
+"""Sequences, optionals and maps as inputs and outputs of a model, represented by their tensors.
 
-A sequence is a list in Python, an empty optional None, a filled one its value, a map a dict.  The compiler
-knows tensors alone: an input "s" with two elements becomes the inputs "s[0]" and "s[1]", one that is a map
-those of its keys and its values, and a `Layout` says how the outputs are put together again.
+In Python a sequence is a list, an empty optional is None, a filled one is its value, and a map is a dict. The
+compiler has only tensors: an input "s" with two elements becomes the inputs "s[0]" and "s[1]", and a map
+becomes its keys and its values. A `Layout` describes how the outputs are assembled again.
 """
 
 from __future__ import annotations

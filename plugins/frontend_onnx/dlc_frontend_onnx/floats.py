@@ -1,4 +1,5 @@
-"""Floats that are data, or other quotients of dims than `ratios` has: expressions in a tensor's precision.
+"""Floats that are data, and quotients of dims that `ratios` does not support: expressions in a tensor's
+precision.
 
     floor(height * scale)        where the scale is fed
 

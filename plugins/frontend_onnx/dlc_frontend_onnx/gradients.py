@@ -1,7 +1,7 @@
-"""Derivatives of graphs, backwards from one value, which the operator Gradient asks for.
+"""Reverse-mode derivatives of graphs, for the operator Gradient.
 
-A rule gives, for one node and the derivative of the value by its result, those by its arguments (None where
-there is none).  Composites without a rule are taken apart.
+A rule takes a node and the derivative of the value with respect to its result. It returns the derivatives
+with respect to its arguments (None if there is none). Composites without a rule are expanded.
 """
 
 from __future__ import annotations

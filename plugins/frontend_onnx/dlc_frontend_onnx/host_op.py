@@ -1,7 +1,8 @@
 """Calls of Python functions in graphs: the ops that `custom.host_function` makes nodes of.
 
-A compiled model names its functions: those of plugins by what the hook `dlc_importers` calls them, others by
-a name of the process that they were given to.  Opening a model neither holds nor runs any code of its own.
+A compiled model refers to its functions by name: functions of plugins by their names in the hook
+`dlc_importers`, others by a name that is valid in this process. A model file contains no Python code, so
+opening it runs none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Locations in a model, and errors that name them.
 
-Names in a model are untrusted: messages quote, escape and shorten them, so that no name can forge a line of a
-log.
+Names in a model are not trusted. Messages quote, escape and shorten them, so that no name can forge a line of
+a log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which operators are imported, in which versions, of which types, and how they run: the generated table.
+"""The generated table of supported operators, with versions, types, and how they run.
 
 `operators.json` holds it; `python -m dlc_frontend_onnx.testing.operators` makes it and the page of it again,
 from models of single operators: those that random models are drawn from, in each version and type, and those

@@ -1,4 +1,4 @@
-"""Which target a device of `onnx.backend` or a provider of an inference session means."""
+"""The targets of devices of `onnx.backend` and of providers of an inference session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Floats that are dims times a number: half a height, twice a width, as models compute sizes for Resize.
 
 An element of a tensor of floats is a Python float, or a `Ratio`: an integer expression over dims divided by a
-positive number.  Factors are taken as the fractions they stand for: 0.1 is 1/10.
+positive number. Decimal factors are read as exact fractions: 0.1 is 1/10.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Integers of shapes: what is known of small tensors while a model is imported.
+"""Shape arithmetic: the known elements of small tensors while a model is imported.
 
-A model computes shapes by tensors: Shape, Gather, Mul, Concat, Reshape.  `ShapeTable.known(node)` follows
-such arithmetic through the graph and gives the elements of a tensor as far as they depend on constants and
-dims alone: an array of the node's shape, of its own dtype where all are numbers, else of objects, each a
-number, an expression over dims (`int64`, or `bool` for a condition), or in tensors of floats a `Ratio` of
-such an expression.  None means: unknown.
+A model computes shapes by tensors: Shape, Gather, Mul, Concat, Reshape. `ShapeTable.known(node)` follows such
+arithmetic through the graph. It returns the elements of a tensor if they depend on constants and dims alone,
+as an array of the node's shape. If all elements are numbers, the array has the node's dtype. Otherwise it is
+an array of objects: numbers, expressions over dims (`int64`, or `bool` for a condition), and in tensors of
+floats a `Ratio` of such an expression. None means unknown.
 
-`materialised` is the way back: the tensor of such elements.
+`materialised` is the inverse: it returns the tensor of such elements.
 """
 
 from __future__ import annotations

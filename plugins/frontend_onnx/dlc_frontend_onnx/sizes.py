@@ -1,12 +1,12 @@
-"""Sizes that are data: fed with the inputs, or computed from them.
+"""Sizes that are data: elements of inputs, or computed from inputs.
 
     Reshape(x, shape)        with the shape as an input, or made of the lengths of sentences
 
-Where the elements of a small tensor of integers are not known while importing, each is a variable (`element`
-of `shapes`), and converters make of them what a size becomes: an integer expression of elements and dims.
-`Holders.dim` gives the dim for one.  It is computed twice over: by the nodes that end in `dim_of`, which any
-program can run, and, where all its elements are those of inputs, by the caller (`dlc_core.graph.data_dims`),
-so that native code has the dim from its first instruction.
+If the elements of a small tensor of integers are unknown during the import, each becomes a variable
+(`element` of `shapes`), and converters compute sizes as integer expressions of elements and dims.
+`Holders.dim` returns the dim of such an expression. There are two ways to compute the dim. Any program can
+run the nodes that end in `dim_of`. If all elements are elements of inputs, the caller can also compute it
+(`dlc_core.graph.data_dims`), so that native code knows the dim from the beginning.
 """
 
 from __future__ import annotations

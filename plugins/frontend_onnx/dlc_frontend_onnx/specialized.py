@@ -1,16 +1,16 @@
-"""Models that are called: compiled once, or once for each set of values or shapes that decide.
+"""Callable models: compiled once, or once for each combination of the values or shapes that the import
+depends on.
 
     model = CallableModel("model.onnx")
     model({"x": x})                          # the outputs, in the order of the graph
 
-Most models are compiled when they are read, for all sizes of their symbolic dims and of what their inputs
-give sizes of.  Where the importer refuses one because an axis, a scale or a number of rounds is an input, the
-model is compiled at its first call: the fewest such inputs that must be known become constants, and the model
-is compiled again when their values change.
-Where that is not enough and inputs have symbolic dims, such as one that must be the number of channels, it is
-compiled for the shapes of the call.
-Values fed for inputs that have an initializer take its place in the same way; inputs that are sequences or
-optionals are compiled for, by their lengths and the shapes in them.
+Most models are compiled when they are read, for all values of their symbolic dims and of sizes that are
+inputs. If the importer refuses a model because an axis, a scale or a number of iterations is an input, the
+model is compiled at its first call. The fewest such inputs that must be known become constants, and the model
+is compiled again when their values change. If that is not enough and inputs have symbolic dims, for example
+one that must be the number of channels, it is compiled for the shapes of the call. Values for inputs with an
+initializer replace the initializer in the same way. If inputs are sequences or optionals, the model is
+compiled for their lengths and shapes.
 """
 
 from __future__ import annotations

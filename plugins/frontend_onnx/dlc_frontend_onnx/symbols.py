@@ -1,4 +1,4 @@
-"""The symbolic dims of a model's inputs and outputs, and what is said of them: sizes, bounds, names."""
+"""The symbolic dims of a model's inputs and outputs, with their sizes, bounds and names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Intermediate values as outputs: the argument `taps` of `dlc.load` and `dlc.compile` for ONNX models.
 
-A tap is the name of a node, which stands for all its outputs, or of a value; nodes of functions, of branches
-and of loops too.  Where a node is converted several times (a function called twice, iterations of an unrolled
+A tap is the name of a node, which means all its outputs, or the name of a value. It may be inside a function,
+a branch or a loop.  Where a node is converted several times (a function called twice, iterations of an
+unrolled
 loop), the further values are called "name@1", "name@2" and so on, in order.
 """
 

@@ -1,4 +1,4 @@
-"""The graphs of branches and loops as models: what each round of a body is fed."""
+"""The graphs of branches and loops as models, with the inputs of each iteration of a body."""
 
 from __future__ import annotations
 

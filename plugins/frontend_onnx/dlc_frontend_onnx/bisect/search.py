@@ -1,11 +1,11 @@
-"""Which node of a model is wrong: `bisect("model.onnx", "onnx-reference", feeds)`.
+"""Find the wrong node of a model: `bisect("model.onnx", "onnx-reference", feeds)`.
 
-All values of the model are made by the reference, and by dlc with every value as an output.  The first node,
-in topological order, that differs is fed with the reference's own values, alone: where it still differs it
-is the culprit.  Where it does not, its error comes from nodes before it or from compiling them together: more
-and more of these are taken along until it shows.  Where nothing differs while every value is an output, and
-the model's outputs do, compiling nodes together is what is wrong, and the same search finds which.  Branches
-and loops are entered.
+The reference computes all values of the model, and dlc computes them with every value as an output. The first
+differing node, in topological order, is compiled alone with the reference's values as inputs. If it still
+differs, it is the wrong one. If not, the error comes from nodes before it, or from compiling them together.
+Then more and more of these are added until the error shows. If nothing differs when every value is an output,
+but the model's outputs do, compiling nodes together is wrong, and the same search finds the group. The search
+also covers branches and loops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Axes that are data: which of a tensor's axes are meant is known when the model runs."""
+"""Axes that are data: the axes of a tensor that an operator uses are known only at run time."""
 
 from __future__ import annotations
 

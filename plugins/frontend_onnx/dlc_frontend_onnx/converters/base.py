@@ -1,13 +1,13 @@
-"""How an ONNX operator becomes graph nodes: the table of converters and what a converter gets to work with.
+"""Conversion of ONNX operators to graph nodes: the table of converters, and the `Call` that a converter gets.
 
     @converter("Clip", 11)                      # operator, since which version; domain="..." for another one
     def clip(c, x, low=None, high=None):        # the call, then the inputs; the signature is the arity
         return ...                              # a node, or a sequence of them, one for each output
 
-A model of opset V uses, of the entries of an operator, the one with the largest version not above V.  An
-input left out arrives as None, which only parameters annotated `Node | None` take.  Attributes are read
-through the call (`c.integer("axis", 0)`); one that the node has and no converter reads is an error, never
-ignored in silence.
+For a model of opset V, the converter with the largest version not above V is used. A missing input is None,
+which only parameters annotated `Node | None` accept. Attributes are read through the call (`c.integer("axis",
+0)`). If a node has an attribute that its converter does not read, this is an error; attributes are never
+silently ignored.
 """
 
 from __future__ import annotations

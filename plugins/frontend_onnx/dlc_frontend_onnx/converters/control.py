@@ -1,7 +1,8 @@
 """If, Loop, Scan.
 
-Branches that are known are taken while importing.  Loops with a known number of rounds become `scan`, or are
-unrolled where shapes or sequences change between iterations; loops until a condition become `while_`.
+A branch whose condition is known is resolved by the importer. Loops with a known number of iterations become
+`scan`, or are unrolled if shapes or sequences change between iterations. Loops until a condition become
+`while_`.
 """
 
 from __future__ import annotations

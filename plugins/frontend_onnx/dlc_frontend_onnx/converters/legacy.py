@@ -1,5 +1,5 @@
-"""Operators as operator set 6 has them: attributes say whether and where the second input is broadcast, and
-whether a network is trained."""
+"""Operators of operator set 6, in which attributes define whether and along which axis the second input is
+broadcast, and whether a network is in training mode."""
 
 from __future__ import annotations
 

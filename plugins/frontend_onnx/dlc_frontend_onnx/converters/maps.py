@@ -1,6 +1,7 @@
 """Operators of ai.onnx.ml on maps: a map is its keys and its values, two vectors, while importing.
 
-A map that is fed is sorted by its keys; a list of maps, as ZipMap makes it, is the keys and a matrix.
+A map that is an input is sorted by its keys. A list of maps, as ZipMap makes it, is represented by the keys
+and a matrix.
 """
 
 from __future__ import annotations

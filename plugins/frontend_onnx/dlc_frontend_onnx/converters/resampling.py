@@ -1,7 +1,8 @@
 """Resizing by weights that are known while importing: kernels that are stretched or cut, and regions.
 
-What `resize` of the core does not have.  Each axis has a table of neighbours and their weights for each place
-of the result; an axis is resized by gathering the neighbours and adding them up.
+These are the forms that the core's `resize` does not support. Each axis has a table of neighbours and weights
+for each element of the result. An axis is resized by gathering the neighbours and adding them with their
+weights.
 """
 
 from __future__ import annotations

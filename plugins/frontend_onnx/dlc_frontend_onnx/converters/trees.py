@@ -1,8 +1,8 @@
 """Ensembles of decision trees of the domain ai.onnx.ml.
 
-All trees are walked at once, a level at a time: the state is the node of each tree for each row, and a step
-gathers the nodes' features and thresholds.  Leaves lead to themselves, so the walk takes as many steps as the
-deepest tree has levels.
+All trees are traversed together, level by level. The state is the current node of each tree for each row, and
+a step gathers the nodes' features and thresholds. The successor of a leaf is the leaf itself, so the number
+of steps is the depth of the deepest tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Support vector machines of the domain ai.onnx.ml.
 
-A classifier has a number for each pair of classes: which of the two, by its sign.  Probabilities of pairs are
-made one of classes by the second method of Wu, Lin and Weng, "Probability estimates for multi-class
+A classifier has a number for each pair of classes, whose sign selects one of the two. Probabilities of pairs
+are converted to probabilities of classes by the second method of Wu, Lin and Weng, "Probability estimates for
+multi-class
 classification by pairwise coupling" (JMLR 5, 2004), with the steps and the end of LIBSVM's.
 """
 
