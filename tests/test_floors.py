@@ -170,18 +170,7 @@ def floor_complaints(texts: Texts) -> list[str]:
     return complaints
 
 
-CIRCLES: Mapping[frozenset[str], str] = {
-    frozenset(
-        {
-            "dlc_core.ir.buffer",
-            "dlc_core.ir.expr",
-            "dlc_core.ir.expr.nodes",
-            "dlc_core.ir.expr.shorthand",
-            "dlc_core.ir.expr.text",
-            "dlc_core.ir.expr.walk",
-        }
-    ): "a load has a buffer, whose shape has expressions",
-}
+CIRCLES: Mapping[frozenset[str], str] = {}
 """Modules that import one another, with the reason; the list may only shrink."""
 
 

@@ -62,61 +62,43 @@ class Kind:
     view: Callable[[Any], Any] = field(default=lambda value: value)
 
 
-def _expr(*names: str) -> tuple[Field, ...]:
-    return tuple(Field(name, "ref", (ex.Expr,)) for name in names)
-
-
 def _text(*names: str) -> tuple[Field, ...]:
     return tuple(Field(name, "str") for name in names)
 
 
 EXPRS = (ex.Expr,)
+_HOW: Mapping[str, Callable[[str], Field]] = {
+    "operand": lambda name: Field(name, "ref", EXPRS),
+    "operands": lambda name: Field(name, "refs", EXPRS),
+    "buffer": lambda name: Field(name, "ref", (Buffer,)),
+    "dtype": lambda name: Field(name, "dtype"),
+    "bounds": lambda name: Field(name, "bounds"),
+    "text": lambda name: Field(name, "str"),
+    "lanes": lambda name: Field(name, "int"),
+    "literal": lambda name: Field(name, "literal"),
+}
+"""How the fields of expressions are written, by their roles."""
+
+
+def _expr_kind(cls: type[ex.Expr]) -> Kind:
+    """The kind of a class of expressions, derived from its fields."""
+
+    def build(**given: Any) -> ex.Expr:
+        for name, role in cls.parts:
+            if name == "op":
+                _among(given[name], cls.known)
+            elif role == "lanes":
+                _lanes(given[name])
+            elif role == "literal":
+                _number(given[name])
+        made: ex.Expr = cls.make(*[given.get(name) for name, _ in cls.parts])
+        return made
+
+    return Kind(cls.__name__.lower(), cls, tuple(_HOW[role](name) for name, role in cls.parts), build)
+
+
 EXPR_KINDS = (
-    Kind(
-        "var",
-        ex.Var,
-        (*_text("name"), Field("dtype", "dtype"), Field("bounds", "bounds")),
-        lambda name, dtype, bounds=None: ex.Var(name, dtype, bounds),
-    ),
-    Kind(
-        "const",
-        ex.Const,
-        (Field("value", "literal"), Field("dtype", "dtype")),
-        lambda value, dtype: ex.const(_number(value), dtype),
-    ),
-    Kind("unary", ex.Unary, (*_text("op"), *_expr("a")), lambda op, a: ex.unary(_among(op, ex.UNARY), a)),
-    Kind(
-        "binary",
-        ex.Binary,
-        (*_text("op"), *_expr("a", "b")),
-        lambda op, a, b: ex.binary(_among(op, ex.ARITH | ex.COMPARE | ex.LOGIC | ex.BITS), a, b),
-    ),
-    Kind("cast", ex.Cast, (Field("dtype", "dtype"), *_expr("a")), lambda dtype, a: ex.cast_to(dtype, a)),
-    Kind("select", ex.Select, _expr("cond", "a", "b"), ex.select),
-    Kind(
-        "call",
-        ex.Call,
-        (*_text("name"), Field("args", "refs", EXPRS), Field("dtype", "dtype")),
-        lambda name, args, dtype: ex.call(name, args, dtype),
-    ),
-    Kind(
-        "ramp",
-        ex.Ramp,
-        (*_expr("base", "stride"), Field("lanes", "int")),
-        lambda base, stride, lanes: ex.ramp(base, stride, _lanes(lanes)),
-    ),
-    Kind(
-        "broadcast",
-        ex.Broadcast,
-        (*_expr("value"), Field("lanes", "int")),
-        lambda value, lanes: ex.broadcast(value, _lanes(lanes)),
-    ),
-    Kind(
-        "load",
-        ex.Load,
-        (Field("buffer", "ref", (Buffer,)), Field("indices", "refs", EXPRS)),
-        lambda buffer, indices: ex.load(buffer, indices),
-    ),
+    *map(_expr_kind, ex.EXPRESSIONS),
     Kind(
         "buffer",
         Buffer,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +20,6 @@ from dlc_core.ir import expr as ex
 from dlc_core.ir.buffer import Buffer
 
 Known = Sequence[ex.Var | Buffer]
-_Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def dumps(value: Any, known: Known = ()) -> bytes:
@@ -51,8 +50,7 @@ class _Writer(pickle.Pickler):
             return _buffer, (
                 value.name, value.shape, value.dtype, value.strides, value.scope, value.offset, value.align,
             )  # fmt: skip
-        make = _EXPRS.get(type(value))
-        return NotImplemented if make is None else make(value)
+        return (value.make, value.values) if isinstance(value, ex.Expr) else NotImplemented
 
 
 class _Reader(pickle.Unpickler):
@@ -73,19 +71,5 @@ def _buffer(
 ) -> Buffer:
     return Buffer(name, shape, dtype, strides=strides, scope=scope, offset=offset, align=align)
 
-
-_EXPRS: dict[type, Callable[[Any], _Made]] = {
-    ex.Var: lambda e: (ex.Var, (e.name, e.dtype, e.bounds)),
-    ex.Const: lambda e: (ex.const, (e.value, e.dtype)),
-    ex.Unary: lambda e: (ex.unary, (e.op, e.a)),
-    ex.Binary: lambda e: (ex.binary, (e.op, e.a, e.b)),
-    ex.Cast: lambda e: (ex.cast_to, (e.dtype, e.a)),
-    ex.Select: lambda e: (ex.select, (e.cond, e.a, e.b)),
-    ex.Call: lambda e: (ex.call, (e.name, e.args, e.dtype)),
-    ex.Ramp: lambda e: (ex.ramp, (e.base, e.stride, e.dtype.lanes)),
-    ex.Broadcast: lambda e: (ex.broadcast, (e.value, e.dtype.lanes)),
-    ex.Load: lambda e: (ex.load, (e.buffer, e.indices)),
-}
-"""For each class of expressions the function that makes them, and its arguments."""
 
 __all__ = ["Known", "dumps", "loads"]

@@ -25,7 +25,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var
+from dlc_core.ir.expr import Const, Expr, Var
 from dlc_core.ir.module import IRModule
 
 
@@ -251,14 +251,15 @@ def _expr_structure(e: Expr) -> Structure:
     if isinstance(e, Const):
         bits = struct.pack("<d", e.value).hex() if e.dtype.is_float else ""
         return Structure(f"{e.dtype}({e.value}){bits and ' ' + bits}")
-    if isinstance(e, (Unary, Binary)):
-        return Structure(f"{e.op} of {e.dtype}", [("." + n, c) for n, c in zip(("a", "b"), e.children)])
-    if isinstance(e, Call):
-        return Structure(f"call {e.name} of {e.dtype}", _items(e.args, ".args"))
-    if isinstance(e, Load):
-        return Structure("load", [(".buffer", e.buffer), *_items(e.indices, ".indices")])
-    kind = type(e).__name__.lower()
-    return Structure(f"{kind} of {e.dtype}", _items(e.children, "."))
+    label, parts = type(e).__name__.lower(), list[tuple[str, Any]]()
+    for (name, role), value in zip(e.parts, e.values, strict=True):
+        if role == "text":
+            label = value if e.known else f"{label} {value}"
+        elif role == "operands":
+            parts += _items(value, f".{name}")
+        elif role in ("operand", "buffer"):
+            parts.append((f".{name}", value))
+    return Structure(f"{label} of {e.dtype}", parts)
 
 
 def _buffer_structure(b: Buffer) -> Structure:

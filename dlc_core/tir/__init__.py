@@ -1,6 +1,6 @@
 """The tensor level: statements, functions, their walkers, verifier and interpreter.
 
-The grammar is `tir/stmt.py` over `ir/expr/nodes.py`; `tir/intrinsics.py` is the table of calls.
+The grammar is `tir/stmt.py` over `ir/expr/grammar.py`; `tir/intrinsics.py` is the table of calls.
 """
 
 from dlc_core.ir.buffer import Buffer

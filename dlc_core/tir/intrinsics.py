@@ -19,8 +19,7 @@ Names that begin with `vector_`, and `subgroup_matrix`, mix widths, so `expr.cal
 arguments. It broadcasts the scalar arguments of all other calls of several lanes.
 
 Code generators and the reference interpreter follow these rules for floats and integers:
-  * `Binary` min and max return NaN if either side is NaN (as np.minimum). For -0.0 and 0.0 they may return
-    either.
+  * `Binary` min and max return NaN if either side is NaN (as np.minimum), and either of -0.0 and 0.0.
   * `Select`, `and`, `or` may evaluate all their operands, so none may trap.  `if_then_else` evaluates only
     the side that its condition chooses: it guards loads and divisions.
   * `cast` of a float to an integer rounds towards zero; out of range, and for NaN, the value is unspecified.

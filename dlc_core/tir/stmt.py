@@ -1,4 +1,4 @@
-"""Statements and functions of the tensor level.  With `ir/expr/nodes.py` this file is the whole grammar.
+"""Statements and functions of the tensor level.  With `ir/expr/grammar.py` this file is the whole grammar.
 
     Stmt = Seq(stmts)
          | For(var, begin, extent, kind, body, thread, annotations)

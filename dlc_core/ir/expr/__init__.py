@@ -1,9 +1,10 @@
-"""Scalar expressions, shared by symbolic shapes and loop bodies: `nodes.py` is their whole grammar."""
+"""Scalar expressions, shared by symbolic shapes and loop bodies: `grammar.py` is their whole grammar."""
 
-from dlc_core.ir.expr.nodes import (
+from dlc_core.ir.expr.grammar import (
     ARITH,
     BITS,
     COMPARE,
+    EXPRESSIONS,
     LOGIC,
     UNARY,
     Binary,
@@ -19,17 +20,8 @@ from dlc_core.ir.expr.nodes import (
     Unary,
     Var,
     as_expr,
-    binary,
-    broadcast,
-    call,
-    cast_to,
-    const,
-    load,
-    post_order,
-    ramp,
-    select,
-    unary,
 )
+from dlc_core.ir.expr.make import binary, broadcast, call, cast_to, const, load, ramp, select, unary
 from dlc_core.ir.expr.shorthand import (
     ceildiv,
     conjuncts,
@@ -45,6 +37,7 @@ from dlc_core.ir.expr.walk import (
     free_vars,
     loads_in,
     mentions,
+    post_order,
     substitute,
     transform,
 )
@@ -53,6 +46,7 @@ __all__ = [
     "ARITH",
     "BITS",
     "COMPARE",
+    "EXPRESSIONS",
     "LOGIC",
     "UNARY",
     "Binary",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr.nodes import Binary, Const, Expr, ExprLike, as_expr, binary, const
+from dlc_core.ir.expr.grammar import Binary, Const, Expr, ExprLike, as_expr
+from dlc_core.ir.expr.make import binary, const
 
 
 def eq(a: ExprLike, b: ExprLike) -> Expr:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dlc_core.ir.dtype import BOOL, INDEX
-from dlc_core.ir.expr.nodes import Binary, Broadcast, Cast, Const, Expr, Load, Ramp, Var, post_order
+from dlc_core.ir.expr.grammar import Binary, Broadcast, Cast, Const, Expr, Load, Ramp, Var
+from dlc_core.ir.expr.walk import post_order
 
 _INFIX = {
     "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "floordiv": ("//", 6),

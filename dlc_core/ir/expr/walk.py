@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING
 
-from dlc_core.ir.expr.nodes import Expr, Load, Var, load, post_order
+from dlc_core.ir.expr.grammar import Buffer, Expr, Load, Var
+from dlc_core.ir.expr.make import load
 
-if TYPE_CHECKING:
-    from dlc_core.ir.buffer import Buffer
+
+def post_order(*roots: Expr) -> list[Expr]:
+    """Every distinct subexpression once, operands first; iterative."""
+    done: dict[Expr, None] = {}
+    for root in roots:
+        if root in done:
+            continue
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            children = expr.children
+            if children and expr not in done:
+                waiting = [child for child in children if child not in done]
+                if waiting:
+                    waiting.reverse()
+                    stack += waiting
+                    continue
+            done[expr] = None
+            stack.pop()
+    return list(done)
 
 
 def transform(root: Expr, visit: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
