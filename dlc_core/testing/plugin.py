@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dlc_core.support.lazy import lazy
+from dlc_core.testing import plain_imports
 from dlc_core.testing.levels import ISOLATED, LEVELS, ON_DEMAND
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ else:
     declare = lazy("dlc_core.op.declare")
     isolation = lazy("dlc_core.testing.isolation")
     report = lazy("dlc_core.testing.report")
+
+plain_imports.install()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

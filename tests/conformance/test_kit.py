@@ -293,3 +293,10 @@ def test_ops_of_the_command_line_select_the_tests_of_these_ops(tmp_path: Path) -
         "test_symbolic_dims[relu]",
         "test_wrong_use_is_refused[relu]",
     ]
+
+
+def test_only_the_kit_is_imported_with_rewritten_assertions() -> None:
+    loaders = [
+        type(sys.modules[name].__loader__).__name__ for name in ("dlc_core.diag", "dlc_core.testing.cases")
+    ]
+    assert loaders == ["SourceFileLoader", "AssertionRewritingHook"]
