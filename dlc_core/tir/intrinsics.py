@@ -19,13 +19,12 @@ Names that begin with `vector_`, and `subgroup_matrix`, mix widths, so `expr.cal
 arguments. It broadcasts the scalar arguments of all other calls of several lanes.
 
 Code generators and the reference interpreter follow these rules for floats and integers:
-  * `Binary` min and max return NaN if either side is NaN (as np.minimum), and either of -0.0 and 0.0.
+  * `Binary` min and max return NaN if either side is NaN (as np.minimum); of -0.0 and 0.0 they return either.
   * `Select`, `and`, `or` may evaluate all their operands, so none may trap.  `if_then_else` evaluates only
     the side that its condition chooses: it guards loads and divisions.
   * `cast` of a float to an integer rounds towards zero; out of range, and for NaN, the value is unspecified.
     A cast to bool is a comparison with zero.
-  * `floordiv` and `floormod` round the quotient down; `truncdiv`, `truncmod`, and `div` of integers round it
-    towards zero.
+  * `floordiv` and `floormod` round the quotient down; `truncdiv`, `truncmod` and integer `div` towards zero.
   * Integer division by zero is an error of the program.  A shift by the width or more gives 0 (-1 for a
     negative left operand shifted right).
 """
