@@ -11,15 +11,9 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
-    Broadcast,
-    Call,
-    Cast,
     Const,
     Expr,
     Load,
-    Ramp,
-    Select,
-    Unary,
     Var,
     const,
     const_value,
@@ -223,18 +217,10 @@ class Matcher:
         elif isinstance(want, Const):
             if want is not have:
                 raise differ()
-        elif isinstance(want, (Unary, Binary)) and isinstance(have, (Unary, Binary)):
-            if want.op != have.op:
-                raise differ()
-            self._operands(want, have, path)
-        elif isinstance(want, Call) and isinstance(have, Call):
-            if want.name != have.name or len(want.args) != len(have.args):
-                raise differ()
-            self._operands(want, have, path)
-        elif isinstance(want, (Cast, Select, Ramp, Broadcast)):
-            self._operands(want, have, path)
-        else:
+        elif want.data != have.data or len(want.children) != len(have.children):
             raise differ()
+        else:
+            self._operands(want, have, path)
 
     def _operands(self, want: Expr, have: Expr, path: str) -> None:
         pairs = list(zip(want.children, have.children, strict=True))

@@ -15,14 +15,10 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
     Binary,
-    Broadcast,
     Call,
-    Cast,
     Const,
     Expr,
     Load,
-    Ramp,
-    Select,
     Unary,
     Var,
     const_value,
@@ -118,12 +114,8 @@ class ExprPrinter:
         texts = [done[c][0] for c in e.children]
         if isinstance(e, Call):
             return self._call(e, texts), _ATOM
-        if isinstance(e, Cast):
-            return f'T.cast({texts[0]}, "{e.dtype}")', _ATOM
-        if isinstance(e, Select):
-            return f"T.select({', '.join(texts)})", _ATOM
-        assert isinstance(e, (Ramp, Broadcast))
-        return f"T.{type(e).__name__.lower()}({', '.join(texts)}, {e.lanes})", _ATOM
+        texts += [f'"{e.dtype}"' for name, role in e.parts if role == "dtype"] + list(map(str, e.data))
+        return f"T.{type(e).__name__.lower()}({', '.join(texts)})", _ATOM
 
     def _literal(self, e: Const) -> tuple[str, int]:
         if e.dtype is BOOL and not self.explicit:

@@ -57,6 +57,10 @@ _ROLES: Mapping[str, str] = {
 """The role of a field by the text of its annotation; all others are literals."""
 
 
+_DATA = ("text", "lanes", "literal", "bounds")
+"""Roles of fields that are no operands, no buffers and not the type of the value."""
+
+
 class Part(NamedTuple):
     """A field of a class of expressions."""
 
@@ -75,6 +79,7 @@ def _declared(cls: type[E]) -> type[E]:
     space = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     space["__slots__"] = tuple(name for name in declared if name not in inherited)
     space["parts"], space["values"] = parts, _getter(list(declared))
+    space["data"] = _getter([part.name for part in parts if part.role in _DATA])
     operands = [part for part in parts if part.role in ("operand", "operands")]
     if operands:
         space["children"] = _getter([part.name for part in operands], single=operands[0].role == "operand")
@@ -89,6 +94,8 @@ def _declared(cls: type[E]) -> type[E]:
 
 def _getter(names: Sequence[str], single: bool = True) -> Any:
     """The property with the values of fields as a tuple; a field that is a tuple itself is not `single`."""
+    if not names:
+        return property(lambda self: ())
     get: Callable[[Any], Any] = attrgetter(*names)
     return property(get if len(names) > 1 or not single else lambda self: (get(self),))
 
@@ -135,6 +142,11 @@ class Expr:
     @property
     def values(self) -> tuple[Any, ...]:
         """The values of the fields."""
+        return ()
+
+    @property
+    def data(self) -> tuple[Any, ...]:
+        """The values of the fields that are plain data, besides `dtype`: an operator, a name, lanes."""
         return ()
 
     @property

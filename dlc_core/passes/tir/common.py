@@ -32,8 +32,9 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS, in_bounds
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.grammar import Parts
 from dlc_core.tir.intrinsics import has_effect
-from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.tir.stmt import Alloc, Block, For, Let, PrimFunc, Seq, Stmt, View, seq
 
 Path = tuple[int, ...]
 """Where a statement stands: at each level the number of the child to take."""
@@ -199,20 +200,8 @@ class _Rebuilder:
 
 def _rebuilt(s: Stmt, own: list[Expr], children: list[Stmt]) -> Stmt:
     """A statement over other expressions and other statements."""
-    if isinstance(s, Store):
-        return Store(s.buffer, tuple(own[:-1]), own[-1])
-    if isinstance(s, Eval):
-        return Eval(own[0])
-    if isinstance(s, If):
-        return If(own[0], *children)
-    if isinstance(s, For):
-        return replace(s, begin=own[0], extent=own[1], body=children[0])
-    if isinstance(s, While):
-        return While(own[0], children[0])
-    if isinstance(s, Let):
-        return Let(s.var, own[0], children[0])
-    assert isinstance(s, (Alloc, View))
-    return replace(s, body=children[0])
+    left = iter(own)
+    return s.with_parts(children, Parts(lambda _: next(left), lambda buffer: buffer, lambda var: var))
 
 
 @dataclass(frozen=True)

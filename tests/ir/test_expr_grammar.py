@@ -1,0 +1,91 @@
+"""Tests of what is derived from the fields of expression classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import (
+    EXPRESSIONS,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    broadcast,
+    call,
+    cast_to,
+    const,
+    load,
+    ramp,
+    select,
+    transform,
+    unary,
+)
+from dlc_core.ir.pickling import dumps, loads
+from dlc_core.ir.structural import first_difference, structural_equal
+from dlc_core.script.json import from_json, to_json
+
+N, M = Var("n"), Var("m")
+BUFFER = Buffer("b", (16, N), "float32")
+SAMPLES: dict[type[Expr], Expr] = {
+    type(e): e
+    for e in (
+        N,
+        const(2.5, "float32"),
+        unary("neg", N),
+        N + M,
+        cast_to("float32", N),
+        select(N < M, N, M),
+        call("f", (N, M), "int32"),
+        ramp(N, M, 4),
+        broadcast(N, 8),
+        load(BUFFER, (N, M)),
+    )
+}
+
+
+def test_there_is_a_sample_of_each_class():
+    assert list(SAMPLES) == EXPRESSIONS
+
+
+@pytest.mark.parametrize("e", SAMPLES.values(), ids=lambda e: type(e).__name__)
+def test_fields_make_the_expression_again(e):
+    """Those of a variable make another one, as it is known by identity."""
+    again = e.make(*e.values)
+    assert structural_equal(again, e)
+    assert (again is e) is not isinstance(e, Var)
+    assert e.rebuild(e.children) is e
+    assert structural_equal(from_json(to_json(e)), e)
+    assert structural_equal(loads(dumps(e)), e)
+    assert not hasattr(e, "__dict__")
+
+
+@pytest.mark.parametrize(
+    "e",
+    [e for e in SAMPLES.values() if e.children],
+    ids=[c.__name__ for c, e in SAMPLES.items() if e.children],
+)
+def test_other_operands_make_another_expression(e):
+    other = Var("other")
+    new = transform(e, lambda part: other if part is N else None)
+    assert type(new) is type(e)
+    assert new.data == e.data
+    assert new.dtype is e.dtype
+    assert other in new.children or any(other in child.children for child in new.children)
+    assert first_difference((N, e), (N, new)) is not None
+
+
+def test_operands_and_data_are_told_apart():
+    assert (SAMPLES[Cast].children, SAMPLES[Cast].data) == ((N,), ())
+    assert (SAMPLES[Ramp].children, SAMPLES[Ramp].data) == ((N, M), (4,))
+    assert (SAMPLES[Call].children, SAMPLES[Call].data) == ((N, M), ("f",))
+    assert (SAMPLES[Load].children, SAMPLES[Load].values) == ((N, M), (BUFFER, (N, M)))
+    assert (SAMPLES[Const].children, SAMPLES[Const].data) == ((), (2.5,))
+
+
+def test_a_cast_is_as_wide_as_its_operand():
+    wide = SAMPLES[Cast].rebuild((ramp(N, 1, 4),))
+    assert wide.dtype.name == "float32x4"
