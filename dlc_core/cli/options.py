@@ -18,10 +18,11 @@ from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.config import config as settings
 from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
 from dlc_core.diag import UsageError
-from dlc_core.driver.request import DISABLED, Progress
+from dlc_core.driver.request import DISABLED, FACTS, Progress
 from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
+from dlc_core.target.facts import PREFIX, facts_of
 
 ARTEFACT = ".dlc"
 PIPE_WIDTH = 200
@@ -88,7 +89,8 @@ Decided = Annotated[
     typer.Option(
         "--set",
         help="Force a decision by value or alternative, gemm.k_block=256, or in one kernel, "
-        "gemm.tile@KERNEL=6x2, or for one model node; `dlc rules --decisions` lists them.",
+        "gemm.tile@KERNEL=6x2, or for one model node; `dlc rules --decisions` lists them.  "
+        "Or set a number of the target's description, target.l2_bytes=1048576; `dlc targets -v` lists them.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -142,6 +144,13 @@ def overrides(
     for text in rules or ():
         kernel, equals, rule = text.rpartition("=")
         wanted.append(f"{SCHEDULE_RULE}{AT if equals else ''}{kernel}={rule}")
+    facts = {}
+    for text in [one for one in wanted if one.strip().startswith(PREFIX)]:
+        wanted.remove(text)
+        name, _, value = text.strip().removeprefix(PREFIX).partition("=")
+        facts[name.strip()] = value.strip()
+    if facts:
+        found[FACTS] = dict(facts_of(facts))
     for text in wanted:
         parse_forced(text)
     if wanted:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dlc_core.plugin.registry import registry
 from dlc_core.target import Target, TargetKind
+from dlc_core.target.facts import PREFIX
 
 
 def targets(
@@ -21,6 +22,12 @@ def targets(
         bool,
         typer.Option("--verbose", "-v", help="Show the machine: each fact with its origin."),
     ] = False,
+    numbers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Set a number of the machine, target.l2_bytes=1048576, to see it with -v."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the targets that models can be compiled for.
@@ -33,6 +40,7 @@ def targets(
     - `dlc targets`
     - `dlc targets reference`
     - `dlc targets reference -v`
+    - `dlc targets reference -v --set target.l2_bytes=1048576`
     - `dlc targets --json`
     """
     known = registry().targets
@@ -53,7 +61,7 @@ def targets(
         _print_options(console, kinds[0])
     if verbose:
         for each in kinds:
-            _print_description(console, each)
+            _print_description(console, Target(each).with_facts(_facts(numbers)))
     for name, claimants in known.clashes.items():
         console.print(
             f"[red]{escape(name)} is given by {escape(' and '.join(claimants))}[/]", highlight=False
@@ -71,10 +79,16 @@ def _print_options(console: Console, kind: TargetKind) -> None:
     console.print(table)
 
 
-def _print_description(console: Console, kind: TargetKind) -> None:
+def _facts(texts: list[str] | None) -> dict[str, str]:
+    """The numbers of `--set target.NAME=VALUE`."""
+    pairs = (text.strip().removeprefix(PREFIX).partition("=") for text in texts or ())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _print_description(console: Console, target: Target) -> None:
     """Print the machine that the kind describes without options, as schedules and the cost model see it."""
-    description = Target(kind).describe()
-    console.print(f"\nmachine of {kind.name}\n", highlight=False)
+    description = target.describe()
+    console.print(f"\nmachine of {target}\n", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("fact", "value", "origin"):
         table.add_column(title, overflow="fold")

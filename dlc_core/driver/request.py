@@ -11,7 +11,7 @@ compiler.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ PRECISION = "precision"
 """The compile setting with the precision."""
 DISABLED = "disabled"
 """The compile setting with names of passes and rules to leave out, besides `PassContext.disabled`."""
+FACTS = "target"
+"""The compile setting with numbers of the host's description, `{"l2_bytes": 1 << 20}` (`target/facts.py`)."""
 REQUEST = "request"
 """Where executables keep the record of their request."""
 
@@ -105,7 +107,9 @@ class CompileRequest:
         """
         if targets is not None and target is not None:
             raise UsageError("both `target` and `targets` are given", hint="give one of them")
+        chosen = dict(config or {})
         found = find_targets(target if targets is None else targets, place)
+        found = replace(found, host=found.host.with_facts(chosen.pop(FACTS, {})))
         with settings.override(**({} if verify is None else {"verify": verify})):
             watching = settings.verify != "off" or settings.dump_dir is not None
             watchers = (*(watch.configured_watchers() if watching else ()), *watchers)
@@ -113,7 +117,7 @@ class CompileRequest:
             found.for_threads(num_threads or settings.num_threads),
             num_threads,
             opt_level,
-            {**_settings(), **(config or {}), PRECISION: _known_precision(precision)},
+            {**_settings(), **chosen, PRECISION: _known_precision(precision)},
             dict(shapes or {}),
             dict(donate or {}),
             frontend,

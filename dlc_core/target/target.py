@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import TargetError, similar
 from dlc_core.support.record import record
+from dlc_core.target.facts import PREFIX, Facts, facts_of, text_of, with_facts
 
 if TYPE_CHECKING:
     from dlc_core.tir.matrix import MatrixUnit
@@ -82,6 +83,15 @@ COMPUTED = (
     *("bfloat16", "float16", "float32", "float64"),
 )
 """The dtypes that compilers of general languages compute in; narrower ones are expressed by these."""
+
+
+@record(frozen=True)
+class Rates:
+    """The rates of multiply-adds and loads of a core; see the fields of `Description` with these names."""
+
+    fma_per_cycle: float = 2.0
+    loads_per_cycle: float = 2.0
+    fma_latency: float = 4.0
 
 
 TILE_OF_ONE = 3
@@ -159,6 +169,14 @@ class Description:
     first."""
     vector_units: int = 2
     """Vector multiply-adds that a core begins in a cycle."""
+    fma_per_cycle: float = 2.0
+    """Multiply-adds that a core begins in a cycle, in vectors as wide as its units: `vector_units` counts
+    those of whole registers, which may take several.  Register tiles are compared by this rate and the next
+    two; usual for server cores."""
+    loads_per_cycle: float = 2.0
+    """Loads of such vectors that a core begins in a cycle; usual for server cores."""
+    fma_latency: float = 4.0
+    """Cycles from the begin of a multiply-add until its result can be used; usual for server cores."""
     frequency: float = 3e9
     """Cycles a second."""
     fork_cycles: int = 4096
@@ -197,6 +215,11 @@ class Description:
             rate = given[0] if given else (2 * vector, 0.75 * vector)[level] if level < 2 else 8.0
             rates.append(min(rate, *rates) if rates and not given else rate)
         return (*rates, self.memory_bandwidth / self.frequency)
+
+    @property
+    def rates(self) -> Rates:
+        """The rates by which register tiles are compared."""
+        return Rates(self.fma_per_cycle, self.loads_per_cycle, self.fma_latency)
 
     @property
     def workers(self) -> int:
@@ -291,6 +314,8 @@ class Target:
 
     kind: TargetKind
     options: tuple[tuple[str, Any], ...] = ()
+    facts: Facts = ()
+    """Numbers of its description that the user has set (see `facts.py`)."""
 
     @staticmethod
     def parse(text: str | Mapping[str, Any], kinds: Mapping[str, TargetKind]) -> Target:
@@ -306,11 +331,14 @@ class Target:
             raise TargetError("a target needs a kind", hint=f"known kinds: {', '.join(kinds)}")
         kind = kinds[name]
         options = {}
+        facts = {key.removeprefix(PREFIX): given.pop(key) for key in list(given) if key.startswith(PREFIX)}
         for key, value in given.items():
             option = kind.option(key)
             options[key] = option.parse(value) if isinstance(value, str) and option.kind != "str" else value
         return Target(
-            kind, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items()))
+            kind,
+            tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())),
+            facts_of(facts),
         )
 
     def __getitem__(self, name: str) -> Any:
@@ -323,7 +351,14 @@ class Target:
         merged = dict(self.options)
         for name, value in options.items():
             merged[self.kind.option(name.replace("_", "-")).name] = value
-        return Target(self.kind, tuple(sorted(merged.items())))
+        return replace(self, options=tuple(sorted(merged.items())))
+
+    def with_facts(self, given: Mapping[str, Any]) -> Target:
+        """The target with numbers of its description set, `{"l2_bytes": 1 << 20}`.
+
+        Raises TargetError for names that cannot be set and values that are no such numbers.
+        """
+        return replace(self, facts=facts_of({**dict(self.facts), **given})) if given else self
 
     def for_threads(self, count: int | None) -> Target:
         """Return the target with code for so many threads.
@@ -347,7 +382,7 @@ class Target:
     @cached_property
     def _description(self) -> Description:
         # Passes ask for it once for each kernel; finding out about this machine takes a millisecond.
-        return self.kind.describe(self.values())
+        return with_facts(self.kind.describe(self.values()), self.facts)
 
     @property
     def stages(self) -> Stages:
@@ -366,7 +401,8 @@ class Target:
         return self.kind.identity(self.values())
 
     def to_json(self) -> str:
-        return json.dumps({"kind": self.kind.name, **dict(self.options)})
+        facts = {PREFIX + name: value for name, value in self.facts}
+        return json.dumps({"kind": self.kind.name, **dict(self.options), **facts})
 
     def __str__(self) -> str:
         words = [self.kind.name]
@@ -379,6 +415,7 @@ class Target:
                 else str(value)
             )
             words.append(shlex.quote(f"-{name}={text}"))
+        words += [shlex.quote(f"-{PREFIX}{name}={text_of(value)}") for name, value in self.facts]
         return " ".join(words)
 
 

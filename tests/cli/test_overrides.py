@@ -100,3 +100,21 @@ def test_a_compiled_file_cannot_be_overridden(dlc):
     assert "--rule, --disable and --set are for models" in dlc(
         "explain", "model.dlc", "--rule", "cpu.loops", code=2
     )
+
+
+def test_numbers_of_the_description_are_set(dlc, dlc_json):
+    told = dlc(
+        "explain", "model.onnx", *SHAPE, "--set", "target.fma_latency=40", "--set", "target.l2_bytes=65536"
+    )
+    assert "-target.fma_latency=40.0 -target.l2_bytes=65536" in told
+    exe = driver.compile("model.onnx", shapes={"batch": 8}, config={"target": {"fma_latency": 40}})
+    assert exe.target.describe().fma_latency == 40.0
+    told = dlc("targets", "llvm", "-v", "--set", "target.l2_bytes=65536")
+    line = next(line for line in told.splitlines() if line.startswith("caches"))
+    assert "65536" in line
+    assert "set by the user" in line
+
+
+@pytest.mark.parametrize("text", ["target.l2_byte=1", "target.frequency=fast", "target.value_align=1"])
+def test_numbers_that_cannot_be_set_are_refused(dlc, text):
+    assert text.partition("=")[0] in dlc("explain", "model.onnx", *SHAPE, "--set", text, code=1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 import pytest
 
@@ -26,10 +26,10 @@ MACHINE = Description(
 )
 RATES = (
     "caches", "cache_bandwidths", "cache_line", "cache_ways", "vector_units", "frequency", "fork_cycles",
-    "memory_bandwidth", "memory_scaling", "call_seconds", "cores", "vector_registers",
+    "memory_bandwidth", "memory_scaling", "call_seconds", "cores", "vector_registers", "fma_per_cycle",
+    "loads_per_cycle", "fma_latency",
 )  # fmt: skip
 FAMILIES = ("GEMM", "WINDOWS", "LOOPS")
-NUMBERS = [(family, field.name) for family in FAMILIES for field in fields(getattr(heuristics, family))]
 KERNELS = {
     "tall": lambda: (matmul((37, 48), (48, 19), constants=(1,), finish=True), {}),
     "deep": lambda: (matmul((9, 240), (240, 40), constants=(1,)), {}),
@@ -72,7 +72,12 @@ def check(kernel: str, machine: Description = MACHINE) -> None:
         choose.cache_clear()
 
 
-def change(monkeypatch, family: str, name: str, factor: float) -> None:
+def numbers_of(module: ModuleType, families: Iterable[str]) -> list[tuple[str, str]]:
+    """The numbers of the records of a module, each with the name of its record."""
+    return [(family, field.name) for family in families for field in fields(getattr(module, family))]
+
+
+def change(monkeypatch, heuristics: ModuleType, family: str, name: str, factor: float) -> None:
     """Replace a record by one with another number in every module that uses it."""
     before = getattr(heuristics, family)
     after = replace(before, **{name: scaled(getattr(before, name), factor)})
@@ -81,9 +86,12 @@ def change(monkeypatch, family: str, name: str, factor: float) -> None:
             monkeypatch.setattr(module, family, after)
 
 
+NUMBERS = numbers_of(heuristics, FAMILIES)
+
+
 @pytest.mark.parametrize(("family", "name"), NUMBERS, ids=[name for _, name in NUMBERS])
 def test_doubled_heuristics(monkeypatch, family, name):
-    change(monkeypatch, family, name, 2)
+    change(monkeypatch, heuristics, family, name, 2)
     check(QUICK[family])
 
 
@@ -92,7 +100,7 @@ def test_doubled_heuristics(monkeypatch, family, name):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("family", "name"), NUMBERS, ids=[name for _, name in NUMBERS])
 def test_halved_and_doubled_heuristics(monkeypatch, kernel, family, name, factor):
-    change(monkeypatch, family, name, factor)
+    change(monkeypatch, heuristics, family, name, factor)
     check(kernel)
 
 

@@ -97,9 +97,9 @@ def strips(width: int) -> list[int]:
 
 def _products(width: int, strip: int, outputs: int, core: Core) -> float:
     """Cycles of one step of all register tiles of a row of results."""
-    tile = choose(strip, outputs, core.lanes, core.registers)
+    tile = choose(strip, outputs, core.lanes, core.registers, rates=core.rates)
     vectors = -(-outputs // core.lanes)
-    return width // strip * domain_cycles(strip, vectors, tile.rows, tile.vectors)
+    return width // strip * domain_cycles(strip, vectors, tile.rows, tile.vectors, core.rates)
 
 
 def direct_cycles(layer: Window, core: Core) -> float:

@@ -84,7 +84,7 @@ class RowFilterRule(ScheduleRule):
         s.compute_at(stage["checked"], pieces)
         s.compute_at(products, pieces)
         _, _, _, across, channel = s.get_loops(products)[-5:]
-        chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers)
+        chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers, rates=core.rates)
         contract.pack(chosen)
         contract.nest(products, across, channel, chosen)
 

@@ -242,9 +242,11 @@ def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None
 
 def direct_cycles(shape: Shape, core: Core) -> float:
     """Cycles of the plain GEMM."""
-    tile = choose(shape.rows, shape.columns, core.lanes, core.registers)
+    tile = choose(shape.rows, shape.columns, core.lanes, core.registers, rates=core.rates)
     vectors = -(-shape.columns // core.lanes)
-    return core.products(shape.inner * domain_cycles(shape.rows, vectors, tile.rows, tile.vectors))
+    return core.products(
+        shape.inner * domain_cycles(shape.rows, vectors, tile.rows, tile.vectors, core.rates)
+    )
 
 
 def is_memory_bound(shape: Shape, core: Core) -> bool:
@@ -365,18 +367,18 @@ def _plain_cycles(rows: int, vectors: int, core: Core) -> float:
     """Cycles of one K step of a plain tile. A broadcast loads one element; two start per cycle for any vector
     width.
     """
-    arithmetic = core.products(rows * vectors / GEMM.fma_per_cycle)
-    loads = rows / GEMM.loads_per_cycle + core.products(vectors / GEMM.loads_per_cycle)
-    return max(arithmetic, loads, GEMM.fma_latency) + GEMM.step_overhead
+    arithmetic = core.products(rows * vectors / core.rates.fma_per_cycle)
+    loads = rows / core.rates.loads_per_cycle + core.products(vectors / core.rates.loads_per_cycle)
+    return max(arithmetic, loads, core.rates.fma_latency) + GEMM.step_overhead
 
 
 def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     """Cycles of one K step of a tile that adds weights, which are two vectors each, from L2."""
-    arithmetic = core.products(rows * vectors / GEMM.fma_per_cycle)
-    loads = core.products((rows + 3 * vectors) / GEMM.loads_per_cycle)
+    arithmetic = core.products(rows * vectors / core.rates.fma_per_cycle)
+    loads = core.products((rows + 3 * vectors) / core.rates.loads_per_cycle)
     lines = 2 * vectors * STRASSEN.line_cycles
     return (
-        max(arithmetic, loads, lines, GEMM.fma_latency)
+        max(arithmetic, loads, lines, core.rates.fma_latency)
         + STRASSEN.loads_beside * min(arithmetic, loads)
         + GEMM.step_overhead
     )

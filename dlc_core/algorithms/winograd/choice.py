@@ -150,8 +150,10 @@ def _beside(cycles: float, moved: float) -> float:
 def direct_cycles(layer: Layer, core: Core) -> float:
     """Cycles of the direct convolution on all threads together."""
     vectors = -(-layer.outputs // core.lanes)
-    tile = choose(layer.width, layer.outputs, core.lanes, core.registers)
-    rows = layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors)
+    tile = choose(layer.width, layer.outputs, core.lanes, core.registers, rates=core.rates)
+    rows = (
+        layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors, core.rates)
+    )
     moved = 9 * FLOAT * layer.inputs * layer.outputs / core.from_memory
     return _beside(core.products(rows * 9 * layer.inputs), moved)
 
@@ -166,7 +168,7 @@ def part_tile(rows: int, columns: int, core: Core) -> Tile:
         for height in range(1, rows + 1)
         if vectors % width == 0 and fits(height, width, core.registers)
     ]
-    return min(found, key=lambda tile: domain_cycles(rows, vectors, tile.rows, tile.vectors))
+    return min(found, key=lambda tile: domain_cycles(rows, vectors, tile.rows, tile.vectors, core.rates))
 
 
 @lru_cache(maxsize=1024)
@@ -191,8 +193,8 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         if down % group:
             continue
         groups = layer.batch * (down // group)
-        shape = choose(group * across, layer.outputs, core.lanes, core.registers)
-        products = domain_cycles(group * across, outs, shape.rows, shape.vectors)
+        shape = choose(group * across, layer.outputs, core.lanes, core.registers, rates=core.rates)
+        products = domain_cycles(group * across, outs, shape.rows, shape.vectors, core.rates)
         cycles = transforms + core.products(groups * points * layer.inputs * products)
         kept = between * group
         together = min(groups, core.threads)
@@ -204,7 +206,9 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         if core.threads > 1 and layer.outputs % (core.threads * max(core.lanes, GROUP)) == 0:
             parts = core.threads
             shape = part_tile(group * across, layer.outputs // parts, core)
-            products = parts * domain_cycles(group * across, outs // parts, shape.rows, shape.vectors)
+            products = parts * domain_cycles(
+                group * across, outs // parts, shape.rows, shape.vectors, core.rates
+            )
             cycles = before * parts + behind + core.products(groups * points * layer.inputs * products)
             kept = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
             moved = weights / core.from_memory

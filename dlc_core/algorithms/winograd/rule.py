@@ -165,7 +165,7 @@ class _Winograd:
             assert isinstance(rows, int)
             tile = part_tile(rows, self.outputs // self.plan.parts, self.core)
         else:
-            tile = choose(rows, self.outputs, self.lanes, self.machine.registers)
+            tile = choose(rows, self.outputs, self.lanes, self.core.registers, rates=self.core.rates)
         self.contract.pack(tile, self.plan.parts)
         self.contract.nest(products, tiles, channel, tile)
 

@@ -443,7 +443,7 @@ def _tiled(value: Node, machine: Description) -> Node | None:
         tile = (1, 1)
     elif isinstance(rows, int):
         columns = size if isinstance(size, int) else None
-        tile = (choose(rows, columns, lanes, machine.usable_registers).rows, lanes)
+        tile = (choose(rows, columns, lanes, machine.usable_registers, rates=machine.rates).rows, lanes)
     else:
         # A power of two: numbers of tokens often are multiples of it.
         most = choose(None, 2 * lanes, lanes, machine.usable_registers).rows

@@ -28,6 +28,11 @@ OPTIONS = (
 )
 
 
+FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2.0, 2.0, 4.0
+"""The rates of a core in vectors as wide as its units.  Usual for server cores; not measured, and LLVM is not
+asked for them."""
+
+
 def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
     if not (mtriple or mcpu or mattr):
         return host_cpu()
@@ -69,6 +74,9 @@ def description(options: Mapping[str, Any]) -> Description:
         spare_registers=spare_registers(cpu),
         fma=cpu.fma,
         vector_units=cpu.vector_units,
+        fma_per_cycle=FMA_PER_CYCLE,
+        loads_per_cycle=LOADS_PER_CYCLE,
+        fma_latency=FMA_LATENCY,
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
         dtypes=COMPUTED,

@@ -22,7 +22,6 @@ from dlc_core.op.std.attention_stages import ROWS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.register_tile import fits
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
 from dlc_core.schedule.rules.cpu.threads import worth_threads
@@ -124,7 +123,10 @@ class _Attend:
         s = self.s
         known = const_value(s.extent(whole.row))
         if known is None:
-            sizes = [self.rows, *(size for size in (int(GEMM.fma_latency), 1) if size < self.rows)]
+            sizes = [
+                self.rows,
+                *(size for size in (int(self.machine.description.fma_latency), 1) if size < self.rows),
+            ]
         else:
             sizes = [min(self.rows, known), known % self.rows if known > self.rows else 0]
         parts = [replace(whole, rows=sizes[0])]

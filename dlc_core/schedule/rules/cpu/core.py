@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dlc_core.schedule.rules.cpu.heuristics import GEMM
-from dlc_core.target.target import Description
+from dlc_core.target.target import Description, Rates
 
 FLOAT = 4
 """Bytes of a float32 element."""
@@ -28,6 +27,7 @@ class Core:
     """Bytes per cycle from each cache, and from memory, while the other cores are idle."""
     memory_scaling: float = 1 / 3
     """All cores together read (number of cores) to this power times what one core reads from memory."""
+    rates: Rates = field(default_factory=Rates)
 
     @classmethod
     def of(cls, facts: Description, threads: int, bits: int = 32) -> Core:
@@ -40,6 +40,7 @@ class Core:
             facts.vector_units,
             facts.bytes_per_cycle,
             facts.memory_scaling,
+            facts.rates,
         )
 
     @property
@@ -63,8 +64,9 @@ class Core:
         return self.bytes_per_cycle[-1]
 
     def products(self, cycles: float) -> float:
-        """Convert cycles of register tiles, which are counted for two units."""
-        return cycles * GEMM.fma_per_cycle / self.units
+        """Convert cycles of register tiles, which count vectors as wide as the units, to those of
+        registers."""
+        return cycles * self.rates.fma_per_cycle / self.units
 
 
 __all__ = ["FLOAT", "L2", "Core"]

@@ -118,7 +118,9 @@ class Gemm:
         # Of every loop around the rows, and of every K step.
         times = self.work / (self.rows * self.columns)
         core = Core.of(machine.description, 1)
-        return lambda tile: core.products(times * domain_cycles(rows, vectors, tile.rows, tile.vectors))
+        return lambda tile: core.products(
+            times * domain_cycles(rows, vectors, tile.rows, tile.vectors, core.rates)
+        )
 
     @property
     def by_rows(self) -> bool:
@@ -224,7 +226,7 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.near(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
-    preferred = choose(*sizes, distribution)
+    preferred = choose(*sizes, distribution, machine.description.rates)
     cycles = gemm.cycles(machine)
 
     def refused(tile: Tile) -> str:

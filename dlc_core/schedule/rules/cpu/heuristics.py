@@ -18,13 +18,6 @@ from dlc_core.support.record import record
 class GemmHeuristics:
     """The numbers of GEMM and convolution."""
 
-    fma_per_cycle: float = 2.0
-    """Vector multiply-adds per cycle of the unit in which tiles are compared; `Core.products` converts to the
-    units of a description.  Not measured; usual for server cores."""
-    loads_per_cycle: float = 2.0
-    """Vector loads per cycle.  Not measured; usual for server cores."""
-    fma_latency: float = 4.0
-    """Cycles of a multiply-add.  Not measured; usual for server cores."""
     step_overhead: float = 0.25
     """Cycles of loop control per K step, after unrolling.  Not measured."""
     unknown_extent: int = 1 << 12

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
+from dlc_core.target.target import Rates
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,11 @@ class Tile:
     vectors: int
 
 
-def step_cycles(rows: int, vectors: int) -> float:
+def step_cycles(rows: int, vectors: int, rates: Rates) -> float:
     """Cycles of one K step of a tile."""
-    arithmetic = rows * vectors / GEMM.fma_per_cycle
-    loads = (rows + vectors) / GEMM.loads_per_cycle
-    return max(arithmetic, loads, GEMM.fma_latency) + GEMM.step_overhead
+    arithmetic = rows * vectors / rates.fma_per_cycle
+    loads = (rows + vectors) / rates.loads_per_cycle
+    return max(arithmetic, loads, rates.fma_latency) + GEMM.step_overhead
 
 
 def fits(rows: int, vectors: int, registers: int) -> bool:
@@ -55,6 +56,8 @@ class Distribution:
 
 
 ALONE = Distribution()
+USUAL = Rates()
+"""The rates of usual cores; a machine has its own in `Description.rates`."""
 
 
 @lru_cache(maxsize=4096)
@@ -64,6 +67,7 @@ def choose(
     lanes: int,
     registers: int,
     distribution: Distribution = ALONE,
+    rates: Rates = USUAL,
 ) -> Tile:
     """Return the cheapest tile for `rows` × `columns` elements (None: symbolic)."""
     m = GEMM.unknown_extent if rows is None else rows
@@ -77,7 +81,7 @@ def choose(
         for width in range(1, widest + 1):
             if not fits(height, width, registers) or (lanes == 1 and -n % width * GEMM.padding_share > n):
                 continue  # without vectors, padded panels gain little and take memory
-            cost = domain_cycles(m, vectors_needed, height, width)
+            cost = domain_cycles(m, vectors_needed, height, width, rates)
             cost *= distribution.uneven(m, vectors_needed, height, width)
             # Of equal tiles, the one nearest to a square has the fewest loads.
             key = (cost, abs(height - 3 * width), -height)
@@ -87,7 +91,7 @@ def choose(
     return chosen if best is not None else Tile(1, 1)
 
 
-def domain_cycles(rows: int, vectors: int, height: int, width: int) -> float:
+def domain_cycles(rows: int, vectors: int, height: int, width: int, rates: Rates = USUAL) -> float:
     """Cycles of one K step of every tile of a domain, with its rows split evenly."""
     tiles = -(-rows // height)
     low, extra = divmod(rows, tiles)
@@ -95,5 +99,6 @@ def domain_cycles(rows: int, vectors: int, height: int, width: int) -> float:
     total = 0.0
     for count, tall in ((extra, low + 1), (tiles - extra, low)):
         if count:
-            total += count * (full * step_cycles(tall, width) + (step_cycles(tall, rest) if rest else 0.0))
+            tail = step_cycles(tall, rest, rates) if rest else 0.0
+            total += count * (full * step_cycles(tall, width, rates) + tail)
     return total
