@@ -42,7 +42,7 @@ PARTITION = "partition"
 """The annotation of a loop that is to be cut, whatever its kind and its size (or, if false, is not)."""
 CUT = Decision(
     "loops.partition",
-    "Whether a loop is cut where conditions on its variable turn, or tests them in each iteration.",
+    "Whether a loop is partitioned where a condition on its variable changes, or tests it in each iteration.",
     ("split", "predicated"),
 )
 

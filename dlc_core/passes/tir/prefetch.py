@@ -20,7 +20,7 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
 NOTES = {PREFETCH, PREFETCH_PART}
 HINTS = Decision(
     "loops.prefetch",
-    "Whether loops ask for memory ahead of its use where the schedule says so.",
+    "Whether loops prefetch memory where the schedule says so.",
     ("issued", "omitted"),
 )
 _FINE = 1 << 16
