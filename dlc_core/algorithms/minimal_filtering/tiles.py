@@ -19,10 +19,10 @@ from dlc_core import te
 from dlc_core.graph.node import Op
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, load
-from dlc_core.ir.types import Dim, TensorType, Type
-from dlc_core.op.declare import NDArray, tensor_types
-from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims
-from dlc_core.op.lower import nest
+from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.op.declare import NDArray, Tensor, tensor_types
+from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
+from dlc_core.op.lower import nest, padded
 from dlc_core.op.std.window import Window, known
 from dlc_core.tir.intrinsics import absolute
 from dlc_core.tir.stmt import LANES, Alloc, Block, If, IterVar, Range, Region, Seq, Stmt, loop, seq, store
@@ -70,6 +70,43 @@ def by_definition(x: NDArray, w: NDArray, window: Window, height: int, width: in
     parts = np.lib.stride_tricks.sliding_window_view(source, w.shape[:2], (1, 2))
     parts = parts[:, : rows : step[0], : columns : step[1]][:, :height, :width]
     return np.asarray(np.einsum("nhwcrs,rsco->nhwo", parts, w.astype(np.float64)))
+
+
+def finished(full: NDArray, x: NDArray, w: NDArray, bias: NDArray | None, window: Window) -> NDArray:
+    """The results of a reference: by definition where they are not finite, with the bias, in x's dtype."""
+    if not np.isfinite(full).all():
+        full = np.where(np.isfinite(full), full, by_definition(x, w, window, *full.shape[1:3]))
+    return np.asarray(full if bias is None else full + bias, x.dtype)
+
+
+def with_border(x: te.Tensor, window: Window, reach: Sequence[Expr]) -> te.Tensor:
+    """The input with zeros around it, as far as the windows of whole tiles reach: rows and columns."""
+    ends = [
+        simplify(dim(end) - before - dim(size))
+        for end, before, size in zip(reach, window.before, x.shape[1:3], strict=True)
+    ]
+    return padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
+
+
+def stages_of(mark: str) -> Callable[..., te.Tensor]:
+    """A function that makes a stage of its name, shape and body, with the annotation `mark`."""
+
+    def stage(
+        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
+    ) -> te.Tensor:
+        made: te.Tensor = te.compute(shape, body, f"{mark}_{name}", annotations={mark: name})
+        return made
+
+    return stage
+
+
+def sample_inputs(
+    shape: Sequence[int], taps: int, outputs: int, transform: Callable[[NDArray], NDArray]
+) -> tuple[Tensor, ...]:
+    """An input, transformed weights, and the windows [taps, 3, channels, outputs] that these are made of."""
+    rng = np.random.default_rng(0)
+    x, windows = rng.standard_normal(shape), rng.standard_normal((taps, 3, shape[-1], outputs)) / 8
+    return tuple(Tensor(each.shape, each) for each in (x, transform(windows), windows))
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,27 @@ square. With few channels there are too few products to amortise the sums of a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from dlc_core import te
 from dlc_core.algorithms.minimal_filtering.matrices import POINTS, Transforms, filtering, transformed
-from dlc_core.algorithms.minimal_filtering.tiles import Tiled, by_definition, check_operands, whole, window_of
+from dlc_core.algorithms.minimal_filtering.tiles import (
+    Tiled,
+    check_operands,
+    finished,
+    sample_inputs,
+    stages_of,
+    whole,
+    window_of,
+    with_border,
+)
 from dlc_core.algorithms.row_filter.heuristics import ROW_FILTER
-from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.ir.expr import as_expr, const
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
+from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
 from dlc_core.op.std.window import PADDING, known
@@ -153,9 +162,7 @@ def _conv_reference(
     products = np.einsum("pntsxck,pskco->pntxo", windows, u.astype(np.float64))
     results = np.einsum("ip,pntxo->ntixo", a, products)
     full = results.reshape(len(x), down * tile, width, -1)[:, :height]
-    if not np.isfinite(full).all():
-        full = np.where(np.isfinite(full), full, by_definition(x, w, window, height, width))
-    return np.asarray(full if bias is None else full + bias, x.dtype)
+    return finished(full, x, w, bias, window)
 
 
 def _conv_lower(
@@ -168,22 +175,7 @@ def _conv_lower(
     batch, down = as_expr(x.shape[0]), as_expr(ceil_div(dim(height), tile))
     points, step = len(made.inputs), stride * tile
     across = (width - 1) * stride + columns
-    ends = [
-        simplify(end - before - dim(size))
-        for end, before, size in zip(
-            (dim((down * tile + points - tile) * stride), dim(across)),
-            window.before,
-            x.shape[1:3],
-            strict=True,
-        )
-    ]
-    source = padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
-
-    def stage(
-        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
-    ) -> te.Tensor:
-        result: te.Tensor = te.compute(shape, body, f"row_filter_{name}", annotations={STAGE: name})
-        return result
+    source, stage = with_border(x, window, ((down * tile + points - tile) * stride, across)), stages_of(STAGE)
 
     inner = stage(
         "inputs",
@@ -227,10 +219,7 @@ def _conv_lower(
 
 def _inputs(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, ...]:
     """Inputs, weights and the windows that these are made of."""
-    rng = np.random.default_rng(0)
-    x, windows = rng.standard_normal(shape), rng.standard_normal((taps, 3, shape[-1], outputs)) / 8
-    weights = weights_of(windows, tile, stride)
-    return tuple(Tensor(each.shape, each) for each in (x, weights, windows))
+    return sample_inputs(shape, taps, outputs, lambda w: weights_of(w, tile, stride))
 
 
 WINDOWS = Tensor((3, 3, 3, 5))

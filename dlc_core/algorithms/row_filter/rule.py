@@ -12,24 +12,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
 from dlc_core.algorithms.row_filter.choice import choose_strip
 from dlc_core.algorithms.row_filter.op import STAGE
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
-from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.register_tile import choose
-from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import known_extent, marked_stages
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("inputs", "products", "checked", "results")
 
 
 @dataclass(frozen=True)
-class RowFilterRule(ScheduleRule):
+class RowFilterRule(FilteringRule):
     """The rule for kernels whose blocks are marked as the stages of a row-filter convolution with known
     sizes.
     """
@@ -45,13 +45,8 @@ class RowFilterRule(ScheduleRule):
         "gemm.loop_order",
         "gemm.prefetch",
     )
-
-    def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return (
-            not machine.description.thread_axes
-            and stage_names(func, STAGE) == sorted(STAGES)
-            and has_known_sizes(func)
-        )
+    mark: ClassVar[str] = STAGE
+    stages: ClassVar[tuple[str, ...]] = STAGES
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, stage = schedule, marked_stages(schedule, STAGE)
@@ -71,7 +66,7 @@ class RowFilterRule(ScheduleRule):
         batch, height, pixels, channel = s.get_loops(out)
         group, row = s.split(height, [None, tile])
         pieces, column = s.split(pixels, [None, strip], tail="exact")
-        vectors, lane = s.split(channel, [None, _lanes(outputs, lanes)], tail="exact")
+        vectors, lane = s.split(channel, [None, whole_lanes(outputs, lanes)], tail="exact")
         s.reorder(pieces, column, vectors, row, lane)
         s.unroll(row)
         if const_value(s.extent(lane)) != 1:
@@ -103,13 +98,6 @@ def _vectorize_row(s: Schedule, loop: LoopRV, lanes: int) -> None:
     if lanes < 2 or extent is None or extent < lanes:
         return
     s.vectorize(s.split(loop, [None, lanes], tail="partition")[1])
-
-
-def _lanes(size: int, lanes: int) -> int:
-    """Return the widest vector that divides the channels."""
-    while size % lanes:
-        lanes //= 2
-    return lanes
 
 
 __all__ = ["RowFilterRule"]

@@ -21,19 +21,28 @@ Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
 from dlc_core import te
 from dlc_core.algorithms.minimal_filtering.matrices import Transforms, filtering, transformed
-from dlc_core.algorithms.minimal_filtering.tiles import Tiled, by_definition, check_operands, whole, window_of
-from dlc_core.ir.expr import Expr, as_expr, const
-from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.algorithms.minimal_filtering.tiles import (
+    Tiled,
+    check_operands,
+    finished,
+    sample_inputs,
+    stages_of,
+    whole,
+    window_of,
+    with_border,
+)
+from dlc_core.ir.expr import as_expr, const
+from dlc_core.ir.types import TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
-from dlc_core.op.lower import compute, padded
+from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail
+from dlc_core.op.lower import compute
 from dlc_core.op.std.convolution import finish
 from dlc_core.op.std.window import PADDING, known
 from dlc_core.tir.stmt import Range
@@ -190,9 +199,7 @@ def _conv_reference(
     results = np.einsum("ia,abntso,jb->ntisjo", np.array(rows.results), products, np.array(columns.results))
     n, oc = x.shape[0], u.shape[3]
     full = results.reshape(n, down * tiles[0], wide * tiles[1], oc)[:, :height, :width]
-    if not np.isfinite(full).all():
-        full = np.where(np.isfinite(full), full, by_definition(x, w, window, height, width))
-    return np.asarray(full if bias is None else full + bias, x.dtype)
+    return finished(full, x, w, bias, window)
 
 
 def _conv_lower(
@@ -205,19 +212,7 @@ def _conv_lower(
     down, across = (as_expr(ceil_div(size, tile)) for size, tile in zip(sizes, tiles, strict=True))
     points, (step, aside) = [points_of(tile, stride) for tile in tiles], (stride * tile for tile in tiles)
     beyond = TAPS - stride
-    ends = [
-        simplify(dim(count * each + beyond) - before - dim(size))
-        for count, each, before, size in zip(
-            (down, across), (step, aside), window.before, x.shape[1:3], strict=True
-        )
-    ]
-    source = padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
-
-    def stage(
-        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
-    ) -> te.Tensor:
-        made: te.Tensor = te.compute(shape, body, f"winograd_{name}", annotations={STAGE: name})
-        return made
+    source, stage = with_border(x, window, (down * step + beyond, across * aside + beyond)), stages_of(STAGE)
 
     rows = stage(
         "rows",
@@ -264,10 +259,7 @@ def _inputs(
     tile: int, shape: Sequence[int], outputs: int, stride: int = 1, across: int = 0
 ) -> tuple[Tensor, ...]:
     """Inputs, weights and the windows that these are made of."""
-    rng = np.random.default_rng(0)
-    x, windows = rng.standard_normal(shape), rng.standard_normal((3, 3, shape[-1], outputs)) / 8
-    weights = weights_of(windows, tile, across, stride)
-    return tuple(Tensor(each.shape, each) for each in (x, weights, windows))
+    return sample_inputs(shape, TAPS, outputs, lambda w: weights_of(w, tile, across, stride))
 
 
 X, WINDOWS = Tensor((1, 6, 6, 3)), Tensor((3, 3, 3, 5))

@@ -14,26 +14,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
 from dlc_core.algorithms.winograd.choice import Layer, choose_group, part_tile
 from dlc_core.algorithms.winograd.op import STAGE, TAPS
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
-from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import known_extent, marked_stages
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
 
 
 @dataclass(frozen=True)
-class WinogradRule(ScheduleRule):
+class WinogradRule(FilteringRule):
     """The rule for kernels marked as the stages of a Winograd convolution with known sizes."""
 
     name: ClassVar[str] = "cpu.winograd"
@@ -47,13 +47,8 @@ class WinogradRule(ScheduleRule):
         "gemm.loop_order",
         "gemm.prefetch",
     )
-
-    def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return (
-            not machine.description.thread_axes
-            and stage_names(func, STAGE) == sorted(STAGES)
-            and has_known_sizes(func)
-        )
+    mark: ClassVar[str] = STAGE
+    stages: ClassVar[tuple[str, ...]] = STAGES
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Winograd(schedule, machine).run()
@@ -141,9 +136,7 @@ class _Winograd:
         s = self.s
         size = const_value(s.extent(loop))
         assert isinstance(size, int)
-        lanes = self.lanes
-        while size % lanes:
-            lanes //= 2
+        lanes = whole_lanes(size, self.lanes)
         vectors, lane = s.split(loop, [None, lanes], tail="exact")
         if lanes > 1:
             s.vectorize(lane)

@@ -1,0 +1,34 @@
+"""Common parts of the schedule rules for minimal filtering."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.stages import has_known_sizes, stage_names
+from dlc_core.tir.stmt import PrimFunc
+
+
+class FilteringRule(ScheduleRule):
+    """A rule for kernels of known sizes whose blocks are annotated as all stages of one algorithm."""
+
+    mark: ClassVar[str]
+    """The annotation."""
+    stages: ClassVar[tuple[str, ...]]
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return (
+            not machine.description.thread_axes
+            and stage_names(func, self.mark) == sorted(self.stages)
+            and has_known_sizes(func)
+        )
+
+
+def whole_lanes(size: int, lanes: int) -> int:
+    """Return the widest vector of at most `lanes` elements that divides the channels."""
+    while size % lanes:
+        lanes //= 2
+    return lanes
+
+
+__all__ = ["FilteringRule", "whole_lanes"]
