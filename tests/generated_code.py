@@ -49,7 +49,9 @@ CUDA = "cuda -arch=sm_80"
 Program = tuple[str, Callable[[], IRModule]]
 
 
-_NOTES = re.compile(r', "(?:decisions": \((?:"[^"]*"(?:, )?|,)*\)|applied": "[^"]*")')
+_NOTES = re.compile(
+    r', "(?:decisions": \((?:"[^"]*"(?:, )?|,)*\)|applied": "[^"]*")|"plan": G\.plan\([^)]*\), '
+)
 """The attributes that list choices and plans: they say nothing about the program."""
 
 

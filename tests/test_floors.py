@@ -63,9 +63,6 @@ LAZY = ("plugin", "cli")
 the `plugin.py` of an algorithm.
 """
 
-IMPORT_RULES = ("attention",)
-"""Graph passes that still import schedule rules.  None may be added."""
-
 DYNAMIC = (
     "dlc_core/__init__.py",
     "dlc_core/support/lazy.py",
@@ -265,7 +262,7 @@ def rule_complaints(texts: Texts) -> list[str]:
     """Graph passes choose algorithms; a schedule is the choice of a rule."""
     complaints = []
     for path, text in core_python(texts).items():
-        if not path.startswith("dlc_core/passes/graph/") or Path(path).stem in IMPORT_RULES:
+        if not path.startswith("dlc_core/passes/graph/"):
             continue
         for node in ast.walk(ast.parse(text)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -352,11 +349,6 @@ def test_the_tree_is_really_read(tree):
         "tests/test_floors.py",
         "Makefile",
     } <= tree.keys()
-
-
-def test_passes_that_are_excused_import_rules(tree):
-    for name in IMPORT_RULES:
-        assert "dlc_core.schedule.rules" in tree[f"dlc_core/passes/graph/{name}.py"]
 
 
 def test_hooks_import_nothing_of_the_core(tree):

@@ -82,7 +82,7 @@ def _schedule_rules() -> dict[str, dict[str, Any]]:
 
 
 def _decisions() -> dict[str, dict[str, Any]]:
-    registry()  # plugins declare decisions, too
+    registry().import_deciders()
     return {
         name: {"decision": name, "alternatives": list(each.alternatives), "what": each.about}
         for name, each in declared().items()

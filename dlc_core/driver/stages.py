@@ -27,6 +27,7 @@ def context_for(request: CompileRequest) -> PassContext:
     known = registry()
     current = request.around or PassContext.current()
     wanted = {"reproducer_dir": settings.reproducer_dir, **request.config}
+    known.import_deciders()
     forced = parse_forced(wanted.get(DECISIONS, "")).check()
     disabled = (*current.disabled, *wanted.get(DISABLED, ()))
     rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]

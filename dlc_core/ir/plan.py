@@ -44,6 +44,10 @@ class Plan(Structured):
     """
 
     name: ClassVar[str] = ""
+    moves: ClassVar[bool] = False
+    """Whether the kernel of a contraction reads operands through transposes, slices and the like, and writes
+    its result through a transpose, without loss: it copies operands that it reads often.
+    """
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -41,6 +41,7 @@ COMMANDS: tuple[Command, ...] = (
 """The core's commands: one line here adds one."""
 
 SLICES: tuple[str, ...] = (
+    "dlc_core.algorithms.attention.plugin",
     "dlc_core.algorithms.winograd.plugin",
     "dlc_core.algorithms.row_filter.plugin",
     "dlc_core.algorithms.strassen.plugin",
@@ -59,6 +60,11 @@ def dlc_ops() -> Iterable[Declaration]:
     from dlc_core.op.std import OPS
 
     return (*OPS, *of_slices("dlc_ops"))
+
+
+@hookimpl
+def dlc_rules() -> Iterable[Declaration]:
+    return of_slices("dlc_rules")
 
 
 @hookimpl

@@ -351,6 +351,11 @@ class Registry:
             lines.append(f"not loaded because of DLC_PLUGINS: {', '.join(disabled)}")
         return lines
 
+    def import_deciders(self) -> None:
+        """Import all passes and schedule rules: their modules declare decisions."""
+        for category in (self.passes, self.schedule_rules):
+            category.import_all()
+
     @property
     def has_tuner(self) -> bool:
         """Whether a plugin may answer `schedule`."""

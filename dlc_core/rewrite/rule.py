@@ -51,6 +51,8 @@ class Rule:
     """Nodes to test it on; without any, they are made from the pattern."""
     dtypes: tuple[str, ...] = ()
     """The dtypes to test it with; by default those of the root op."""
+    applied_by: str = "simplify"
+    """The pass that applies it; a pass other than `simplify` knows its rules itself."""
 
     @property
     def roots(self) -> tuple[Op, ...]:

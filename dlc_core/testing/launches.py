@@ -24,6 +24,7 @@ from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.schedule_kernels import TRACES
 from dlc_core.passes.tir.split_host_device import launch_problems
+from dlc_core.plugin.registry import registry
 from dlc_core.target import Description
 from dlc_core.testing.cases import difference
 from dlc_core.testing.decision_coverage import executed
@@ -92,7 +93,8 @@ def _accesses(func: PrimFunc) -> Iterator[tuple[Any, Sequence[Any]]]:
 def launch_for(func: PrimFunc, description: Description, rules: Sequence[Any] = ()) -> Launched:
     """The kernel as the first fitting rule schedules it, through all passes of the stage "tir"."""
     target = target_of(description)
-    context = PassContext(target=target, schedule_rules=tuple(rules), config={TRACES: True})
+    known = (*rules, *registry().schedule_rules.values())
+    context = PassContext(target=target, schedule_rules=known, config={TRACES: True})
     wanted = [cls for cls in PASSES if not cls.setting]
     first, *rest = default_pipeline("tir", wanted).passes
     scheduled = first.run(IRModule({func.name: func}, entry=func.name), context)

@@ -1,13 +1,16 @@
-"""A slice of the core, given by another plugin through the hooks alone."""
+"""Slices of the core, given by another plugin through the hooks alone."""
 
 from __future__ import annotations
+
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from dlc_core.algorithms.attention import plugin as attention
 from dlc_core.algorithms.row_filter import plugin as row_filter
-from dlc_core.driver import context_for
-from dlc_core.driver.stages import lower
+from dlc_core.driver.api import context_for
+from dlc_core.driver.job import lower
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.module import IRModule
@@ -20,19 +23,7 @@ from dlc_core.tir.stmt import PrimFunc
 
 RECORD = Description(vector_bits=512, vector_registers=32, vector_units=1, cores=1)
 KIND = TargetKind("machine", "a test", "reference", "reference", describe=lambda options: RECORD)
-
-
-class Outside:
-    """A plugin: a target, and the hooks of a slice that the core does not list here."""
-
-    DLC_API = "0.1"
-    dlc_ops = staticmethod(row_filter.dlc_ops)
-    dlc_passes = staticmethod(row_filter.dlc_passes)
-    dlc_schedule_rules = staticmethod(row_filter.dlc_schedule_rules)
-
-    @hookimpl
-    def dlc_targets(self):
-        return [KIND]
+SLICES = {"row_filter": row_filter, "attention": attention}
 
 
 class Machine:
@@ -45,15 +36,29 @@ class Machine:
         return [KIND]
 
 
+def outside(slice_: ModuleType) -> Machine:
+    """A plugin: the target, and the hooks of a slice that the core does not list here."""
+    hooks = {name: staticmethod(hook) for name, hook in vars(slice_).items() if name.startswith("dlc_")}
+    return type("Outside", (Machine,), hooks)()
+
+
+@pytest.fixture(params=SLICES)
+def name(request):
+    return request.param
+
+
 @pytest.fixture
-def without(monkeypatch):
+def without(monkeypatch, name):
     """The core without the slice."""
-    left = tuple(name for name in builtin.SLICES if name != row_filter.__name__)
+    left = tuple(each for each in builtin.SLICES if each != SLICES[name].__name__)
     assert len(left) == len(builtin.SLICES) - 1
     monkeypatch.setattr(builtin, "SLICES", left)
 
 
-def module() -> IRModule:
+def module(name: str) -> IRModule:
+    if name == "attention":
+        params = [param(each, tensor_type((1, 2, 20, 32))) for each in "qkv"]
+        return IRModule({"main": Function("main", tuple(params), std.attention(*params))})
     rng = np.random.default_rng(0)
     x = param("x", tensor_type((1, 56, 56, 3)))
     w = constant(rng.standard_normal((7, 7, 3, 32)) / 10, "float32")
@@ -61,25 +66,25 @@ def module() -> IRModule:
     return IRModule({"main": Function("main", (x,), y)})
 
 
-def rules() -> set[str]:
-    lowered, _ = lower(module(), context_for("machine"))
+def rules(name: str) -> set[str]:
+    lowered, _ = lower(module(name), context_for("machine"))
     return {func.attrs["rule"] for func in lowered.of_kind(PrimFunc).values() if "rule" in func.attrs}
 
 
-def test_the_core_without_the_slice_computes_by_definition(without):
+def test_the_core_without_the_slice_computes_by_definition(without, name):
     with fresh_registry({"outside": Machine()}) as known:
-        assert "row_filter" not in known.passes
-        assert "cpu.row_filter" not in rules()
+        assert name not in known.passes
+        assert f"cpu.{name}" not in rules(name)
 
 
-def test_a_plugin_gives_the_slice(without):
-    with fresh_registry({"outside": Outside()}) as known:
-        assert known.ops.giver("row_filter_conv") == "outside"
+def test_a_plugin_gives_the_slice(without, name):
+    with fresh_registry({"outside": outside(SLICES[name])}) as known:
+        assert known.passes.giver(name) == "outside"
         assert [info.problem for info in known.plugins] == ["", ""]
-        assert "cpu.row_filter" in rules()
+        assert f"cpu.{name}" in rules(name)
 
 
-def test_what_the_core_gives_stays_its_own():
-    with fresh_registry({"outside": Outside()}) as known:
-        assert known.ops.giver("row_filter_conv") == "core"
-        assert "cpu.row_filter" in rules()
+def test_what_the_core_gives_stays_its_own(name):
+    with fresh_registry({"outside": outside(SLICES[name])}) as known:
+        assert known.passes.giver(name) == "core"
+        assert f"cpu.{name}" in rules(name)

@@ -64,6 +64,7 @@ def test_decisions(dlc_json):
     records = {record["decision"]: record for record in dlc_json("rules", "--decisions")}
     assert records["gemm.prefetch"]["alternatives"] == ["none", "steps", "panel"]
     assert "prefetch" in records["gemm.prefetch"]["what"]
+    assert {"attention.form", "winograd.tile"} <= records.keys()
 
 
 def test_rules(dlc_json):

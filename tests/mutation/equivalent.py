@@ -41,7 +41,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.schedule.rules.cpu.bands": {
         "_rows": "compares with caches; the split takes any divisor",
     },
-    "dlc_core.schedule.rules.cpu.attention": {
+    "dlc_core.algorithms.attention.cpu_rule": {
         "_Attend._tile": "sizes of tiles, and where a loop with a cut tail is cut: it may be anywhere",
     },
     "dlc_core.op.std.slicing": {

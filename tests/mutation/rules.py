@@ -32,11 +32,11 @@ from dlc_core.testing.schedules import (
 )
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.stmt import PrimFunc
+from tests.algorithms.attention import test_cpu_rule as attention
 from tests.algorithms.row_filter import test_rule as row_filter
 from tests.algorithms.strassen import test_rule as strassen
 from tests.algorithms.winograd import test_rule as winograd
 from tests.mutation.check import Check, open_accesses
-from tests.schedule import test_rules_attention as attention
 from tests.schedule import test_rules_contraction as contraction
 from tests.schedule import test_rules_lanes as lanes
 from tests.schedule import test_rules_loops as loops

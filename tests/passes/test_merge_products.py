@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dlc_core.algorithms.attention.plan import Tiled
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
@@ -59,7 +60,7 @@ def turned(value: Node) -> Node:
 def mixed(*values: Node) -> Node:
     """Attention over values of two heads."""
     split = [std.transpose(std.reshape(v, shape=(6, 2, v.shape[-1] // 2)), axes=(1, 0, 2)) for v in values]
-    return std.attention(*split, scale=0.5)
+    return std.attention(*split, scale=0.5, plan=Tiled(2, 8))
 
 
 def test_queries_keys_and_values_are_one_product() -> None:

@@ -1,5 +1,4 @@
-"""Attention (arXiv:1706.03762): softmax(q kᵀ scale + mask) v, a composite with reference and lowering of its
-own.
+"""Attention (arXiv:1706.03762): softmax(q kᵀ scale + mask) v, a composite with its own reference.
 
 Queries are [..., heads, n, d], keys [..., groups, m, d], values [..., groups, m, e]; the result is
 [..., heads, n, e].  The number of heads is a multiple of that of groups: so many heads in order share the
@@ -9,29 +8,26 @@ A mask broadcasts to [..., heads, n, m].  One of bools says what is seen, any ot
 With `causal`, query i sees the keys up to i + past.  What is not seen has the score -inf: a query that sees
 nothing gives NaN, as softmax does.
 
-The lowering divides by the sum of the weights last, once for each element of the result.  Its attribute
-`tile` changes the form of the loops, not the result: keys come in panels of `tile[1]`, the last one filled up
-with scores of -inf, and with `causal` the panels that are hidden from all of `tile[0]` queries are left out.
-So do `streamed` and `lanes`: see `attention_stages` and `attention_online`, which rounds weights.
+The op has no lowering: a node is one kernel where a pass has given it a plan (`algorithms/attention`), and
+else becomes its body, GEMMs and a softmax.  The body computes in float32 at least.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dlc_core import te
 from dlc_core.graph.node import Node, constant
-from dlc_core.ir.expr import Expr, as_expr, const, const_value, logical_and
+from dlc_core.ir.expr import as_expr
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
     Attrs,
     broadcast_dims,
     broadcast_into,
-    ceil_div,
     check_rank,
     common_dtype,
     fail,
@@ -39,18 +35,16 @@ from dlc_core.op.infer import (
     multiple_of,
     quotient,
 )
-from dlc_core.op.lower import compute_type, narrow, widen
-from dlc_core.op.std.attention_online import online
-from dlc_core.op.std.attention_stages import Tiled, streamed
 from dlc_core.op.std.binary import ADD, LESS_EQUAL, MUL, WHERE
 from dlc_core.op.std.creation import ARANGE
 from dlc_core.op.std.product import MATMUL
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.softmaxes import SOFTMAX
-from dlc_core.tir.intrinsics import if_then_else, intrinsic
+from dlc_core.op.std.unary import CAST
 
 
-def _scale(attrs: Attrs, size: Dim) -> float:
+def scale_of(attrs: Attrs, size: Dim) -> float:
+    """The factor of the scores; `size` is that of a query."""
     if attrs["scale"] is not None:
         return float(attrs["scale"])
     if not isinstance(size, int):
@@ -72,12 +66,10 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
         merge_dims(own, other, "the batches of queries and keys")
     for own, other in zip(k.shape[:-3], v.shape[:-3], strict=True):
         merge_dims(own, other, "the batches of keys and values")
-    if _shared(q.shape, k.shape) is None:
+    if heads_per_group(q.shape, k.shape) is None:
         raise fail(f"{q.shape[-3]} heads do not share {k.shape[-3]} groups of keys")
     multiple_of(q.shape[-3], k.shape[-3], "the number of heads")
-    _scale(attrs, q.shape[-1])
-    if len(attrs["tile"]) != 2 or any(size < 1 for size in attrs["tile"]):
-        raise fail(f"the tile is {attrs['tile']}", "two sizes of at least 1 are needed")
+    scale_of(attrs, q.shape[-1])
     for mask in masks:
         if not mask.dtype.is_bool and mask.dtype is not q.dtype:
             raise fail(f"the mask has dtype {mask.dtype}", f"bool and {q.dtype} are possible")
@@ -87,13 +79,22 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType((*q.shape[:-1], v.shape[-1]), q.dtype)
 
 
-def _shared(q: Sequence[Dim], k: Sequence[Dim]) -> Dim | None:
-    """How many heads share a group of keys."""
+def heads_per_group(q: Sequence[Dim], k: Sequence[Dim]) -> Dim | None:
+    """How many heads share a group of keys; None if the numbers do not divide.  It takes two shapes."""
     heads, groups = q[-3], k[-3]
     return 1 if heads == groups else quotient([heads], [groups])
 
 
-def _attention(
+def _body(*args: Node, **attrs: Any) -> Node:
+    """GEMMs and a softmax, in float32 at least."""
+    dtype = args[0].dtype
+    if dtype.bits >= 32:
+        return _products(*args, **attrs)
+    wide = (arg if arg.dtype.is_bool else CAST.build(arg, to="float32") for arg in args)
+    return CAST.build(_products(*wide, **attrs), to=dtype)
+
+
+def _products(
     q: Node,
     k: Node,
     v: Node,
@@ -102,12 +103,9 @@ def _attention(
     scale: float | None,
     causal: bool,
     past: Dim,
-    tile: tuple[int, int],
-    streamed: bool,
-    lanes: tuple[int, ...],
 ) -> Node:
-    factor = _scale({"scale": scale}, q.shape[-1])
-    shared = _shared(q.shape, k.shape)
+    factor = scale_of({"scale": scale}, q.shape[-1])
+    shared = heads_per_group(q.shape, k.shape)
     assert shared is not None
     *batch, heads, n, d = q.shape
     groups, m = k.shape[-3], k.shape[-2]
@@ -146,13 +144,10 @@ def _reference(
     scale: float | None,
     causal: bool,
     past: int,
-    tile: tuple[int, int],
-    streamed: bool,
-    lanes: tuple[int, ...],
 ) -> NDArray:
     shared = q.shape[-3] // max(1, k.shape[-3])
     keys, values = (np.repeat(x.astype(np.float64), shared, -3) for x in (k, v))
-    scores = np.matmul(q.astype(np.float64), keys.swapaxes(-1, -2)) * _scale({"scale": scale}, q.shape[-1])
+    scores = np.matmul(q.astype(np.float64), keys.swapaxes(-1, -2)) * scale_of({"scale": scale}, q.shape[-1])
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if causal:
@@ -160,81 +155,6 @@ def _reference(
         scores = np.where(np.arange(m) <= np.arange(n)[:, None] + past, scores, -np.inf)
     weights = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
     return np.asarray(np.matmul(weights / np.sum(weights, -1, keepdims=True), values), q.dtype)
-
-
-def _lower(
-    type_: TensorType, attrs: Attrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *masks: te.Tensor
-) -> te.Tensor:
-    rows, panel = attrs["tile"]
-    wide = compute_type(type_.dtype)
-    lead, n, m = q.shape[:-2], q.shape[-2], k.shape[-2]
-    shared = _shared([dim(d) for d in q.shape], [dim(d) for d in k.shape])
-    assert shared is not None
-    size = q.shape[-1]
-    factor = const(_scale(attrs, dim(size)), wide)
-    tiled = Tiled(rows, panel, shared, wide, factor, masks, attrs["causal"], as_expr(attrs["past"]))
-    if attrs["lanes"]:
-        return online(type_, tiled, attrs["lanes"], q, k, v)
-    if attrs["streamed"]:
-        return streamed(type_, tiled, q, k, v)
-    panels = ceil_div(dim(m), panel)
-    size_m = const_value(m)
-    whole = panel == 1 or (size_m is not None and size_m % panel == 0)
-    depth = len(lead)
-    stage, group, seen = tiled.stage, tiled.group, tiled.seen
-
-    def over_keys(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
-        p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
-
-        def body(*i: Expr) -> te.tensor.Reduction:
-            point = (*i, p.var, w.var)
-            return combine(of[point], axis=[p, w], where=seen(i[-1], p.var))
-
-        return stage(name, (*lead, n), body)
-
-    def key(*i: Expr) -> Expr:
-        *outer, p, x, w = i
-        j = p * panel + w
-        point = (*outer, j, x)
-        value = widen(k[point])
-        return value if whole else if_then_else(j < m, value, const(0, wide))
-
-    keys = stage("keys", (*k.shape[:-2], panels, size, panel), key)
-    x = te.reduce_axis(size, "x")
-
-    def product(*i: Expr) -> te.tensor.Reduction:
-        *outer, row, p, w = i
-        left, right = (*outer, row, x.var), (*group(outer), p, x.var, w)
-        return te.sum(widen(q[left]) * keys[right], axis=x)
-
-    products = stage("products", (*lead, n, panels, panel), product)
-
-    def score(*i: Expr) -> Expr:
-        *point, p, w = i
-        place = (*point, p * panel + w)
-        return tiled.score(products[i], place, (*lead, n, m), None, None if whole else m)
-
-    scores = stage("scores", products.shape, score)
-    top = over_keys("top", te.max, scores)
-    weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - top[i[: depth + 1]]))
-    total = over_keys("total", te.sum, weights)
-
-    def mix(*i: Expr) -> te.tensor.Reduction:
-        *outer, row, e = i
-        if attrs["causal"]:
-            p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
-            axes, panel_of, lane, y = [p, w], p.var, w.var, p.var * panel + w.var
-        else:
-            key = te.reduce_axis(m, "y")
-            axes, panel_of, lane, y = [key], key.var // panel, key.var % panel, key.var
-        left, right = (*outer, row, panel_of, lane), (*group(outer), y, e)
-        value, needed = widen(v[right]), seen(row, panel_of)
-        if needed is not None and not whole:
-            value, needed = if_then_else(y < m, value, const(0, wide)), logical_and(needed, y < m)
-        return te.sum(weights[left] * value, axis=axes, where=needed)
-
-    mixed = stage("mixed", type_.shape, mix)
-    return stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))
 
 
 def _qkv(heads: int, n: int, m: int, d: int, e: int = 0, groups: int = 0) -> tuple[Tensor, ...]:
@@ -250,6 +170,7 @@ def _hidden(n: int, m: int) -> NDArray:
 
 
 _MASK = Tensor((3, 5), np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]], bool), "bool")
+_SEEN = Tensor((3, 7), (np.arange(3)[:, None] + np.arange(7)) % 3 != 1, "bool")
 
 ATTENTION = op(
     "attention",
@@ -259,31 +180,27 @@ ATTENTION = op(
         Attr("scale", "float", None, "factor of the scores; None: 1 / sqrt(size of a query)"),
         Attr("causal", "bool", False, "query i sees the keys up to i + past only"),
         Attr("past", "dim", 0, "keys before that of the first query"),
-        Attr("tile", "ints", (1, 1), "queries and keys that the loops take at a time; changes no result"),
-        Attr("streamed", "bool", False, "whether scores are made twice and kept nowhere; changes no result"),
-        Attr("lanes", "ints", (), "lanes of one loop over keys, and neighbouring keys of each"),
     ],
     kind="contraction",
     infer=_infer,
     reference=_reference,
-    lower=_lower,
-    compose=_attention,
+    compose=_body,
     samples=(
         Sample(_qkv(3, 4, 5, 8)),
-        Sample(_qkv(2, 3, 5, 8, 4), {"scale": 0.5, "tile": (2, 4)}),
-        Sample((*_qkv(2, 3, 5, 4), Tensor((2, 1, 3, 5))), {"tile": (1, 2)}, note="an added mask"),
-        Sample((*_qkv(2, 3, 5, 4), _MASK), {"tile": (2, 5)}, note="a mask of bools"),
+        Sample(_qkv(2, 3, 5, 8, 4), {"scale": 0.5}),
+        Sample((*_qkv(2, 3, 5, 4), Tensor((2, 1, 3, 5))), note="an added mask"),
+        Sample((*_qkv(2, 3, 5, 4), _MASK), note="a mask of bools"),
         Sample((*_qkv(1, 3, 5, 4), Tensor((3, 5), _hidden(3, 5))), {}, ("float32", "float64", "bfloat16"),
                note="a query from which all keys are hidden by a number sees all alike"),
-        Sample(_qkv(2, 6, 6, 4), {"causal": True, "tile": (4, 2)}),
-        Sample(_qkv(2, 3, 7, 4), {"causal": True, "past": 4, "tile": (2, 4)}, note="keys of earlier calls"),
-        Sample(_qkv(2, 4, 3, 4), {"causal": True, "tile": (2, 2)}, note="fewer keys than queries"),
-        Sample(_qkv(6, 3, 5, 4, groups=2), {"tile": (3, 2)}, note="three heads share keys"),
+        Sample(_qkv(2, 6, 6, 4), {"causal": True}),
+        Sample(_qkv(2, 3, 7, 4), {"causal": True, "past": 4}, note="keys of earlier calls"),
+        Sample(_qkv(2, 4, 3, 4), {"causal": True}, note="fewer keys than queries"),
+        Sample(_qkv(6, 3, 5, 4, groups=2), note="three heads share keys"),
         Sample(_qkv(4, 1, 5, 4, groups=1), note="one query, all heads share keys"),
-        Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2, "tile": (2, 4),
-               "streamed": True}, note="streamed"),
-        Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2, "tile": (2, 4),
-               "lanes": (2, 1)}, note="in one loop"),
+        Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2},
+               note="shared keys, an added mask and a diagonal"),
+        Sample((*_qkv(4, 3, 7, 4, groups=2), _SEEN), {"causal": True, "past": 2},
+               note="shared keys, a mask of bools and a diagonal"),
         Sample((Tensor((2, 3, 8), "special"), Tensor((2, 4, 8)), Tensor((2, 4, 8))), note="no batch"),
     ),
     error_samples=(
@@ -293,7 +210,6 @@ ATTENTION = op(
         ErrorSample((*_qkv(2, 3, 5, 4), Tensor((4, 5))), {}, "does not broadcast"),
         ErrorSample((*_qkv(2, 3, 5, 4), Tensor((2, 2, 2, 3, 5))), {}, "does not broadcast"),
         ErrorSample((*_qkv(2, 3, 5, 4), Tensor((3, 5), dtype="int32")), {}, "the mask has dtype"),
-        ErrorSample(_qkv(2, 3, 5, 4), {"tile": (0, 1)}, "at least 1"),
         ErrorSample((Tensor((3, 4)),) * 3, {}, "rank"),
         ErrorSample((Tensor((2, 3, 4)), Tensor((1, 2, 3, 4)), Tensor((1, 2, 3, 4))), {}, "ranks"),
     ),

@@ -1,8 +1,6 @@
 """The core's passes over graphs, and the rewrite rules that they apply."""
 
 from dlc_core.passes.graph.align_channels import AlignChannels
-from dlc_core.passes.graph.attention import RULES as ATTENTION_RULES
-from dlc_core.passes.graph.attention import Attention
 from dlc_core.passes.graph.constant_state import ConstantState
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
@@ -27,7 +25,7 @@ from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
 from dlc_core.passes.graph.stream_rows import StreamRows
 from dlc_core.passes.graph.unsign_bytes import UnsignBytes
 
-RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *ATTENTION_RULES)
+RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES)
 """All rewrite rules of the core, first those of `simplify`."""
 
 PASSES = (
@@ -40,7 +38,6 @@ PASSES = (
     ConstantState,
     LimitNms,
     Recompose,
-    Attention,
     ExpandComposites,
     FoldBatchNorm,
     FoldScaleAxis,
@@ -62,7 +59,6 @@ __all__ = [
     "PASSES",
     "RULES",
     "AlignChannels",
-    "Attention",
     "CanonicalCasts",
     "CommonSubexpressions",
     "ConstantState",

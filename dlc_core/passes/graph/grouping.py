@@ -23,7 +23,7 @@ from dlc_core.decisions import Decision
 from dlc_core.diag import Span
 from dlc_core.graph.node import Function, Node, functions_of, post_order, touches_texts
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import OpDecl, lowering_of
+from dlc_core.op.declare import OpDecl, lowering_of, plan_of
 
 POINTWISE = ("elementwise", "broadcast")
 ANCHORS = ("contraction", "reduction")
@@ -35,9 +35,6 @@ PLACED = frozenset({"band", "join_bands"})
 """Ops between kernels, which determine where these read and write."""
 MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
 """Ops that only choose which element is read."""
-INDEXED = frozenset({"attention"})
-"""Contractions that can always read their operands through data movement and write their result transposed,
-because they copy operands that they read often."""
 COSTLY = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod",
     "floordiv", "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus",
@@ -125,6 +122,12 @@ def kind_of(value: Node) -> str:
 def _is_copied(value: Node) -> bool:
     """Whether a node widens its input by an operation that is cheaper than memory."""
     return value.op.name in COPIED and value.args[0].dtype.bits < value.dtype.bits
+
+
+def _moves(anchor: Node) -> bool:
+    """Whether the plan of a contraction allows data movement in its kernel."""
+    plan = plan_of(anchor)
+    return plan is not None and plan.moves
 
 
 def _is_windowed(value: Node) -> bool:
@@ -249,7 +252,7 @@ class _Grouper:
             return "the consumer belongs to another kernel"
         if kind in ("structural", "host", "view"):
             return f"the consumer {consumer.op.name} is not in a kernel"
-        if consumer.op.name == "transpose" and anchor.op.name in INDEXED and self.users[anchor] == [consumer]:
+        if consumer.op.name == "transpose" and _moves(anchor) and self.users[anchor] == [consumer]:
             return ""
         if kind not in POINTWISE:
             return f"{_article(kind)} operation does not follow {_article(self.kinds[anchor])} in one kernel"
@@ -342,7 +345,7 @@ class _Grouper:
         if anchored and used_by not in POINTWISE:
             # The user is the contraction, or a move in front of it.
             moves = kind == "view" or current.op.name in MOVES
-            through = self.moves or (group.anchor is not None and group.anchor.op.name in INDEXED)
+            through = self.moves or (group.anchor is not None and _moves(group.anchor))
             return "" if through and moves else "a contraction reads its operands many times"
         if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
             return "only elementwise operations on its own shape enter a contraction's epilogue"

@@ -46,7 +46,9 @@ class Simplify(GraphPass):
         rules = [
             rule
             for rule in dict.fromkeys((*RULES, *context.rules))
-            if rule.name not in (*self.skip, *context.disabled) and (approximate or not rule.approximate)
+            if rule.applied_by == self.name
+            and rule.name not in (*self.skip, *context.disabled)
+            and (approximate or not rule.approximate)
         ]
         return apply_rules(function, rules, context)
 

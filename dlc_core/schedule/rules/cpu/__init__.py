@@ -1,7 +1,6 @@
 """Rules for machines with vector registers and a few cores."""
 
 from dlc_core.schedule.rules.base import ScheduleRule
-from dlc_core.schedule.rules.cpu.attention import AttentionRule
 from dlc_core.schedule.rules.cpu.contraction import ContractionRule
 from dlc_core.schedule.rules.cpu.lanes import LanesRule
 from dlc_core.schedule.rules.cpu.loops import LoopsRule
@@ -9,7 +8,6 @@ from dlc_core.schedule.rules.cpu.maps import MapRule
 from dlc_core.schedule.rules.cpu.rows import RowsRule
 
 CPU_RULES: tuple[ScheduleRule, ...] = (
-    AttentionRule(),
     ContractionRule(),
     LanesRule(),
     RowsRule(),

@@ -1,8 +1,6 @@
 """Schedule rules for machines that launch groups of threads."""
 
 from dlc_core.schedule.rules.base import ScheduleRule
-from dlc_core.schedule.rules.gpu.attention import AttentionRule
-from dlc_core.schedule.rules.gpu.attention_matrix import AttentionMatrixRule
 from dlc_core.schedule.rules.gpu.contraction import ContractionRule
 from dlc_core.schedule.rules.gpu.few_rows import FewRowsRule
 from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
@@ -12,8 +10,6 @@ from dlc_core.schedule.rules.gpu.rows import RowsRule
 from dlc_core.schedule.rules.gpu.windows import WindowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
-    AttentionMatrixRule(),
-    AttentionRule(),
     FewRowsRule(),
     MatrixRule(),
     ContractionRule(),

@@ -11,7 +11,7 @@ from dlc_core.op import std
 from dlc_core.target import Description
 from dlc_core.testing.schedules import kernel_of
 from dlc_core.tir.stmt import PrimFunc
-from tests.schedule.rules.gpu import test_attention, test_attention_matrix
+from tests.algorithms.attention import test_gpu_matrix_rule, test_gpu_rule
 from tests.schedule.rules.gpu.machines import QUICK, USUAL
 from tests.schedule.rules.gpu.test_contraction import TINY, product, tensor
 from tests.schedule.rules.gpu.test_few_rows import turned
@@ -104,10 +104,10 @@ CASES: dict[str, Case] = {
     "softmax on a larger machine": Case(_kernel(lambda: std.softmax(tensor(19, 12), axis=0)), USUAL),
     "sums on a larger machine": Case(_kernel(lambda: _mean_of_squares(5, 40, axis=1)), USUAL),
     "argmax": Case(_kernel(lambda: std.argmax(tensor(5, 33), axis=1)), QUICK),
-    "attention": Case(lambda: test_attention.kernel(9, 21, 5, 7), QUICK),
-    "causal attention": Case(lambda: test_attention.kernel(9, 17, causal=True), QUICK),
+    "attention": Case(lambda: test_gpu_rule.kernel(9, 21, 5, 7), QUICK),
+    "causal attention": Case(lambda: test_gpu_rule.kernel(9, 17, causal=True), QUICK),
     "attention by units": Case(
-        lambda: test_attention_matrix.kernel(9, 21, 5, 7), test_attention_matrix.SMALL
+        lambda: test_gpu_matrix_rule.kernel(9, 21, 5, 7), test_gpu_matrix_rule.SMALL
     ),
     "elementwise": Case(
         _kernel(lambda: std.relu(std.add(tensor(7, 12), tensor(12, name="y")))), QUICK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dlc_core.algorithms.attention.plan import Tiled
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
@@ -31,8 +32,8 @@ def kernel(n, m, d=8, e=0, *, batch=1, heads=2, groups=0, lanes=8, rows=4, mask=
     if mask:
         params.append(param("mask", tensor_type(*mask)))
         args.append(params[-1])
-    tile = (1, 1) if n == 1 else (rows, lanes)
-    return kernel_of(std.transpose(std.attention(*args, tile=tile, **attrs), axes=(0, 2, 1, 3)), params)
+    plan = Tiled(1, 1) if n == 1 else Tiled(rows, lanes)
+    return kernel_of(std.transpose(std.attention(*args, plan=plan, **attrs), axes=(0, 2, 1, 3)), params)
 
 
 def check(func, machine=USUAL, sizes=None):

@@ -1,4 +1,4 @@
-"""FlashAttention by matrix units, with online softmax (see `op/std/attention_online.py`).
+"""FlashAttention by matrix units, with online softmax (see `online.py`).
 
     for batch, head, tile of queries (group):
       queries of the tile                       by all threads, to shared memory
@@ -15,29 +15,28 @@ Only queries, keys and values go through memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.algorithms.attention.choice import Sizes, unit_of
+from dlc_core.algorithms.attention.online import COLUMNS, filled
+from dlc_core.algorithms.attention.plan import Online
+from dlc_core.algorithms.attention.stages import STAGE
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, const_value
-from dlc_core.op.std.attention_online import COLUMNS, STEPS, filled
-from dlc_core.op.std.attention_stages import ROWS, STAGE
+from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.lanes import lanes_intrin
-from dlc_core.schedule.matrices import Digit, Tiles, chain_of, digits_of, matrix_intrin
+from dlc_core.schedule.matrices import Digit, Tiles, digits_of, matrix_intrin
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_lanes, choose_stages, choose_tile
+from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_lanes, choose_stages
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
-from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.tile import PADDING
-from dlc_core.schedule.rules.stages import loops_that_read, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc
 
@@ -48,126 +47,18 @@ STATES = ("here", "next", "factor", "top", "sums", "total", "whole")
 """The stages with one value per row and lane."""
 PARTS = ("part",)
 MATRICES = ("scores", "weights", "share", "scale")
-STAGES = {*TILED, *STATES, *PARTS, *MATRICES, "products", "mixed", "divided"}
-LEAST_QUERIES = 9
-"""The fewest queries for this rule; with fewer, matrix tiles would be mostly padding."""
-SUBGROUPS = (4, 2, 1)
-"""Subgroups of a group, the preferred first."""
-PANELS = ((64, True), (32, True), (64, False), (32, False), (16, True), (16, False))
-"""Keys per panel, and whether panels are double-buffered, the preferred first."""
-LEAST_KEYS = 16
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The tile of a group: each subgroup takes as many queries as the unit has rows, and `panel` keys per
-    iteration.
-
-    `twice` says that keys and values are double-buffered.
-    """
-
-    unit: MatrixUnit
-    subgroups: int
-    panel: int
-    twice: bool
-
-    @property
-    def rows(self) -> int:
-        return self.subgroups * self.unit.m
-
-    @property
-    def lanes(self) -> tuple[int, int]:
-        """The threads of a row of the unit's results, and the neighbouring elements of each."""
-        found = lanes_of(self.unit)
-        assert found is not None
-        return found
-
-    def shared_bytes(self, size: int, features: int) -> int:
-        """Shared memory of a group in bytes: queries, keys and values, with padding."""
-        element = dtype(self.unit.a).itemsize
-        query, key = (filled(x, by) * element + PADDING for x, by in ((size, STEPS), (features, COLUMNS)))
-        return self.rows * query + (1 + self.twice) * self.panel * (query + key)
-
-    def registers(self, features: int) -> int:
-        """Registers of a thread: scores, weights, results and addresses."""
-        unit, columns = self.unit, filled(features, COLUMNS)
-        sums = (2 * self.panel + columns) // unit.n * unit.of_acc.count
-        operands = max(self.panel, columns) // unit.n * unit.of_b.count * dtype(unit.b).bits // 32
-        return sums + operands + TILES.spare_registers
-
-    def fits(self, size: int, features: int, facts: Description) -> bool:
-        """Whether a machine has these resources."""
-        shared, group = facts.shared_bytes, facts.group_threads
-        return (
-            (not shared or self.shared_bytes(size, features) <= shared)
-            and (not group or self.subgroups * self.unit.width <= group)
-            and self.registers(features) <= (facts.thread_registers or TILES.registers)
-        )
-
-
-def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
-    """Return the threads of a row of a unit's results and the neighbouring elements of each; None for other
-    layouts.
-    """
-    threads, own = digits_of(unit.of_acc)
-    beside = [d for d in threads if d.dim == 1]
-    mine = [d for d in own if d.dim == 1]
-    if len(threads) != 2 or beside != threads[1:] or len(mine) > 1:
-        return None
-    count, lanes = mine[0].extent if mine else 1, beside[0].extent
-    fits = beside[0].step == count and all(d.step == 1 for d in mine) and lanes * count == unit.n
-    return (lanes, count) if fits and lanes & (lanes - 1) == 0 else None
-
-
-def suits(unit: MatrixUnit) -> bool:
-    """Whether a unit's result fragment can be its left operand, with rows shared by threads."""
-    sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and LEAST_KEYS % unit.k == 0
-    held = unit.turns and not unit.in_place and lanes_of(unit) is not None
-    return sizes and held and chain_of(unit) is not None
-
-
-def plan_for(
-    of: str, queries: int | None, keys: int | None, size: int, features: int, facts: Description
-) -> Plan | None:
-    """Choose the unit and tile of an attention, or return None.
-
-    The numbers of queries and keys are None if symbolic; `size` is the head size of queries and keys.
-    """
-    if queries is not None and queries < LEAST_QUERIES:
-        return None
-
-    def fitting() -> Iterator[Plan]:
-        for unit in filter(suits, facts.units_for(of, of, "float32")):
-            for subgroups, (panel, twice) in product(SUBGROUPS, PANELS):
-                plan = Plan(unit, subgroups, panel, twice)
-                many = queries is not None and subgroups > 1 and plan.rows // 2 >= queries
-                long = keys is not None and panel > LEAST_KEYS and panel // 2 >= keys
-                if not many and not long and plan.fits(size, features, facts):
-                    yield plan
-
-    best = next(fitting(), None)
-    if best is None:
-        return None
-    return choose_tile(
-        best, lambda: [*fitting()], lambda one: (one.rows, one.panel), lambda one: f"{one.rows}x{one.panel}"
-    )
-
-
-@dataclass(frozen=True)
-class AttentionMatrixRule(ScheduleRule):
-    """The rule for kernels whose blocks are marked as the stages of one attention with online softmax."""
+class OnlineAttentionRule(ScheduleRule):
+    """The rule for attention with online softmax by matrix units."""
 
     name: ClassVar[str] = "gpu.attention_matrix"
     priority: ClassVar[int] = 121
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.tile",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = ("gpu.shared_layout", "gpu.stages", "gpu.vector_width")
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return bool(machine.description.matrix_units) and set(stage_names(func, STAGE)) >= STAGES
+        return isinstance(func.attrs.get(PLAN), Online) and bool(machine.description.matrix_units)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Attend(schedule, machine).run()
@@ -179,23 +70,22 @@ class _Attend:
         self.machine = machine
         self.grid = Grid.of(machine)
         self.stage = marked_stages(s, STAGE)
-        self.plan = self._plan()
+        self.plan: Online = s.func.attrs[PLAN]
         self.exchanges: dict[str, LoopRV] = {}
-        self.unit = self.plan.unit
+        self.unit = self._unit()
+        stages = choose_stages(1 + self.plan.double_buffered, range(1, 2 + self.plan.double_buffered))
+        self.double_buffered = stages > 1
         self.threads, self.own = digits_of(self.unit.of_acc)
 
-    def _plan(self) -> Plan:
-        """Return the plan that the graph pass has chosen."""
-        queries, values, scores = (self.s.get(self.stage[name]) for name in ("queries", "values", "scores"))
-        of = queries.writes[0].buffer.dtype.name
-        size, features, panel = (const_value(b.axes[-1].dom.extent) or 0 for b in (queries, values, scores))
-        rows, facts = int(queries.annotations[ROWS]), self.machine.description
-        for unit, twice in product(filter(suits, facts.units_for(of, of, "float32")), (True, False)):
-            plan = Plan(unit, rows // unit.m, panel, twice)
-            if rows == plan.rows and panel % LEAST_KEYS == 0 and plan.fits(size, features, facts):
-                count = choose_stages(1 + plan.twice, range(1, 2 + plan.twice))
-                return replace(plan, twice=count > 1)
-        raise ScheduleError("the tile of the attention does not fit this machine")
+    def _unit(self) -> MatrixUnit:
+        """The unit that the plan names."""
+        queries, values = (self.s.get(self.stage[name]) for name in ("queries", "values"))
+        size, features = (const_value(b.axes[-1].dom.extent) or 0 for b in (queries, values))
+        of, sizes = queries.writes[0].buffer.dtype.name, Sizes(None, None, size, features)
+        found = unit_of(self.plan, of, sizes, self.machine.description)
+        if found is None:
+            raise ScheduleError("the tile of the attention does not fit this machine")
+        return found
 
     def run(self) -> None:
         s, stage, grid = self.s, self.stage, self.grid
@@ -228,7 +118,7 @@ class _Attend:
         self._tensorize()
         for name in TILED:
             self._fill(stage[name], lanes[name])
-        if self.plan.twice:
+        if self.double_buffered:
             s.double_buffer(stage["keys"])
             s.double_buffer(stage["values"])
         s.bind(s.fuse(*heads, tile) if heads else tile, grid.groups)
@@ -320,7 +210,7 @@ class _Attend:
 
     def _bind(self, row: LoopRV, column: LoopRV, inner: Sequence[LoopRV], width: int) -> None:
         found = self._split(row, self._rows())
-        if width == self.plan.lanes[0]:
+        if width == self.plan.lanes:
             found[self._lane()] = column
         else:
             found.update(self._split(column, self._columns(width)))
@@ -369,7 +259,7 @@ class _Attend:
     def _map(self, outer: int, width: int, tiles: bool) -> IndexMap:
         """Map rows and columns to digits; `tiles` says that rows are those of all tiles."""
         order, whole = self._order(), dict(self._rows())
-        columns = {} if width == self.plan.lanes[0] else dict(self._columns(width))
+        columns = {} if width == self.plan.lanes else dict(self._columns(width))
 
         def digits(*axes: Expr) -> list[Expr]:
             *first, row, column = axes
@@ -430,7 +320,7 @@ class _Attend:
     def _tensorize(self) -> None:
         s, unit = self.s, self.unit
         for name, op in TOGETHER.items():
-            together = lanes_intrin(op, unit.width, self.plan.lanes[0], self.grid.threads)
+            together = lanes_intrin(op, unit.width, self.plan.lanes, self.grid.threads)
             s.tensorize(self.exchanges[name], together)
         for name in ("products", "mixed"):
             held = name == "mixed"
@@ -447,4 +337,4 @@ def _digit(value: Expr, digit: Digit, highest: bool) -> Expr:
     return shifted if highest else shifted % digit.extent
 
 
-__all__ = ["AttentionMatrixRule", "Plan", "lanes_of", "plan_for", "suits"]
+__all__ = ["OnlineAttentionRule"]

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from dlc_core.algorithms.attention.choice import Sizes, distributed, two_pass_fits, two_pass_for
+from dlc_core.algorithms.attention.plan import TwoPass
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.gpu.attention import Shape, dealt, shape_for
 from dlc_core.target import Description
 from dlc_core.testing.launches import check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
@@ -31,10 +32,14 @@ def kernel(
     args: list[Node] = [param(name, tensor_type((1, *shape), dtype)) for name, shape in shapes.items()]
     if mask:
         args.append(param("mask", tensor_type(*mask)))
-    shape = shape_for(n if isinstance(n, int) else None, d, e, machine)
-    assert shape is not None
-    tile = (shape.rows, shape.panel)
-    return kernel_of(std.attention(*args, tile=tile, streamed=True, **attrs), args)
+    plan = two_pass_for(sizes_of(n, m, d, e), machine)
+    assert plan is not None
+    return kernel_of(std.attention(*args, plan=plan, **attrs), args)
+
+
+def sizes_of(n: object, m: object, d: int, e: int) -> Sizes:
+    known = (size if isinstance(size, int) else None for size in (n, m))
+    return Sizes(*known, d, e)  # type: ignore[misc]
 
 
 def check(func: PrimFunc, sizes: dict[Var, int] | None = None, machine: Description = QUICK) -> None:
@@ -90,9 +95,20 @@ def test_tiles_fit_the_machine(machine, size):
 
 
 def test_where_there_is_no_tile():
-    assert shape_for(3, 64, 64, USUAL) is None
-    assert shape_for(None, 128, 128, SMALL) is None
-    assert shape_for(None, 4096, 64, USUAL) is None
-    assert shape_for(None, 64, 64, replace(USUAL, group_threads=2)) is None
-    assert shape_for(None, 64, 64, USUAL) == Shape(32, 32, 8, 16)
-    assert dealt(16, 32, 64, 64, replace(USUAL, shared_bytes=1024)) is None
+    assert two_pass_for(sizes_of(3, N, 64, 64), USUAL) is None
+    assert two_pass_for(sizes_of(N, N, 128, 128), SMALL) is None
+    assert two_pass_for(sizes_of(N, N, 4096, 64), USUAL) is None
+    assert two_pass_for(sizes_of(N, N, 64, 64), replace(USUAL, group_threads=2)) is None
+    assert two_pass_for(sizes_of(N, N, 64, 64), USUAL) == TwoPass(32, 32, 8, 16)
+    sizes, tight = sizes_of(N, N, 64, 64), replace(USUAL, shared_bytes=1024)
+    assert two_pass_fits(distributed(16, 32, USUAL), sizes, USUAL)
+    assert not two_pass_fits(distributed(16, 32, tight), sizes, tight)
+
+
+@pytest.mark.parametrize("plan", [TwoPass(8, 16, 3, 4), TwoPass(32, 32, 4, 2), TwoPass(8, 16, 8, 32)])
+def test_a_plan_that_does_not_fit_is_refused(plan):
+    args: list[Node] = [param(name, tensor_type((1, 2, 9, 4))) for name in "qkv"]
+    launched = launch_for(kernel_of(std.attention(*args, plan=plan), args), QUICK)
+    assert launched.rule != "gpu.attention"
+    (refused,) = (why for why in launched.scheduled.attrs["why_not"] if why.startswith("gpu.attention:"))
+    assert "does not fit this machine" in refused

@@ -1,4 +1,4 @@
-"""Attention (see `op/std/attentions.py`): all stages of a tile of queries, while its scores are in the cache.
+"""Attention by tiles (see `tiled.py`): all stages of a tile of queries, while its scores are in the cache.
 
     for batch and head (parallel):
       keys                                   transposed, panel by panel
@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.algorithms.attention.plan import Tiled
+from dlc_core.algorithms.attention.stages import STAGE
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
-from dlc_core.op.std.attention_stages import ROWS, STAGE
+from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -31,7 +33,6 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
 
-STAGES = ("keys", "products", "scores", "top", "weights", "total", "mixed", "result")
 READERS: Mapping[str, tuple[str, ...]] = {
     "mixed": (),
     "total": (),
@@ -46,8 +47,8 @@ listed.
 
 
 @dataclass(frozen=True)
-class AttentionRule(ScheduleRule):
-    """The rule for kernels whose blocks are marked as the stages of one attention.
+class TiledAttentionRule(ScheduleRule):
+    """The rule for attention by tiles on cores.
 
     A panel is one vector of keys, or a single key for one query.
     """
@@ -57,13 +58,14 @@ class AttentionRule(ScheduleRule):
     decisions: ClassVar[tuple[str, ...]] = ("loops.threads",)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        blocks = {b.annotations[STAGE]: b for b in block_list(func.body) if STAGE in b.annotations}
-        reductions = [b for b in block_list(func.body) if b.init is not None]
-        if sorted(blocks) != sorted(STAGES) or len(reductions) != 4:
+        plan = func.attrs.get(PLAN)
+        if not isinstance(plan, Tiled) or machine.description.thread_axes:
             return False
-        *_, row, _, width = blocks["scores"].axes
-        panel = const_value(width.dom.extent)
-        return panel == machine.lanes(32) if panel != 1 else const_value(row.dom.extent) == 1
+        if plan.panel != 1:
+            return plan.panel == machine.lanes(32)
+        scores = next(b for b in block_list(func.body) if b.annotations.get(STAGE) == "scores")
+        *_, row, _, _ = scores.axes
+        return const_value(row.dom.extent) == 1
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Attend(schedule, machine).run()
@@ -86,9 +88,7 @@ class _Attend:
         self.machine = machine
         self.lanes = machine.lanes(32)
         self.stage = marked_stages(s, STAGE)
-        scores = s.get(self.stage["scores"])
-        self.rows = int(scores.annotations[ROWS])
-        self.panel = const_value(scores.axes[-1].dom.extent)
+        self.plan: Tiled = s.func.attrs[PLAN]
         self.work = work_of(s.func)
 
     def run(self) -> None:
@@ -98,16 +98,16 @@ class _Attend:
         for handle in s.get_blocks():
             if handle == out:
                 continue
-            if handle not in kept or (handle == self.stage["keys"] and self.panel == 1):
+            if handle not in kept or (handle == self.stage["keys"] and self.plan.panel == 1):
                 s.compute_inline(handle)
         *heads, row, feature = loops_that_read(s, out, self.stage["mixed"])
         s.reorder(*heads, row, feature)
         head = s.fuse(*heads) if len(heads) > 1 else heads[0]
         self._parallelize(head)
-        if self.panel == 1:
+        if self.plan.panel == 1:
             self._one_query(row, feature)
             return
-        for part in self._parts(_Part(self.rows, row, feature, out, self.stage)):
+        for part in self._parts(_Part(self.plan.rows, row, feature, out, self.stage)):
             self._tile(part)
         s.compute_at(self.stage["keys"], head)
         s.vectorize(s.get_loops(self.stage["keys"])[-1])
@@ -120,15 +120,13 @@ class _Attend:
 
     def _parts(self, whole: _Part) -> list[_Part]:
         """Return the whole tiles and the tail; a symbolic tail has shorter tiles and single queries."""
-        s = self.s
+        s, rows = self.s, self.plan.rows
         known = const_value(s.extent(whole.row))
         if known is None:
-            sizes = [
-                self.rows,
-                *(size for size in (int(self.machine.description.fma_latency), 1) if size < self.rows),
-            ]
+            latency = int(self.machine.description.fma_latency)
+            sizes = [rows, *(size for size in (latency, 1) if size < rows)]
         else:
-            sizes = [min(self.rows, known), known % self.rows if known > self.rows else 0]
+            sizes = [min(rows, known), known % rows if known > rows else 0]
         parts = [replace(whole, rows=sizes[0])]
         for size in filter(None, sizes[1:]):
             last = parts[-1]
@@ -243,4 +241,4 @@ class _Attend:
         vectorize_long(s, feature, self.lanes)
 
 
-__all__ = ["AttentionRule"]
+__all__ = ["TiledAttentionRule"]

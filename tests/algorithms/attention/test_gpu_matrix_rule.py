@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dlc_core.algorithms.attention.choice import lanes_of, online_for, online_plan, suits
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
@@ -15,7 +16,6 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.lanes import lanes_intrin
 from dlc_core.schedule.matrices import Tiles, chain_of, matrix_intrin
-from dlc_core.schedule.rules.gpu.attention_matrix import Plan, lanes_of, plan_for, suits
 from dlc_core.testing.intrins import check_intrin
 from dlc_core.testing.launches import check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
@@ -23,6 +23,7 @@ from dlc_core.tir.functor import allocations, stmts
 from dlc_core.tir.matrix import products
 from dlc_core.tir.stmt import For, PrimFunc
 from dlc_core.tir.threads import is_axis, is_shared
+from tests.algorithms.attention.test_gpu_rule import sizes_of
 from tests.schedule.rules.gpu.machines import USUAL
 from tests.schedule.rules.gpu.test_contraction import barriers
 from tests.schedule.rules.gpu.test_matrix import LARGE, TINY, WHOLE, WIDE, unit
@@ -39,11 +40,9 @@ def kernel(
     args: list[Node] = [param(name, tensor_type((1, *shape), "float16")) for name, shape in shapes.items()]
     if mask:
         args.append(param("mask", tensor_type(*mask)))
-    known = (x if isinstance(x, int) else None for x in (n, m))
-    plan = plan_for("float16", *known, d, e, machine)  # type: ignore[arg-type]
+    plan = online_for("float16", sizes_of(n, m, d, e), machine)
     assert plan is not None
-    made = std.attention(*args, tile=(plan.rows, plan.panel), lanes=plan.lanes, **attrs)
-    return kernel_of(made, args)
+    return kernel_of(std.attention(*args, plan=plan, **attrs), args)
 
 
 def check(func: PrimFunc, sizes: dict[Var, int] | None = None) -> None:
@@ -98,14 +97,28 @@ def test_hidden_panels_are_left_out():
 
 
 def test_plans():
-    assert plan_for("float16", None, None, 64, 64, LARGE) == Plan(WIDE, 4, 64, True)
-    assert plan_for("float16", 20, 20, 64, 64, LARGE) == Plan(WIDE, 2, 32, True)
-    assert plan_for("float16", None, None, 128, 128, LARGE) == Plan(WIDE, 4, 32, False)
-    assert plan_for("float16", 8, None, 64, 64, LARGE) is None
-    assert plan_for("float32", None, None, 64, 64, LARGE) is None
-    assert plan_for("float16", None, None, 64, 64, USUAL) is None
-    assert plan_for("float16", None, None, 64, 1024, LARGE) is None
-    assert plan_for("float16", None, None, 64, 64, replace(LARGE, shared_bytes=2048)) is None
+    def chosen(of, n, m, d, e, machine):
+        return online_for(of, sizes_of(n, m, d, e), machine)
+
+    assert chosen("float16", N, M, 64, 64, LARGE) == online_plan(WIDE, 4, 64, True)
+    assert chosen("float16", 20, 20, 64, 64, LARGE) == online_plan(WIDE, 2, 32, True)
+    assert chosen("float16", N, M, 128, 128, LARGE) == online_plan(WIDE, 4, 32, False)
+    assert chosen("float16", 8, M, 64, 64, LARGE) is None
+    assert chosen("float32", N, M, 64, 64, LARGE) is None
+    assert chosen("float16", N, M, 64, 64, USUAL) is None
+    assert chosen("float16", N, M, 64, 1024, LARGE) is None
+    assert chosen("float16", N, M, 64, 64, replace(LARGE, shared_bytes=2048)) is None
+
+
+def test_a_plan_of_another_unit_is_refused():
+    plan = online_for("float16", sizes_of(9, 21, 4, 4), SMALL)
+    assert plan is not None
+    args: list[Node] = [param(name, tensor_type((1, 2, 9, 4), "float16")) for name in "qkv"]
+    for other in (replace(plan, unit=WIDE.name), replace(plan, panel=plan.panel + 1)):
+        launched = launch_for(kernel_of(std.attention(*args, plan=other), args), SMALL)
+        assert launched.rule != "gpu.attention_matrix"
+        (why,) = (w for w in launched.scheduled.attrs["why_not"] if w.startswith("gpu.attention_matrix:"))
+        assert "does not fit this machine" in why
 
 
 def test_units_whose_results_are_operands():

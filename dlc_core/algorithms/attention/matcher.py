@@ -1,6 +1,4 @@
-"""attention: recognise attention that a model writes as single operations, and choose how its loops run.
-
-Law: results stay within tolerance.
+"""Rewrite rules that recognise attention which a model writes as single operations.
 
     matmul(softmax(matmul(q, k, transpose_b=True) * scale + mask), v)
     =>
@@ -16,46 +14,23 @@ What the scores of hidden keys would do if they were not finite is not kept: the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, isinf
-from typing import ClassVar
 
 import numpy as np
 
-from dlc_core.decisions import Decision
-from dlc_core.graph.node import Function, Node, const_array, constant, node, param, post_order, rewrite
-from dlc_core.ir.dtype import DType
+from dlc_core.algorithms.attention.masks import LOW, diagonal, is_zero
+from dlc_core.graph.node import Node, const_array, constant, param
 from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op.std import BY_NAME as OPS
-from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph.attention_masks import LOW, diagonal, is_zero
-from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
-from dlc_core.schedule.rules.cpu.register_tile import choose
-from dlc_core.schedule.rules.gpu.attention import shape_for
-from dlc_core.schedule.rules.gpu.attention_matrix import plan_for
-from dlc_core.target.target import Description
 
 ADD, MUL, DIV, WHERE, ARANGE = (OPS[name] for name in ("add", "mul", "div", "where", "arange"))
 EQUAL, GREATER = OPS["equal"], OPS["greater"]
 MATMUL, SOFTMAX, ATTENTION = (OPS[name] for name in ("matmul", "softmax", "attention"))
 RESHAPE, TRANSPOSE, BROADCAST = (OPS[name] for name in ("reshape", "transpose", "broadcast_to"))
-UNSQUEEZE, REPEAT, CAST = (OPS[name] for name in ("unsqueeze", "repeat", "cast"))
-
-FORM = Decision(
-    "attention.form",
-    "Whether attention is one kernel, by panels of keys for a tile of queries or key by key for one query, "
-    "or is expanded to products and a softmax; and queries of a tile and keys of a panel.",
-    ("tiled", "one_query", "unfused"),
-    has_values=True,
-)
-APART = (0, 0)
-"""The tile of expanded attention."""
-ROWS = (1, 2, 3, 4, 6)
-"""Queries of a tile that may be forced."""
+UNSQUEEZE, REPEAT = OPS["unsqueeze"], OPS["repeat"]
 
 _FLOATS = ("float32", "float64")
 
@@ -293,6 +268,7 @@ RULES: tuple[Rule, ...] = (
         match_op(MATMUL, _WEIGHTS, var("v"), transpose_a=False, transpose_b=False),
         _attention,
         approximate=True,
+        applied_by="attention",
         doc="softmax of scaled and masked products with keys, times values, is attention",
         examples=(
             _plain,
@@ -317,147 +293,11 @@ RULES: tuple[Rule, ...] = (
         ),
         _attention,
         approximate=True,
+        applied_by="attention",
         doc="weights that are zero for queries which see nothing give zeros: for numbers, as results do",
         examples=(_zeroed,),
         dtypes=_FLOATS,
     ),
 )
 
-
-@dataclass(frozen=True)
-class Attention(GraphPass):
-    """Recognise attention, and choose its tiles for the machine's vectors or its groups of threads.
-
-    On a machine with thread axes, attention is expanded to its body if shared memory has no room for a tile
-    or there are few queries. Schedule rules then treat its GEMMs.
-    """
-
-    name: ClassVar[str] = "attention"
-    min_level: ClassVar[int] = 2
-    exact: ClassVar[bool] = False
-
-    def run_function(self, function: Function, context: PassContext) -> Function:
-        if context.target is None:
-            return function
-        machine = context.target.describe()
-        if machine.thread_axes and machine.lanes(32) > 1:
-            return self._rewritten(function, lambda old, new: _spelt_out(new))
-        narrow = narrow_dtype(context)
-        used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
-        used.update(function.results)
-
-        def visit(old: Node, new: Node) -> Node | None:
-            if old.op is not MATMUL:
-                return None
-            weights = old.args[0]
-            chain = [weights, weights.args[-1], *weights.args[-1].args[:1]] if weights.args else [weights]
-            if any(used[part] > 1 for part in chain[: 3 if weights.op is WHERE else 2]):
-                return None
-            for rule in RULES:
-                found = rule.apply(new)
-                if found is not None:
-                    told = context.config.get("rule_counts")
-                    if isinstance(told, Counter):
-                        told[rule.name] += 1
-                    return found
-            return None
-
-        def formed(old: Node, new: Node) -> Node | None:
-            return _streamed(new, machine, narrow) if machine.thread_axes else _tiled(new, machine)
-
-        return self._rewritten(self._rewritten(function, visit), formed)
-
-    def _rewritten(self, function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
-        def one(old: Node, args: tuple[Node, ...]) -> Node | None:
-            if old.op is not ATTENTION and old.op is not MATMUL:
-                return None
-            return visit(old, old if args == old.args else node(old.op, args, old.attrs, old.type))
-
-        body = rewrite(function.body, one)
-        return function if body is function.body else function.with_body(body)
-
-
-def _spelt_out(value: Node) -> Node | None:
-    """The body of attention, in float32 at least."""
-    if value.op is not ATTENTION:
-        return None
-    narrow = value.dtype.bits < 32
-    args = [CAST.build(arg, to="float32") if narrow and not arg.dtype.is_bool else arg for arg in value.args]
-    body = ATTENTION.expand(args, value.attrs)
-    return CAST.build(body, to=value.dtype) if narrow else body
-
-
-def _streamed(value: Node, machine: Description, narrow: DType) -> Node | None:
-    """Attention of groups of threads, or its body where these have no place for a tile.
-
-    That of float32 is made of `narrow` values, where units for these make it; but not with a mask that is
-    added, which may be below all of them.
-    """
-    if value.op is not ATTENTION:
-        return None
-    (rows, features), size = value.shape[-2:], value.args[0].shape[-1]
-    known = isinstance(features, int) and isinstance(size, int) and value.dtype.bits <= 32
-    queries, keys = (n if isinstance(n, int) else None for n in (rows, value.args[1].shape[-2]))
-    added = any(not mask.dtype.is_bool for mask in value.args[3:])
-    of = narrow if value.dtype.bits == 32 and not added else value.dtype
-    plan = plan_for(of.name, queries, keys, size, features, machine) if known else None
-    if plan is not None:
-        made = _formed(_narrowed(value, of), tile=(plan.rows, plan.panel), lanes=plan.lanes)
-        return made if made.dtype is value.dtype else CAST.build(made, to=value.dtype)
-    shape = shape_for(queries, size, features, machine) if known else None
-    if shape is None:
-        return _spelt_out(value)
-    return _formed(value, tile=(shape.rows, shape.panel), streamed=True)
-
-
-def _narrowed(value: Node, to: DType) -> Node:
-    """Attention of values of a type."""
-    if value.dtype is to:
-        return value
-
-    def cast(arg: Node) -> Node:
-        # Behind what moves values a cast would be a kernel; where these are made it is not.
-        if arg.op is RESHAPE or arg.op is TRANSPOSE:
-            return node(arg.op, (cast(arg.args[0]),), arg.attrs, tensor_type(arg.shape, to))
-        return CAST.build(arg, to=to)
-
-    args = [arg if arg.dtype.is_bool else cast(arg) for arg in value.args]
-    return ATTENTION.build(*args, **value.attrs)
-
-
-def _formed(value: Node, **form: object) -> Node:
-    """Attention with another form of its loops."""
-    return ATTENTION.build(*value.args, **{**value.attrs, "streamed": False, "lanes": (), **form})
-
-
-def _tiled(value: Node, machine: Description) -> Node | None:
-    """Attention with tiles of queries whose results fill the registers, and keys of one vector."""
-    if value.op is not ATTENTION:
-        return None
-    rows, size = value.shape[-2:]
-    lanes = machine.lanes(32)
-    if value.dtype.bits > 32 or lanes < 2:
-        # The rule for it makes vectors of float32.
-        return _spelt_out(value)
-    if rows == 1:
-        tile = (1, 1)
-    elif isinstance(rows, int):
-        columns = size if isinstance(size, int) else None
-        tile = (choose(rows, columns, lanes, machine.usable_registers, rates=machine.rates).rows, lanes)
-    else:
-        # A power of two: numbers of tokens often are multiples of it.
-        most = choose(None, 2 * lanes, lanes, machine.usable_registers).rows
-        tile = (1 << (most.bit_length() - 1), lanes)
-
-    def candidates() -> list[tuple[int, int]]:
-        few = [each for each in ROWS if not isinstance(rows, int) or each <= rows]
-        return [APART, tile, *((1, 1) for _ in range(rows == 1)), *((each, lanes) for each in few)]
-
-    chosen = FORM.pick(
-        tile,
-        candidates,
-        lambda one: "unfused" if one == APART else "one_query" if one == (1, 1) else "tiled",
-        lambda one: "" if one == APART else "{}x{}".format(*one),
-        where=[arg.shape for arg in value.args],
-    )
-    return _spelt_out(value) if chosen == APART else _formed(value, tile=chosen)
+__all__ = ["RULES"]

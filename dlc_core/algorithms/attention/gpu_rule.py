@@ -1,4 +1,4 @@
-"""Attention in one launch (see `op/std/attention_stages.py`); scores stay out of global memory.
+"""Attention in two passes over the keys in one launch (see `two_pass.py`); scores stay out of global memory.
 
     for batch, head, tile of queries (group):
       queries of the tile                      by all threads, to shared memory
@@ -16,122 +16,37 @@ Panels that a causal mask hides from all queries of a tile are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.algorithms.attention.choice import Sizes, two_pass_fits
+from dlc_core.algorithms.attention.plan import TwoPass
+from dlc_core.algorithms.attention.stages import STAGE
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
-from dlc_core.op.std.attention_stages import ROWS, STAGE
+from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_tile
+from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import PADDING
-from dlc_core.schedule.rules.stages import loops_that_read, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Description
-from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
-from dlc_core.tir.threads import THREAD, level_of
-
-STAGES = ("queries", "keys", "products", "scores", "top", "weights", "values", "mixed", "result")
-THREADS = 128
-"""Threads of a group."""
-MOST_RESULTS = 64
-"""The most results that a thread holds in registers."""
-OWN_ROWS = 4
-"""Queries of a tile per thread."""
-TILES = ((32, 64), (32, 32), (16, 32), (16, 16), (8, 16), (4, 8))
-"""Queries and keys of a tile; the first pair that fits is used."""
-LEAST_QUERIES = 4
-"""The fewest queries for this rule; with fewer, other schedules distribute the keys over groups."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The tile of a group and its distribution over `tall` x `wide` threads."""
-
-    rows: int
-    panel: int
-    tall: int
-    wide: int
-
-    @property
-    def threads(self) -> int:
-        return self.tall * self.wide
-
-
-def shape_for(queries: int | None, size: int, features: int, facts: Description) -> Shape | None:
-    """Return the tile of queries and the panel of keys for a machine, or None.
-
-    `queries` is None if symbolic; `size` is the head size of queries and keys.
-    """
-    few = queries is not None and queries < LEAST_QUERIES
-    most = None if queries is None else 2 * queries
-
-    def fitting() -> Iterator[Shape]:
-        for rows, panel in () if few else TILES:
-            found = dealt(rows, panel, size, features, facts)
-            if found is not None and (most is None or rows <= most):
-                yield found
-
-    best = next(fitting(), None)
-    if best is None:
-        return None
-    return choose_tile(
-        best, lambda: [*fitting()], lambda one: (one.rows, one.panel), lambda one: f"{one.rows}x{one.panel}"
-    )
-
-
-def dealt(rows: int, panel: int, size: int, features: int, facts: Description) -> Shape | None:
-    """Distribute a tile of queries and a panel of keys over threads; None if they do not fit the machine."""
-    axis = next((a for a in facts.thread_axes if level_of(a) == THREAD), "")
-    most = min(THREADS, facts.group_threads or THREADS, facts.thread_axes.get(axis, 1))
-    threads = 1 << (most.bit_length() - 1)
-    wide = min(panel, max(1, threads // max(1, rows // OWN_ROWS)))
-    found = Shape(rows, panel, min(rows, threads // wide), wide)
-    if rows > found.threads or rows // found.tall * -(-features // wide) > MOST_RESULTS:
-        return None
-    fits = (
-        not facts.shared_bytes
-        or shared_bytes(found, size, features, facts.shared_banks) <= facts.shared_bytes
-    )
-    return found if fits else None
-
-
-def shared_bytes(shape: Shape, size: int, features: int, banks: int) -> int:
-    """Shared memory of a group in bytes: queries, keys of both loops, weights, values, partial maxima and
-    sums.
-    """
-    tiles = [(shape.rows, size), (size, shape.panel), (size, shape.panel)]
-    tiles += [(shape.rows, shape.panel), (shape.panel, features)]
-    words = sum(lines * _stride(width, banks) for lines, width in tiles)
-    return 4 * (words + 2 * shape.rows * (shape.wide + 1))
-
-
-def _stride(width: int, banks: int) -> int:
-    """Return the words per row of a tile, padded to avoid bank conflicts."""
-    offset, factor = PADDING // 4, min(banks, width)
-    return width + (offset - width) % factor if width > offset else width
-
-
-@dataclass(frozen=True)
-class AttentionRule(ScheduleRule):
-    """The rule for kernels whose blocks are marked as the stages of one streamed attention."""
+class TwoPassAttentionRule(ScheduleRule):
+    """The rule for attention in two passes on groups of threads."""
 
     name: ClassVar[str] = "gpu.attention"
     priority: ClassVar[int] = 120
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.tile",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = ("gpu.shared_layout",)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        reductions = [b for b in block_list(func.body) if b.init is not None]
-        return stage_names(func, STAGE) == sorted(STAGES) and len(reductions) == 3
+        return isinstance(func.attrs.get(PLAN), TwoPass) and bool(machine.description.thread_axes)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Attend(schedule, machine).run()
@@ -143,31 +58,27 @@ class _Attend:
         self.grid = Grid.of(machine)
         self.banks = machine.description.shared_banks
         self.stage = marked_stages(s, STAGE)
-        self.shape = self._shape(machine.description)
+        self.plan: TwoPass = s.func.attrs[PLAN]
+        if not self._fits(machine.description):
+            raise ScheduleError("the tile of the attention does not fit this machine")
 
-    def _shape(self, facts: Description) -> Shape:
-        """Return the shape that the graph pass has chosen."""
+    def _fits(self, facts: Description) -> bool:
         products, values = (self.s.get(self.stage[name]) for name in ("products", "values"))
         size, features = (const_value(b.axes[-1].dom.extent) for b in (products, values))
-        rows, panel = (
-            int(products.annotations[ROWS]),
-            const_value(next(a for a in reversed(products.axes) if a.kind == "spatial").dom.extent),
-        )
-        found = dealt(rows, panel, size, features, facts) if panel and size and features else None
-        if found is None:
-            raise ScheduleError("the tile of the attention does not fit this machine")
-        return found
+        if size is None or features is None:
+            return False
+        return two_pass_fits(self.plan, Sizes(None, None, size, features), facts)
 
     def run(self) -> None:
-        s, stage, shape = self.s, self.stage, self.shape
+        s, stage, plan = self.s, self.stage, self.plan
         (out,) = s.get_output_blocks()
         kept = {out, *stage.values()} - {stage["result"]}
         for handle in s.get_blocks():
             if handle != out and handle not in kept:
                 s.compute_inline(handle)
         *heads, row, feature = loops_that_read(s, out, stage["mixed"])
-        tiles, ty, i = s.split(row, [None, shape.tall, shape.rows // shape.tall])
-        tx, j = s.split(feature, [shape.wide, None])
+        tiles, ty, i = s.split(row, [None, plan.tall, plan.rows // plan.tall])
+        tx, j = s.split(feature, [plan.wide, None])
         s.reorder(*heads, tiles, ty, tx, i, j)
         thread = s.fuse(ty, tx)
         s.bind(thread, self.grid.threads)
@@ -206,7 +117,7 @@ class _Attend:
         """Distribute a copy over all threads, so that neighbouring threads copy neighbouring elements."""
         s = self.s
         loops = s.get_loops(handle)[-len(s.get(handle).axes) :]
-        _, thread = s.split(s.fuse(*loops), [None, self.shape.threads])
+        _, thread = s.split(s.fuse(*loops), [None, self.plan.threads])
         s.bind(thread, self.grid.threads)
 
     def _products(self, stage: Mapping[str, BlockRV], at: LoopRV, panel: LoopRV) -> None:
@@ -226,7 +137,7 @@ class _Attend:
     # Results
 
     def _mix(self, thread: LoopRV, i: LoopRV, j: LoopRV) -> None:
-        s, stage, shape = self.s, self.stage, self.shape
+        s, stage, plan = self.s, self.stage, self.plan
         mixed = stage["mixed"]
         s.set_scope(mixed, 0, "local")
         s.compute_at(mixed, thread)
@@ -241,8 +152,8 @@ class _Attend:
         self._keep_apart(weights, -3)
         s.compute_at(weights, panel)
         *_, row, _, column = s.get_loops(weights)
-        ty, wi = s.split(row, [shape.tall, None])
-        tx, wj = s.split(column, [shape.wide, None])
+        ty, wi = s.split(row, [plan.tall, None])
+        tx, wj = s.split(column, [plan.wide, None])
         s.reorder(ty, tx, wi, wj)
         own = s.fuse(ty, tx)
         s.bind(own, self.grid.threads)
@@ -254,10 +165,10 @@ class _Attend:
     # Maxima and sums
 
     def _running_maxima(self, group: LoopRV, stage: Mapping[str, BlockRV]) -> None:
-        s, shape = self.s, self.shape
+        s, plan = self.s, self.plan
         top = stage["top"]
         *_, column = s.get_loops(top)
-        part, _ = s.split(column, [shape.wide, None])
+        part, _ = s.split(column, [plan.wide, None])
         partial = s.rfactor(part, 0)
         for handle in (top, partial):
             for number in (0, 1):
@@ -271,7 +182,7 @@ class _Attend:
         own = s.get_loops(partial)[-len(block.axes) :]
         panel, column = (loop for loop, axis in zip(own, block.axes, strict=True) if axis.kind == "reduce")
         *units, row, part = (loop for loop in own if loop not in (panel, column))
-        ty, own_row = s.split(row, [shape.tall, None])
+        ty, own_row = s.split(row, [plan.tall, None])
         s.reorder(*units, ty, part, panel, own_row, column)
         thread = s.fuse(ty, part)
         s.bind(thread, self.grid.threads)
@@ -296,4 +207,4 @@ class _Attend:
         self._fill(handle)
 
 
-__all__ = ["AttentionRule", "Shape", "dealt", "shape_for"]
+__all__ = ["TwoPassAttentionRule"]

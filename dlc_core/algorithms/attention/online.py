@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dlc_core import te
+from dlc_core.algorithms.attention.stages import Stages
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import (
@@ -45,7 +46,6 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.op.infer import ceil_div
 from dlc_core.op.lower import narrow
-from dlc_core.op.std.attention_stages import Tiled
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Region, Stmt, Store, loop, seq
 
@@ -58,7 +58,7 @@ Loops = Sequence[tuple[Var, Expr]]
 
 
 def online(
-    type_: TensorType, tiled: Tiled, lanes: tuple[int, int], q: te.Tensor, k: te.Tensor, v: te.Tensor
+    type_: TensorType, stages: Stages, lanes: tuple[int, int], q: te.Tensor, k: te.Tensor, v: te.Tensor
 ) -> te.Tensor:
     """The attention of sizes of queries and values that are known.
 
@@ -69,7 +69,7 @@ def online(
         filled(int(const_value(size) or 0), STEPS),
         filled(int(const_value(features) or 0), COLUMNS),
     )
-    tall, long = (ceil_div(dim(x), by) * by for x, by in ((n, tiled.rows), (m, tiled.panel)))
+    tall, long = (ceil_div(dim(x), by) * by for x, by in ((n, stages.rows), (m, stages.panel)))
 
     def whole(name: str, x: te.Tensor, rows: Dim, width: int) -> te.Tensor:
         """A tensor with 0 behind its rows and columns."""
@@ -80,19 +80,19 @@ def online(
             there = logical_and(*(i[at] < own for at, own in known))
             return if_then_else(there, x[i], const(0, x.dtype))
 
-        return tiled.stage(name, (*x.shape[:-2], rows, width), body)
+        return stages.stage(name, (*x.shape[:-2], rows, width), body)
 
     ins = [whole("queries", q, tall, steps), whole("keys", k, long, steps), whole("values", v, long, columns)]
-    loops = _Loops(tiled, *lanes, tuple(q.shape[:-2]), n, m, type_.dtype)
+    loops = _Loops(stages, *lanes, tuple(q.shape[:-2]), n, m, type_.dtype)
     made = te.extern(
         (*q.shape[:-2], tall, columns),
-        [*ins, *tiled.masks],
+        [*ins, *stages.masks],
         lambda given, outs: loops.nest(given[0], given[1], given[2], outs[0]),
         "attention_online",
-        dtype_=tiled.wide,
+        dtype_=stages.wide,
         blocks=True,
     )
-    return tiled.stage("result", type_.shape, lambda *i: narrow(made[i], type_.dtype))
+    return stages.stage("result", type_.shape, lambda *i: narrow(made[i], type_.dtype))
 
 
 def filled(size: int, by: int) -> int:
@@ -102,7 +102,7 @@ def filled(size: int, by: int) -> int:
 
 @dataclass(frozen=True)
 class _Loops:
-    tiled: Tiled
+    stages: Stages
     lanes: int
     own: int
     lead: tuple[Expr, ...]
@@ -112,14 +112,14 @@ class _Loops:
 
     def nest(self, queries: Buffer, keys: Buffer, values: Buffer, out: Buffer) -> Stmt:
         """The loops over heads and tiles."""
-        tiled, lanes, own = self.tiled, self.lanes, self.own
-        rows, panel, wide = tiled.rows, tiled.panel, tiled.wide
+        stages, lanes, own = self.stages, self.lanes, self.own
+        rows, panel, wide = stages.rows, stages.panel, stages.wide
         steps, features = (int(const_value(b.shape[-1]) or 0) for b in (queries, out))
         low, zero = const(-math.inf, wide), const(0, wide)
         # Added masks may be so low that they have no multiple.
-        exact = any(not mask.dtype.is_bool for mask in tiled.masks)
+        exact = any(not mask.dtype.is_bool for mask in stages.masks)
         late, early = (LOG2E, 1.0) if exact else (1.0, LOG2E)
-        scoring = replace(tiled, factor=tiled.factor * const(early, wide))
+        scoring = replace(stages, factor=stages.factor * const(early, wide))
 
         def local(name: str, width: int, of: DType = wide) -> Buffer:
             return Buffer(f"attention_{name}", (rows, width), of)
@@ -133,7 +133,7 @@ class _Loops:
         )
         heads = [Var(f"h{d}") for d in range(len(self.lead))]
         t, p, i, w, r, e, x, a, o = (Var(name) for name in "tpiwrexao")
-        place, group = tuple(heads), tiled.group(heads)
+        place, group = tuple(heads), stages.group(heads)
         query, key = t * rows + i, p * panel + w
         row, column, lane, feature = (
             (i, as_expr(rows)),
@@ -221,14 +221,14 @@ class _Loops:
 
     def _panels(self, tile: Var, count: Expr) -> Expr:
         """How many panels a tile of queries needs."""
-        tiled = self.tiled
-        if not tiled.causal:
+        stages = self.stages
+        if not stages.causal:
             return count
-        last = tile * tiled.rows + (tiled.rows - 1) + tiled.past
-        before = const_value(tiled.past)
+        last = tile * stages.rows + (stages.rows - 1) + stages.past
+        before = const_value(stages.past)
         if before is None or before < 0:
             last = maximum(last, -1)
-        return minimum(count, (last + tiled.panel) // tiled.panel)
+        return minimum(count, (last + stages.panel) // stages.panel)
 
     def _block(
         self,
@@ -263,7 +263,7 @@ class _Loops:
             (point(to.buffer, place),),
             Store(to.buffer, place, made),
             None if init is None else Store(to.buffer, place, init),
-            annotations=self.tiled.marks(name),
+            annotations=self.stages.marks(name),
         )
         for var, extent in reversed(own):
             block = loop(fresh[var], extent, block)

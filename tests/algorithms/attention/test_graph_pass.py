@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dlc_core.algorithms.attention.graph_pass import Attention
+from dlc_core.algorithms.attention.plan import Tiled
 from dlc_core.graph.node import constant, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
-from dlc_core.passes.graph import Attention, Fuse
+from dlc_core.passes.graph import ExpandComposites, Fuse
 from dlc_core.target import Description
 from dlc_core.testing.schedules import target_of
 
@@ -95,18 +97,32 @@ def test_lengths_that_are_not_known(checked):
     arrays = {name: np.random.default_rng(1).standard_normal(s).astype("f") for name, s in feeds.items()}
     function = checked(Attention(), value, feeds=arrays, context=PassContext(target=CORES))
     (node,) = found(function)
-    assert node.attrs["tile"] == (8, 16)
+    assert node.attrs["plan"] == Tiled(8, 16)
 
 
-def test_machines_of_threads_get_it_spelt_out(checked):
-    node = std.attention(*(tensor(1, 2, 3, 4, name=name) for name in "qkv"), causal=True)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("passes", [Attention(), ExpandComposites()], ids=lambda one: one.name)
+def test_without_a_plan_it_is_spelt_out_in_float32(checked, dtype, passes):
+    """On machines of threads and vectors, and wherever no pass has chosen a plan."""
+    qkv = [tensor(1, 2, 3, 4, name=name, dtype=dtype) for name in "qkv"]
+    function = checked(passes, std.attention(*qkv, causal=True), context=PassContext(target=THREADS))
+    assert not found(function)
+    softmax = next(n for n in post_order(function.body) if n.op.name == "softmax")
+    assert softmax.dtype.name == "float32"
+
+
+def test_a_plan_of_another_machine_is_replaced(checked):
+    node = std.attention(*(tensor(1, 2, 3, 4, name=name) for name in "qkv"), plan=Tiled(1, 2))
+    (after,) = found(run(checked, node))
+    assert after.attrs["plan"] == Tiled(3, 16)
     assert not found(run(checked, node, THREADS))
 
 
 def test_transpositions_are_in_its_kernel(checked):
     args = [std.transpose(tensor(1, 6, 2, 4, name=name), axes=(0, 2, 1, 3)) for name in "qkv"]
     out = std.transpose(std.attention(*args), axes=(0, 2, 1, 3))
-    function = checked([Attention(), Fuse()], std.reshape(out, shape=(1, 6, 8)))
+    context = PassContext(target=CORES)
+    function = checked([Attention(), Fuse()], std.reshape(out, shape=(1, 6, 8)), context=context)
     assert sum(n.op.name == "call" for n in post_order(function.body)) == 1
 
 

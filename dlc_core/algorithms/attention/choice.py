@@ -1,0 +1,244 @@
+"""The choice of a plan for an attention, from its sizes and the description of the machine.
+
+On cores a tile has as many queries as fill the registers, and a panel has the keys of one vector.  On groups
+of threads the first tile of `heuristics.py` that fits the machine is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeVar
+
+from dlc_core.algorithms.attention.heuristics import ONLINE, TWO_PASS
+from dlc_core.algorithms.attention.online import COLUMNS, STEPS, filled
+from dlc_core.algorithms.attention.plan import AttentionPlan, Online, Tiled, TwoPass
+from dlc_core.decisions import Decision
+from dlc_core.ir.dtype import dtype
+from dlc_core.schedule.matrices import chain_of, digits_of
+from dlc_core.schedule.rules.cpu.register_tile import choose
+from dlc_core.schedule.rules.gpu.choices import choose_tile
+from dlc_core.schedule.rules.gpu.heuristics import TILES
+from dlc_core.schedule.rules.gpu.tile import PADDING
+from dlc_core.target.target import Description
+from dlc_core.tir.matrix import MatrixUnit
+from dlc_core.tir.threads import THREAD, level_of
+
+P = TypeVar("P", bound=AttentionPlan)
+
+FORM = Decision(
+    "attention.form",
+    "Whether attention is one kernel, by panels of keys for a tile of queries or key by key for one query, "
+    "or is expanded to products and a softmax; and queries of a tile and keys of a panel.",
+    ("tiled", "one_query", "unfused"),
+    has_values=True,
+)
+FORCED_ROWS = (1, 2, 3, 4, 6)
+"""Queries of a tile on cores that may be forced."""
+
+LEAST_KEYS = 16
+"""The keys of a panel are a multiple of these, as matrix units need them."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of an attention.
+
+    The numbers of queries and keys are None if symbolic; `size` is the head size of queries and keys,
+    `features` that of values.
+    """
+
+    queries: int | None
+    keys: int | None
+    size: int
+    features: int
+
+
+def tiled_for(queries: int | None, features: int | None, facts: Description, where: object) -> Tiled | None:
+    """Choose a tile for cores; None if the machine has no vectors, or attention is to be expanded.
+
+    `where` identifies the attention: equal ones share the decision.
+    """
+    lanes = facts.lanes(32)
+    if lanes < 2:
+        return None
+    if queries == 1:
+        preferred: Tiled | None = Tiled(1, 1)
+    elif queries is not None:
+        tile = choose(queries, features, lanes, facts.usable_registers, rates=facts.rates)
+        preferred = Tiled(tile.rows, lanes)
+    else:
+        # A power of two: numbers of tokens often are multiples of it.
+        most = choose(None, 2 * lanes, lanes, facts.usable_registers).rows
+        preferred = Tiled(1 << (most.bit_length() - 1), lanes)
+
+    def candidates() -> list[Tiled | None]:
+        few = [rows for rows in FORCED_ROWS if queries is None or rows <= queries]
+        single = [Tiled(1, 1)] if queries == 1 else []
+        return [None, preferred, *single, *(Tiled(rows, lanes) for rows in few)]
+
+    return FORM.pick(
+        preferred,
+        candidates,
+        lambda one: "unfused" if one is None else "one_query" if one == Tiled(1, 1) else "tiled",
+        lambda one: "" if one is None else f"{one.rows}x{one.panel}",
+        where=where,
+    )
+
+
+# Scores computed twice by the threads of a group
+
+
+def two_pass_for(sizes: Sizes, facts: Description) -> TwoPass | None:
+    """Choose the tile and the threads of a group; None if no tile fits the machine or queries are few."""
+    few = sizes.queries is not None and sizes.queries < TWO_PASS.least_queries
+    most = None if sizes.queries is None else 2 * sizes.queries
+
+    def fitting() -> Iterator[TwoPass]:
+        for rows, panel in () if few else TWO_PASS.tiles:
+            found = distributed(rows, panel, facts)
+            if two_pass_fits(found, sizes, facts) and (most is None or rows <= most):
+                yield found
+
+    return _first(fitting)
+
+
+def distributed(rows: int, panel: int, facts: Description) -> TwoPass:
+    """Distribute a tile of queries and a panel of keys over the threads of a group."""
+    threads = 1 << (_most_threads(facts).bit_length() - 1)
+    wide = min(panel, max(1, threads // max(1, rows // TWO_PASS.own_rows)))
+    return TwoPass(rows, panel, min(rows, threads // wide), wide)
+
+
+def _most_threads(facts: Description) -> int:
+    axis = next((a for a in facts.thread_axes if level_of(a) == THREAD), "")
+    return min(TWO_PASS.threads, facts.group_threads or TWO_PASS.threads, facts.thread_axes.get(axis, 1))
+
+
+def two_pass_fits(plan: TwoPass, sizes: Sizes, facts: Description) -> bool:
+    """Whether a group of the machine has the threads, registers and shared memory for a plan."""
+    even = plan.rows % plan.tall == 0 and plan.panel % plan.wide == 0
+    if not even or not plan.rows <= plan.threads <= _most_threads(facts):
+        return False
+    if plan.rows // plan.tall * -(-sizes.features // plan.wide) > TWO_PASS.most_results:
+        return False
+    shared = facts.shared_bytes
+    return not shared or two_pass_shared_bytes(plan, sizes, facts.shared_banks) <= shared
+
+
+def two_pass_shared_bytes(plan: TwoPass, sizes: Sizes, banks: int) -> int:
+    """Shared memory of a group in bytes: queries, keys of both loops, weights, values, partial maxima and
+    sums.
+    """
+    rows, panel, size, features = plan.rows, plan.panel, sizes.size, sizes.features
+    tiles = [(rows, size), (size, panel), (size, panel), (rows, panel), (panel, features)]
+    words = sum(lines * _stride(width, banks) for lines, width in tiles)
+    return 4 * (words + 2 * rows * (plan.wide + 1))
+
+
+def _stride(width: int, banks: int) -> int:
+    """Return the words per row of a tile, padded to avoid bank conflicts."""
+    offset, factor = PADDING // 4, min(banks, width)
+    return width + (offset - width) % factor if width > offset else width
+
+
+# Online softmax by matrix units
+
+
+def online_for(of: str, sizes: Sizes, facts: Description) -> Online | None:
+    """Choose the matrix unit and the tile for operands of a dtype; None if none fits or queries are few."""
+    queries, keys = sizes.queries, sizes.keys
+    if queries is not None and queries < ONLINE.least_queries:
+        return None
+
+    def fitting() -> Iterator[Online]:
+        for unit in filter(suits, facts.units_for(of, of, "float32")):
+            for subgroups, (panel, twice) in product(ONLINE.subgroups, ONLINE.panels):
+                plan = online_plan(unit, subgroups, panel, twice)
+                many = queries is not None and subgroups > 1 and plan.rows // 2 >= queries
+                long = keys is not None and panel > LEAST_KEYS and panel // 2 >= keys
+                if not many and not long and online_fits(plan, unit, sizes, facts):
+                    yield plan
+
+    return _first(fitting)
+
+
+def online_plan(unit: MatrixUnit, subgroups: int, panel: int, double_buffered: bool) -> Online:
+    """The plan of a unit that suits: each subgroup takes as many queries as the unit has rows."""
+    lanes = lanes_of(unit)
+    assert lanes is not None
+    return Online(subgroups * unit.m, panel, unit.name, subgroups, *lanes, double_buffered)
+
+
+def unit_of(plan: Online, of: str, sizes: Sizes, facts: Description) -> MatrixUnit | None:
+    """The unit of a plan for operands of a dtype; None if the machine has none, or no room for the plan."""
+    for unit in filter(suits, facts.units_for(of, of, "float32")):
+        own = online_plan(unit, plan.subgroups, plan.panel, plan.double_buffered)
+        if own == plan and online_fits(plan, unit, sizes, facts):
+            return unit
+    return None
+
+
+def online_fits(plan: Online, unit: MatrixUnit, sizes: Sizes, facts: Description) -> bool:
+    """Whether a group of the machine has the threads, registers and shared memory for a plan."""
+    shared, group = facts.shared_bytes, facts.group_threads
+    return (
+        plan.panel % LEAST_KEYS == 0
+        and (not shared or online_shared_bytes(plan, unit, sizes) <= shared)
+        and (not group or plan.subgroups * unit.width <= group)
+        and online_registers(plan, unit, sizes.features) <= (facts.thread_registers or TILES.registers)
+    )
+
+
+def online_shared_bytes(plan: Online, unit: MatrixUnit, sizes: Sizes) -> int:
+    """Shared memory of a group in bytes: queries, keys and values, with padding."""
+    element = dtype(unit.a).itemsize
+    padded = (filled(sizes.size, STEPS), filled(sizes.features, COLUMNS))
+    query, value = (width * element + PADDING for width in padded)
+    return plan.rows * query + (1 + plan.double_buffered) * plan.panel * (query + value)
+
+
+def online_registers(plan: Online, unit: MatrixUnit, features: int) -> int:
+    """Registers of a thread: scores, weights, results and addresses."""
+    columns = filled(features, COLUMNS)
+    sums = (2 * plan.panel + columns) // unit.n * unit.of_acc.count
+    operands = max(plan.panel, columns) // unit.n * unit.of_b.count * dtype(unit.b).bits // 32
+    return sums + operands + TILES.spare_registers
+
+
+def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
+    """Return the threads of a row of a unit's results and the neighbouring elements of each; None for other
+    layouts.
+    """
+    threads, own = digits_of(unit.of_acc)
+    beside = [d for d in threads if d.dim == 1]
+    mine = [d for d in own if d.dim == 1]
+    if len(threads) != 2 or beside != threads[1:] or len(mine) > 1:
+        return None
+    count, lanes = mine[0].extent if mine else 1, beside[0].extent
+    fits = beside[0].step == count and all(d.step == 1 for d in mine) and lanes * count == unit.n
+    return (lanes, count) if fits and lanes & (lanes - 1) == 0 else None
+
+
+def suits(unit: MatrixUnit) -> bool:
+    """Whether a unit's result fragment can be its left operand, with rows shared by threads."""
+    sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and LEAST_KEYS % unit.k == 0
+    held = unit.turns and not unit.in_place and lanes_of(unit) is not None
+    return sizes and held and chain_of(unit) is not None
+
+
+def _first(fitting: Callable[[], Iterator[P]]) -> P | None:
+    """The first of the plans that fit, unless the decision on tiles is forced."""
+    best = next(fitting(), None)
+    if best is None:
+        return None
+    return choose_tile(
+        best, lambda: [*fitting()], lambda one: (one.rows, one.panel), lambda one: f"{one.rows}x{one.panel}"
+    )
+
+
+__all__ = [
+    "FORM", "Sizes", "distributed", "lanes_of", "online_for", "online_plan", "suits", "tiled_for",
+    "two_pass_fits", "two_pass_for", "unit_of",
+]  # fmt: skip

@@ -1,0 +1,154 @@
+"""attention: recognise attention that a model writes as single operations, and choose a plan for its kernel.
+
+Law: results stay within tolerance.
+
+    matmul(softmax(matmul(q, k, transpose_b=True) * scale + mask), v)
+    =>
+    attention(q, k, v, mask, scale=scale, plan=G.plan("attention.tiled", rows=6, panel=16))
+
+Attention without a plan becomes its body, GEMMs and a softmax.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.algorithms.attention.choice import Sizes, online_for, tiled_for, two_pass_for
+from dlc_core.algorithms.attention.matcher import RULES
+from dlc_core.algorithms.attention.plan import AttentionPlan
+from dlc_core.graph.node import Function, Node, node, post_order, rewrite
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.plan import PLAN
+from dlc_core.ir.types import Dim, tensor_type
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.mixed_precision import narrow_dtype
+from dlc_core.target.target import Description
+
+MATMUL, ATTENTION, WHERE, CAST = (OPS[name] for name in ("matmul", "attention", "where", "cast"))
+RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
+
+
+@dataclass(frozen=True)
+class Attention(GraphPass):
+    """Recognise attention, and choose its plan for the machine's vectors or its groups of threads.
+
+    On a machine with thread axes, attention is expanded to its body if shared memory has no room for a tile
+    or there are few queries. Schedule rules then treat its GEMMs.
+    """
+
+    name: ClassVar[str] = "attention"
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        if context.target is None:
+            return function
+        machine, narrow = context.target.describe(), narrow_dtype(context)
+        if not _has_both(machine):
+            function = _recognised(function, context)
+        return _rewritten(function, lambda old, new: _planned(new, machine, narrow))
+
+
+def _has_both(machine: Description) -> bool:
+    """Whether a machine has threads and vectors: no rule knows such machines."""
+    return bool(machine.thread_axes) and machine.lanes(32) > 1
+
+
+def _rewritten(function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
+    def one(old: Node, args: tuple[Node, ...]) -> Node | None:
+        if old.op is not ATTENTION and old.op is not MATMUL:
+            return None
+        return visit(old, old if args == old.args else node(old.op, args, old.attrs, old.type))
+
+    body = rewrite(function.body, one)
+    return function if body is function.body else function.with_body(body)
+
+
+def _recognised(function: Function, context: PassContext) -> Function:
+    """The function with attention in place of the operations that compute it and nothing else."""
+    used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
+    used.update(function.results)
+    rules = [rule for rule in RULES if rule.name not in context.disabled]
+
+    def visit(old: Node, new: Node) -> Node | None:
+        if old.op is not MATMUL:
+            return None
+        weights = old.args[0]
+        chain = [weights, weights.args[-1], *weights.args[-1].args[:1]] if weights.args else [weights]
+        if any(used[part] > 1 for part in chain[: 3 if weights.op is WHERE else 2]):
+            return None
+        for rule in rules:
+            found = rule.apply(new)
+            if found is not None:
+                told = context.config.get("rule_counts")
+                if isinstance(told, Counter):
+                    told[rule.name] += 1
+                return found
+        return None
+
+    return _rewritten(function, visit)
+
+
+def _planned(value: Node, machine: Description, narrow: DType) -> Node | None:
+    """Attention with the plan that is best on a machine, or its body; None for other nodes."""
+    if value.op is not ATTENTION:
+        return None
+    if machine.thread_axes:
+        return _of_groups(value, machine, narrow)
+    if value.dtype.bits > 32:  # the rule makes vectors of float32
+        return _with_plan(value, None)
+    rows, features = map(_known, value.shape[-2:])
+    return _with_plan(value, tiled_for(rows, features, machine, [arg.shape for arg in value.args]))
+
+
+def _of_groups(value: Node, machine: Description, narrow: DType) -> Node:
+    """Attention for groups of threads.
+
+    Float32 operands become `narrow` if the machine has matrix units for these and no mask is added: it may be
+    below all of their numbers.
+    """
+    queries, features = map(_known, value.shape[-2:])
+    keys, size = map(_known, value.args[1].shape[-2:])
+    if features is None or size is None or value.dtype.bits > 32 or _has_both(machine):
+        return _with_plan(value, None)
+    sizes = Sizes(queries, keys, size, features)
+    added = any(not mask.dtype.is_bool for mask in value.args[3:])
+    of = narrow if value.dtype.bits == 32 and not added else value.dtype
+    plan = online_for(of.name, sizes, machine)
+    if plan is None:
+        return _with_plan(value, two_pass_for(sizes, machine))
+    made = _with_plan(_narrowed(value, of), plan)
+    return made if made.dtype is value.dtype else CAST.build(made, to=value.dtype)
+
+
+def _known(size: Dim) -> int | None:
+    return size if isinstance(size, int) else None
+
+
+def _with_plan(value: Node, plan: AttentionPlan | None) -> Node:
+    """Attention with a plan, or its body without one."""
+    if plan is None:
+        return ATTENTION.expand(value.args, value.attrs)
+    return ATTENTION.build(*value.args, **{**value.attrs, PLAN: plan})
+
+
+def _narrowed(value: Node, to: DType) -> Node:
+    """Attention of values of a type."""
+    if value.dtype is to:
+        return value
+
+    def cast(arg: Node) -> Node:
+        # Behind what moves values a cast would be a kernel; where these are made it is not.
+        if arg.op is RESHAPE or arg.op is TRANSPOSE:
+            return node(arg.op, (cast(arg.args[0]),), arg.attrs, tensor_type(arg.shape, to))
+        return CAST.build(arg, to=to)
+
+    args = [arg if arg.dtype.is_bool else cast(arg) for arg in value.args]
+    return ATTENTION.build(*args, **value.attrs)
+
+
+__all__ = ["Attention"]

@@ -1,0 +1,44 @@
+"""The numbers by which attention on groups of threads chooses, which no description gives.
+
+They choose among right results; "not measured" means that the history names no measurement.
+"""
+
+from __future__ import annotations
+
+from dlc_core.support.record import record
+
+
+@record(frozen=True)
+class TwoPassHeuristics:
+    """The numbers of groups that compute the scores twice."""
+
+    threads: int = 128
+    """Most threads of a group.  Not measured."""
+    most_results: int = 64
+    """The most results that a thread holds in registers.  Not measured."""
+    own_rows: int = 4
+    """Queries of a tile per thread.  Not measured."""
+    tiles: tuple[tuple[int, int], ...] = ((32, 64), (32, 32), (16, 32), (16, 16), (8, 16), (4, 8))
+    """Queries and keys of a tile, the preferred first.  Not measured."""
+    least_queries: int = 4
+    """The fewest queries; with fewer, other schedules distribute the keys over groups.  Not measured."""
+
+
+@record(frozen=True)
+class OnlineHeuristics:
+    """The numbers of groups with matrix units."""
+
+    least_queries: int = 9
+    """The fewest queries; with fewer, tiles would be mostly padding.  Not measured."""
+    subgroups: tuple[int, ...] = (4, 2, 1)
+    """Subgroups of a group, the preferred first.  Not measured."""
+    panels: tuple[tuple[int, bool], ...] = (
+        (64, True), (32, True), (64, False), (32, False), (16, True), (16, False),
+    )  # fmt: skip
+    """Keys of a panel, and whether panels are double-buffered, the preferred first.  Not measured."""
+
+
+TWO_PASS = TwoPassHeuristics()
+ONLINE = OnlineHeuristics()
+
+__all__ = ["ONLINE", "TWO_PASS", "OnlineHeuristics", "TwoPassHeuristics"]

@@ -1,0 +1,97 @@
+"""The plans of attention: how a kernel computes it.
+
+The queries of a tile, and the keys of a panel, are computed together.  Each plan has its lowering and its
+schedule rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from dlc_core import te
+from dlc_core.algorithms.attention.online import online
+from dlc_core.algorithms.attention.stages import stages_of
+from dlc_core.algorithms.attention.tiled import tiled
+from dlc_core.algorithms.attention.two_pass import two_pass
+from dlc_core.diag import UsageError
+from dlc_core.ir.plan import Plan
+from dlc_core.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class AttentionPlan(Plan):
+    """The base class: `rows` queries of a tile and `panel` keys of a panel.
+
+    UsageError for a size below 1.
+    """
+
+    moves: ClassVar[bool] = True
+    rows: int
+    panel: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+                raise UsageError(f"the plan {self.name!r}: {each.name} is {value}", hint="it is at least 1")
+
+
+@dataclass(frozen=True)
+class Tiled(AttentionPlan):
+    """All scores of a tile of queries are stored, panel by panel, before their softmax.
+
+    For a single query both sizes are 1.
+    """
+
+    name: ClassVar[str] = "attention.tiled"
+
+    def lower(self, type_: TensorType, attrs: Mapping[str, Any], *tensors: te.Tensor) -> te.Tensor:
+        q, k, v, *masks = tensors
+        return tiled(type_, stages_of(self.rows, self.panel, type_, attrs, q, k, masks), q, k, v)
+
+
+@dataclass(frozen=True)
+class TwoPass(AttentionPlan):
+    """A group of `tall` × `wide` threads computes the scores of a tile twice and stores them nowhere."""
+
+    name: ClassVar[str] = "attention.two_pass"
+    tall: int
+    wide: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of the group."""
+        return self.tall * self.wide
+
+    def lower(self, type_: TensorType, attrs: Mapping[str, Any], *tensors: te.Tensor) -> te.Tensor:
+        q, k, v, *masks = tensors
+        return two_pass(type_, stages_of(self.rows, self.panel, type_, attrs, q, k, masks), q, k, v)
+
+
+@dataclass(frozen=True)
+class Online(AttentionPlan):
+    """Subgroups with a matrix unit compute a tile with online softmax; each takes the rows of one product.
+
+    `unit` is the name of the unit.  `lanes` threads share a row of its results, and each of them has
+    `neighbours` neighbouring elements of that.  `double_buffered` says that keys and values are.
+    """
+
+    name: ClassVar[str] = "attention.online"
+    unit: str
+    subgroups: int
+    lanes: int
+    neighbours: int
+    double_buffered: bool
+
+    def lower(self, type_: TensorType, attrs: Mapping[str, Any], *tensors: te.Tensor) -> te.Tensor:
+        q, k, v, *masks = tensors
+        stages = stages_of(self.rows, self.panel, type_, attrs, q, k, masks)
+        return online(type_, stages, (self.lanes, self.neighbours), q, k, v)
+
+
+PLANS = (Tiled, TwoPass, Online)
+
+__all__ = ["PLANS", "AttentionPlan", "Online", "Tiled", "TwoPass"]

@@ -1,0 +1,103 @@
+"""The common parts of the lowerings of attention: their stages, masks, and the keys that a tile sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_core import te
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical_and, maximum, select
+from dlc_core.ir.types import Dim, TensorType, dim
+from dlc_core.op.lower import at, compute_type
+from dlc_core.op.std.attentions import heads_per_group, scale_of
+from dlc_core.tir.intrinsics import if_then_else
+
+STAGE = "attention"
+"""The annotation of the blocks of an attention: the name of the stage."""
+
+Point = Sequence[Expr]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The parameters that all stages of an attention share, and the parts of their formulas."""
+
+    rows: int
+    panel: int
+    """Queries of a tile, and keys of a panel."""
+    heads: Dim
+    """How many heads share keys and values."""
+    wide: DType
+    """The type of scores."""
+    factor: Expr
+    masks: tuple[te.Tensor, ...]
+    causal: bool
+    past: Expr
+
+    def stage(
+        self, name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
+    ) -> te.Tensor:
+        """One of the stages, marked as such."""
+        made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations=self.marks(name))
+        return made
+
+    def marks(self, name: str) -> dict[str, str]:
+        """The annotations of a stage's block."""
+        return {STAGE: name}
+
+    def group(self, outer: Point) -> tuple[Expr, ...]:
+        """Where the keys and values of a head are."""
+        return (*outer[:-1], outer[-1] if self.heads == 1 else outer[-1] // self.heads)
+
+    def seen(self, row: Expr, p: Expr) -> Expr | None:
+        """Whether a tile of queries needs a panel of keys (None: always); the first is always computed."""
+        if not self.causal:
+            return None
+        rows = self.rows
+        last = (row if rows == 1 else row // rows * rows + (rows - 1)) + self.past
+        before = const_value(self.past)
+        known: Expr = p * self.panel <= (maximum(last, 0) if before is None or before < 0 else last)
+        return known
+
+    def score(
+        self, product: Expr, point: Point, shape: Sequence[Dim], n: Expr | None, m: Expr | None
+    ) -> Expr:
+        """The score of a query and a key, of `shape`; n and m where loops run over more of these."""
+        *_, row, j = point
+        value = product * self.factor
+        inside = [] if m is None else [j < m]
+        there = [*inside, *([] if n is None else [row < n])]
+        for mask in self.masks:
+            element = at(mask, point, shape)
+            if there:
+                element = if_then_else(logical_and(*there), element, const(0, mask.dtype))
+            if mask.dtype.is_bool:
+                inside.append(element)
+            else:
+                value = value + cast_to(self.wide, element)
+        if self.causal:
+            inside.append(j <= row + self.past)
+        return select(logical_and(*inside), value, const(-math.inf, self.wide)) if inside else value
+
+
+def stages_of(
+    rows: int,
+    panel: int,
+    type_: TensorType,
+    attrs: Mapping[str, Any],
+    q: te.Tensor,
+    k: te.Tensor,
+    masks: Sequence[te.Tensor],
+) -> Stages:
+    """The stages of an attention with such tiles and panels."""
+    wide = compute_type(type_.dtype)
+    shared = heads_per_group([dim(d) for d in q.shape], [dim(d) for d in k.shape])
+    assert shared is not None
+    factor = const(scale_of(attrs, dim(q.shape[-1])), wide)
+    return Stages(rows, panel, shared, wide, factor, tuple(masks), attrs["causal"], as_expr(attrs["past"]))
+
+
+__all__ = ["STAGE", "Point", "Stages", "stages_of"]

@@ -1,0 +1,88 @@
+"""The lowering of attention by tiles: all scores of a tile of queries, then their softmax.
+
+Keys come in panels, the last one filled up with scores of -inf.  With `causal`, the panels that are hidden
+from all queries of a tile are left out.  The division by the sum of the weights comes last, once for each
+element of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlc_core import te
+from dlc_core.algorithms.attention.stages import Stages
+from dlc_core.ir.expr import Expr, const, const_value, logical_and
+from dlc_core.ir.types import TensorType, dim
+from dlc_core.op.infer import ceil_div
+from dlc_core.op.lower import narrow, widen
+from dlc_core.tir.intrinsics import if_then_else, intrinsic
+
+
+def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
+    """The stages keys, products, scores, top, weights, total, mixed, result."""
+    panel, wide = stages.panel, stages.wide
+    lead, n, m, size = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
+    panels = ceil_div(dim(m), panel)
+    size_m = const_value(m)
+    whole = panel == 1 or (size_m is not None and size_m % panel == 0)
+    depth = len(lead)
+    stage, group, seen = stages.stage, stages.group, stages.seen
+
+    def over_keys(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
+        p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
+
+        def body(*i: Expr) -> te.tensor.Reduction:
+            point = (*i, p.var, w.var)
+            return combine(of[point], axis=[p, w], where=seen(i[-1], p.var))
+
+        return stage(name, (*lead, n), body)
+
+    def key(*i: Expr) -> Expr:
+        *outer, p, x, w = i
+        j = p * panel + w
+        point = (*outer, j, x)
+        value = widen(k[point])
+        return value if whole else if_then_else(j < m, value, const(0, wide))
+
+    keys = stage("keys", (*k.shape[:-2], panels, size, panel), key)
+    x = te.reduce_axis(size, "x")
+
+    def product(*i: Expr) -> te.tensor.Reduction:
+        *outer, row, p, w = i
+        left, right = (*outer, row, x.var), (*group(outer), p, x.var, w)
+        return te.sum(widen(q[left]) * keys[right], axis=x)
+
+    products = stage("products", (*lead, n, panels, panel), product)
+
+    def score(*i: Expr) -> Expr:
+        *point, p, w = i
+        place = (*point, p * panel + w)
+        return stages.score(products[i], place, (*lead, n, m), None, None if whole else m)
+
+    scores = stage("scores", products.shape, score)
+    top = over_keys("top", te.max, scores)
+    weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - top[i[: depth + 1]]))
+    total = over_keys("total", te.sum, weights)
+
+    def mix(*i: Expr) -> te.tensor.Reduction:
+        *outer, row, e = i
+        panel_of: Expr
+        lane: Expr
+        y: Expr
+        if stages.causal:
+            p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
+            axes, panel_of, lane, y = [p, w], p.var, w.var, p.var * panel + w.var
+        else:
+            key = te.reduce_axis(m, "y")
+            axes, panel_of, lane, y = [key], key.var // panel, key.var % panel, key.var
+        left, right = (*outer, row, panel_of, lane), (*group(outer), y, e)
+        value, needed = widen(v[right]), seen(row, panel_of)
+        if needed is not None and not whole:
+            value, needed = if_then_else(y < m, value, const(0, wide)), logical_and(needed, y < m)
+        return te.sum(weights[left] * value, axis=axes, where=needed)
+
+    mixed = stage("mixed", type_.shape, mix)
+    return stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))
+
+
+__all__ = ["tiled"]
