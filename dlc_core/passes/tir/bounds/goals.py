@@ -124,6 +124,9 @@ class Goal:
         first, last = ends[0], az.simplify(ends[1])
         if self.dims.prove(first >= 0) and (self.dims.prove(last < dim) or az.prove(last < dim)):
             return True
+        constant = min(az.linear(dim)[1], 0)
+        if constant:  # conditions have the dim as it is, not less by the lanes and neighbours
+            last, dim = az.simplify(last - constant), az.simplify(dim - constant)
         whole = logical_and(first >= 0, last < dim)
         if self.sizes.issuperset(free_vars(whole)) and not loads_in(whole):
             self.sufficient.append(whole)

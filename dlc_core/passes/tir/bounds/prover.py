@@ -115,8 +115,8 @@ class Prover:
         self.groups: dict[_Group, list[tuple[int, Access]]] = {}
         """Accesses that differ by a constant alone, with that constant."""
         self.guarded: dict[tuple[Fact | None, tuple[tuple[Expr, bool], ...]], Fact | None] = {}
-        self.settled: dict[tuple[Fact | None, tuple[tuple[Expr, bool], ...], Expr, Expr], Expr | None] = {}
-        """Conditions under which an index lies in its dim, by the facts and guards around it."""
+        self.settled: set[tuple[Fact | None, tuple[tuple[Expr, bool], ...], Expr, Expr]] = set()
+        """Facts, guards, index and dim of proved goals: the index lies in the dim."""
         self.stripped: dict[Expr, tuple[Expr, int]] = {}
         self.extents: dict[Buffer, Bytes] = {}
         self.passed: dict[tuple[Buffer, tuple[Expr, ...]], Bytes] = {}
@@ -246,11 +246,13 @@ class Prover:
         return e, 0
 
     def _group(self, group: _Group, members: list[tuple[int, Access]]) -> None:
-        """Prove the first and the last of a group at once: the others lie between."""
+        """Prove the first and the last of a group, at once or each by itself: the others lie between."""
         fact = self._guarded(group)
         members.sort(key=lambda member: member[0])
-        first, span = members[0][1], members[-1][0] - members[0][0]
-        if self._is_inside(fact, first, span) is _TRUE:
+        (low, first), (high, last) = members[0], members[-1]
+        if self._is_inside(fact, first, high - low) is _TRUE or (
+            low < high and all(self._is_inside(fact, access) is _TRUE for access in (first, last))
+        ):
             self.proof.proved += len(members)
             return
         for _, access in members:
@@ -290,9 +292,13 @@ class Prover:
                 if found is not None:
                     index, dim = found[0], dim - found[1]
                 key = fact, access.guards, index, dim
-                if key not in self.settled:
-                    self.settled[key] = self._index_is_inside(fact, access, index, dim)
-                enough = self.settled[key]
+                if key in self.settled:
+                    continue
+                enough = self._index_is_inside(fact, access, index, dim)
+                if enough is _TRUE:
+                    self.settled.add(key)
+                    continue
+                # Not kept: a search ends after some steps; a second one continues from what the first found.
                 result = None if result is None or enough is None else logical_and(result, enough)
         return result
 
