@@ -21,7 +21,7 @@ from rich.table import Table
 
 from dlc_core.driver import build, find_target
 from dlc_core.script import T
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.testing.peak import measure_machine, read_bandwidth
 
 SMALL = 1 << 6

@@ -14,7 +14,7 @@ import numpy as np
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, cast_to, const, load, ramp
 from dlc_core.schedule.intrin import Array, TensorIntrin, over_its_axes
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.intrinsics import vector_dot
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Store
 

@@ -1,7 +1,8 @@
 """Targets, description records, artefacts, and the cost model."""
 
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
-from dlc_core.target.target import BYTE_DOTS, COMPUTED, STAGES, Description, Dot, Option, Target, TargetKind
+from dlc_core.target.description import BYTE_DOTS, COMPUTED, Description, Dot
+from dlc_core.target.target import STAGES, Option, Target, TargetKind
 
 __all__ = [
     "BYTE_DOTS",

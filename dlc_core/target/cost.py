@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 
 _EXPONENTIAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
 _CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")

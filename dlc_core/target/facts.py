@@ -13,12 +13,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dlc_core.diag import TargetError, similar
-
-if TYPE_CHECKING:
-    from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 
 Facts = tuple[tuple[str, Any], ...]
 PREFIX = "target."

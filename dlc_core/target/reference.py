@@ -21,7 +21,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import Artifact
-from dlc_core.target.target import STAGES, Description, Option, Stages, Target, TargetKind
+from dlc_core.target.description import Description
+from dlc_core.target.target import STAGES, Option, Stages, Target, TargetKind
 
 if TYPE_CHECKING:
     from dlc_core.script import json as as_json

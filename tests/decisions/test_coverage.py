@@ -9,8 +9,7 @@ import pytest
 
 from dlc_core.decisions import DECISIONS, Choice
 from dlc_core.diag import UsageError
-from dlc_core.driver import context_for
-from dlc_core.target import Target
+from dlc_core.driver import context_for, find_target
 from dlc_core.testing.decision_coverage import FOLDER, alternatives, counts, executed, report
 from tests.decisions.test_processors import SHOWN
 from tests.passes.test_decisions import CASES
@@ -61,5 +60,5 @@ def test_the_command_fails_below_the_goal(tmp_path):
 )
 def test_what_cannot_be_forced_is_refused(text, words, hint):
     with pytest.raises(UsageError, match=words.replace("*", r"\*")) as caught:
-        context_for(Target("reference"), config={DECISIONS: text})
+        context_for(find_target("reference"), config={DECISIONS: text})
     assert hint in str(caught.value)

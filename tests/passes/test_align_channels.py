@@ -11,7 +11,8 @@ from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import AlignChannels
-from dlc_core.target.target import Description, Dot, Target, TargetKind
+from dlc_core.target.description import Description, Dot
+from dlc_core.target.target import Target, TargetKind
 
 
 def context(*dots: Dot) -> PassContext:

@@ -15,7 +15,8 @@ from dlc_core.op.std.packed_product import packed
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import MergeProducts
 from dlc_core.passes.graph.grouping import group_nodes
-from dlc_core.target.target import Description, Target, TargetKind
+from dlc_core.target.description import Description
+from dlc_core.target.target import Target, TargetKind
 
 RNG = np.random.default_rng(0)
 CONTEXT = PassContext(

@@ -15,7 +15,7 @@ from dlc_core.schedule.rules.cpu.gemm_plan import Gemm, GemmPlan, Weights, plan_
 from dlc_core.schedule.rules.cpu.panels import NO_PREFETCH, Prefetch, panel_bytes
 from dlc_core.schedule.rules.cpu.register_tile import Tile, fits
 from dlc_core.target import Description
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.testing.schedules import check_schedule
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.matrix import whole_unit

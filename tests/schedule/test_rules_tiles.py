@@ -8,7 +8,7 @@ from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.target import Description
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.testing.schedules import check_schedule, kernel_of
 from dlc_core.tir.matrix import products, whole_unit
 

@@ -21,7 +21,7 @@ from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.gpu.choices import choose_tile
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.tile import PADDING
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import THREAD, level_of
 

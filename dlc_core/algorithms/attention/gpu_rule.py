@@ -33,7 +33,7 @@ from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import PADDING
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.stmt import PrimFunc
 
 

@@ -26,7 +26,7 @@ from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 
 MATMUL, ATTENTION, WHERE, CAST = (OPS[name] for name in ("matmul", "attention", "where", "cast"))
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]

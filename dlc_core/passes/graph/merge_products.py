@@ -29,7 +29,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import POINTWISE, Grouping, group_nodes
 from dlc_core.target.cost import Machine, Work
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 
 MATMUL, PACKED, SLICE = OPS["matmul"], OPS["packed_matmul"], OPS["slice"]
 GROUP_OPS = 48

@@ -19,7 +19,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.lower.arena import Request
 from dlc_core.runtime.guard.failures import Site
 from dlc_core.runtime.guard.mode import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.stmt import For, Stmt, Store
 
 

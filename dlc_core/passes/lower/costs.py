@@ -19,7 +19,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.views import result_types
 from dlc_core.target.cost import FUNCTIONS, Work
-from dlc_core.target.target import Description, Dot
+from dlc_core.target.description import Description, Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 _WEIGHT = {"fma": 2, "if_then_else": 0, "reinterpret": 0, "address_of": 0}

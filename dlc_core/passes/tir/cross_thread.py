@@ -27,7 +27,7 @@ from dlc_core.schedule.reduction import parts_of
 from dlc_core.schedule.regions import point_region, read_regions
 from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.functor import rename_bound, stmts
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Stmt, Store, loop, seq

@@ -13,7 +13,7 @@ from dlc_core.passes.tir.thread_sync import insert_barriers
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.passes.tir.virtual_threads import inject_virtual_threads
 from dlc_core.passes.tir.workspace import allocations_in_loops, is_of_one_thread
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.functor import child_stmts
 from dlc_core.tir.stmt import PrimFunc, Stmt, Store
 from dlc_core.tir.threads import is_axis

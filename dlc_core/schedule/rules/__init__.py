@@ -3,7 +3,7 @@
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu import CPU_RULES
 from dlc_core.schedule.rules.gpu import GPU_RULES
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 
 RULES: tuple[ScheduleRule, ...] = (*CPU_RULES, *GPU_RULES)
 

@@ -13,7 +13,7 @@ from inspect import cleandoc
 from typing import ClassVar
 
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.stmt import PrimFunc
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from dlc_backend_llvm.cpu import HostCpu
 from dlc_core.support.record import record
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 
 PROBES = """
 declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)

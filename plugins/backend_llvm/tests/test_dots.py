@@ -20,7 +20,7 @@ from dlc_core.ir.expr import Expr, const, load, ramp
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.std import BY_NAME as OPS
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.intrinsics import vector_dot
 from dlc_core.tir.stmt import PrimFunc, Store

@@ -53,7 +53,7 @@ from dlc_core.schedule.rules.cpu.tile_unit import tile_products, unit_for
 from dlc_core.schedule.rules.cpu.transposed_rhs import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 

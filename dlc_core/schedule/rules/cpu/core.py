@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dlc_core.target.target import Description, Rates
+from dlc_core.target.description import Description, Rates
 
 FLOAT = 4
 """Bytes of a float32 element."""

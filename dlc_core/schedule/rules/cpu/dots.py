@@ -14,7 +14,7 @@ from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import Contraction, extent_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 

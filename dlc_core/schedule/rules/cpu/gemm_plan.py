@@ -38,7 +38,7 @@ from dlc_core.schedule.rules.cpu.tails import tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile_unit import tile_of
 from dlc_core.support.record import record
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.matrix import MatrixUnit
 
 Extent = int | None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
-from dlc_core.target.target import Rates
+from dlc_core.target.description import Rates
 
 
 @dataclass(frozen=True)

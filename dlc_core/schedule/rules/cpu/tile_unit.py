@@ -18,7 +18,7 @@ from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.schedule.tile_unit import group_of, tile_intrin
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.matrix import MatrixUnit, whole_unit
 from dlc_core.tir.stmt import Store
 

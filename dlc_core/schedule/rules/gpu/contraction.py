@@ -63,7 +63,7 @@ from dlc_core.schedule.rules.gpu.tile import (
     splits_of,
 )
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 

@@ -16,7 +16,7 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.tir.stmt import Store
 
 

@@ -13,7 +13,7 @@ from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import MATRIX, TILES
 from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, splits_of
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import SWIZZLED_ROW
 

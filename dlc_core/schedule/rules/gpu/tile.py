@@ -15,7 +15,7 @@ from math import ceil
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import TILES
-from dlc_core.target.target import Description
+from dlc_core.target.description import Description
 
 PADDING = 16
 """Padding between rows of a tile in shared memory, in bytes: the widest load of a thread."""

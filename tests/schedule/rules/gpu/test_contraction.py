@@ -18,7 +18,7 @@ from dlc_core.op import std
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import Problem, choose, shared_bytes
-from dlc_core.target.target import Dot
+from dlc_core.target.description import Dot
 from dlc_core.testing.launches import Launched, check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
 from dlc_core.tir.functor import exprs_of, stmts
