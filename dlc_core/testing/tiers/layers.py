@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dlc_core import driver
+from dlc_core.config import config as settings
 from dlc_core.graph.node import constant, make_tuple, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -51,13 +52,14 @@ def in_numpy(x: NDArray) -> tuple[NDArray, NDArray]:
 
 
 @lru_cache(maxsize=8)
-def _compiled(target: Target) -> Executable:
+def _compiled(target: Target, guard: str) -> Executable:
+    """`guard` is the mode in force: the code of each mode is another one."""
     return driver.compile(layers(), target, num_threads=2)
 
 
 def compiled_layers(target: Target, test: str) -> Executable:
     """The executable of `layers` that most tests share."""
-    made = _compiled(target)
+    made = _compiled(target, settings.guard)
     report(test, made)
     return made
 

@@ -13,7 +13,9 @@ from dlc_backend_llvm.emulator import device, qemu, server
 
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
+from dlc_core.config import config
 from dlc_core.diag import RuntimeFailure
+from dlc_core.driver import find_target
 from dlc_core.graph.node import Function, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -24,6 +26,7 @@ from dlc_core.passes.base import Pass
 from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing import conformance_suite, networks
 from dlc_core.testing.guarded import call_guarded
+from dlc_core.testing.tiers.layers import compiled_layers
 from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.stmt import Store
 
@@ -37,6 +40,15 @@ TestEnd = conformance_suite("llvm", tiers=("ops",), ops=OPS, dtypes=DTYPES, guar
 TestBegin = conformance_suite("llvm", tiers=("ops",), ops=EDGES, dtypes=DTYPES, guard="begin")
 TestAllEnd = pytest.mark.slow(conformance_suite("llvm", tiers=MORE, guard="end"))
 TestAllBegin = pytest.mark.slow(conformance_suite("llvm", tiers=MORE, guard="begin"))
+
+
+def test_executables_that_tests_of_the_kit_share_are_those_of_the_mode() -> None:
+    made = {}
+    for mode in MODES:
+        with config.override(guard=mode):
+            made[mode] = compiled_layers(find_target("llvm"), "shared")
+    assert made["end"].artifact.code != made["begin"].artifact.code
+
 
 PICKED = """
 @T.prim_func
