@@ -55,7 +55,8 @@ def compile_all(
     request = driver.CompileRequest.of(
         target, num_threads=num_threads, opt_level=opt_level, config=config, cache=False
     )
-    target = request.target
+    if target.kind.codegen:
+        target = request.target  # else that is the host, which has what the target does not take
     results: dict[int, Compiled] = {}
     waiting: list[tuple[int, _Lowered]] = []
 
