@@ -114,11 +114,16 @@ def _products(
         q = RESHAPE.build(q, shape=(*batch, groups, shared, n, d))
         k = RESHAPE.build(k, shape=(*batch, groups, 1, m, d))
         v = RESHAPE.build(v, shape=(*batch, groups, 1, m, v.shape[-1]))
+    else:
+        k = _of_shape(k, (*batch, heads, m, d))
+        v = _of_shape(v, (*batch, heads, m, v.shape[-1]))
     scores = MUL.build(MATMUL.build(q, k, transpose_b=True), constant(factor, q.dtype))
     if grouped:
         scores = RESHAPE.build(scores, shape=(*batch, heads, n, m))
     hidden = constant(-math.inf, q.dtype)
     if mask is not None:
+        known = zip(mask.shape, (*batch, heads, n, m)[-len(mask.shape) :], strict=True)
+        mask = _of_shape(mask, tuple(own if own == 1 else full for own, full in known))
         scores = WHERE.build(mask, scores, hidden) if mask.dtype.is_bool else ADD.build(scores, mask)
     if causal:
         rows = RESHAPE.build(ARANGE.build(start=past, stop=_sum(past, n)), shape=(n, 1))
@@ -129,6 +134,11 @@ def _products(
         weights = RESHAPE.build(weights, shape=(*batch, groups, shared, n, m))
     mixed = MATMUL.build(weights, v)
     return RESHAPE.build(mixed, shape=(*batch, heads, n, v.shape[-1])) if grouped else mixed
+
+
+def _of_shape(x: Node, shape: tuple[Dim, ...]) -> Node:
+    """The value with the dims of another one, to which inference found them equal."""
+    return x if x.shape == shape else RESHAPE.build(x, shape=shape)
 
 
 def _sum(a: Dim, b: Dim) -> Dim:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import dlc_core as dlc
 from dlc_core.algorithms.strassen import graph_pass as strassen
+from dlc_core.algorithms.strassen.choice import Form, Shape, choose_plan
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.schedule.rules.cpu.core import Core
 
 EPS = np.finfo(np.float32).eps
 ROWS, INNER, COLUMNS = 96, 256, 320
@@ -28,7 +33,13 @@ def made(request):
     forms = {"one level": (1, 0), "two levels": (2, 0), "blocks": (1, 48), "any number": (1, 64)}
     levels, block = forms[request.param]
     patch = pytest.MonkeyPatch()
-    patch.setattr(strassen, "_found", lambda shape, *rest: (levels, shape.columns, block))
+
+    def form(shape: Shape, core: Core, **rest: Any) -> Form:
+        plan = choose_plan(replace(shape, rows=block) if block else shape, core, levels)
+        assert plan is not None
+        return Form(levels, shape.columns, block, plan, 0.0, 0.0)
+
+    patch.setattr(strassen, "choose_form", form)
     w = WEIGHTS * STEPS[:, None]
     w[:, 3] *= 1e6
     w[:, 4] *= 1e-6

@@ -12,6 +12,7 @@ from dlc_frontend_onnx.testing.random_models import differential
 from onnx.reference import ReferenceEvaluator
 
 import dlc_core as dlc
+from dlc_core.config import config as settings
 from dlc_core.runtime.guard.mode import MODES
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
@@ -46,8 +47,13 @@ g (float[seq, batch, 5] x, float[dirs, batch, hidden] h)
 { y, last = RNN <direction = "bidirectional", hidden_size = 3> (x, w, r, "", "", h) }"""
 
 
-@pytest.mark.parametrize("decisions", ["", "*=random:1", "*=random:2", "arena.share=separate"])
-@pytest.mark.parametrize("mode", ["off", *MODES])
+@pytest.mark.parametrize(
+    ("mode", "decisions"),
+    [
+        *((mode, each) for mode in ("off", *MODES) for each in ("", "*=random:1", "*=random:2")),
+        ("off", "arena.share=separate"),  # in guard mode values share nothing
+    ],
+)
 def test_sizes_that_have_to_be_equal(mode, decisions):
     """Slots in the arena are disjoint for sizes that callers may have, whatever others would do."""
     rng = np.random.default_rng(0)
@@ -57,7 +63,8 @@ def test_sizes_that_have_to_be_equal(mode, decisions):
         name: rng.standard_normal(shape).astype(np.float32)
         for name, shape in (("x", (4, 2, 5)), ("h", (2, 2, 3)))
     }
-    exe = dlc.compile(model, "llvm", cache=False, config={"guard": mode, "decisions": decisions})
+    with settings.override(guard=mode):
+        exe = dlc.compile(model, "llvm", cache=False, config={"decisions": decisions})
     wanted = ReferenceEvaluator(model).run(None, feeds)
     for one, other in zip(exe.run(feeds).values(), wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
