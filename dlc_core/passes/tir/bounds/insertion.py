@@ -147,16 +147,22 @@ def with_access_checks(
 
 
 def _evaluable(cond: Expr) -> Expr:
-    """Guard a condition on sizes: it is false, without a division, if one of its divisors is zero.
+    """Guard a condition on sizes: it is false, without a division by zero, if one of its divisors is zero.
 
-    The loops around the access do not run then, but the condition is evaluated before these loops.
+    The loops around the access do not run then, but the condition is evaluated before these loops.  Divisors
+    are chosen by `select`, which hosts that launch kernels can evaluate.
     """
-    divisors = {
-        ne(e.b, const(0)): None
-        for e in post_order(cond)
-        if isinstance(e, Binary) and e.op in DIVISIONS and const_value(e.b) is None
-    }
-    return if_then_else(logical_and(*divisors), cond, _FALSE) if divisors else cond
+    divisors: dict[Expr, None] = {}
+
+    def guarded(e: Expr) -> Expr | None:
+        if not isinstance(e, Binary) or e.op not in DIVISIONS or const_value(e.b) is not None:
+            return None
+        whole = ne(e.b, const(0))
+        divisors[whole] = None
+        return e.rebuild((e.a, select(whole, e.b, const(1))))
+
+    safe = transform(cond, guarded)
+    return logical_and(*divisors, safe) if divisors else cond
 
 
 def _checked_body(func: PrimFunc, wanted: Mapping[Stmt, Mapping[Check, None]], writer: _Writer) -> Stmt:
