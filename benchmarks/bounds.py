@@ -195,8 +195,8 @@ def _watched(figure: Figure) -> Iterator[None]:
     """Inside, what is proved counts for a figure."""
     run_pass, prove_main = prove_bounds.ProveBounds.run_function, lowering.Emitter.proved
 
-    def counted(func: Any, module: Any = None) -> Any:
-        found = prove(func, module)
+    def counted(*args: Any) -> Any:
+        found = prove(*args)
         figure.count += 1
         versioned = sum(a.when is not None and const_value(a.when) is None for a in found.open)
         figure.accesses.update(proved=found.proved, versioned=versioned, checked=len(found.open) - versioned)

@@ -145,9 +145,10 @@ class Emitter:
         Raises PassError where they do not.
         """
         functions = self.module.functions
-        inside = prove(func, functions)
-        lasting = [self.record.buffer] if self.checked else []
         needs = conditions_of(self.function.attrs.get(NEEDS, ()))
+        sizes = set(func.scalars)
+        inside = prove(func, functions, [need.expr() for need in needs if sizes.issuperset(need.dims)])
+        lasting = [self.record.buffer] if self.checked else []
         apart = prove_disjoint(func, arena, functions, lasting=lasting, written=self.written, needs=needs)
         left = [*inside.open, *apart.open]
         func = func.with_attrs(**{BOUNDS: (inside.proved + apart.proved, len(left))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -53,7 +54,7 @@ class Named(Fact):
 class Knowledge:
     """An analyzer that follows chains of facts.  Chains that share a beginning share the work for it."""
 
-    def __init__(self, func: PrimFunc, ranges: Ranges) -> None:
+    def __init__(self, func: PrimFunc, ranges: Ranges, given: Sequence[Expr] = ()) -> None:
         self._func = func
         self._ranges = ranges
         self._memory: Memory | None = None
@@ -69,6 +70,8 @@ class Knowledge:
         for size in func.attrs.get(SIZES, ()):
             self.analyzer.suppose(size >= 0)
             self.dims.suppose(size >= 0)
+        self.analyzer.suppose(*given)
+        self.dims.suppose(*given)
 
     def at(self, fact: Fact | None) -> Analyzer:
         """The analyzer with a chain of facts."""

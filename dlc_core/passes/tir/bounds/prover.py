@@ -92,21 +92,22 @@ class Proof:
     open: list[Access] = field(default_factory=list)
 
 
-def prove(func: PrimFunc, module: Mapping[str, object] | None = None) -> Proof:
+def prove(func: PrimFunc, module: Mapping[str, object] | None = None, given: Sequence[Expr] = ()) -> Proof:
     """Prove which accesses of a program are inside their buffers for all values of its parameters.
 
     Programs may contain blocks: an axis is in its domain if that is proved of its binding. `module` has the
-    kernels that the program calls; calls of other functions are not checked.
+    kernels that the program calls; calls of other functions are not checked. `given` are conditions on the
+    program's sizes that its callers fulfil.
     """
-    return Prover(func, module or {}).run()
+    return Prover(func, module or {}, given).run()
 
 
 class Prover:
-    def __init__(self, func: PrimFunc, module: Mapping[str, object]) -> None:
+    def __init__(self, func: PrimFunc, module: Mapping[str, object], given: Sequence[Expr] = ()) -> None:
         self.func = func
         self.module = module
         self.ranges = Ranges(func)
-        self.knowledge = Knowledge(func, self.ranges)
+        self.knowledge = Knowledge(func, self.ranges, given)
         self.proof = Proof()
         self.proved: set[Load] = set()
         """Loads that lie in their buffers by constant ranges, wherever they stand."""
