@@ -27,11 +27,11 @@ from dlc_core.cli.options import (
     Shapes,
     ShowProgress,
     TargetTexts,
+    compile_options,
     compile_seconds,
     console,
     executable,
     overrides,
-    parse_places,
     parse_shapes,
 )
 from dlc_core.diag import UsageError
@@ -83,15 +83,8 @@ def bench(
     - `dlc bench model.onnx --shape batch=8 --json`
     """
     shapes = parse_shapes(shape)
-    options: dict[str, Any] = {
-        "targets": target or None,
-        "place": parse_places(place),
-        "shapes": shapes,
-        "opt_level": opt_level,
-        "precision": precision,
-        "config": overrides(rule, disable, decided),
-        "cache": False if no_cache else None,
-    }
+    config = overrides(rule, disable, decided)
+    options = compile_options(target, place, None, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, **options)
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -27,10 +27,10 @@ from dlc_core.cli.options import (
     ShowProgress,
     TargetTexts,
     Threads,
+    compile_options,
     compile_seconds,
     executable,
     overrides,
-    parse_places,
     parse_shapes,
 )
 from dlc_core.diag import UsageError, bytes_text
@@ -76,16 +76,8 @@ def compile_model(
         raise UsageError(f"{model} is compiled already", hint="give the model it was made from")
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
-    options: dict[str, Any] = {
-        "targets": target or None,
-        "place": parse_places(place),
-        "num_threads": threads,
-        "shapes": shapes,
-        "opt_level": opt_level,
-        "precision": precision,
-        "config": overrides(rule, disable, decided, check_bounds),
-        "cache": False if no_cache else None,
-    }
+    config = overrides(rule, disable, decided, check_bounds)
+    options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, **options)
     if output.suffix == ARTEFACT:
         exe.save(output)

@@ -24,9 +24,9 @@ from dlc_core.cli.options import (
     ShowProgress,
     TargetTexts,
     Threads,
+    compile_options,
     executable,
     overrides,
-    parse_places,
     parse_shapes,
 )
 from dlc_core.cli.tables import print_records, shortened
@@ -94,16 +94,8 @@ def explain(
     - `dlc explain model.onnx -t NPU -t reference`
     """
     shapes = parse_shapes(shape)
-    options: dict[str, Any] = {
-        "targets": target or None,
-        "place": parse_places(place),
-        "num_threads": threads,
-        "shapes": shapes,
-        "opt_level": opt_level,
-        "precision": precision,
-        "config": overrides(rule, disable, decided),
-        "cache": False if no_cache else None,
-    }
+    config = overrides(rule, disable, decided)
+    options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, **options)
     report = machine = None
     if measure:

@@ -216,6 +216,29 @@ def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], N
         )
 
 
+def compile_options(
+    target: Sequence[str] | None,
+    place: Sequence[str] | None,
+    threads: int | None,
+    shapes: Mapping[str, Any],
+    opt_level: int,
+    precision: str,
+    config: Mapping[str, Any],
+    no_cache: bool,
+) -> dict[str, Any]:
+    """The arguments of `dlc.compile` that the options of a command give."""
+    return {
+        "targets": target or None,
+        "place": parse_places(place),
+        "num_threads": threads,
+        "shapes": shapes,
+        "opt_level": opt_level,
+        "precision": precision,
+        "config": config,
+        "cache": False if no_cache else None,
+    }
+
+
 def executable(model: Path, show: bool | None = None, **options: Any) -> Executable:
     """The model or script compiled with these arguments of `dlc.compile`, or the artefact opened."""
     targets, place, config = (options.get(name) for name in ("targets", "place", "config"))

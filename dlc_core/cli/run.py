@@ -32,9 +32,9 @@ from dlc_core.cli.options import (
     SingleInputs,
     TargetTexts,
     Threads,
+    compile_options,
     executable,
     overrides,
-    parse_places,
     parse_shapes,
 )
 from dlc_core.cli.tables import shortened
@@ -92,16 +92,8 @@ def run(
     - `dlc run model.onnx -t reference --random --seed 7 -o expected.npz`
     """
     shapes = parse_shapes(shape)
-    options: dict[str, Any] = {
-        "targets": target or None,
-        "place": parse_places(place),
-        "num_threads": threads,
-        "shapes": shapes,
-        "opt_level": opt_level,
-        "precision": precision,
-        "config": overrides(rule, disable, decided, check_bounds),
-        "cache": False if no_cache else None,
-    }
+    config = overrides(rule, disable, decided, check_bounds)
+    options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, taps=tap or (), **options)
     if tap:
         _tell_regrouped(executable(model, show_progress, **options), exe)
