@@ -26,7 +26,7 @@ from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.register_tile import fits
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
-from dlc_core.schedule.rules.cpu.threads import worth_threads
+from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
@@ -55,7 +55,7 @@ class TiledAttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.attention"
     priority: ClassVar[int] = 120
-    decisions: ClassVar[tuple[str, ...]] = ("loops.threads",)
+    decisions: ClassVar[tuple[str, ...]] = (THREADS.name,)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         plan = func.attrs.get(PLAN)

@@ -31,7 +31,13 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.lanes import lanes_intrin
 from dlc_core.schedule.matrices import Digit, Tiles, digits_of, matrix_intrin
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_lanes, choose_stages
+from dlc_core.schedule.rules.gpu.choices import (
+    SHARED_LAYOUT,
+    STAGES,
+    VECTOR_WIDTH,
+    choose_lanes,
+    choose_stages,
+)
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.tile import PADDING
@@ -55,7 +61,7 @@ class OnlineAttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.attention_matrix"
     priority: ClassVar[int] = 121
-    decisions: ClassVar[tuple[str, ...]] = ("gpu.shared_layout", "gpu.stages", "gpu.vector_width")
+    decisions: ClassVar[tuple[str, ...]] = (SHARED_LAYOUT.name, STAGES.name, VECTOR_WIDTH.name)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return isinstance(func.attrs.get(PLAN), Online) and bool(machine.description.matrix_units)

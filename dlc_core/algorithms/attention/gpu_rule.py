@@ -43,7 +43,7 @@ class TwoPassAttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.attention"
     priority: ClassVar[int] = 120
-    decisions: ClassVar[tuple[str, ...]] = ("gpu.shared_layout",)
+    decisions: ClassVar[tuple[str, ...]] = (SHARED_LAYOUT.name,)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return isinstance(func.attrs.get(PLAN), TwoPass) and bool(machine.description.thread_axes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.gemm_decisions import PANEL_DECISIONS
+from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
 from dlc_core.schedule.rules.stages import has_known_sizes, stage_names
 from dlc_core.tir.stmt import PrimFunc
 
@@ -12,6 +14,7 @@ from dlc_core.tir.stmt import PrimFunc
 class FilteringRule(ScheduleRule):
     """A rule for kernels of known sizes whose blocks are annotated as all stages of one algorithm."""
 
+    decisions: ClassVar[tuple[str, ...]] = (*MAP_DECISIONS, *PANEL_DECISIONS)
     mark: ClassVar[str]
     """The annotation."""
     stages: ClassVar[tuple[str, ...]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
-from dlc_core.algorithms.row_filter.choice import choose_strip
+from dlc_core.algorithms.row_filter.choice import STRIP, choose_strip
 from dlc_core.algorithms.row_filter.op import STAGE
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
@@ -36,15 +36,7 @@ class RowFilterRule(FilteringRule):
 
     name: ClassVar[str] = "cpu.row_filter"
     priority: ClassVar[int] = 110
-    decisions: ClassVar[tuple[str, ...]] = (
-        "row_filter.strip",
-        "map.registers",
-        "map.transpose",
-        "loops.threads",
-        "gemm.k_block",
-        "gemm.loop_order",
-        "gemm.prefetch",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (STRIP.name, *FilteringRule.decisions)
     mark: ClassVar[str] = STAGE
     stages: ClassVar[tuple[str, ...]] = STAGES
 

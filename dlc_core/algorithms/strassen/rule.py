@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-from dlc_core.algorithms.strassen.choice import Shape, choose_plan
+from dlc_core.algorithms.strassen.choice import TILE, Shape, choose_plan
 from dlc_core.algorithms.strassen.plan import StrassenPlan
 from dlc_core.algorithms.strassen.submatrices import STAGE
 from dlc_core.diag import ScheduleError
@@ -38,7 +38,10 @@ from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.gemm_decisions import GEMM_DECISIONS
 from dlc_core.schedule.rules.cpu.register_tile import Tile, fits
+from dlc_core.schedule.rules.cpu.tails import TAILS
+from dlc_core.schedule.rules.cpu.threads import THREADS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
@@ -62,19 +65,7 @@ class StrassenRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.strassen"
     priority: ClassVar[int] = 110
-    decisions: ClassVar[tuple[str, ...]] = (
-        "strassen.tile",
-        "gemm.tile",
-        "gemm.loop_order",
-        "gemm.k_block",
-        "gemm.prefetch",
-        "gemm.partial_sums",
-        "gemm.pad_rows",
-        "gemm.transposed",
-        "gemm.instructions",
-        "gemm.tails",
-        "loops.threads",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (TILE.name, *GEMM_DECISIONS, TAILS.name, THREADS.name)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return not machine.description.thread_axes and set(stage_names(func, STAGE)) - {REST} == STAGES

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.algorithms.strassen.choice import TILE
 from dlc_core.algorithms.strassen.rule import Submatrices
 from dlc_core.algorithms.strassen.submatrices import PRODUCTS, STAGE, Submatrix, minuend, subtrahend
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars, minimum
@@ -28,6 +29,8 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.core import FLOAT
+from dlc_core.schedule.rules.cpu.gemm_decisions import PANEL_DECISIONS, PARTIAL_SUMS
+from dlc_core.schedule.rules.cpu.threads import THREADS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import stage_names
 from dlc_core.schedule.schedule import Schedule
@@ -42,14 +45,7 @@ class TwoLevelStrassenRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.strassen_two_level"
     priority: ClassVar[int] = 111
-    decisions: ClassVar[tuple[str, ...]] = (
-        "strassen.tile",
-        "loops.threads",
-        "gemm.k_block",
-        "gemm.loop_order",
-        "gemm.prefetch",
-        "gemm.partial_sums",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (TILE.name, *PANEL_DECISIONS, PARTIAL_SUMS.name, THREADS.name)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return not machine.description.thread_axes and set(stage_names(func, STAGE)) == STAGES

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
-from dlc_core.algorithms.winograd.choice import Layer, choose_group, part_tile
+from dlc_core.algorithms.winograd.choice import GROUPS, Layer, choose_group, part_tile
 from dlc_core.algorithms.winograd.op import STAGE, TAPS
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
@@ -38,15 +38,7 @@ class WinogradRule(FilteringRule):
 
     name: ClassVar[str] = "cpu.winograd"
     priority: ClassVar[int] = 110
-    decisions: ClassVar[tuple[str, ...]] = (
-        "winograd.group",
-        "map.registers",
-        "map.transpose",
-        "loops.threads",
-        "gemm.k_block",
-        "gemm.loop_order",
-        "gemm.prefetch",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (GROUPS.name, *FilteringRule.decisions)
     mark: ClassVar[str] = STAGE
     stages: ClassVar[tuple[str, ...]] = STAGES
 

@@ -36,6 +36,7 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
+from dlc_core.schedule.rules.cpu.gemm_decisions import GEMM_DECISIONS
 from dlc_core.schedule.rules.cpu.gemm_plan import (
     PANELS_FIRST,
     PANELS_IN_BATCH,
@@ -45,10 +46,10 @@ from dlc_core.schedule.rules.cpu.gemm_plan import (
     Weights,
     plan_gemm,
 )
-from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS, schedule_map
 from dlc_core.schedule.rules.cpu.panels import Names, prefetch_panel
 from dlc_core.schedule.rules.cpu.register_tile import Tile
-from dlc_core.schedule.rules.cpu.tails import never_negative
+from dlc_core.schedule.rules.cpu.tails import TAILS, never_negative
 from dlc_core.schedule.rules.cpu.tile_unit import tile_products, unit_for
 from dlc_core.schedule.rules.cpu.transposed_rhs import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
@@ -72,20 +73,7 @@ class ContractionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.contraction"
     priority: ClassVar[int] = 100
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gemm.tile",
-        "gemm.loop_order",
-        "gemm.k_block",
-        "gemm.prefetch",
-        "gemm.partial_sums",
-        "gemm.pad_rows",
-        "gemm.transposed",
-        "gemm.instructions",
-        "gemm.tails",
-        "map.registers",
-        "map.transpose",
-        "loops.threads",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (*GEMM_DECISIONS, TAILS.name, *MAP_DECISIONS)
     plan: GemmPlan | None = None
     """The plan to apply to each contraction; None makes one for each."""
 

@@ -49,6 +49,17 @@ INSTRUCTIONS = Decision(
     "The instructions for tiles of narrow dtypes: dot products of groups, or a tile unit.",
     ("dot", "matrix_unit"),
 )
+PANEL_DECISIONS = (LOOP_ORDER.name, K_BLOCK.name, PREFETCH.name)
+"""What every rule with packed panels decides."""
+GEMM_DECISIONS = (
+    TILE.name,
+    *PANEL_DECISIONS,
+    PARTIAL_SUMS.name,
+    PAD_ROWS.name,
+    TRANSPOSED.name,
+    INSTRUCTIONS.name,
+)
+"""What the plan of a GEMM decides, beside the tails of a symbolic number of rows."""
 
 
 def kind_of(tile: Tile) -> str:

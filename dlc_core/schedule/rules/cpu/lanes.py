@@ -32,9 +32,10 @@ from dlc_core.schedule.rules.analysis import (
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.bands import place_borders
+from dlc_core.schedule.rules.cpu.bands import BORDER, place_borders
 from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders, inline_tests
 from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
+from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
@@ -62,13 +63,11 @@ class LanesRule(ScheduleRule):
     name: ClassVar[str] = "cpu.lanes"
     priority: ClassVar[int] = 50
     decisions: ClassVar[tuple[str, ...]] = (
-        "window.vectors",
-        "window.pixels",
-        "window.channel_block",
-        "conv.border",
-        "map.registers",
-        "map.transpose",
-        "loops.threads",
+        VECTORS.name,
+        PIXELS.name,
+        CHANNEL_BLOCK.name,
+        BORDER.name,
+        *MAP_DECISIONS,
     )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:

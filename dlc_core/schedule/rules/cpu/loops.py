@@ -19,7 +19,7 @@ from dlc_core.ir.expr import Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import coefficients, extent_of, is_pointwise, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS, schedule_map
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
@@ -36,11 +36,7 @@ class LoopsRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.loops"
     priority: ClassVar[int] = 0
-    decisions: ClassVar[tuple[str, ...]] = (
-        "map.registers",
-        "map.transpose",
-        "loops.threads",
-    )
+    decisions: ClassVar[tuple[str, ...]] = MAP_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return bool(block_list(func.body))

@@ -19,7 +19,7 @@ from dlc_core.schedule.rules.analysis import (
     spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.threads import worth_threads
+from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.transpose import schedule_transpose, transposed_read
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
@@ -41,6 +41,9 @@ TRANSPOSE = Decision(
     ("strided", "tiles"),
 )
 
+MAP_DECISIONS = (GROUP.name, TRANSPOSE.name, THREADS.name)
+"""What `schedule_map` decides."""
+
 
 @dataclass(frozen=True)
 class MapRule(ScheduleRule):
@@ -51,11 +54,7 @@ class MapRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.map"
     priority: ClassVar[int] = 10
-    decisions: ClassVar[tuple[str, ...]] = (
-        "map.registers",
-        "map.transpose",
-        "loops.threads",
-    )
+    decisions: ClassVar[tuple[str, ...]] = MAP_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return all(is_pointwise(block) for block in block_list(func.body))

@@ -28,8 +28,9 @@ from dlc_core.schedule.rules.analysis import (
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.gemm_decisions import TRANSPOSED
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
-from dlc_core.schedule.rules.cpu.threads import worth_threads
+from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
@@ -59,12 +60,7 @@ class RowsRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.rows"
     priority: ClassVar[int] = 40
-    decisions: ClassVar[tuple[str, ...]] = (
-        "rows.lanes",
-        "rows.keep",
-        "loops.threads",
-        "gemm.transposed",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (LANES.name, KEEP.name, THREADS.name, TRANSPOSED.name)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return has_row_stages(func)

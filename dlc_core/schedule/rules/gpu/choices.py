@@ -86,6 +86,18 @@ RESULTS_PER_THREAD = Decision(
     ("one", "several"),
     has_values=True,
 )
+GRID_DECISIONS = (THREADS_PER_BLOCK.name, GRID_STRIDE.name, VECTOR_WIDTH.name)
+"""What every rule that binds points to threads decides."""
+GEMM_DECISIONS = (
+    TILE.name,
+    SPLIT_K.name,
+    STAGES.name,
+    EPILOGUE.name,
+    BLOCK_ORDER.name,
+    SHARED_LAYOUT.name,
+    *GRID_DECISIONS,
+)
+"""What rules for GEMM with tiles in shared memory decide."""
 
 
 def choose_tile(

@@ -39,6 +39,7 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import (
     BLOCK_ORDER,
     EPILOGUE,
+    GEMM_DECISIONS,
     SHARED_LAYOUT,
     choose_lanes,
     choose_parts,
@@ -77,17 +78,7 @@ class ContractionRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.contraction"
     priority: ClassVar[int] = 100
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.tile",
-        "gpu.split_k",
-        "gpu.stages",
-        "gpu.epilogue",
-        "gpu.block_order",
-        "gpu.shared_layout",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = GEMM_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)

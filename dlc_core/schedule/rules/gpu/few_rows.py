@@ -32,7 +32,15 @@ from dlc_core.ir.expr import Load, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import anchor, extent_of, is_pointwise
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import choose_lanes, choose_parts, choose_tile
+from dlc_core.schedule.rules.gpu.choices import (
+    EPILOGUE,
+    GRID_DECISIONS,
+    SPLIT_K,
+    TILE,
+    choose_lanes,
+    choose_parts,
+    choose_tile,
+)
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import FEW_ROWS, TILES
@@ -87,14 +95,7 @@ class FewRowsRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.few_rows"
     priority: ClassVar[int] = 115
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.tile",
-        "gpu.split_k",
-        "gpu.epilogue",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (TILE.name, SPLIT_K.name, EPILOGUE.name, *GRID_DECISIONS)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)

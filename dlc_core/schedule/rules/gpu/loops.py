@@ -12,6 +12,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -28,11 +29,7 @@ class LoopsRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.loops"
     priority: ClassVar[int] = 0
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = GRID_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return bool(block_list(func.body))

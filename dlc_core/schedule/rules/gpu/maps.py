@@ -20,7 +20,7 @@ from dlc_core.schedule.rules.analysis import (
     mergeable_tail,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import choose_lanes, powers_of_two
+from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points, count_of
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -36,11 +36,7 @@ class MapRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.map"
     priority: ClassVar[int] = 10
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = GRID_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         blocks = block_list(func.body)

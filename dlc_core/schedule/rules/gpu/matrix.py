@@ -26,7 +26,13 @@ from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin, operand_
 from dlc_core.schedule.pipeline import STAGE
 from dlc_core.schedule.rules.analysis import Contraction, anchor
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import choose_lanes, choose_parts, choose_stages, choose_tile
+from dlc_core.schedule.rules.gpu.choices import (
+    GEMM_DECISIONS,
+    choose_lanes,
+    choose_parts,
+    choose_stages,
+    choose_tile,
+)
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.heuristics import MATRIX
@@ -55,17 +61,7 @@ class MatrixRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.matrix"
     priority: ClassVar[int] = 110
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.tile",
-        "gpu.split_k",
-        "gpu.stages",
-        "gpu.epilogue",
-        "gpu.block_order",
-        "gpu.shared_layout",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = GEMM_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func) if machine.description.matrix_units else None

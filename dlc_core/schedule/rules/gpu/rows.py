@@ -30,7 +30,14 @@ from dlc_core.schedule.rules.analysis import (
     reductions,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_BLOCK, choose_lanes, powers_of_two
+from dlc_core.schedule.rules.gpu.choices import (
+    GRID_DECISIONS,
+    ROW_STAGES,
+    ROWS,
+    ROWS_PER_BLOCK,
+    choose_lanes,
+    powers_of_two,
+)
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
 from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.long_rows import reduce_parts, share_stages
@@ -49,14 +56,7 @@ class RowsRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.rows"
     priority: ClassVar[int] = 40
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.rows",
-        "gpu.rows_per_block",
-        "gpu.row_stages",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (ROWS.name, ROWS_PER_BLOCK.name, ROW_STAGES.name, *GRID_DECISIONS)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return has_row_stages(func)

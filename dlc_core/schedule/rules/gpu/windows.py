@@ -26,7 +26,7 @@ from dlc_core.schedule.rules.analysis import (
     spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.choices import RESULTS_PER_THREAD, choose_lanes
+from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, RESULTS_PER_THREAD, choose_lanes
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.schedule.rules.gpu.long_rows import inline_producers, is_beside
@@ -46,12 +46,7 @@ class WindowsRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.windows"
     priority: ClassVar[int] = 60
-    decisions: ClassVar[tuple[str, ...]] = (
-        "gpu.results_per_thread",
-        "gpu.threads_per_block",
-        "gpu.grid_stride",
-        "gpu.vector_width",
-    )
+    decisions: ClassVar[tuple[str, ...]] = (RESULTS_PER_THREAD.name, *GRID_DECISIONS)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)
