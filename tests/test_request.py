@@ -89,3 +89,12 @@ def test_one_request_compiles_models_and_is_kept_in_them(tmp_path):
     exe.save(tmp_path / "doubled.dlc")
     kept = CompileRequest.of_record(dlc.open(tmp_path / "doubled.dlc").about[REQUEST])
     assert kept == replace(request, config={**request.config, "note": repr(print)})
+
+
+def test_guard_mode_is_that_of_the_arguments_before_that_of_the_environment():
+    with config.override(guard="begin"):
+        assert CompileRequest.of("reference").config["guard"] == "begin"
+        assert CompileRequest.of("reference", config={"guard": "end"}).config["guard"] == "end"
+        assert "guard" not in CompileRequest.of("reference", config={"guard": "off"}).config
+    with pytest.raises(UsageError, match="guard is 'middle'"):
+        CompileRequest.of("reference", config={"guard": "middle"})

@@ -117,7 +117,7 @@ class CompileRequest:
             found.for_threads(num_threads or settings.num_threads),
             num_threads,
             opt_level,
-            {**_settings(), **chosen, PRECISION: _known_precision(precision)},
+            {**_settings(chosen), PRECISION: _known_precision(precision)},
             dict(shapes or {}),
             dict(donate or {}),
             frontend,
@@ -174,16 +174,14 @@ class CompileRequest:
         return f"CompileRequest({', '.join(texts)})"
 
 
-def _settings() -> dict[str, Any]:
-    """The settings of passes that the environment asks for."""
+def _settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of passes that the environment asks for, and the chosen ones, which precede them."""
     found: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
-    if mode := mode_of(settings.guard):
-        found[GUARD] = mode
-    if settings.decisions:
-        found[DECISIONS] = settings.decisions
-    if settings.disabled:
-        found[DISABLED] = settings.disabled
-    return found
+    found |= {DECISIONS: settings.decisions} if settings.decisions else {}
+    found |= {DISABLED: settings.disabled} if settings.disabled else {}
+    found |= chosen
+    mode = mode_of(found.pop(GUARD, settings.guard))
+    return {**found, GUARD: mode} if mode else found
 
 
 def _known_precision(precision: str) -> str:

@@ -12,7 +12,6 @@ from dlc_frontend_onnx.testing.random_models import differential
 from onnx.reference import ReferenceEvaluator
 
 import dlc_core as dlc
-from dlc_core.config import config as settings
 from dlc_core.runtime.guard.mode import MODES
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
@@ -63,8 +62,7 @@ def test_sizes_that_have_to_be_equal(mode, decisions):
         name: rng.standard_normal(shape).astype(np.float32)
         for name, shape in (("x", (4, 2, 5)), ("h", (2, 2, 3)))
     }
-    with settings.override(guard=mode):
-        exe = dlc.compile(model, "llvm", cache=False, config={"decisions": decisions})
+    exe = dlc.compile(model, "llvm", cache=False, config={"guard": mode, "decisions": decisions})
     wanted = ReferenceEvaluator(model).run(None, feeds)
     for one, other in zip(exe.run(feeds).values(), wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

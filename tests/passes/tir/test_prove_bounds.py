@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import DlcError, RuntimeFailure
-from dlc_core.ir.expr import const, const_value, loads_in, substitute
+from dlc_core.ir.expr import const, const_value, eq, loads_in, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.bounds import prove, with_access_checks
@@ -156,6 +156,15 @@ def test_accesses_that_lie_inside_are_proved(name):
 @pytest.mark.parametrize("name", OPEN)
 def test_accesses_that_may_lie_outside_are_not(name):
     assert prove(body(OPEN[name])).open
+
+
+def test_what_callers_fulfil_is_a_fact():
+    func = body("for i in range(m): A[i] = B[i]")
+    n, m = func.scalars
+    assert prove(func).open
+    assert not prove(func, given=[eq(m, n)]).open
+    assert not prove(func, given=[m <= n * 16]).open
+    assert prove(func, given=[m >= n]).open
 
 
 SIZES = {"n": (0, 1, 2, 3, 5), "m": (0, 16, 90)}
