@@ -158,7 +158,7 @@ def test_accesses_that_may_lie_outside_are_not(name):
     assert prove(body(OPEN[name])).open
 
 
-def test_what_callers_fulfil_is_a_fact():
+def test_conditions_on_callers_sizes_are_facts():
     func = body("for i in range(m): A[i] = B[i]")
     n, m = func.scalars
     assert prove(func).open
