@@ -40,10 +40,12 @@ def toy() -> Any:
 
 
 class Slow(Device):
-    """Takes its time for each launch, so that what does not wait is seen."""
+    """Each launch takes at least `seconds`, so that a copy or an event that does not wait is seen."""
+
+    seconds = 0.05
 
     def run(self, *args: Any) -> None:
-        time.sleep(0.05)
+        time.sleep(self.seconds)
         super().run(*args)
 
 
@@ -107,12 +109,18 @@ class Event:
         return True
 
 
-class Early(Slow):
+class Slower(Slow):
+    """Launches take far longer than a busy machine keeps a thread from running."""
+
+    seconds = 0.25
+
+
+class Early(Slower):
     def record(self) -> Any:
         return Event()
 
 
-class Before(Slow):
+class Before(Slower):
     """Its events are reached when the last launch begins."""
 
     def launch(self, *args: Any) -> None:
@@ -123,7 +131,7 @@ class Before(Slow):
         return self.last
 
 
-class Polled(Slow):
+class Polled(Slower):
     """A device whose waits are right, but whose events report completion too early."""
 
     def record(self) -> Any:
