@@ -26,7 +26,7 @@ ATTEMPTS = 5
 """The machine may do something else at any moment: one attempt without work left proves an event right."""
 
 MEASUREMENTS = 3
-"""How often the time of a launch is taken.  The shortest counts: other work only makes a launch seem longer."""
+"""How often the time of a launch is taken.  The shortest counts: other work makes launches seem longer."""
 
 PATIENCE = 60.0
 """Seconds until an event counts as one that is never reached."""
@@ -49,7 +49,7 @@ WAYS: dict[str, Reached] = {"event.wait() returns": _waited, "event.done is True
 
 
 def seconds_left(run: OnDevice, launches: int = 1, reached: Reached | None = None) -> float:
-    """The seconds that `sync` takes after the launches and, with `reached`, after an event recorded behind them."""
+    """The seconds that `sync` takes after launches and, with `reached`, after an event behind them."""
     device = run.exe.device
     for _ in range(launches):
         run.launch()
@@ -63,8 +63,8 @@ def seconds_left(run: OnDevice, launches: int = 1, reached: Reached | None = Non
 def long_launch(exe: Executable) -> tuple[OnDevice, float]:
     """An entry point with so many rows that a launch keeps the device busy, and the seconds that this takes.
 
-    The seconds count from the return of the launch.  They are fewer than `LONG` where launches return late, and
-    where the device is fast and `ROWS` ends.
+    The seconds count from the return of the launch.  They are fewer than `LONG` where launches return late,
+    and where the device is fast and `ROWS` ends.
     """
     for power in ROWS:
         _, run = on_device(exe, inputs(1 << power))
