@@ -49,7 +49,7 @@ WAYS: dict[str, Reached] = {"event.wait() returns": _waited, "event.done is True
 
 
 def seconds_left(run: OnDevice, launches: int = 1, reached: Reached | None = None) -> float:
-    """The seconds that `sync` takes after launches and, with `reached`, after an event behind them."""
+    """The seconds that `sync` takes after launches and, with `reached`, a later event."""
     device = run.exe.device
     for _ in range(launches):
         run.launch()
