@@ -224,6 +224,12 @@ class Config:
         "",
         "Compiler decisions to force, such as gemm.k_block=blocked, or *=random:7 for all.",
     )
+    heuristics = Knob(
+        "heuristics",
+        str,
+        "",
+        "Numbers of heuristics, such as fusion.most_ops=12,gpu.tiles.depths=(8, 16).",
+    )
     disabled = Knob[tuple[str, ...]](
         "disabled", tuple, (), "Passes, rewrite rules and schedule rules to leave out, by name."
     )

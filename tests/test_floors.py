@@ -22,6 +22,7 @@ FLOORS = {
     "config": 0,
     "decisions": 0,
     "diag": 0,
+    "heuristics": 0,
     "support": 0,
     "version": 0,
     "facts": 1,

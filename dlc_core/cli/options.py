@@ -20,6 +20,8 @@ from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
 from dlc_core.diag import UsageError
 from dlc_core.driver.request import DISABLED, FACTS, Progress
 from dlc_core.graph.node import Function
+from dlc_core.heuristics import HEURISTICS, merged
+from dlc_core.heuristics import PREFIX as NUMBER
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
 from dlc_core.target.facts import PREFIX, facts_of
@@ -90,7 +92,8 @@ Decided = Annotated[
         "--set",
         help="Force a decision by value or alternative, gemm.k_block=256, or in one kernel, "
         "gemm.tile@KERNEL=6x2, or for one model node; `dlc rules --decisions` lists them.  "
-        "Or set a number of the target's description, target.l2_bytes=1048576; `dlc targets -v` lists them.",
+        "Or set a number of the target's description, target.l2_bytes=1048576; `dlc targets -v` lists them.  "
+        "Or a number of a heuristic, heuristics.fusion.most_ops=12; `dlc rules --heuristics` lists them.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -144,19 +147,27 @@ def overrides(
     for text in rules or ():
         kernel, equals, rule = text.rpartition("=")
         wanted.append(f"{SCHEDULE_RULE}{AT if equals else ''}{kernel}={rule}")
-    facts = {}
-    for text in [one for one in wanted if one.strip().startswith(PREFIX)]:
-        wanted.remove(text)
-        name, _, value = text.strip().removeprefix(PREFIX).partition("=")
-        facts[name.strip()] = value.strip()
+    facts, numbers = (_taken(wanted, prefix) for prefix in (PREFIX, NUMBER))
     if facts:
         found[FACTS] = dict(facts_of(facts))
+    if numbers:
+        found[HEURISTICS] = merged(numbers).text
     for text in wanted:
         parse_forced(text)
     if wanted:
         found[DECISIONS] = ",".join(filter(None, (settings.decisions, *wanted)))
     if disabled:
         found[DISABLED] = (*settings.disabled, *disabled)
+    return found
+
+
+def _taken(wanted: list[str], prefix: str) -> dict[str, str]:
+    """The values by name that stand after a prefix, which are removed from the texts."""
+    found = {}
+    for text in [one for one in wanted if one.strip().startswith(prefix)]:
+        wanted.remove(text)
+        name, _, value = text.strip().removeprefix(prefix).partition("=")
+        found[name.strip()] = value.strip()
     return found
 
 

@@ -10,6 +10,7 @@ from dlc_core.cli.options import Json
 from dlc_core.cli.tables import first_line, print_records, text_of
 from dlc_core.decisions import declared
 from dlc_core.diag import UsageError, similar
+from dlc_core.heuristics import declared as declared_numbers
 from dlc_core.passes.graph import RULES
 from dlc_core.plugin.registry import registry
 
@@ -25,19 +26,24 @@ def rules(
     decisions: Annotated[
         bool, typer.Option("--decisions", help="List the decisions of passes and schedule rules instead.")
     ] = False,
+    heuristics: Annotated[
+        bool, typer.Option("--heuristics", help="List the numbers of heuristics instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the rewrite rules of the graph, the rules that schedule kernels, or the decisions of both.
 
     An approximate rule may change bits of results within the ops' tolerances. It runs from level 2 on. A
     decision is a choice among alternatives that compute the same. `DLC_DECISIONS=name=alternative` forces it.
-    With the name of a schedule rule, print when it applies, its loop nest and its decisions.
+    With the name of a schedule rule, print when it applies, its loop nest and its decisions. The numbers of
+    heuristics choose among right programs. `DLC_HEURISTICS=name=value` sets one.
 
     Examples:
 
     - `dlc rules`
     - `dlc rules --schedule`
     - `dlc rules --decisions`
+    - `dlc rules --heuristics`
     - `dlc rules cpu.contraction`
     - `dlc rules gemm.tile`
     - `dlc rules --json`
@@ -46,6 +52,8 @@ def rules(
         _print_one(name, as_json)
     elif decisions:
         print_records(list(_decisions().values()), as_json=as_json)
+    elif heuristics:
+        print_records(_numbers(), as_json=as_json)
     elif schedule:
         print_records(list(_schedule_rules().values()), as_json=as_json)
     else:
@@ -87,6 +95,14 @@ def _decisions() -> dict[str, dict[str, Any]]:
         name: {"decision": name, "alternatives": list(each.alternatives), "what": each.about}
         for name, each in declared().items()
     }
+
+
+def _numbers() -> list[dict[str, Any]]:
+    registry().import_deciders()
+    return [
+        {"heuristic": name, "value": each.text, "what": each.about}
+        for name, each in declared_numbers().items()
+    ]
 
 
 def _print_one(name: str, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
+from dlc_core.heuristics import HEURISTICS, in_force, merged
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.guard.mode import GUARD, mode_of
 from dlc_core.support.lazy import is_imported, lazy
@@ -113,11 +114,12 @@ class CompileRequest:
         with settings.override(**({} if verify is None else {"verify": verify})):
             watching = settings.verify != "off" or settings.dump_dir is not None
             watchers = (*(watch.configured_watchers() if watching else ()), *watchers)
+        around = passes.PassContext.entered() if is_imported("dlc_core.passes.base") else None
         return CompileRequest(
             found.for_threads(num_threads or settings.num_threads),
             num_threads,
             opt_level,
-            {**_settings(chosen), PRECISION: _known_precision(precision)},
+            {**_settings(chosen, around), PRECISION: _known_precision(precision)},
             dict(shapes or {}),
             dict(donate or {}),
             frontend,
@@ -126,7 +128,7 @@ class CompileRequest:
             cache,
             watchers,
             progress,
-            passes.PassContext.entered() if is_imported("dlc_core.passes.base") else None,
+            around,
         )
 
     @property
@@ -174,12 +176,19 @@ class CompileRequest:
         return f"CompileRequest({', '.join(texts)})"
 
 
-def _settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of passes that the environment asks for, and the chosen ones, which precede them."""
+def _settings(chosen: Mapping[str, Any], around: passes.PassContext | None) -> dict[str, Any]:
+    """The settings of passes that the environment asks for, and the chosen ones, which precede them.
+
+    Each heuristic is that of the chosen settings, of the block around, of the pass context around, or of the
+    environment, the first one that sets it.
+    """
     found: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
     found |= {DECISIONS: settings.decisions} if settings.decisions else {}
     found |= {DISABLED: settings.disabled} if settings.disabled else {}
     found |= chosen
+    before = {} if around is None else around.config
+    numbers = merged(settings.heuristics, before.get(HEURISTICS, ""), in_force(), chosen.get(HEURISTICS, ""))
+    found |= {HEURISTICS: numbers.text} if numbers.text else {}
     mode = mode_of(found.pop(GUARD, settings.guard))
     return {**found, GUARD: mode} if mode else found
 

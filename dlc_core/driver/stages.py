@@ -9,6 +9,7 @@ from dlc_core.config import config as settings
 from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
 from dlc_core.diag import UsageError, similar
 from dlc_core.driver.request import DISABLED, CompileRequest
+from dlc_core.heuristics import HEURISTICS, merged
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.default_pipelines import default_pipeline, positions_of
@@ -29,6 +30,7 @@ def context_for(request: CompileRequest) -> PassContext:
     wanted = {"reproducer_dir": settings.reproducer_dir, **request.config}
     known.import_deciders()
     forced = parse_forced(wanted.get(DECISIONS, "")).check()
+    merged(wanted.get(HEURISTICS, "")).check()
     disabled = (*current.disabled, *wanted.get(DISABLED, ()))
     rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]
     for name, value in forced.values.items():

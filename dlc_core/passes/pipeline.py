@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dlc_core.decisions import DECISIONS, forced
 from dlc_core.diag import DlcError, PassError, UnsupportedError
 from dlc_core.graph.node import Function, in_world, world_of
+from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
 from dlc_core.passes.reproducer import write_reproducer
@@ -60,7 +61,8 @@ class Pipeline:
         passes = self.active(context).passes
         entry = module.functions.get(module.entry)
         world = world_of(entry) if isinstance(entry, Function) else None
-        with context, in_world(world), forced(str(context.config.get(DECISIONS, ""))):
+        numbers = overridden(context.config.get(HEURISTICS, ""))
+        with context, in_world(world), forced(str(context.config.get(DECISIONS, ""))), numbers:
             for index, one in enumerate(passes):
                 module = _run_one(one, module, context, passes[index:])
         return module

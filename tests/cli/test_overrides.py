@@ -53,6 +53,27 @@ def test_the_environment_may_force_what_no_kernel_has(dlc_json, monkeypatch):
     assert [one["missing"] for one in kernel["choices"] if one["decision"] == "gemm.tile"] == ["99x9"]
 
 
+def test_a_number_of_a_heuristic_is_set(dlc, dlc_json, monkeypatch):
+    def kernels():
+        return len(dlc_json("explain", "model.onnx", *SHAPE, *options)["kernels"])
+
+    options: list[str] = []
+    plain = kernels()
+    monkeypatch.setenv("DLC_HEURISTICS", "fusion.most_ops=1")
+    assert kernels() > plain
+    options = ["--set", "heuristics.fusion.most_ops=48"]
+    assert kernels() == plain
+    monkeypatch.delenv("DLC_HEURISTICS")
+    options = ["--set", "heuristics.fusion.most_ops=1", "--set", "heuristics.gpu.tiles.depths=8,16"]
+    assert kernels() > plain
+    told = dlc("explain", "model.onnx", *SHAPE, "--set", "heuristics.fusion.most=1", code=2)
+    assert "there is no heuristic 'fusion.most'" in told
+    assert "did you mean 'fusion.most_ops'" in told
+    (number,) = [one for one in dlc_json("rules", "--heuristics") if one["heuristic"] == "fusion.most_ops"]
+    assert number["value"] == "48"
+    assert number["what"].startswith("The most operations of a kernel.")
+
+
 def test_a_schedule_rule_is_disabled(dlc_json, monkeypatch):
     rule = only(dlc_json("explain", "model.onnx", *SHAPE))["rule"]
     assert only(dlc_json("explain", "model.onnx", *SHAPE, "--disable", rule))["rule"] != rule

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from types import MappingProxyType, ModuleType
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
+from dlc_core.heuristics import declared, overridden
 from dlc_core.op import std
-from dlc_core.schedule.rules.cpu import heuristics
-from dlc_core.schedule.rules.cpu.register_tile import choose
+from dlc_core.schedule.rules import RULES
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 from tests.schedule.test_rules_contraction import SAME, K, M, N, conv, matmul, tensor
@@ -29,7 +29,6 @@ RATES = (
     "memory_bandwidth", "memory_scaling", "call_seconds", "cores", "vector_registers", "fma_per_cycle",
     "loads_per_cycle", "fma_latency",
 )  # fmt: skip
-FAMILIES = ("GEMM", "WINDOWS", "LOOPS")
 KERNELS = {
     "tall": lambda: (matmul((37, 48), (48, 19), constants=(1,), finish=True), {}),
     "deep": lambda: (matmul((9, 240), (240, 40), constants=(1,)), {}),
@@ -42,7 +41,7 @@ KERNELS = {
     "map": lambda: (_of(std.gelu, (9, 35)), {}),
     "transpose": lambda: (_of(lambda x: std.transpose(x, axes=(1, 0)), (19, 21)), {}),
 }
-QUICK = {"GEMM": "row", "WINDOWS": "pooling", "LOOPS": "map"}
+QUICK = {"gemm": "row", "windows": "pooling", "loops": "map"}
 
 
 def _of(op, shape):
@@ -60,48 +59,41 @@ def scaled(value, factor):
         return MappingProxyType({name: scaled(each, factor) for name, each in value.items()})
     if isinstance(value, tuple):
         return tuple(scaled(each, factor) for each in value)
+    if isinstance(value, bool):
+        return value
     return max(1, int(value * factor)) if isinstance(value, int) else value * factor
 
 
 def check(kernel: str, machine: Description = MACHINE) -> None:
     func, sizes = KERNELS[kernel]()
-    choose.cache_clear()
-    try:
-        assert check_schedule(func, machine, sizes).attrs["rule"] != "none"
-    finally:
-        choose.cache_clear()
+    assert check_schedule(func, machine, sizes).attrs["rule"] != "none"
 
 
-def numbers_of(module: ModuleType, families: Iterable[str]) -> list[tuple[str, str]]:
-    """The numbers of the records of a module, each with the name of its record."""
-    return [(family, field.name) for family in families for field in fields(getattr(module, family))]
+def family_of(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
-def change(monkeypatch, heuristics: ModuleType, family: str, name: str, factor: float) -> None:
-    """Replace a record by one with another number in every module that uses it."""
-    before = getattr(heuristics, family)
-    after = replace(before, **{name: scaled(getattr(before, name), factor)})
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("dlc_core.") and vars(module).get(family) is before:
-            monkeypatch.setattr(module, family, after)
+def changed(name: str, factor: float) -> AbstractContextManager[None]:
+    """A block in which a heuristic is another one."""
+    return overridden({name: scaled(declared()[name].default, factor)})
 
 
-NUMBERS = numbers_of(heuristics, FAMILIES)
+NUMBERS = [name for name in declared() if RULES and family_of(name) in QUICK]
 
 
-@pytest.mark.parametrize(("family", "name"), NUMBERS, ids=[name for _, name in NUMBERS])
-def test_doubled_heuristics(monkeypatch, family, name):
-    change(monkeypatch, heuristics, family, name, 2)
-    check(QUICK[family])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_doubled_heuristics(name):
+    with changed(name, 2):
+        check(QUICK[family_of(name)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.5, 2])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("family", "name"), NUMBERS, ids=[name for _, name in NUMBERS])
-def test_halved_and_doubled_heuristics(monkeypatch, kernel, family, name, factor):
-    change(monkeypatch, heuristics, family, name, factor)
-    check(kernel)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_halved_and_doubled_heuristics(kernel, name, factor):
+    with changed(name, factor):
+        check(kernel)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ They choose among right results; "not measured" means that the history names no 
 
 from __future__ import annotations
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 
@@ -38,7 +39,7 @@ class OnlineHeuristics:
     """Keys of a panel, and whether panels are double-buffered, the preferred first.  Not measured."""
 
 
-TWO_PASS = TwoPassHeuristics()
-ONLINE = OnlineHeuristics()
+TWO_PASS = family("attention.two_pass", TwoPassHeuristics())
+ONLINE = family("attention.online", OnlineHeuristics())
 
 __all__ = ["ONLINE", "TWO_PASS", "OnlineHeuristics", "TwoPassHeuristics"]

@@ -6,6 +6,7 @@ no measurement.
 
 from __future__ import annotations
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 
@@ -28,6 +29,6 @@ class FilteringHeuristics:
     """Random tiles with each kind of inputs.  Not measured; an error is a mean over all their results."""
 
 
-FILTERING = FilteringHeuristics()
+FILTERING = family("minimal_filtering", FilteringHeuristics())
 
 __all__ = ["FILTERING", "FilteringHeuristics"]

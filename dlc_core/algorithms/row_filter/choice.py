@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.matrices import Matrix
@@ -15,6 +14,7 @@ from dlc_core.algorithms.row_filter.heuristics import ROW_FILTER
 from dlc_core.algorithms.row_filter.op import MOST_POINTS, matrices, points_of, together
 from dlc_core.decisions import Decision
 from dlc_core.diag import Span, bytes_text
+from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.register_tile import choose, domain_cycles
 
@@ -74,7 +74,7 @@ def choose_strip(width: int, points: int, outputs: int, core: Core) -> int:
     )
 
 
-@lru_cache(maxsize=1024)
+@cached(maxsize=1024)
 def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
     """Return the columns per strip: a divisor of all columns, in whole tiles.
 

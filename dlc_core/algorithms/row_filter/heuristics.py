@@ -5,6 +5,7 @@ They choose among right results; "not measured" means that the history names no 
 
 from __future__ import annotations
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 
@@ -20,6 +21,6 @@ class RowFilterHeuristics:
     """Most columns of results that are checked together for being finite.  Not measured."""
 
 
-ROW_FILTER = RowFilterHeuristics()
+ROW_FILTER = family("row_filter", RowFilterHeuristics())
 
 __all__ = ["ROW_FILTER", "RowFilterHeuristics"]

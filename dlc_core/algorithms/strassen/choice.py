@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from dlc_core.algorithms.strassen.heuristics import STRASSEN
 from dlc_core.algorithms.strassen.submatrices import PAIRS, PRODUCTS
 from dlc_core.decisions import Decision, short_number
 from dlc_core.diag import Span
+from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.register_tile import (
@@ -255,13 +255,13 @@ def is_memory_bound(shape: Shape, core: Core) -> bool:
     return read > STRASSEN.memory_share * direct_cycles(shape, core)
 
 
-@lru_cache(maxsize=1024)
+@cached(maxsize=1024)
 def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
     """Return the cheapest plan; None if the columns of a part are not whole vectors."""
     return min(plans(shape, core, levels), key=lambda found: found.cycles, default=None)
 
 
-@lru_cache(maxsize=64)
+@cached(maxsize=64)
 def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
     """Return all plans that fit the caches."""
     parts = 2**levels
@@ -306,7 +306,7 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
     return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
 
 
-@lru_cache(maxsize=1024)
+@cached(maxsize=1024)
 def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     """Return the cheapest number of rows per block on one level, with its plan for all blocks.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 
@@ -80,6 +81,6 @@ class StrassenHeuristics:
     """The largest width of a tile in vectors, a bound of the search."""
 
 
-STRASSEN = StrassenHeuristics()
+STRASSEN = family("strassen", StrassenHeuristics())
 
 __all__ = ["STRASSEN", "StrassenHeuristics"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.tiles import GROUP
@@ -17,6 +16,7 @@ from dlc_core.algorithms.winograd.heuristics import WINOGRAD
 from dlc_core.algorithms.winograd.op import points_of
 from dlc_core.decisions import Decision
 from dlc_core.diag import Span
+from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.core import FLOAT, L2, Core
 from dlc_core.schedule.rules.cpu.register_tile import Tile, choose, domain_cycles, fits
 
@@ -158,7 +158,7 @@ def direct_cycles(layer: Layer, core: Core) -> float:
     return _beside(core.products(rows * 9 * layer.inputs), moved)
 
 
-@lru_cache(maxsize=1024)
+@cached(maxsize=1024)
 def part_tile(rows: int, columns: int, core: Core) -> Tile:
     """Return the cheapest register tile whose width divides the columns; the columns are whole vectors."""
     vectors = columns // core.lanes
@@ -171,7 +171,7 @@ def part_tile(rows: int, columns: int, core: Core) -> Tile:
     return min(found, key=lambda tile: domain_cycles(rows, vectors, tile.rows, tile.vectors, core.rates))
 
 
-@lru_cache(maxsize=1024)
+@cached(maxsize=1024)
 def plan(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
     """Return the cheapest grouping of tiles of one size."""
     return min(plans(layer, tile, core), key=lambda found: found.cycles)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 Kind = tuple[int, int, int]
@@ -53,6 +54,6 @@ class WinogradHeuristics:
     """Cycles that each thread waits at the three barriers between stages.  Not measured."""
 
 
-WINOGRAD = WinogradHeuristics()
+WINOGRAD = family("winograd", WinogradHeuristics())
 
 __all__ = ["WINOGRAD", "WinogradHeuristics"]

@@ -21,6 +21,7 @@ from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.heuristics import DOTS
 
 CONV, MATMUL, PAD = OPS["conv"], OPS["matmul"], OPS["pad"]
 CHANNELS = Decision(
@@ -33,17 +34,19 @@ CHANNELS = Decision(
 @dataclass(frozen=True)
 class AlignChannels(GraphPass):
     """Pad the last axis of x to whole groups if it has up to `most` channels, or if there are `results`
-    results or more."""
+    results or more.  None takes the heuristics `dots`."""
 
     name: ClassVar[str] = "align_channels"
     min_level: ClassVar[int] = 2
-    most: int = 16
-    results: int = 16
+    most: int | None = None
+    results: int | None = None
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         if context.target is None or not context.target.describe().dots:
             return function
         machine = context.target.describe()
+        most = DOTS.channels if self.most is None else self.most
+        many = DOTS.results if self.results is None else self.results
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             if not _sums_last(old):
@@ -53,7 +56,7 @@ class AlignChannels(GraphPass):
             weights, channels = const_array(w), x.shape[-1]
             if dot is None or weights is None or not isinstance(channels, int) or channels % dot.group == 0:
                 return None
-            pays = channels <= self.most or weights.shape[-1] >= self.results
+            pays = channels <= most or weights.shape[-1] >= many
             where = f"{x.shape} {w.shape}"
             reasons = {
                 "padded": f"{channels} channels, for {weights.shape[-1]} results, do not pay for a copy",

@@ -25,6 +25,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.axes import RULES, Order, between, identity, order_for_reshape
 from dlc_core.passes.graph.rules_shape import permutation, reshaped, transposed
+from dlc_core.passes.heuristics import CONVERSION
 
 CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL = (
     OPS[name] for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
@@ -221,5 +222,5 @@ def _size(value: Node) -> int:
     """Number of elements, for comparison; a symbolic dim counts as many."""
     total = 1
     for dim in value.shape:
-        total *= dim if isinstance(dim, int) else 1 << 16
+        total *= dim if isinstance(dim, int) else CONVERSION.unknown_extent
     return total

@@ -16,8 +16,7 @@ import numpy as np
 
 from dlc_core.graph.node import CONST, Array, Function, Node, post_order, rewrite
 from dlc_core.passes.base import GraphPass, PassContext
-
-PROBES = 16
+from dlc_core.passes.heuristics import CONSTANTS
 
 
 @dataclass(frozen=True)
@@ -56,5 +55,5 @@ def _equal_constants(body: Node) -> dict[Node, Node]:
 
 
 def _probe(array: Array) -> bytes:
-    """The first elements: one page of a mapped file."""
-    return np.asarray(array.data.flat[:PROBES]).tobytes()
+    """The first elements."""
+    return np.asarray(array.data.flat[: CONSTANTS.compared]).tobytes()

@@ -39,25 +39,20 @@ from dlc_core.op.reference import Value, apply
 from dlc_core.op.std import BY_NAME
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.inline import inlined
+from dlc_core.passes.heuristics import CONSTANTS
 
 IF = BY_NAME["if_"]
-GROWTH = 9
-"""How much larger than its operands a result of any size may be: transformed weights are."""
-
-
-FILLED_BYTES = 1 << 28
-"""Tensors of one value that become constants; larger ones are written by a call, not kept."""
 
 
 @dataclass(frozen=True)
 class FoldConstants(GraphPass):
     """Evaluate nodes that depend on constants only; results larger than their operands have at most
-    `max_bytes`."""
+    `max_bytes`.  None takes the heuristic `constants.folded_bytes`."""
 
     name: ClassVar[str] = "fold_constants"
     min_level: ClassVar[int] = 1
     drops_spans: ClassVar[bool] = True
-    max_bytes: int = 1 << 20
+    max_bytes: int | None = None
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = rewrite(function.body, self._fold)
@@ -75,9 +70,10 @@ class FoldConstants(GraphPass):
         if size is None or functions_of(old) or any(map(_depends_on_dims, old.attrs.values())):
             return None
         if decl is BY_NAME["full"]:
-            return _filled(old) if size <= FILLED_BYTES else None
+            return _filled(old) if size <= CONSTANTS.filled_bytes else None
         given = sum(array.nbytes for a in args if (array := const_array(a)) is not None)
-        if size > max(self.max_bytes, GROWTH * given):
+        most = CONSTANTS.folded_bytes if self.max_bytes is None else self.max_bytes
+        if size > max(most, CONSTANTS.growth * given):
             return None
         try:
             value = apply(decl, [a.attrs["value"].data for a in args], old.attrs, old.type)

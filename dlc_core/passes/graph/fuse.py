@@ -32,8 +32,10 @@ from dlc_core.graph.node import (
 from dlc_core.ir.types import TensorType
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, kind_of, why_not
+from dlc_core.passes.heuristics import FUSION
 
 NAME_LENGTH = 64
+"""The most characters of the name of a kernel."""
 MOST = Decision(
     "fuse.most",
     "The most operations of a kernel.",
@@ -45,27 +47,28 @@ MOVES = Decision(
     "Whether contractions read operands through the moves in front of them, or these write copies.",
     ("copied", "read_through"),
 )
-FEW = (2, 4)
 SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
 """Ops whose arguments after the first are scales and zero points."""
 
 
 @dataclass(frozen=True)
 class Fuse(GraphPass):
-    """Group nodes into kernels of at most `max_ops` operations.
+    """Group nodes into kernels of at most `max_ops` operations (None: the heuristic `fusion.most_ops`).
 
     With `moves`, contractions read their operands through preceding transposes, slices and reshapes.
     """
 
     name: ClassVar[str] = "fuse"
-    max_ops: int = 48
+    max_ops: int | None = None
     moves: bool = False
 
     def run_function(self, function: Function, context: PassContext) -> Function:
+        few = FUSION.forced_ops
+        most = FUSION.most_ops if self.max_ops is None else self.max_ops
         limit = MOST.pick(
-            self.max_ops if context.opt_level > 0 else 1,
-            lambda: [self.max_ops, *FEW, 1],
-            lambda most: "one" if most == 1 else "few" if most in FEW else "all",
+            most if context.opt_level > 0 else 1,
+            lambda: [most, *few, 1],
+            lambda ops: "one" if ops == 1 else "few" if ops in few else "all",
             where=function.name,
         )
         reasons = {

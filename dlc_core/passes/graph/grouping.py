@@ -24,6 +24,7 @@ from dlc_core.diag import Span
 from dlc_core.graph.node import Function, Node, functions_of, post_order, touches_texts
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import OpDecl, lowering_of, plan_of
+from dlc_core.passes.heuristics import FUSION
 
 POINTWISE = ("elementwise", "broadcast")
 ANCHORS = ("contraction", "reduction")
@@ -47,10 +48,6 @@ COPIED = frozenset({"dequantize"})
 """Elementwise ops that each consumer computes for itself where their input is narrower than their result: to
 store and load the result would cost more."""
 
-LOOKAHEAD = 24
-"""The number of nodes after an anchor that are searched for the end of a diamond."""
-MAX_CONTEXTS = 4
-"""How many times per result element a cheap member may be computed."""
 EPILOGUE = Decision(
     "fuse.epilogue",
     "Whether an elementwise operation behind a contraction or reduction is computed in its kernel.",
@@ -149,7 +146,7 @@ def _is_smaller(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
     a, b = _count(shape), _count(other)
     if a is None or b is None:
         return tuple(shape) != tuple(other)
-    return 4 * a <= b
+    return FUSION.smaller * a <= b
 
 
 def _keeps_innermost(view: Node) -> bool:
@@ -225,7 +222,7 @@ class _Grouper:
                 (u for n in still_read for u in self.users[n] if u not in region), key=self.index.__getitem__
             )
             obstacle = self.epilogue_obstacle(nearest, anchor, len(region))
-            if len(region) - len(group.members) >= LOOKAHEAD:
+            if len(region) - len(group.members) >= FUSION.lookahead:
                 obstacle = "the values of the kernel do not soon meet again in one node"
             if not obstacle:
                 region[nearest] = None
@@ -323,7 +320,7 @@ class _Grouper:
         if self.kinds[current] == "view" and not _keeps_innermost(current):
             return "the reshape changes the innermost dimension"
         times = len(self.contexts_of(current))
-        if times > (1 if current.op.name in COSTLY else MAX_CONTEXTS):
+        if times > (1 if current.op.name in COSTLY else FUSION.contexts):
             return f"the producer would be computed {times} times for each element"
         chosen = PRODUCER.choose(
             "fused",
@@ -404,16 +401,21 @@ def _article(word: str) -> str:
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
-def group_nodes(function: Function, max_ops: int, moves: bool = False) -> Grouping:
-    """The kernels of a function, with at most `max_ops` operations each.
+def _most(max_ops: int | None) -> int:
+    return FUSION.most_ops if max_ops is None else max_ops
+
+
+def group_nodes(function: Function, max_ops: int | None = None, moves: bool = False) -> Grouping:
+    """The kernels of a function, with at most `max_ops` operations each (None: the heuristic
+    `fusion.most_ops`).
 
     With `moves`, transposes, slices and the like in front of a contraction are in its kernel.
     """
-    return _Grouper(function, max_ops, moves).run()
+    return _Grouper(function, _most(max_ops), moves).run()
 
 
-def why_not(function: Function, max_ops: int, moves: bool = False) -> tuple[NotFused, ...]:
+def why_not(function: Function, max_ops: int | None = None, moves: bool = False) -> tuple[NotFused, ...]:
     """For each pair of producer and consumer in different kernels the reason."""
-    grouper = _Grouper(function, max_ops, moves)
+    grouper = _Grouper(function, _most(max_ops), moves)
     grouper.run()
     return tuple(grouper.why_not())

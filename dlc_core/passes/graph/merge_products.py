@@ -32,8 +32,6 @@ from dlc_core.target.cost import Machine, Work
 from dlc_core.target.description import Description
 
 MATMUL, PACKED, SLICE = OPS["matmul"], OPS["packed_matmul"], OPS["slice"]
-GROUP_OPS = 48
-"""The most operations of a kernel, as in the pass `fuse`."""
 PRODUCTS = Decision(
     "products.merge",
     "Whether products of one value by several constants become one product by the concatenated constants.",
@@ -68,13 +66,13 @@ class MergeProducts(GraphPass):
         if context.target is None or not _has_candidates(function):
             return function
         with unrecorded():
-            grouping = group_nodes(function, GROUP_OPS)
+            grouping = group_nodes(function)
         machine = context.target.describe()
         wanted = [alike for alike in _alike(grouping) if _is_chosen([c.steps[0] for c in alike], machine)]
         while wanted:
             merged, slices = _merged(function, wanted)
             with unrecorded():
-                groups = group_nodes(merged, GROUP_OPS).groups
+                groups = group_nodes(merged).groups
             free = [all(s in groups and groups[s].root is not s for s in parts) for parts in slices]
             if all(free):
                 return merged

@@ -25,6 +25,7 @@ from dlc_core.op.declare import NDArray
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.packed_product import WIDTHS, packed, unpacked
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.heuristics import WEIGHTS
 
 MATMUL, PACKED, DEQUANTIZE, REPEAT = (
     OPS[name] for name in ("matmul", "packed_matmul", "dequantize", "repeat")
@@ -38,15 +39,18 @@ STORED = Decision(
 
 @dataclass(frozen=True)
 class PackWeights(GraphPass):
-    """Let GEMMs of at most `rows` rows read packed weights, and GEMMs of more rows read floats."""
+    """Let GEMMs of at most `rows` rows read packed weights, and GEMMs of more rows read floats.
+
+    None takes the heuristic `weights.packed_rows`.
+    """
 
     name: ClassVar[str] = "pack_weights"
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
-    rows: int = 8
+    rows: int | None = None
 
     def __post_init__(self) -> None:
-        if self.rows < 0:
+        if self.rows is not None and self.rows < 0:
             raise UsageError(f"pack_weights for {self.rows} rows", hint="0 never packs")
 
     def run_function(self, function: Function, context: PassContext) -> Function:
@@ -63,16 +67,20 @@ class PackWeights(GraphPass):
     def _stay_packed(self, old: Node, args: tuple[Node, ...]) -> bool:
         preferred = "packed" if self._are_few(args[0]) else "floats"
         reasons = {
-            "packed": f"more than {self.rows} rows would unpack each weight again",
-            "floats": f"at most {self.rows} rows are memory-bound: packed weights are fewer bytes",
+            "packed": f"more than {self._most} rows would unpack each weight again",
+            "floats": f"at most {self._most} rows are memory-bound: packed weights are fewer bytes",
         }
         where = f"{args[0].shape} {args[1].shape}"
         chosen = STORED.choose(preferred, where=where, refused=reasons.__getitem__, spans=old.spans)
         return chosen == "packed"
 
+    @property
+    def _most(self) -> int:
+        return WEIGHTS.packed_rows if self.rows is None else self.rows
+
     def _are_few(self, x: Node) -> bool:
         lead = x.shape[:-1]
-        return not all(isinstance(d, int) for d in lead) or math.prod(lead) <= self.rows
+        return not all(isinstance(d, int) for d in lead) or math.prod(lead) <= self._most
 
 
 def _as_floats(old: Node, args: tuple[Node, ...]) -> Node | None:

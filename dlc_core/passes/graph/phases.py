@@ -34,14 +34,11 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.convolution import Conv, conv_sizes
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.rules_shape import reshaped, transposed
+from dlc_core.passes.heuristics import PHASES
 
 CONV, CONV_TRANSPOSE, ADD = (OPS[name] for name in ("conv", "conv_transpose", "add"))
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 Array = np.ndarray[Any, Any]
-MORE = 1.1
-"""Single-phase convolutions are used if one convolution would multiply this many times as much."""
-MOST_PHASES = 8
-"""Convolutions that one becomes, at most."""
 FORM = Decision(
     "conv_transpose.phases",
     "Whether the phases of a transposed convolution are one convolution or one each, or its input is spread.",
@@ -106,7 +103,7 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     apart = bool(axes) and _pays_apart(old, conv, axes)
     reasons = {
         "spread": "most taps would multiply zeros",
-        "together": f"one convolution of all phases would multiply {MORE:g} times as much, or more",
+        "together": f"one convolution of all phases would multiply {PHASES.more:g} times as much, or more",
         "separate": "single phases would not multiply much less"
         if axes
         else "there are groups, too many phases, or a phase without results",
@@ -136,7 +133,7 @@ def _axes(old: Node, conv: Conv) -> list[list[Phase]]:
     """The phases of each axis; none if they cannot be separate convolutions."""
     steps = conv.window.strides
     axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(len(steps))]
-    return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= MOST_PHASES else []
+    return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= PHASES.most_phases else []
 
 
 def _pays_apart(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
@@ -147,7 +144,7 @@ def _pays_apart(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
         results = size // step + (len({phase.before - phase.taps for phase in phases}) - 1)
         together *= results * step * -(-kernel // step)
         work *= size // step * sum(phase.taps for phase in phases)
-    return together >= MORE * work
+    return together >= PHASES.more * work
 
 
 def _one_by_one(

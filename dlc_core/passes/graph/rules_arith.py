@@ -9,6 +9,7 @@ import numpy as np
 from dlc_core.graph.node import CONST, Node, const_array, constant, param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.heuristics import CONSTANTS
 from dlc_core.rewrite import Match, Rule, attr, const_var, match_op, number, var
 from dlc_core.rewrite.rule import Example
 
@@ -110,7 +111,7 @@ def _comparison(name: str) -> Example:
 def _is_power_of_two(value: Node) -> bool:
     """Whether dividing by each element is multiplying by its exact reciprocal."""
     array = const_array(value)
-    if array is None or not value.dtype.is_float or array.size > 65536:
+    if array is None or not value.dtype.is_float or array.size > CONSTANTS.reciprocals:
         return False
     wide = array.astype(np.float64)
     if not np.isfinite(wide).all() or (wide == 0).any():

@@ -25,6 +25,7 @@ from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import VIEWS, Grouping, group_nodes
 from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, cut, needs, on_rows, row_axis
+from dlc_core.passes.heuristics import STREAMS
 
 SETTING = "stream_rows"
 """Name of the setting, and, with a hyphen, of the option of targets: rows of a band; 0 streams nothing."""
@@ -131,7 +132,7 @@ class _Chooser:
         self.function = function
         self.rows = rows
         with unrecorded():
-            self.grouping: Grouping = group_nodes(function, 48)
+            self.grouping: Grouping = group_nodes(function)
         self.order = self.grouping.order
         self.index = {n: i for i, n in enumerate(self.order)}
         self.users: dict[Node, set[Node]] = {n: set() for n in self.order}
@@ -189,7 +190,7 @@ class _Chooser:
         if whole is None:
             return None
         # The estimate is no plan: what gains little by it may lose.
-        least, chosen = whole * 7 // 8, None
+        least, chosen = int(STREAMS.share * whole), None
         for end in self.roots:
             part = self.part(end)
             peak = None if part is None else self.peak(part)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, const, const_value, free_vars, maximum
+from dlc_core.target.description import Description
 
-ALIGN = 64
-"""Bytes; where a target names no other, every value starts at a multiple: a cache line, the widest vector."""
+ALIGN = Description().value_align
+"""Bytes; where a target names no other, every value starts at a multiple."""
 ARENA = Decision(
     "arena.share",
     "In which order values take the lowest free bytes of the arena, or whether each has bytes of its own.",

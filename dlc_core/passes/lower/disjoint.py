@@ -34,15 +34,13 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
+from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.tir.bounds.prover import Access, Proof, extent_in_bytes
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.sizes import SIZES
 from dlc_core.tir.stmt import Eval, PrimFunc, Seq, Stmt, Store, View
-
-SAMPLE = 1021
-"""A size at which the order of symbolic offsets is looked at: larger than what sizes have subtracted."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +290,7 @@ def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
 
 def _sample_of(var: Var, index: int) -> int:
     """A size for a dim, within its bounds and another one for each."""
-    wanted = SAMPLE + 2 * index
+    wanted = MEMORY.sampled_dim + 2 * index
     if var.bounds is None:
         return wanted
     high = wanted if var.bounds.high is None else var.bounds.high

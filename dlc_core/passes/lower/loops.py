@@ -25,6 +25,7 @@ from dlc_core.ir.types import TensorType, static_bytes
 from dlc_core.op.std.control import LOOP
 from dlc_core.op.std.rounds import BOOL, BOUNDED_LOOP, GROWING_LOOP
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.lower.control import unchanged
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import result_types
@@ -35,13 +36,13 @@ class GrowLoops(GraphPass):
     """Make loops native on targets that branch and loop.
 
     The first part of a loop has a capacity of `first_bytes`, or of `first_rounds` rows if their size is
-    symbolic.
+    symbolic.  None takes the heuristics `memory.loop_bytes` and `memory.loop_rows`.
     """
 
     name: ClassVar[str] = "grow_loops"
     stage: ClassVar[str] = "lower"
-    first_bytes: int = 1 << 16
-    first_rounds: int = 16
+    first_bytes: int | None = None
+    first_rounds: int | None = None
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         target = context.target
@@ -73,5 +74,6 @@ class GrowLoops(GraphPass):
         sizes = [static_bytes(row) for row in rows]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
-            return self.first_rounds
-        return max(self.first_bytes // max(sum(known), 1), 1)
+            return MEMORY.loop_rows if self.first_rounds is None else self.first_rounds
+        most = MEMORY.loop_bytes if self.first_bytes is None else self.first_bytes
+        return max(most // max(sum(known), 1), 1)

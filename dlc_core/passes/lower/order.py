@@ -11,15 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlc_core.graph.node import Node, post_order
-
-WIDTH = 16
-"""Ways to do the first steps that are followed."""
-EFFORT = 2048
-"""Steps tried over all of them: of long programs fewer ways are followed."""
-
-GAIN = 20
-"""A new order must save at least one part in this many. A smaller gain does not pay, because neighbours in
-the given order share data in the caches."""
+from dlc_core.passes.heuristics import MEMORY
 
 
 @dataclass(frozen=True)
@@ -88,9 +80,9 @@ def better_order(steps: Sequence[Work]) -> list[int] | None:
             readers[read].append(number)
     if all(step.reads == (number - 1,) for number, step in enumerate(steps) if number):
         return None  # a chain has one order
-    found = _beam(steps, readers, max(1, min(WIDTH, EFFORT // len(steps))))
+    found = _beam(steps, readers, max(1, min(MEMORY.beam, MEMORY.effort // len(steps))))
     given = live_bytes(steps, range(len(steps)))
-    return found if live_bytes(steps, found) * GAIN < given * (GAIN - 1) else None
+    return found if live_bytes(steps, found) * MEMORY.gain < given * (MEMORY.gain - 1) else None
 
 
 def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:

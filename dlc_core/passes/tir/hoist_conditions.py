@@ -8,6 +8,7 @@ from typing import ClassVar
 from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, Var, free_vars, loads_in
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import is_pure
 from dlc_core.passes.tir.safety import is_safe
@@ -99,7 +100,7 @@ class HoistConditions(PrimFuncPass):
     """Test loop-invariant conditions before the loop (loop unswitching).
 
     The other statements of the loop body are then copied for both outcomes, if they have at most `max_copied`
-    stores and calls.
+    stores and calls (None: the heuristic `control.copied`).
 
     Before:
 
@@ -121,10 +122,10 @@ class HoistConditions(PrimFuncPass):
     """
 
     name: ClassVar[str] = "hoist_conditions"
-    max_copied: int = 4
+    max_copied: int | None = None
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return _Hoister(func, self.max_copied).rebuilt()
+        return _Hoister(func, CONTROL.copied if self.max_copied is None else self.max_copied).rebuilt()
 
 
 __all__ = ["HoistConditions"]

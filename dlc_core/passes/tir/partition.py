@@ -32,6 +32,7 @@ from dlc_core.ir.expr import (
     substitute,
 )
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT
@@ -229,7 +230,8 @@ class PartitionLoops(PrimFuncPass):
     """Split loops where a condition on the loop variable changes, so that the long part has no conditions.
 
     It splits serial loops of at most `max_steps / 2` stores and calls, and any loop with the annotation
-    `partition`. With `annotated=True` it splits only annotated loops.
+    `partition`. With `annotated=True` it splits only annotated loops. `max_steps=None` takes the heuristic
+    `control.split_steps`.
 
     Before:
 
@@ -251,11 +253,12 @@ class PartitionLoops(PrimFuncPass):
     """
 
     name: ClassVar[str] = "partition_loops"
-    max_steps: int = 32
+    max_steps: int | None = None
     annotated: bool = False
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return _Partition(func, self.max_steps, self.annotated).rebuilt()
+        most = CONTROL.split_steps if self.max_steps is None else self.max_steps
+        return _Partition(func, most, self.annotated).rebuilt()
 
 
 __all__ = ["PARTITION", "PartitionLoops"]

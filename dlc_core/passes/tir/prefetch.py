@@ -13,6 +13,7 @@ from dlc_core.ir.expr import Expr, Load, Ramp, Var, as_expr, free_vars, loads_in
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.prefetch import PREFETCH, PREFETCH_PART
+from dlc_core.target.description import Description
 from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
 from dlc_core.tir.intrinsics import address_of, prefetch
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
@@ -24,6 +25,7 @@ HINTS = Decision(
     ("issued", "omitted"),
 )
 _FINE = 1 << 16
+"""The unit in which parts of cache lines are counted: a power of two, so that dividing by it is a shift."""
 
 
 def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
@@ -121,8 +123,8 @@ class InjectPrefetches(PrimFuncPass):
     name: ClassVar[str] = "inject_prefetches"
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        line = 64 if context.target is None else context.target.describe().cache_line
-        return inject_prefetches(func, line)
+        machine = Description() if context.target is None else context.target.describe()
+        return inject_prefetches(func, machine.cache_line)
 
 
 __all__ = ["InjectPrefetches", "inject_prefetches"]

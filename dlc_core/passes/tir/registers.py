@@ -12,6 +12,7 @@ from typing import ClassVar
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Const, Expr, Load, Ramp, Var, const_value, loads_in, post_order, transform
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.tree import EMPTY_STMT
 from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
@@ -130,7 +131,7 @@ def _valued(body: Stmt, buffer: Buffer) -> Stmt:
 @dataclass(frozen=True)
 class PromoteRegisters(PrimFuncPass):
     """Promote temporaries with at most `max_elements` elements to values, if all their indices are constant
-    and the code is straight-line.
+    and the code is straight-line. None takes the heuristic `control.registers`.
 
     Before:
 
@@ -157,10 +158,10 @@ class PromoteRegisters(PrimFuncPass):
     """
 
     name: ClassVar[str] = "promote_registers"
-    max_elements: int = 64
+    max_elements: int | None = None
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return promote_registers(func, self.max_elements)
+        return promote_registers(func, CONTROL.registers if self.max_elements is None else self.max_elements)
 
 
 __all__ = ["PromoteRegisters", "promote_registers"]

@@ -29,17 +29,12 @@ from dlc_core.ir.expr import (
     transform,
 )
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.heuristics import SHUFFLES
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.safety import is_safe
 from dlc_core.tir.functor import exprs_of, transform_stmt
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
-
-LEAST_LANES = 4
-MOST_STEPS = 8
-"""The largest stride of accesses that are interleaved or deinterleaved."""
-MOST_CASES = 16
-"""The maximum number of outcomes of scalar conditions for which stores are duplicated."""
 
 
 def group_strided(func: PrimFunc) -> PrimFunc:
@@ -96,7 +91,7 @@ def _strided(index: Expr) -> bool:
     if not isinstance(index, Ramp):
         return False
     step, lanes = const_value(index.stride), index.lanes
-    return isinstance(step, int) and step > 1 and lanes >= LEAST_LANES and _power(lanes)
+    return isinstance(step, int) and step > 1 and lanes >= SHUFFLES.least_lanes and _power(lanes)
 
 
 def _power(number: int) -> bool:
@@ -142,7 +137,7 @@ class _Run:
         for plain, group in groupby(block.stmts, key=lambda s: isinstance(s, Store)):
             members = list(group)
             if plain and len(members) > 1:
-                made = _Run([s for s in members if isinstance(s, Store)]).by_cases(MOST_CASES)
+                made = _Run([s for s in members if isinstance(s, Store)]).by_cases(SHUFFLES.most_cases)
                 changed = changed or made is not None
                 parts += [made] if made is not None else members
             else:
@@ -249,7 +244,7 @@ class _Run:
         element.
         """
         step, lanes = group.step, group.first.lanes
-        if length < step or step > MOST_STEPS or not _power(step):
+        if length < step or step > SHUFFLES.most_stride or not _power(step):
             return {}
         found: dict[int, Expr] = {}
         for start in range(begin, begin + length - step + 1, step):
@@ -264,7 +259,7 @@ class _Run:
         lanes, step = group.first.lanes, group.step
         found: dict[int, Expr] = {}
         end = begin + length
-        while end - begin >= LEAST_LANES:
+        while end - begin >= SHUFFLES.least_lanes:
             width = min(lanes, 1 << ((end - begin).bit_length() - 1))
             base = group.first.base + begin
             rows = [self._row(group.buffer, base + k * step, width) for k in range(lanes)]
@@ -291,7 +286,7 @@ class _Run:
         for group in self._groups(accesses):
             step, lanes = group.step, group.first.lanes
             mine = [s for s in self.stores if s.buffer is group.buffer]
-            if len(mine) != len(group.at) or step > MOST_STEPS or not _power(step):
+            if len(mine) != len(group.at) or step > SHUFFLES.most_stride or not _power(step):
                 continue
             for begin, length in group.starts():
                 for start in range(begin, begin + length - step + 1, step):

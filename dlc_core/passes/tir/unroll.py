@@ -9,6 +9,7 @@ from dlc_core.decisions import Decision
 from dlc_core.diag import CodegenError
 from dlc_core.ir.expr import Call, Expr, const_value, post_order
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.no_ops import remove_no_ops
 from dlc_core.schedule.tree import with_children
@@ -32,8 +33,6 @@ SMALL = Decision(
     ("rolled", "unrolled"),
     has_values=True,
 )
-SIZES = (4, 16)
-"""Stores up to which loops may be forced to be written out."""
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
@@ -232,7 +231,9 @@ class UnrollLoops(PrimFuncPass):
         most = self.max_steps
         if any(s.kind == "serial" and const_value(s.extent) is not None for s in loops):
             most = SMALL.pick(
-                most, lambda: [most, 0, *SIZES], lambda steps: "unrolled" if steps else "rolled"
+                most,
+                lambda: [most, 0, *CONTROL.forced_steps],
+                lambda steps: "unrolled" if steps else "rolled",
             )
         wanted = most or any(MAX_STEPS in s.annotations for s in loops)
         marked = mark_small_loops(func, most) if wanted else func

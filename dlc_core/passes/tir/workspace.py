@@ -21,6 +21,7 @@ from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_vars, load
 from dlc_core.passes.base import PassContext
+from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.target import Description
 from dlc_core.tir.failures import parameters_of
@@ -30,13 +31,8 @@ from dlc_core.tir.threads import has_axes
 
 STACK_BYTES = Description().stack_bytes
 """Temporaries up to this size may be on the stack, unless the target sets another limit."""
-
-SLICE_BYTES = 64
-"""Slices begin at multiples of this, so that the slices of two threads share no cache line."""
-PARTS = 64
-"""Most slices of one temporary, where the number of threads is not known."""
-PARTS_PER_THREAD = 4
-"""The number of parts per thread of a loop with large temporaries, for load balancing."""
+LINE = Description().cache_line
+"""Slices begin at multiples of this, unless the target's cache lines have another size."""
 PLACE = Decision(
     "temporaries.place",
     "Whether small temporaries of a kernel live on the stack, or all of them in the caller's arena.",
@@ -53,11 +49,14 @@ Part = tuple[Var, int]
 """The number of a part of a loop, and how many there are."""
 
 
-def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int | None = None) -> PrimFunc:
+def hoist_workspace(
+    func: PrimFunc, parts: int | None = None, stack: int | None = None, line: int = LINE
+) -> PrimFunc:
     """Turn allocations of more than `stack` bytes (default STACK_BYTES) into parameters after the outputs.
     The attribute `workspaces` counts them.
 
-    An allocation inside a parallel loop gets at most `parts` slices. Of nested parallel loops only the
+    An allocation inside a parallel loop gets at most `parts` slices (default: the heuristic `memory.slices`),
+    which share no cache line of `line` bytes. Of nested parallel loops only the
     outermost stays parallel. Allocations inside thread loops are kept, because they are in the device's
     memory. The exception is an allocation in a launch of a single thread whose size is known only in the
     call. Expects flat buffers. Raises CodegenError if a size has no bound that is known before the program
@@ -71,15 +70,16 @@ def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int | None = None
     }
     if not wanted:
         return func
+    most = MEMORY.slices if parts is None else parts
     cut: dict[Var, Part] = {}
     inner: set[Var] = set()
     for loops in wanted.values():
         dealt = [loop for loop in loops if loop.kind == "parallel"]
         for loop in dealt[:1]:
-            cut.setdefault(loop.var, _part(loop, parts))
+            cut.setdefault(loop.var, _part(loop, most))
         inner.update(loop.var for loop in dealt[1:])
     moved = {
-        buffer: _moved(func, buffer, loops, next((cut[s.var] for s in loops if s.var in cut), None))
+        buffer: _moved(func, buffer, loops, next((cut[s.var] for s in loops if s.var in cut), None), line)
         for buffer, loops in wanted.items()
     }
 
@@ -172,7 +172,7 @@ def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
     return For(part, const(0), const(count), inner, "parallel", annotations=parallel.annotations)
 
 
-def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None) -> tuple[Buffer, Expr]:
+def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None, line: int) -> tuple[Buffer, Expr]:
     """The parameter that replaces a temporary, and the offset of a part's slice in it."""
     analyzer = Analyzer()
     for scalar in func.scalars:
@@ -187,7 +187,7 @@ def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None) -> t
         whole = buffer if size is buffer.num_elements() else buffer.like(shape=(analyzer.simplify(size),))
         return whole, const(0)
     number, count = part
-    unit = max(1, SLICE_BYTES // buffer.dtype.itemsize)
+    unit = max(1, line // buffer.dtype.itemsize)
     step = analyzer.simplify(ceildiv(size, unit) * unit)
     whole = Buffer(buffer.name, (analyzer.simplify(step * count),), buffer.dtype, align=buffer.align)
     return whole, number * step
@@ -231,9 +231,9 @@ class HoistWorkspace(PrimFuncPass):
         if any(on_stack(buffer, stack) for buffer, _ in temporaries) and PLACE.choose("stack") == "arena":
             stack = -1
         if any(not on_stack(buffer, stack) for buffer, _ in temporaries):
-            each = {"several_per_thread": PARTS_PER_THREAD, "one_per_thread": 1}
+            each = {"several_per_thread": MEMORY.slices_per_thread, "one_per_thread": 1}
             parts = each.get(SLICES.choose("several_per_thread"), 0) * max(1, machine.cores)
-        return hoist_workspace(func, max(1, parts), stack)
+        return hoist_workspace(func, max(1, parts), stack, machine.cache_line)
 
 
 __all__ = [

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 
@@ -107,8 +108,8 @@ class LoopHeuristics:
     threads pay, which matters for kernels of a few microseconds only."""
 
 
-GEMM = GemmHeuristics()
-WINDOWS = WindowHeuristics()
-LOOPS = LoopHeuristics()
+GEMM = family("gemm", GemmHeuristics())
+WINDOWS = family("windows", WindowHeuristics())
+LOOPS = family("loops", LoopHeuristics())
 
 __all__ = ["GEMM", "LOOPS", "WINDOWS", "GemmHeuristics", "LoopHeuristics", "WindowHeuristics"]

@@ -8,8 +8,8 @@ accumulator's chain. The tile with the least cost over the whole domain wins, ta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
+from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.target.description import Rates
 
@@ -60,7 +60,7 @@ USUAL = Rates()
 """The rates of usual cores; a machine has its own in `Description.rates`."""
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def choose(
     rows: int | None,
     columns: int | None,

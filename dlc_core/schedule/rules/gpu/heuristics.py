@@ -8,6 +8,7 @@ as the bits of a word, are with the code that uses them.
 
 from __future__ import annotations
 
+from dlc_core.heuristics import family
 from dlc_core.support.record import record
 
 
@@ -150,11 +151,11 @@ class GridHeuristics:
     """Threads of a unit from which a thread takes several pixels.  Not measured."""
 
 
-TILES = TileHeuristics()
-MATRIX = MatrixHeuristics()
-FEW_ROWS = FewRowsHeuristics()
-ROW = RowHeuristics()
-GRID = GridHeuristics()
+TILES = family("gpu.tiles", TileHeuristics())
+MATRIX = family("gpu.matrix", MatrixHeuristics())
+FEW_ROWS = family("gpu.few_rows", FewRowsHeuristics())
+ROW = family("gpu.rows", RowHeuristics())
+GRID = family("gpu.grid", GridHeuristics())
 
 __all__ = [
     "FEW_ROWS", "GRID", "MATRIX", "ROW", "TILES", "FewRowsHeuristics", "GridHeuristics", "MatrixHeuristics",

@@ -7,11 +7,11 @@ nothing is measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil
 
+from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import TILES
@@ -55,7 +55,9 @@ class Problem:
     result_bits: int
     splittable: int = 1
     """K may be split into any divisor of this number."""
-    lies: tuple[tuple[bool, int], tuple[bool, int]] = ((True, TILES.unknown), (True, TILES.unknown))
+    lies: tuple[tuple[bool, int], tuple[bool, int]] = field(
+        default_factory=lambda: ((True, TILES.unknown), (True, TILES.unknown))
+    )
     """For each operand: whether it is contiguous along K, and the least number of contiguous elements."""
 
 
@@ -140,7 +142,7 @@ def _registers(tile: Tile, bits: int, result_bits: int) -> int:
     return tile.own_rows * tile.own_columns * words + operands + TILES.spare_registers
 
 
-@lru_cache(maxsize=1)
+@cached(maxsize=1)
 def _shapes() -> tuple[Tile, ...]:
     sizes, own = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 4, 8)
     return tuple(

@@ -1,0 +1,279 @@
+"""Heuristics: the numbers that choose among right programs, in one record per family.
+
+    @record(frozen=True)
+    class FusionHeuristics:
+        most_ops: int = 48
+        '''The most operations of a kernel.  Not measured.'''
+
+    FUSION = family("fusion", FusionHeuristics())
+
+    FUSION.most_ops                                           the number that holds here
+    with overridden("fusion.most_ops=12"): ...                another one
+    with overridden({"gpu.tiles.depths": (8, 16)}): ...
+
+A number is called `FAMILY.FIELD`.  It changes which of several right programs is chosen, and results at most
+by the order of sums.  Each says in its docstring where it comes from.  What holds for a machine is no such
+number but a fact of its description.
+
+A compile reads numbers from the environment variable `DLC_HEURISTICS`, from the pass context and from
+`config={"heuristics": ...}`, and its passes run with them.  What is cached beside that is cached by
+`cached`, which keeps the results of different numbers apart.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import field, fields
+from functools import cache, lru_cache, wraps
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from dlc_core.diag import UsageError, similar
+from dlc_core.support.record import record
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HEURISTICS = "heuristics"
+"""The compile setting with numbers."""
+PREFIX = f"{HEURISTICS}."
+"""What stands before the name of a number in `--set`."""
+_HINT = "`dlc rules --heuristics` lists the numbers"
+
+
+@record(frozen=True)
+class Overrides:
+    """Numbers by name; equal if their texts are."""
+
+    text: str = ""
+    values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def check(self) -> Overrides:
+        """Return self; raise `UsageError` for a name that no family has, or a value of another type."""
+        known = declared() if self.values else {}
+        for name, value in self.values.items():
+            if name not in known:
+                close = similar(name, known)
+                hint = f"did you mean {close[0]!r}?" if close else _HINT
+                raise UsageError(f"there is no heuristic {name!r}", hint=hint)
+            default = known[name].default
+            if not known[name].takes(value):
+                raise UsageError(
+                    f"heuristic {name} cannot be {_text(value)}",
+                    why=f"the value must be above zero, and of the same kind as {_text(default)}",
+                    hint=_HINT,
+                )
+        return self
+
+
+@record(frozen=True)
+class Number:
+    """A declared number."""
+
+    name: str
+    default: Any
+    record: Any
+    """The class of its record."""
+    several: bool = False
+    """Whether it is a tuple of any length: candidates, rather than one number for each position."""
+
+    @property
+    def about(self) -> str:
+        """Its docstring: its meaning and its provenance."""
+        return _docs(self.record).get(self.name.rpartition(".")[2], "")
+
+    @property
+    def value(self) -> Any:
+        """The number that holds here."""
+        return _value(self.name, self.default)
+
+    @property
+    def text(self) -> str:
+        """That number as text, which sets it."""
+        return _text(self.value)
+
+    def takes(self, value: Any) -> bool:
+        """Whether a value is of the kind of the default."""
+        if not self.several:
+            return _fits(value, self.default)
+        return isinstance(value, tuple) and bool(value) and all(_fits(v, self.default[0]) for v in value)
+
+
+_families: dict[str, Any] = {}
+_NOTHING = Overrides()
+_overrides: ContextVar[Overrides] = ContextVar("dlc_heuristics", default=_NOTHING)
+
+
+class _Family:
+    """A record whose numbers may be overridden."""
+
+    __slots__ = ("_name", "_numbers")
+
+    def __init__(self, name: str, numbers: Any) -> None:
+        self._name = name
+        self._numbers = numbers
+
+    def __getattr__(self, name: str) -> Any:
+        default = getattr(self._numbers, name)
+        return _value(f"{self._name}.{name}", default) if _overrides.get().text else default
+
+
+def family(name: str, numbers: T) -> T:
+    """Declare the record of a family, and return it: its attributes are the numbers that hold here."""
+    known = _families.setdefault(name, numbers)
+    if known != numbers:
+        raise ValueError(f"the heuristics {name} are declared twice")
+    return cast(T, _Family(name, numbers))
+
+
+def declared() -> dict[str, Number]:
+    """All numbers by name that the imported modules declare."""
+    found = {}
+    for name, numbers in sorted(_families.items()):
+        for each in fields(numbers):
+            full, several = f"{name}.{each.name}", str(each.type).endswith(", ...]")
+            found[full] = Number(full, getattr(numbers, each.name), type(numbers), several)
+    return found
+
+
+def in_force() -> Overrides:
+    """The numbers that are overridden here."""
+    return _overrides.get()
+
+
+def merged(*given: str | Mapping[str, Any] | Overrides) -> Overrides:
+    """All of these numbers; of several for one name the last.  `UsageError` for malformed text."""
+    values = {name: value for each in given for name, value in _read(each).items()}
+    if not values:
+        return _NOTHING
+    text = ",".join(f"{name}={_text(value)}" for name, value in sorted(values.items()))
+    return Overrides(text, MappingProxyType(values))
+
+
+@contextmanager
+def overridden(given: str | Mapping[str, Any] | Overrides) -> Iterator[None]:
+    """Let these numbers hold in the `with` block, besides those that are overridden around it."""
+    new = merged(_overrides.get(), given)
+    token = _overrides.set(new)
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
+def cached(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """`functools.lru_cache` for functions that read heuristics: a result holds for the same numbers only."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @lru_cache(maxsize)
+        def known(_numbers: Overrides, /, *args: Any, **named: Any) -> T:
+            return function(*args, **named)
+
+        @wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> T:
+            return known(_overrides.get(), *args, **cast(Any, named))
+
+        return call
+
+    return decorate
+
+
+def _value(name: str, default: Any) -> Any:
+    given = _overrides.get().values.get(name, default)
+    # Of a mapping only some entries may be given.
+    return MappingProxyType({**default, **given}) if isinstance(default, Mapping) else given
+
+
+def _read(given: str | Mapping[str, Any] | Overrides) -> Mapping[str, Any]:
+    if isinstance(given, Overrides):
+        return given.values
+    if isinstance(given, str):
+        return _parsed(given)
+    return {name: _literal(value, name) for name, value in given.items()}
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Mapping[str, Any]:
+    values = {}
+    for part in filter(None, map(str.strip, _parts(text))):
+        name, equals, value = (each.strip() for each in part.partition("="))
+        if not name or not equals or not value:
+            raise UsageError(
+                f"{part!r} sets no heuristic", hint="write FAMILY.FIELD=VALUE, with commas between"
+            )
+        values[name] = _literal(value, name)
+    return MappingProxyType(values)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The parts of a text between commas that are in no bracket."""
+    depth = begin = 0
+    for index, mark in enumerate(text):
+        depth += (mark in "([{") - (mark in ")]}")
+        if mark == "," and not depth:
+            yield text[begin:index]
+            begin = index + 1
+    yield text[begin:]
+
+
+def _literal(value: Any, name: str) -> Any:
+    """A value, or its text as Python writes it, with tuples for lists."""
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value.strip())
+        except (SyntaxError, ValueError):
+            why = "values are written as in Python: 8, 0.5, (8, 16)"
+            raise UsageError(f"heuristic {name} cannot be {value!r}", why=why) from None
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({_frozen(key): _frozen(each) for key, each in value.items()})
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _text(value: Any) -> str:
+    return repr(dict(value)) if isinstance(value, Mapping) else repr(value)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value has the form of the default: positive numbers, and tuples and mappings of these."""
+    if isinstance(default, bool):
+        return isinstance(value, bool)
+    if isinstance(default, (int, float)):
+        kinds = int if isinstance(default, int) else (int, float)
+        return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
+    if isinstance(default, Mapping):
+        known = isinstance(value, Mapping) and value.keys() <= default.keys()
+        return known and all(_fits(each, default[key]) for key, each in value.items())
+    same = isinstance(value, tuple) and len(value) == len(default)
+    return same and all(map(_fits, value, default))
+
+
+@cache
+def _docs(cls: Any) -> dict[str, str]:
+    """The docstrings of the fields of a record, from its source."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for each, after in zip(tree.body, tree.body[1:]):
+        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
+            continue
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            found[each.target.id] = " ".join(str(after.value.value).split())
+    return found
+
+
+__all__ = [
+    "HEURISTICS", "PREFIX", "Number", "Overrides", "cached", "declared", "family", "in_force", "merged",
+    "overridden",
+]  # fmt: skip

@@ -1,0 +1,176 @@
+"""The numbers that passes choose by and that no description gives, in one record per family.
+
+They choose among right programs and change no result beyond the order of sums.  Each says where it comes
+from.  "Not measured" means that the history names no measurement: the number was chosen by reasoning, or by
+trial on the development machine, whose figures were not kept.
+
+Options of passes with the default None take the number of the record.
+"""
+
+from __future__ import annotations
+
+from dlc_core.heuristics import family
+from dlc_core.support.record import record
+
+
+@record(frozen=True)
+class FusionHeuristics:
+    """The numbers by which nodes are grouped into kernels (`fuse.py`, `grouping.py`)."""
+
+    most_ops: int = 48
+    """The most operations of a kernel.  A limit on code size; not measured."""
+    lookahead: int = 24
+    """Nodes after a contraction or reduction that are searched for the end of a diamond.  A limit on compile
+    time; not measured."""
+    contexts: int = 4
+    """How many times per result element a cheap member may be computed.  Not measured."""
+    smaller: int = 4
+    """A costly producer with this many times fewer elements than its consumer is computed once, by a kernel
+    of its own.  Not measured."""
+    forced_ops: tuple[int, ...] = (2, 4)
+    """Further candidates for the most operations of a kernel, if the decision is forced.  For tests; no
+    model."""
+
+
+@record(frozen=True)
+class LayoutHeuristics:
+    """The numbers of the conversion of layouts (`convert_layout.py`)."""
+
+    unknown_extent: int = 1 << 16
+    """The extent that a symbolic dim counts as when operands are compared: larger than usual ones.  Not
+    measured."""
+
+
+@record(frozen=True)
+class ConstantHeuristics:
+    """The numbers of folding and merging of constants (`fold_constants.py`, `cse.py`, `rules_arith.py`)."""
+
+    folded_bytes: int = 1 << 20
+    """The most bytes of a folded constant that is larger than its operands.  A limit on the size of
+    artefacts; not measured."""
+    growth: int = 9
+    """How much larger than its operands a constant of any size may be.  By counting: transformed weights of
+    windows of 3 x 3 with steps of 2 have 81 numbers for 9."""
+    filled_bytes: int = 1 << 28
+    """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
+    measured."""
+    compared: int = 16
+    """First elements that constants are compared by before they are read as a whole: a page of a mapped
+    file.  Not measured."""
+    reciprocals: int = 1 << 16
+    """The most elements of a divisor that are looked at for being powers of two.  A limit on compile time;
+    not measured."""
+
+
+@record(frozen=True)
+class DotHeuristics:
+    """The numbers of the padding of channels for dot products (`align_channels.py`)."""
+
+    channels: int = 16
+    """The most channels that are padded in any case: the copy is small.  Not measured."""
+    results: int = 16
+    """Results from which any number of channels is padded: the dot products save more than the copy costs.
+    Not measured."""
+
+
+@record(frozen=True)
+class WeightHeuristics:
+    """The numbers of GEMM with low-bit weights (`pack_weights.py`)."""
+
+    packed_rows: int = 8
+    """The most rows for which weights stay packed, because the GEMM is memory-bound.  Not measured."""
+
+
+@record(frozen=True)
+class PhaseHeuristics:
+    """The numbers of transposed convolutions (`phases.py`)."""
+
+    more: float = 1.1
+    """Phases are separate convolutions if one convolution of all would multiply this many times as much.  Not
+    measured."""
+    most_phases: int = 8
+    """The most separate convolutions.  A limit on the number of kernels; not measured."""
+
+
+@record(frozen=True)
+class StreamHeuristics:
+    """The numbers of depth-first tiling (`stream_rows.py`)."""
+
+    share: float = 0.875
+    """Part of the estimated peak memory that streaming must stay below.  The estimate is no plan; not
+    measured."""
+
+
+@record(frozen=True)
+class MemoryHeuristics:
+    """The numbers of the order of kernels and of their memory (`lower/`, `tir/workspace.py`)."""
+
+    beam: int = 16
+    """Partial orders of steps that are followed.  A limit on compile time; not measured."""
+    effort: int = 2048
+    """Steps that are tried over all partial orders: in long programs fewer are followed.  A limit on compile
+    time; not measured."""
+    gain: int = 20
+    """A new order must save at least one part in this many, because neighbours in the given order share data
+    in the caches.  Not measured."""
+    sampled_dim: int = 1021
+    """A size at which the order of symbolic offsets is looked at, before it is proved: larger than what sizes
+    have subtracted.  Not measured."""
+    loop_bytes: int = 1 << 16
+    """Capacity in bytes of the first part of a loop that stacks results.  Not measured."""
+    loop_rows: int = 16
+    """The same in rows, if their size is symbolic.  Not measured."""
+    slices: int = 64
+    """The most slices of a temporary of a parallel loop, if the number of threads is not known.  Not
+    measured."""
+    slices_per_thread: int = 4
+    """Slices of a temporary per thread, so that threads end together.  Not measured."""
+
+
+@record(frozen=True)
+class ControlHeuristics:
+    """The numbers of passes over loops and conditions (`tir/`)."""
+
+    copied: int = 4
+    """The most stores and calls of a loop that are copied for both outcomes of a condition.  A limit on code
+    size; not measured."""
+    split_steps: int = 32
+    """Twice the stores and calls of a loop up to which it is split where a condition changes.  A limit on
+    code size; not measured."""
+    registers: int = 64
+    """The most elements of a temporary that become values.  Not measured."""
+    forced_steps: tuple[int, ...] = (4, 16)
+    """Stores and calls up to which small loops are unrolled, if the decision is forced.  For tests; no
+    model."""
+
+
+@record(frozen=True)
+class ShuffleHeuristics:
+    """The numbers of strided vector accesses (`tir/strided.py`)."""
+
+    least_lanes: int = 4
+    """The fewest lanes of accesses that become loads of rows and shuffles.  By counting instructions."""
+    most_stride: int = 8
+    """The largest stride of accesses that are interleaved or deinterleaved.  Not measured."""
+    most_cases: int = 16
+    """The most outcomes of scalar conditions for which stores are duplicated.  A limit on code size; not
+    measured."""
+
+
+FUSION = family("fusion", FusionHeuristics())
+CONVERSION = family("layout", LayoutHeuristics())
+CONSTANTS = family("constants", ConstantHeuristics())
+DOTS = family("dots", DotHeuristics())
+WEIGHTS = family("weights", WeightHeuristics())
+PHASES = family("phases", PhaseHeuristics())
+STREAMS = family("stream_rows", StreamHeuristics())
+MEMORY = family("memory", MemoryHeuristics())
+CONTROL = family("control", ControlHeuristics())
+SHUFFLES = family("shuffles", ShuffleHeuristics())
+
+__all__ = [
+    "CONSTANTS", "CONTROL", "CONVERSION", "DOTS", "FUSION", "MEMORY", "PHASES", "SHUFFLES", "STREAMS",
+    "WEIGHTS",
+    "ConstantHeuristics", "ControlHeuristics", "DotHeuristics", "FusionHeuristics", "LayoutHeuristics",
+    "MemoryHeuristics", "PhaseHeuristics", "ShuffleHeuristics", "StreamHeuristics", "WeightHeuristics",
+]  # fmt: skip

@@ -1,0 +1,80 @@
+"""No number that passes choose by changes results: each is halved and doubled, and networks stay right."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.heuristics import declared
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import PassContext
+from dlc_core.passes.tir import HoistConditions, PartitionLoops, PromoteRegisters
+from tests.passes.decision_networks import feed_of, module_of
+from tests.schedule.test_heuristics import family_of, scaled
+
+pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
+
+TARGET = "llvm -num-threads=2"
+TOLERANCE = 3e-5
+"""Of float32: the greatest error as a part of the largest result."""
+NETWORKS = {
+    "fusion": ("chain", "block", "symbolic"),
+    "layout": ("branches", "spread"),
+    "constants": ("low_bits", "two_images"),
+    "dots": ("quantized",),
+    "weights": ("low_bits",),
+    "phases": ("spread",),
+    "stream_rows": ("streamed",),
+    "memory": ("perceptron", "wide_and_narrow", "symbolic"),
+    "control": ("borders", "large_windows"),
+    "shuffles": ("borders", "spread"),
+}
+"""For each family networks whose passes use it, a quick one first."""
+CONFIG = {"streamed": {"stream_rows": 3}, "perceptron": {"decisions": "temporaries.place=arena"}}
+NUMBERS = [name for name in declared() if family_of(name) in NETWORKS]
+QUICK = [name for index, name in enumerate(NUMBERS) if index % 3 == 0]
+"""What every run tries; the slow tests try all."""
+
+
+@cache
+def module(name: str) -> IRModule:
+    return module_of(name)
+
+
+@cache
+def expected(name: str) -> tuple[np.ndarray, ...]:
+    return as_tuple(dlc.compile(module(name), "reference", cache=False)(*feed_of(module(name))))
+
+
+def as_tuple(value: np.ndarray | tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def check(network: str, name: str, factor: float) -> None:
+    """The network computes what the reference does, with a number multiplied by a factor."""
+    numbers = {name: scaled(declared()[name].default, factor)}
+    config = {"heuristics": numbers, **CONFIG.get(network, {})}
+    besides = [("loops", one()) for one in (HoistConditions, PartitionLoops, PromoteRegisters)]
+    with PassContext(passes=besides):
+        exe = dlc.compile(module(network), TARGET, config=config, cache=False)
+    results = as_tuple(exe(*feed_of(module(network))))
+    for found, wanted in zip(results, expected(network), strict=True):
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_doubled_heuristics(name):
+    check(NETWORKS[family_of(name)][0], name, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.5, 2])
+@pytest.mark.parametrize(
+    ("name", "network"), [(name, network) for name in NUMBERS for network in NETWORKS[family_of(name)]]
+)
+def test_halved_and_doubled_heuristics(name, network, factor):
+    check(network, name, factor)

@@ -1,0 +1,159 @@
+"""Heuristics: numbers by name, with a place they come from, overridden by value, setting and environment."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.config import config
+from dlc_core.diag import UsageError
+from dlc_core.driver.request import CompileRequest
+from dlc_core.graph.node import Function, Node, param
+from dlc_core.heuristics import cached, declared, family, in_force, merged, overridden
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes import PassContext
+from dlc_core.passes.heuristics import FUSION
+from dlc_core.plugin.registry import registry
+from dlc_core.schedule.rules.cpu.heuristics import LOOPS
+from dlc_core.schedule.rules.gpu.heuristics import TILES
+from dlc_core.support.record import record
+
+NAMED = "reference -level=tir"
+PROVENANCE = re.compile(
+    r"[Nn]ot\s+measured|Measured|Of its measurement|Fitted|By counting|[Aa] bound of the search|Chosen for "
+    r"precision|A promise|For tests"
+)
+
+
+def declared_everywhere():
+    registry().import_deciders()
+    return declared()
+
+
+def chain() -> IRModule:
+    """Eight elementwise operations: one kernel, if kernels may have so many."""
+    x: Node = param("x", tensor_type((6,)))
+    y = x
+    for _ in range(4):
+        y = std.tanh(std.neg(y))
+    return IRModule({"main": Function("main", (x,), y)})
+
+
+def kernels(**options: object) -> int:
+    """Kernels of the chain; whatever their number, results are right."""
+    exe = dlc.compile(chain(), NAMED, cache=False, **options)
+    x = np.linspace(-1, 1, 6, dtype=np.float32)
+    wanted = x
+    for _ in range(4):
+        wanted = np.tanh(-wanted)
+    np.testing.assert_allclose(exe(x), wanted, rtol=1e-6)
+    return len(exe.explain().kernels)
+
+
+def test_each_number_says_what_it_is_and_where_it_comes_from():
+    found = declared_everywhere()
+    assert {"gemm.chunk", "gpu.tiles.depths", "strassen.gain", "fusion.most_ops"} <= found.keys()
+    for name, number in found.items():
+        assert len(number.about) > 20, name
+        assert PROVENANCE.search(number.about), f"{name}: {number.about}"
+        assert number.takes(number.default), name
+        assert merged(f"{name}={number.text}").check().values[name] == number.default
+
+
+def test_a_block_overrides_a_number():
+    before = FUSION.most_ops
+    with overridden("fusion.most_ops=12, gpu.tiles.depths=(8, 64)"):
+        assert (FUSION.most_ops, TILES.depths, TILES.products) == (12, (8, 64), 128)
+        assert declared()["fusion.most_ops"].value == 12
+        with overridden({"fusion.most_ops": 5}):
+            assert (FUSION.most_ops, TILES.depths) == (5, (8, 64))
+            assert in_force().text == "fusion.most_ops=5,gpu.tiles.depths=(8, 64)"
+        assert FUSION.most_ops == 12
+    assert before == FUSION.most_ops
+    assert not in_force().text
+
+
+def test_of_a_mapping_some_entries_are_overridden():
+    with overridden({"loops.work_per_cycle": {"elements": 9}}):
+        assert LOOPS.work_per_cycle["elements"] == 9
+        assert LOOPS.work_per_cycle["iterations"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fusion.most_op=3", "did you mean 'fusion.most_ops'"),
+        ("fusion.most_ops=3.5", "of the same kind as 48"),
+        ("fusion.most_ops=0", "above zero"),
+        ("fusion.most_ops=True", "of the same kind as 48"),
+        ("fusion.most_ops=few", "written as in Python"),
+        ("fusion.most_ops", "sets no heuristic"),
+        ("gpu.tiles.depths=8", "of the same kind as"),
+        ("gpu.tiles.depths=(8, 0)", "above zero"),
+        ("strassen.gain=((1.0, 1.0),)", "of the same kind as"),
+        ("loops.work_per_cycle={'things': 3}", "of the same kind as"),
+    ],
+)
+def test_what_is_no_number_is_refused(text, words):
+    declared_everywhere()
+    with pytest.raises(UsageError) as error:
+        merged(text).check()
+    assert words in str(error.value)
+    with pytest.raises(UsageError):
+        dlc.compile(chain(), NAMED, config={"heuristics": text}, cache=False)
+
+
+def test_a_family_is_declared_once():
+    @record(frozen=True)
+    class Own:
+        size: int = 3
+        """Not measured."""
+
+    own = family("test_of_heuristics", Own())
+    assert own.size == 3
+    with pytest.raises(AttributeError):
+        own.width  # noqa: B018
+    with pytest.raises(ValueError, match="declared twice"):
+        family("test_of_heuristics", Own(4))
+
+
+def test_what_is_cached_depends_on_the_numbers():
+    @cached(maxsize=4)
+    def doubled(factor: int) -> int:
+        return factor * FUSION.most_ops
+
+    assert doubled(2) == 96
+    with overridden("fusion.most_ops=5"):
+        assert doubled(2) == 10
+    assert doubled(2) == 96
+
+
+def test_a_compile_takes_numbers_from_each_source(monkeypatch):
+    assert kernels() == 1
+    few = {"heuristics": {"fusion.most_ops": 3}}
+    assert kernels(config=few) == 3
+    assert kernels(config={"heuristics": "fusion.most_ops=1"}) == 8
+    with PassContext(config=few):
+        assert kernels() == 3
+        assert kernels(config={"heuristics": "fusion.most_ops=1"}) == 8
+    with overridden("fusion.most_ops=4"):
+        assert kernels() == 2
+    monkeypatch.setenv("DLC_HEURISTICS", "fusion.most_ops=2,memory.gain=30")
+    assert kernels() == 4
+    assert kernels(config=few) == 3
+    with PassContext(config=few):
+        assert kernels() == 3
+    with config.override(heuristics="fusion.most_ops=4"):
+        assert kernels() == 2
+
+
+def test_numbers_are_part_of_the_request():
+    given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain": 30, "fusion.most_ops": 3}})
+    assert given.config["heuristics"] == "fusion.most_ops=3,memory.gain=30"
+    assert CompileRequest.of_record(given.record()).config == given.config
+    assert "heuristics" not in CompileRequest.of(NAMED).config
