@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import DlcError, RuntimeFailure
-from dlc_core.ir.expr import const, const_value, eq, loads_in, substitute
+from dlc_core.ir.expr import conjuncts, const, const_value, eq, loads_in, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.bounds import prove, with_access_checks
@@ -104,6 +104,19 @@ PROVED = {
         "if n % 4 == 0:\n"
         "    for i in range(n // 4): A[T.ramp(i * 64, 1, 64)] = B[T.ramp(n * 16 - i * 64 - 64, 1, 64)]"
     ),
+    "clamped coordinates": (
+        "if n >= 1 and m >= 1:\n"
+        "    D = T.alloc_buffer((n * m,), 'float32')\n"
+        "    for i, j in T.grid(8, 6):\n"
+        "        D[m * T.max(T.min(n - 1, I[0]), 0) + T.max(T.min(m - 1, (j * m + 2) // 6), 0)] = C[i]"
+    ),
+    "coordinates that shrink": (
+        "if n >= 1 and m >= 1:\n"
+        "    D = T.alloc_buffer((n * m,), 'float32')\n"
+        "    for i, j in T.grid(8, 4):\n"
+        "        D[m * T.max((i * n * 2 + n + 15) // 16 - 1, 0)"
+        " + T.max((j * m * 2 + m + 11) // 12 - 1, 0)] = C[i]"
+    ),
 }  # fmt: skip
 OPEN = {
     "one too far": "for i in range(n * 16): A[i] = B[i + 1]",
@@ -135,6 +148,18 @@ OPEN = {
         "            A[T.ramp(x * 64 + t * 4, 1, 4)] = T.if_then_else("
         "T.broadcast((x * 16 + t) % 4 * 4 + 3, 4) + T.ramp(0, 1, 4) < T.broadcast(17, 4),"
         " B[T.ramp(x * 64 + t * 4 + 3, 1, 4)], B[T.ramp(x * 64 + t * 4, 1, 4)])"
+    ),
+    "coordinates clamped to the other dim": (
+        "if n >= 1 and m >= 1:\n"
+        "    D = T.alloc_buffer((n * m,), 'float32')\n"
+        "    for i, j in T.grid(8, 6):\n"
+        "        D[m * T.max(T.min(m - 1, I[0]), 0) + T.max(T.min(m - 1, (j * m + 2) // 6), 0)] = C[i]"
+    ),
+    "a coordinate clamped to one more": (
+        "if n >= 1 and m >= 1:\n"
+        "    D = T.alloc_buffer((n * m,), 'float32')\n"
+        "    for i, j in T.grid(8, 6):\n"
+        "        D[m * T.max(T.min(n - 1, I[0]), 0) + T.max(T.min(m, (j * m + m) // 6), 0)] = C[i]"
     ),
     "a step too many": (
         "for i in range((n * 16 + 6) // 7):\n    for j in range(7): A[i * 7 + j] = T.float32(1)"
@@ -232,6 +257,19 @@ def test_a_condition_on_sizes_chooses_between_two_versions():
         assert not record.any()
     _, record = outcome_of(after, (3, 0), 0)
     assert record[:3].tolist() == [SITE + 1, 40, 40]
+
+
+def test_clamped_coordinates_need_sizes_of_at_least_one():
+    """A clamp to an empty dim gives 0, which lies outside.  Otherwise nothing is left to check."""
+    func = body(
+        "D = T.alloc_buffer((n * m,), 'float32')\n"
+        "for i, j in T.grid(8, 6):\n"
+        "    C[i] = D[m * T.max(T.min(n - 1, (i * n + 3) // 8), 0)"
+        " + T.max(T.min(m - 1, (j * m + 2) // 6), 0)]"
+    )
+    (access,) = prove(flatten_and_simplify(func)).open
+    assert access.when is not None
+    assert sorted(str(part) for part in conjuncts(access.when)) == ["m >= 1", "n >= 1"]
 
 
 INDEXED = """

@@ -12,6 +12,8 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
     Expr,
+    Load,
+    Select,
     Var,
     conjuncts,
     const_value,
@@ -46,18 +48,77 @@ class Goal:
     def is_between(self, index: Expr, dim: Expr) -> bool:
         """Whether 0 <= index < dim.
 
-        The first attempt compares the bounds of the index over all loops, as expressions over the sizes. The
-        second also uses conditions such as `i * 16 + lane < n`: the bounded sum becomes a variable with that
-        range. The third replaces quotients and remainders of loops by variables with their ranges, and lets
-        the analyzer search for a proof. The last one searches with the unchanged index.
+        The first attempt takes clamped coordinates for variables. The next one compares the bounds of the
+        index over all loops, as expressions over the sizes. The following also uses conditions such as
+        `i * 16 + lane < n`: the bounded sum becomes a variable with that range. Another replaces quotients
+        and remainders by variables with their ranges. The last ones let the analyzer search for a proof with
+        the unchanged index, and with a dividend as quotient and remainder.
         """
+        parts = [e for e in post_order(index) if _is_clamp(e) or _is_quotient(e)]
+        if any(map(_is_clamp, parts)):
+            inside = self._by_coordinates(index, dim)
+            if inside is not None:
+                return inside
         return (
             self._by_ends(index, dim)
             or self._under_conditions(index, dim)
-            or self._by_digits(index, dim)
+            or (bool(parts) and self._coordinates_are_inside(index, dim))
             or self._as_written(index, dim)
             or self._by_remainders(index, dim)
         )
+
+    def _by_coordinates(self, index: Expr, dim: Expr) -> bool | None:
+        """Prove a flattened index of clamped coordinates: `n * max(min(m - 1, y), 0) + x` for `m * n`.
+
+        A clamp to an empty dim leaves it. Where a proof needs that sizes are at least 1 and this is not
+        known, it is a sufficient condition and the result is False: other attempts do not find more. None if
+        there is no proof of this kind.
+        """
+        if self._coordinates_are_inside(index, dim):
+            return True
+        az = self.analyzer
+        positive = [v >= 1 for v in dict.fromkeys(free_vars(dim)) if v in self.sizes and not az.prove(v >= 1)]
+        with az.scope():
+            az.suppose(*positive)
+            if not positive or not self._coordinates_are_inside(index, dim):
+                return None
+        self.sufficient.append(logical_and(*positive))
+        return False
+
+    def _coordinates_are_inside(self, index: Expr, dim: Expr) -> bool:
+        """Whether the goal holds with each clamp or quotient as a variable from 0 or 1 to a bound."""
+        az = self.analyzer
+        with az.scope():
+            simple = az.simplify(index)
+            coordinates: dict[Expr, Var] = {}
+            for e in dict.fromkeys(_outermost_clamps(simple)):
+                last = self._upper(e)
+                if last is not None and az.prove(e >= 0):
+                    coordinates[e] = coordinate = Var("coordinate")
+                    first = 1 if az.prove(e >= 1) else 0
+                    az.bind(coordinate, first, az.simplify(last + 1 - first))
+            simple = az.simplify(transform(simple, coordinates.get, dict(coordinates)))
+            ends = az.bounds(simple, (*self.moving, *coordinates.values()))
+            return ends is not None and az.prove(ends[0] >= 0) and az.prove(ends[1] < dim)
+
+    def _upper(self, e: Expr) -> Expr | None:
+        """A bound of a clamp or quotient over the sizes, where its form gives one."""
+        az = self.analyzer
+        if _is_clamp(e):
+            first, second = (self._upper(child) for child in e.children[-2:])
+            if isinstance(e, Binary) and e.op == "min" and (first is not None or second is not None):
+                return second if first is None else first
+            if first is not None and second is not None:
+                return az.simplify(maximum(first, second))
+        elif self.sizes.issuperset(free_vars(e)) and not _is_quotient(e) and not loads_in(e):
+            return e
+        sizes = [v for v in free_vars(e) if v in self.sizes]
+        return next((end for size in sizes for end in (size - 1, size) if az.prove(e <= end)), None)
+
+    def _coefficient(self, index: Expr, atom: Expr) -> Expr | None:
+        """The factor of an atom in an index that has it nowhere else."""
+        stand_in = Var("term")
+        return self.analyzer.coefficient_of(transform(index, {atom: stand_in}.get), stand_in)
 
     def _by_remainders(self, index: Expr, dim: Expr) -> bool:
         """Prove the goal with the dividend of a remainder written as quotient and remainder.
@@ -216,8 +277,7 @@ class Goal:
         variables = {v for e in atoms for v in free_vars(e)}.intersection(self.moving)
         found = None
         for atom, own in atoms.items():
-            stand_in = Var("term")
-            whole = az.coefficient_of(transform(az.simplify(index), {atom: stand_in}.get), stand_in)
+            whole = self._coefficient(az.simplify(index), atom)
             if whole is None:
                 continue
             factor = az.simplify(whole // own)
@@ -228,19 +288,18 @@ class Goal:
                 found = factor if found is None else found
         return found
 
-    def _by_digits(self, index: Expr, dim: Expr) -> bool:
-        az = self.analyzer
-        digits: dict[Expr, Expr] = {}
-        with az.scope():
-            simple = az.simplify(index)
-            for e in post_order(simple):
-                if _is_quotient(e) and not set(free_vars(e)).isdisjoint(self.moving):
-                    ends = az.bounds(e, self.moving)
-                    if ends is not None:
-                        digits[e] = digit = Var("digit")
-                        az.bind(digit, ends[0], az.simplify(ends[1] - ends[0] + 1))
-            simple = transform(simple, lambda e: digits.get(e), dict(digits))
-            return az.prove(simple >= 0) and az.prove(simple < dim)
+
+def _is_clamp(e: Expr) -> bool:
+    return isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("min", "max"))
+
+
+def _outermost_clamps(e: Expr) -> Iterator[Expr]:
+    """Clamps and quotients that are in no other one."""
+    if _is_clamp(e) or _is_quotient(e):
+        yield e
+    elif e.dtype is INDEX and not isinstance(e, Load):
+        for child in e.children:
+            yield from _outermost_clamps(child)
 
 
 def _is_remainder(e: Expr) -> bool:
