@@ -16,11 +16,12 @@ EDITABLE := $(foreach plugin,$(PLUGINS),-e ./$(plugin))
 DECISIONS := $(addprefix tests/,decisions passes/test_decisions.py schedule/rules/gpu/test_decisions.py schedule/test_rules_tiles.py)
 TESTS := dlc_core $(wildcard tests plugins/*/tests)
 
-.PHONY: help demo test test-all decisions lint format bench clean
+.PHONY: help demo test test-rest test-all decisions lint format bench clean
 
 help:
 	@echo "make demo       run a model end to end"
-	@echo "make test       the fast tests (ARGS='-k name' adds options of pytest)"
+	@echo "make test       the fast tests and a sample of the longer ones (ARGS='-k name' adds options of pytest)"
+	@echo "make test-rest  the tests that the sample leaves out"
 	@echo "make test-all   all tests, the slow ones too"
 	@echo "make decisions  decision coverage: the alternatives of the compiler that tests execute"
 	@echo "make lint       style, format, types"
@@ -60,10 +61,13 @@ demo: $(VENV)/.ready
 	@$(BIN)/python examples/demo_resnet50.py $(ARGS)
 
 # Tests keep bytecode, even where the environment forbids it: else each of their processes compiles all sources.
-test test-all decisions: export PYTHONDONTWRITEBYTECODE :=
+test test-rest test-all decisions: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.ready
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --part sample $(TESTS) $(ARGS)
+
+test-rest: $(VENV)/.ready
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --part rest $(TESTS) $(ARGS)
 
 test-all: $(VENV)/.ready
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(JOBS) $(TESTS) $(ARGS)

@@ -52,6 +52,25 @@ def counted() -> Callable[[Callable[[], Result]], tuple[Result, int]]:
     return run
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    what = "run a sample of the tests that take long, or the others (tests/sampling.py)"
+    parser.addoption("--part", choices=("sample", "rest"), help=what)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one part of the tests, after slow ones were left out."""
+    part = config.getoption("--part")
+    if part is None:
+        return
+    from tests.sampling import read_list, sample  # found where pytest runs as a module: `make` does that
+
+    chosen = sample((item.nodeid for item in items), read_list())
+    left = [item for item in items if (item.nodeid in chosen) is (part == "rest")]
+    items[:] = [item for item in items if (item.nodeid in chosen) is (part == "sample")]
+    config.hook.pytest_deselected(items=left)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The outcomes of models at their published sizes (tests/models/test_sizes.py)."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
