@@ -112,26 +112,24 @@ _NOTHING = Overrides()
 _overrides: ContextVar[Overrides] = ContextVar("dlc_heuristics", default=_NOTHING)
 
 
-class _Family:
-    """A record whose numbers may be overridden."""
-
-    __slots__ = ("_name", "_numbers")
-
-    def __init__(self, name: str, numbers: Any) -> None:
-        self._name = name
-        self._numbers = numbers
-
-    def __getattr__(self, name: str) -> Any:
-        default = getattr(self._numbers, name)
-        return _value(f"{self._name}.{name}", default) if _overrides.get().text else default
-
-
 def family(name: str, numbers: T) -> T:
     """Declare the record of a family, and return it: its attributes are the numbers that hold here."""
     known = _families.setdefault(name, numbers)
     if known != numbers:
         raise ValueError(f"the heuristics {name} are declared twice")
-    return cast(T, _Family(name, numbers))
+    record: Any = numbers
+    getters = {
+        each.name: _getter(f"{name}.{each.name}", getattr(numbers, each.name)) for each in fields(record)
+    }
+    return cast(T, type(type(numbers).__name__, (), {"__slots__": (), **getters})())
+
+
+def _getter(name: str, default: Any) -> property:
+    # Cost models read numbers in their innermost loops: the usual case is decided first.
+    def get(_family: object) -> Any:
+        return default if _overrides.get() is _NOTHING else _value(name, default)
+
+    return property(get)
 
 
 def declared() -> dict[str, Number]:

@@ -152,6 +152,14 @@ def test_a_compile_takes_numbers_from_each_source(monkeypatch):
         assert kernels() == 2
 
 
+def test_expected_times_are_those_of_the_compile():
+    def seconds(**config):
+        exe = dlc.compile(chain(), NAMED, cache=False, config=config)
+        return exe.explain().kernels[0].estimate.seconds
+
+    assert seconds(heuristics={"roofline.attained": 0.4}) > seconds()
+
+
 def test_numbers_are_part_of_the_request():
     given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain": 30, "fusion.most_ops": 3}})
     assert given.config["heuristics"] == "fusion.most_ops=3,memory.gain=30"

@@ -5,8 +5,8 @@
 
 The model is the roofline [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
 units, and as its bytes at the bandwidth of their level: a cache that holds them, or memory.  `limit` is that
-time.  `seconds` is the expected time: good kernels attain the share ATTAINED of the limit, and each call has
-a fixed cost.
+time.  `seconds` is the expected time: good kernels attain the share `ROOFLINE.attained` of the limit, and
+each call has a fixed cost.
 
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
 """
@@ -17,25 +17,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlc_core.target.description import Description
+from dlc_core.target.heuristics import ROOFLINE
 
 _EXPONENTIAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
 _CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
 _HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 FUNCTIONS = frozenset({*_EXPONENTIAL, *_CIRCULAR, *_HYPERBOLIC})
 """Functions that are evaluated as polynomials."""
-
-FUNCTION_STEPS = 20
-"""The average number of instructions of such a function."""
-
-ATTAINED = 0.85
-"""Part of a limit that good kernels reach."""
-
-
-NEAR_SHARE = 4
-"""How many bytes its units get from the cache that they share, for each that they get from memory."""
-
-LEAST_PARALLEL = 2e-5
-"""Seconds of a kernel below which one thread is taken to do it."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +107,7 @@ class Machine:
         """
         units, memory = max(1, description.cores), description.memory_bandwidth
         flops = (2 if description.fma else 1) * description.vector_units * description.frequency
-        rates = (NEAR_SHARE * memory, memory)
+        rates = (ROOFLINE.near_share * memory, memory)
         return Machine(
             flops,
             rates,
@@ -140,17 +128,17 @@ class Machine:
         if self.launches:
             return self._of_times(self._times(work, resident, self.launches), self.call_seconds)
         one = self._times(work, resident, 1)
-        team = 1 if max(one.values()) < LEAST_PARALLEL else threads
+        team = 1 if max(one.values()) < ROOFLINE.least_parallel else threads
         times = one if team == 1 else self._times(work, resident, team)
         return self._of_times(times, self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
 
     @staticmethod
     def _of_times(times: dict[str, float], fixed: float) -> Estimate:
         bound = max(times, key=lambda name: times[name])
-        return Estimate(times[bound] / ATTAINED + fixed, times[bound], bound)
+        return Estimate(times[bound] / ROOFLINE.attained + fixed, times[bound], bound)
 
     def _times(self, work: Work, resident: int, threads: int) -> dict[str, float]:
-        steps = (work.steps or 0) + FUNCTION_STEPS * (work.functions or 0)
+        steps = (work.steps or 0) + ROOFLINE.function_steps * (work.functions or 0)
         times = {"compute": steps / (self.flops / 2 * threads)}
         constants = work.constants or 0
         for size, held in ((constants, max(resident, constants)), *self._rest(work)):

@@ -105,6 +105,10 @@ class Description:
     """Bytes of shared memory of a unit, for all groups that it runs; 0 if unknown."""
     load_bytes: int = 16
     """The preferred load or store of one thread of a launch, in bytes; addresses are multiples of it."""
+    copy_bytes: int = 4
+    """The smallest asynchronous copy of a thread to shared memory, in bytes."""
+    sector_bytes: int = 32
+    """Bytes of the smallest read from global memory: what is read with less beside it wastes bandwidth."""
     pipeline_stages: int = 2
     """The most pipeline stages: tiles of an operand in shared memory.  Two is double buffering; more need
     asynchronous copies.

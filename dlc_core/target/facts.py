@@ -24,13 +24,16 @@ PREFIX = "target."
 BY_USER = "set by the user"
 """Their origin."""
 NUMBERS = (
-    "cache_bandwidths", "cache_line", "cache_ways", "caches", "call_seconds", "fma_latency", "fma_per_cycle",
-    "fork_cycles", "frequency", "launch_seconds", "loads_per_cycle", "memory_bandwidth", "memory_scaling",
-    "vector_registers", "vector_units",
+    "cache_bandwidths", "cache_line", "cache_ways", "caches", "call_seconds", "copy_bytes", "fma_latency",
+    "fma_per_cycle", "fork_cycles", "frequency", "launch_seconds", "loads_per_cycle", "memory_bandwidth",
+    "memory_scaling", "sector_bytes", "vector_registers", "vector_units",
 )  # fmt: skip
 """The fields that can be set."""
 _CACHE = re.compile(r"l([1-9])_bytes")
-_WHOLE = ("cache_line", "cache_ways", "caches", "fork_cycles", "vector_registers", "vector_units")
+_WHOLE = (
+    "cache_line", "cache_ways", "caches", "copy_bytes", "fork_cycles", "sector_bytes", "vector_registers",
+    "vector_units",
+)  # fmt: skip
 _LISTS = ("cache_bandwidths", "caches")
 
 

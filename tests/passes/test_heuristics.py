@@ -31,6 +31,7 @@ NETWORKS = {
     "memory": ("perceptron", "wide_and_narrow", "symbolic"),
     "control": ("borders", "large_windows"),
     "shuffles": ("borders", "spread"),
+    "roofline": ("symbolic", "block"),
 }
 """For each family networks whose passes use it, a quick one first."""
 CONFIG = {"streamed": {"stream_rows": 3}, "perceptron": {"decisions": "temporaries.place=arena"}}

@@ -11,7 +11,6 @@ import pytest
 
 from dlc_core.heuristics import declared, overridden
 from dlc_core.op import std
-from dlc_core.schedule.rules import RULES
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 from tests.schedule.test_rules_contraction import SAME, K, M, N, conv, matmul, tensor
@@ -78,7 +77,7 @@ def changed(name: str, factor: float) -> AbstractContextManager[None]:
     return overridden({name: scaled(declared()[name].default, factor)})
 
 
-NUMBERS = [name for name in declared() if RULES and family_of(name) in QUICK]
+NUMBERS = [name for name in declared() if family_of(name) in QUICK]
 
 
 @pytest.mark.parametrize("name", NUMBERS)

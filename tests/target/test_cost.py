@@ -15,7 +15,8 @@ from dlc_core.passes.lower.arena import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.costs import work_of
 from dlc_core.runtime.measure.explain import fit_of
 from dlc_core.target import Description, Dot
-from dlc_core.target.cost import ATTAINED, LEAST_PARALLEL, Machine, Work
+from dlc_core.target.cost import Machine, Work
+from dlc_core.target.heuristics import ROOFLINE
 
 MACHINE = Machine(100e9, (200e9, 100e9, 10e9), (32 << 10, 1 << 20), 15e9)
 
@@ -93,7 +94,7 @@ def test_threads_share_arithmetic_and_caches_but_not_memory():
 
     assert gain(steps=10**8) == pytest.approx(2)
     assert gain(size=1 << 26) == pytest.approx(1.5)
-    assert gain(steps=int(LEAST_PARALLEL * 25e9)) == 1
+    assert gain(steps=int(ROOFLINE.least_parallel * 25e9)) == 1
 
 
 def test_a_description_implies_a_machine():
@@ -196,5 +197,5 @@ def test_a_vendor_says_what_forks_and_launches_cost():
     two = Machine.of(slow).estimate(work(steps=10**9), threads=2)
     assert one is not None
     assert two is not None
-    assert one.seconds - one.limit / ATTAINED == pytest.approx(1e-3)
-    assert two.seconds - two.limit / ATTAINED == pytest.approx(2e-3)
+    assert one.seconds - one.limit / ROOFLINE.attained == pytest.approx(1e-3)
+    assert two.seconds - two.limit / ROOFLINE.attained == pytest.approx(2e-3)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
-from dlc_core.algorithms.attention.heuristics import ONLINE, TWO_PASS
+from dlc_core.algorithms.attention.heuristics import ONLINE, TILED, TWO_PASS
 from dlc_core.algorithms.attention.online import COLUMNS, STEPS, filled
 from dlc_core.algorithms.attention.plan import AttentionPlan, Online, Tiled, TwoPass
 from dlc_core.decisions import Decision
@@ -20,7 +20,6 @@ from dlc_core.schedule.matrices import chain_of, digits_of
 from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.gpu.choices import choose_tile
 from dlc_core.schedule.rules.gpu.heuristics import TILES
-from dlc_core.schedule.rules.gpu.tile import PADDING
 from dlc_core.target.description import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import THREAD, level_of
@@ -34,9 +33,6 @@ FORM = Decision(
     ("tiled", "one_query", "unfused"),
     has_values=True,
 )
-FORCED_ROWS = (1, 2, 3, 4, 6)
-"""Queries of a tile on cores that may be forced."""
-
 LEAST_KEYS = 16
 """The keys of a panel are a multiple of these, as matrix units need them."""
 
@@ -74,7 +70,7 @@ def tiled_for(queries: int | None, features: int | None, facts: Description, whe
         preferred = Tiled(1 << (most.bit_length() - 1), lanes)
 
     def candidates() -> list[Tiled | None]:
-        few = [rows for rows in FORCED_ROWS if queries is None or rows <= queries]
+        few = [rows for rows in TILED.forced_rows if queries is None or rows <= queries]
         single = [Tiled(1, 1)] if queries == 1 else []
         return [None, preferred, *single, *(Tiled(rows, lanes) for rows in few)]
 
@@ -139,7 +135,7 @@ def two_pass_shared_bytes(plan: TwoPass, sizes: Sizes, banks: int) -> int:
 
 def _stride(width: int, banks: int) -> int:
     """Return the words per row of a tile, padded to avoid bank conflicts."""
-    offset, factor = PADDING // 4, min(banks, width)
+    offset, factor = TILES.padding // 4, min(banks, width)
     return width + (offset - width) % factor if width > offset else width
 
 
@@ -195,7 +191,7 @@ def online_shared_bytes(plan: Online, unit: MatrixUnit, sizes: Sizes) -> int:
     """Shared memory of a group in bytes: queries, keys and values, with padding."""
     element = dtype(unit.a).itemsize
     padded = (filled(sizes.size, STEPS), filled(sizes.features, COLUMNS))
-    query, value = (width * element + PADDING for width in padded)
+    query, value = (width * element + TILES.padding for width in padded)
     return plan.rows * query + (1 + plan.double_buffered) * plan.panel * (query + value)
 
 

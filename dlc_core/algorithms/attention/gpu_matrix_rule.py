@@ -39,8 +39,8 @@ from dlc_core.schedule.rules.gpu.choices import (
     choose_stages,
 )
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.tile import PADDING
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.matrix import MatrixUnit
@@ -134,7 +134,7 @@ class _Attend:
     def _keep_apart(self, handle: BlockRV) -> None:
         """Pad rows to an odd number of blocks, so that blocks of neighbouring rows are in different banks."""
         buffer = self.s.get(handle).writes[0].buffer
-        block = PADDING // buffer.dtype.itemsize
+        block = TILES.padding // buffer.dtype.itemsize
         if SHARED_LAYOUT.choose("padded") == "dense":
             return
         self.s.storage_align(handle, 0, buffer.ndim - 2, 2 * block, block)

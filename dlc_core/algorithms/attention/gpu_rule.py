@@ -30,7 +30,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT
 from dlc_core.schedule.rules.gpu.grid import Grid
-from dlc_core.schedule.rules.gpu.tile import PADDING
+from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.description import Description
@@ -109,7 +109,7 @@ class _Attend:
     def _keep_apart(self, handle: BlockRV, axis: int = -2) -> None:
         """Pad rows to avoid bank conflicts."""
         buffer = self.s.get(handle).writes[0].buffer
-        offset, width = PADDING // 4, const_value(buffer.shape[-1])
+        offset, width = TILES.padding // 4, const_value(buffer.shape[-1])
         if width is not None and width > offset and SHARED_LAYOUT.choose("padded") == "padded":
             self.s.storage_align(handle, 0, buffer.ndim + axis, min(self.banks, width), offset)
 

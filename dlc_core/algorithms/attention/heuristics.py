@@ -1,4 +1,4 @@
-"""The numbers by which attention on groups of threads chooses, which no description gives.
+"""The numbers by which attention chooses, which no description gives.
 
 They choose among right results; "not measured" means that the history names no measurement.
 """
@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from dlc_core.heuristics import family
 from dlc_core.support.record import record
+
+
+@record(frozen=True)
+class TiledHeuristics:
+    """The numbers of cores."""
+
+    forced_rows: tuple[int, ...] = (1, 2, 3, 4, 6)
+    """Queries of a tile that are candidates if the decision is forced.  For tests; no model."""
 
 
 @record(frozen=True)
@@ -39,7 +47,8 @@ class OnlineHeuristics:
     """Keys of a panel, and whether panels are double-buffered, the preferred first.  Not measured."""
 
 
+TILED = family("attention.tiled", TiledHeuristics())
 TWO_PASS = family("attention.two_pass", TwoPassHeuristics())
 ONLINE = family("attention.online", OnlineHeuristics())
 
-__all__ = ["ONLINE", "TWO_PASS", "OnlineHeuristics", "TwoPassHeuristics"]
+__all__ = ["ONLINE", "TILED", "TWO_PASS", "OnlineHeuristics", "TiledHeuristics", "TwoPassHeuristics"]

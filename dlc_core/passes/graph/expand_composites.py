@@ -20,6 +20,7 @@ from dlc_core.op.std.shape import RESHAPE
 from dlc_core.passes.base import GraphPass, PassContext
 
 MAX_NESTING = 32
+"""Composites inside each other beyond which one is taken to expand to itself."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
 from dlc_core.diag import UsageError, similar
+from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.device import shares_memory
@@ -322,7 +323,9 @@ def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate
     resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
     keys = ("flops", "steps", "functions", "bytes", "constants")
     works = [Work(*(site.get(key) for key in keys)) for site in exe.about.get("sites", ())]
-    return [(w, machine.estimate(w, threads=exe.num_threads, resident=resident)) for w in works]
+    config: Mapping[str, str] = exe.about.get("request", {}).get("config", {})
+    with overridden(config.get(HEURISTICS, "")):  # as in the compile
+        return [(w, machine.estimate(w, threads=exe.num_threads, resident=resident)) for w in works]
 
 
 def explain(

@@ -52,7 +52,6 @@ from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import map_points, vector_lanes
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, neighbours, normalise
 from dlc_core.schedule.rules.gpu.tile import (
-    PADDING,
     Problem,
     Tile,
     cost,
@@ -208,7 +207,7 @@ class Contract:
         self._pad()
         a, b = self._operands()
         *batches, m, n, k = s.get_loops(block)
-        vector_m, vector_n = min(4, tile.own_rows), min(4, tile.own_columns)
+        vector_m, vector_n = (min(TILES.own_vector, own) for own in (tile.own_rows, tile.own_columns))
         tall, wide = tile.rows // tile.own_rows, tile.columns // tile.own_columns
         mo, vm, ty, i = s.split(m, [None, tile.own_rows // vector_m, tall, vector_m])
         no, vn, tx, j = s.split(n, [None, tile.own_columns // vector_n, wide, vector_n])
@@ -304,14 +303,14 @@ class Contract:
                 s.compute_inline(producer)
 
     def _keep_apart(self, copy: BlockRV, width: int) -> None:
-        """Pad rows of a tile by four banks, so that writes of a column go to different banks."""
+        """Pad rows of a tile, so that writes of a column go to different banks."""
         buffer = self.s.get(copy).writes[0].buffer
         size = buffer.dtype.itemsize
         row = self.machine.description.shared_banks * 4 // size
-        padded = buffer.ndim > 1 and width * size > PADDING
+        padded = buffer.ndim > 1 and width * size > TILES.padding
         why = "threads that write a column would wait for one bank"
         if padded and SHARED_LAYOUT.choose("padded", refused=lambda layout: why) == "padded":
-            self.s.storage_align(copy, 0, buffer.ndim - 2, min(row, width), PADDING // size)
+            self.s.storage_align(copy, 0, buffer.ndim - 2, min(row, width), TILES.padding // size)
 
     def _fill(self, loops: list[LoopRV], side: Side) -> None:
         """Fill a tile in shared memory by all threads, along the contiguous axis of the operand."""

@@ -49,9 +49,6 @@ from dlc_core.schedule.rules.gpu.tile import Problem, Tile, splits_of
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
-SECTOR = 32
-"""The smallest memory transaction in bytes."""
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -219,10 +216,11 @@ def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
 def allowed_splits(plan: Plan, problem: Problem, grid: Grid) -> list[int]:
     """The parts of split-K that may pay: one, and those with few groups for all units."""
     groups, k = groups_of(plan, problem), problem.k or 0
+    most = FEW_ROWS.groups_per_unit * grid.units
     return [
         splits
         for splits in splits_of(problem)
-        if splits == 1 or (groups * splits < 4 * grid.units and plan.depth * splits <= k)
+        if splits == 1 or (groups * splits < most and plan.depth * splits <= k)
     ]
 
 
@@ -235,7 +233,9 @@ def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid)
     """Whether a plan fits the machine."""
     facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.beside
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
-    if rows * plan.sums > FEW_ROWS.sums or group < grid.subgroup or (together < SECTOR and group >= SECTOR):
+    if rows * plan.sums > FEW_ROWS.sums or group < grid.subgroup:
+        return False
+    if together < facts.sector_bytes <= group:
         return False
     words = -(-problem.result_bits // 32)
     loaded = plan.lanes * plan.own + rows * (plan.lanes if plan.along_k else plan.own)
@@ -258,7 +258,7 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     steps = ceil(k / plan.splits / plan.depth)
     taken = plan.lanes * plan.own * bits // 8
     # Rows are read too, from L1.
-    loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // 128))
+    loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // (8 * facts.load_bytes)))
     rate = min(
         at_once * group * taken / FEW_ROWS.latency,
         TILES.bytes_per_cycle * grid.units / min(groups, grid.units),
@@ -268,9 +268,12 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
     line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
     rate *= min(1.0, together / max(1, line))
-    read = turns * steps * max(group * taken / rate, group * (loads + rows * plan.lanes * plan.own / 4) / 32)
+    begun = loads + rows * plan.lanes * plan.own / FEW_ROWS.products_per_issue
+    read = turns * steps * max(group * taken / rate, group * begun / FEW_ROWS.issue)
     sums = rows * plan.sums
-    add = sums * 4 * plan.threads.bit_length() if plan.along_k else 8 * sums + 2 * plan.beside * sums
+    add = sums * (FEW_ROWS.store + FEW_ROWS.load * plan.beside)
+    if plan.along_k:
+        add = sums * FEW_ROWS.exchange * plan.threads.bit_length()
     total = read + TILES.overhead + turns * add
     return total if plan.splits == 1 else total + FEW_ROWS.launch
 

@@ -15,11 +15,9 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_BLOCK, powers_of_two
 from dlc_core.schedule.rules.gpu.heuristics import GRID
+from dlc_core.schedule.rules.gpu.launch_costs import Units, because
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.threads import GROUP, THREAD, level_of
-
-ANY_NUMBER = (1 << 31) - 1
-"""The most groups that a kernel with symbolic sizes may need."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,8 @@ class Grid:
     """The most threads of a group."""
     units: int
     subgroup: int
+    unit_threads: int
+    """The most threads that a unit runs at once; 0 if unknown."""
 
     @staticmethod
     def of(machine: Machine) -> Grid:
@@ -61,7 +61,13 @@ class Grid:
             most,
             max(1, facts.cores),
             facts.subgroup,
+            facts.unit_threads,
         )
+
+    @property
+    def busy(self) -> Units:
+        """The units as the cost model sees them."""
+        return Units(self.units, self.unit_threads)
 
     def turns(self, groups: int | None) -> int | None:
         """Return the extent of the axis of groups if groups must take several tiles; None if one tile each is
@@ -72,34 +78,45 @@ class Grid:
         most = min(self.most_groups, GRID.groups_per_unit * self.units)
         if groups is not None:
             return most if groups > most else None
-        return (
-            None if self.most_groups >= ANY_NUMBER else min(self.most_groups, GRID.groups_of_any * self.units)
-        )
+        if self.most_groups >= GRID.any_number:
+            return None
+        return min(self.most_groups, GRID.groups_of_any * self.units)
 
-    def choose_turns(self, groups: int | None, *, strides: bool = True, where: str = "") -> int | None:
-        """Decide the extent of the axis of groups; `strides` allows several tiles per group. None is one tile
-        each.
+    def choose_turns(
+        self, groups: int | None, threads: int, *, strides: bool = True, where: str = ""
+    ) -> int | None:
+        """Decide the extent of the axis of groups of `threads` threads; `strides` allows several tiles per
+        group. None is one tile each.
         """
+        tiles = max(1, GRID.points_of_any // threads) if groups is None else groups
+        best = self.turns(groups)
 
         def candidates() -> list[int | None]:
             found: list[int | None] = []
-            if self.most_groups >= (ANY_NUMBER if groups is None else groups):
+            if self.most_groups >= (GRID.any_number if groups is None else groups):
                 found.append(None)
             if strides and (groups is None or groups > 1):
                 found.append(min(self.most_groups, self.units, self.units if groups is None else groups // 2))
             return found
 
+        def cost(n: int | None) -> float:
+            return self.busy.cycles(tiles, threads, stride=n or 0)
+
         def refused(n: int | None) -> str:
-            if n is None:
-                return "there are more tiles than groups are useful for, or allowed"
-            return "the axis has a group for each tile"
+            if n is not None:
+                return because("the axis has a group for each tile", cost(n), cost(best))
+            if self.most_groups < (GRID.any_number if groups is None else groups):
+                return f"there may be more tiles than the {self.most_groups} groups that the axis allows"
+            most = GRID.groups_per_unit
+            return because(f"there are more than {most} groups per unit", cost(n), cost(best))
 
         return GRID_STRIDE.pick(
-            self.turns(groups),
+            best,
             candidates,
             lambda n: "block_per_tile" if n is None else "grid_stride",
             lambda n: "" if n is None else str(n),
             where=where,
+            cost=cost,
             refused=refused,
             weighed=lambda: [None, *(n for n in candidates() if n is not None)],
         )
@@ -114,15 +131,21 @@ class Grid:
 
         best = self.width(points)
 
+        def cost(width: int) -> float:
+            count = GRID.points_of_any if points is None else points
+            return self.busy.cycles(-(-count // width), width)
+
         def refused(width: int) -> str:
-            if width > best:
-                return f"fewer of {self.units} units would have a group" if points is not None else "no gain"
-            return "groups cost a launch each, and every unit has one"
+            if width > GRID.threads:
+                return f"rules without shared memory use at most {GRID.threads} threads of a group"
+            larger = f"fewer of {self.units} units would have a group"
+            return because(larger if width > best else "units start fewer groups", cost(width), cost(best))
 
         return THREADS_PER_BLOCK.pick(
             best,
             lambda: powers_of_two(max(1, self.subgroup), self.most_threads),
             kind,
+            cost=cost,
             refused=refused,
         )
 
@@ -159,7 +182,7 @@ def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0
     points = count_of(s, loops)
     flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
     width = 1 if points == 1 else width or grid.choose_width(points)
-    groups = grid.choose_turns(None if points is None else -(-points // width), where=flat.var.name)
+    groups = grid.choose_turns(None if points is None else -(-points // width), width, where=flat.var.name)
     if groups is None:
         group, thread = s.split(flat, [None, width])
         inner = thread

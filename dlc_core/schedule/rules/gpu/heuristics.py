@@ -2,8 +2,7 @@
 
 They choose among right schedules and change no result beyond the order of sums.  Each says where it comes
 from.  "Not measured" means that the history names no measurement: the rules were written without a GPU, and
-their numbers by reasoning on published figures of GPUs.  Facts of hardware that is the same everywhere, such
-as the bits of a word, are with the code that uses them.
+their numbers by reasoning on published figures of GPUs.  Facts of a machine are in its description.
 """
 
 from __future__ import annotations
@@ -42,6 +41,23 @@ class TileHeuristics:
     """Shapes of tiles that are tried with every depth.  A bound of the search."""
     swizzled: int = 8
     """Rows of tiles that groups traverse column by column, for reuse in the cache.  Not measured."""
+    padding: int = 16
+    """Bytes between rows of a tile in shared memory: the widest load of a thread, and four banks, so that a
+    column is spread over banks.  Not measured."""
+    sides: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    """Rows or columns of a tile.  A bound of the search."""
+    own: tuple[int, ...] = (1, 2, 4, 8)
+    """Rows or columns of a thread.  A bound of the search."""
+    least_threads: int = 16
+    """The fewest threads of a group.  A bound of the search."""
+    idle_threads: int = 32
+    """Threads of a group beyond which none may be idle while tiles are copied: a subgroup of most GPUs.  Not
+    measured."""
+    own_vector: int = 4
+    """The most neighbouring rows or columns of a thread, which it loads from shared memory as a vector.  Not
+    measured."""
+    split_overheads: int = 4
+    """The second launch of split-K, in multiples of the overhead of a group.  Not measured."""
 
 
 @record(frozen=True)
@@ -98,6 +114,18 @@ class FewRowsHeuristics:
     """Cycles from a load to its result.  Not measured."""
     launch: int = 4000
     """Cycles of a second launch.  Not measured."""
+    groups_per_unit: int = 4
+    """Groups per unit that split-K makes at most.  Not measured."""
+    issue: int = 32
+    """Loads of threads that a unit begins per cycle.  Not measured; usual for GPUs."""
+    products_per_issue: int = 4
+    """Multiply-adds of threads that a unit begins in place of a load.  Not measured; usual for GPUs."""
+    exchange: int = 4
+    """Cycles of an exchange of a sum in a subgroup.  Not measured."""
+    store: int = 8
+    """Cycles to store a sum of every thread to shared memory.  Not measured."""
+    load: int = 2
+    """Cycles to load and add a sum from shared memory.  Not measured."""
     burst: int = 3
     """The bandwidth of a single unit relative to its share of the total, when the other units are idle.  Not
     measured."""
@@ -123,8 +151,14 @@ class RowHeuristics:
     """Elements of a part of a long row.  Not measured."""
     long_parts: int = 4
     """Parts from which a row is long.  Not measured."""
+    groups_per_unit: int = 4
+    """Groups per unit that parts of long rows make at most.  Not measured."""
+    forced_parts: tuple[int, ...] = (2, 5, 16)
+    """Numbers of parts that are candidates if the decision is forced.  For tests; no model."""
     part_steps: int = 32
     """Elements of a part of a column, for one thread.  Not measured."""
+    column_parts: int = 16
+    """Parts from which a column is long.  Not measured."""
     few_columns: int = 64
     """Columns per unit below which threads of several groups share a column.  Not measured."""
     threads_of_unit: int = 1 << 10
@@ -137,8 +171,23 @@ class GridHeuristics:
 
     threads: int = 256
     """The default number of threads of a group.  Not measured."""
+    group_cycles: float = 64.0
+    """Cycles to start a group without work.  For predicted costs only; not measured."""
+    turn_cycles: float = 1.0
+    """Cycles of the loop over tiles per tile of a group.  For predicted costs only; not measured."""
+    step_cycles: float = 0.2
+    """Cycles of a unit to load an element for one of many threads: at four bytes, about the bandwidth of
+    `gpu.tiles.bytes_per_cycle`.  For predicted costs only; not measured."""
+    exposed: float = 0.25
+    """The part of the latency that each further step of a thread adds: loads of several steps overlap.  For
+    predicted costs only; not measured."""
+    points_of_any: int = 1 << 20
+    """The points, or rows, that a symbolic number counts as in predicted costs.  Not measured."""
     groups_of_any: int = 16
     """Groups per unit if their number is symbolic and may exceed the axis.  Not measured."""
+    any_number: int = (1 << 31) - 1
+    """Groups from which an axis is long enough for any symbolic sizes, so that no group takes several tiles.
+    Not measured: the longest axis of GPUs."""
     groups_per_unit: int = 1 << 12
     """Groups beyond which each takes several tiles, so that common work is done once.  Not measured."""
     taps: int = 81

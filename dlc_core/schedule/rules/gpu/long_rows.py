@@ -20,9 +20,6 @@ from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.maps import map_points
 from dlc_core.schedule.schedule import Schedule
 
-PARTS = (2, 5, 16)
-"""The numbers of parts that can be forced."""
-
 
 def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     """Reduce parts of rows in a launch of its own, if there are too few rows for all units.
@@ -37,17 +34,19 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
         return None
     beside = is_beside(s, handle)
     if beside:
-        enough = count >= ROW.few_columns * grid.units or length < ROW.part_steps * 16
+        enough = count >= ROW.few_columns * grid.units or length < ROW.part_steps * ROW.column_parts
         parts = min(-(-length // ROW.part_steps), ROW.threads_of_unit * grid.units // count)
     else:
         enough = count >= grid.units or length < ROW.long_parts * ROW.part
-        parts = min(-(-length // ROW.part), 4 * grid.units // count, grid.most_groups // count)
+        parts = min(
+            -(-length // ROW.part), ROW.groups_per_unit * grid.units // count, grid.most_groups // count
+        )
     most = min(length, grid.most_groups if beside else grid.most_groups // count)
     preferred = 1 if enough or parts < 2 else parts
     few = f"{count} rows are too few for {grid.units} units"
     parts = choose_parts(
         preferred,
-        lambda: (1, *(n for n in PARTS if n <= most)),
+        lambda: (1, *(n for n in ROW.forced_parts if n <= most)),
         handle.name,
         refused=lambda n: few if n == 1 else "rows are many, or short" if preferred == 1 else "",
     )

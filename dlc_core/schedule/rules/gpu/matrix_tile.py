@@ -12,13 +12,10 @@ from dlc_core.schedule.matrices import ACROSS, DOWN
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import MATRIX, TILES
-from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, splits_of
+from dlc_core.schedule.rules.gpu.tile import Problem, Tile, splits_of
 from dlc_core.target.description import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import SWIZZLED_ROW
-
-WORD = 32
-"""Bits of the smallest asynchronous copy."""
 
 
 @dataclass(frozen=True)
@@ -71,29 +68,29 @@ class MatrixTile:
         size = bits // 8
         if self.unit.in_place:
             return buffers * (self.rows + self.columns) * self.depth * size
-        rows = (self.rows + self.columns) * (self.depth * size + PADDING)
-        columns = self.depth * ((self.rows + self.columns) * size + 2 * PADDING)
+        rows = (self.rows + self.columns) * (self.depth * size + TILES.padding)
+        columns = self.depth * ((self.rows + self.columns) * size + 2 * TILES.padding)
         return buffers * max(rows, columns)
 
-    def registers(self, problem: Problem) -> int:
+    def registers(self, problem: Problem, facts: Description) -> int:
         """Registers of a thread: accumulators, operands of a step, widened ones, copies, and addresses."""
         unit = self.unit
         sums = self.down * self.across * unit.of_acc.count * max(32, problem.result_bits) // 32
         held = 0 if unit.in_place else self.down * unit.of_a.count + self.across * unit.of_b.count
         operands = held * (problem.bits + unit.widened) // 32
-        return sums + operands + self.copied(problem) + TILES.spare_registers
+        return sums + operands + self.copied(problem, facts) + TILES.spare_registers
 
-    def copied(self, problem: Problem) -> int:
+    def copied(self, problem: Problem, facts: Description) -> int:
         """Registers for copies that cannot be asynchronous: those that rearrange elements, or are smaller
-        than a word.
+        than the machine's smallest one.
         """
         count, threads = 0, self.subgroups * self.unit.width
         for side, (along, run) in zip((self.rows, self.columns), problem.lies, strict=True):
             elements, together = side * self.depth // threads, run & -run
-            if together * problem.bits < WORD:
+            if together * problem.bits < 8 * facts.copy_bytes:
                 count += elements // together
             elif not along and not self.unit.turns:
-                count += elements * problem.bits // WORD
+                count += elements * problem.bits // 32
         return count
 
     def resident(self, problem: Problem, facts: Description, buffers: int = 1) -> int:
@@ -103,7 +100,7 @@ class MatrixTile:
         if facts.unit_threads:
             limits.append(facts.unit_threads // threads)
         if facts.unit_registers:
-            limits.append(facts.unit_registers // (self.registers(problem) * threads))
+            limits.append(facts.unit_registers // (self.registers(problem, facts) * threads))
         if facts.unit_shared_bytes:
             limits.append(facts.unit_shared_bytes // self.shared_bytes(problem.bits, buffers))
         return min(limits)
@@ -226,7 +223,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / side_by_side / under_way)
     write = own * problem.result_bits / 8 / MATRIX.bytes_per_cycle * (2 if tile.splits > 1 else 1)
     total = turns * (steps / tile.depth * each + TILES.overhead + write)
-    return total if tile.splits == 1 else total + 4 * TILES.overhead
+    return total if tile.splits == 1 else total + TILES.split_overheads * TILES.overhead
 
 
 def _groups(tile: MatrixTile, problem: Problem) -> int:
@@ -244,7 +241,7 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     facts = machine.description
     if tile.subgroups * tile.unit.width > grid.group_threads or tile.subgroups > grid.most_rows:
         return False
-    if tile.registers(problem) > (facts.thread_registers or TILES.registers):
+    if tile.registers(problem, facts) > (facts.thread_registers or TILES.registers):
         return False
     for size, own, least in (
         (problem.m, tile.rows, tile.unit.m),

@@ -14,7 +14,7 @@ are reduced in two launches: parts of rows first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -22,7 +22,6 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
-    coefficients,
     contiguous_over,
     is_pointwise,
     loads_of,
@@ -35,13 +34,12 @@ from dlc_core.schedule.rules.gpu.choices import (
     ROW_STAGES,
     ROWS,
     ROWS_PER_BLOCK,
-    choose_lanes,
-    powers_of_two,
 )
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.long_rows import reduce_parts, share_stages
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.gpu.row_threads import Deal, Sharing, reduced_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
@@ -71,15 +69,6 @@ class RowsRule(ScheduleRule):
         _Rows(s, machine, grid, out).run()
 
 
-@dataclass(frozen=True)
-class _Deal:
-    """The distribution of stages over the threads of an axis, each taking vectors."""
-
-    axis: str
-    threads: int
-    lanes: int = 1
-
-
 class _Rows:
     def __init__(self, s: Schedule, machine: Machine, grid: Grid, out: BlockRV) -> None:
         self.s = s
@@ -101,12 +90,12 @@ class _Rows:
         lead = [loops[v] for v in rows]
         inner = [loop for v, loop in loops.items() if v not in rows]
         count = count_of(s, lead)
-        beside = self._beside(rows)
-        deal = self._deal(count, length, beside or (length is not None and length <= ROW.short))
+        sharing = Sharing(self.machine, self.grid, count, length, self._widest(), self._beside(rows))
+        deal = sharing.choose()
         self._inline(set(rows), deal.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
         self._order(lead, inner)
-        at = self._bind_rows(lead, inner, deal, count)
+        at = self._bind_rows(lead, inner, deal, sharing)
         for handle in reversed([h for h in stages if not self._is_bound(h)]):
             s.compute_at(handle, at)
             s.set_scope(handle, 0, "local")
@@ -141,97 +130,25 @@ class _Rows:
                 return False
         return True
 
-    def _deal(self, count: int | None, length: int | None, points: bool) -> _Deal:
-        """Choose the distribution of rows; `points` prefers one thread per row."""
-        grid = self.grid
-        preferred = self._columns(count, length) if points else self._row(count, length)
-
-        def candidates() -> list[_Deal]:
-            most = min(grid.most_threads, grid.group_threads)
-            lanes = self._row(count, length).lanes
-            rows = [_Deal(grid.threads, n, lanes) for n in powers_of_two(max(1, grid.subgroup), most)]
-            parts = self._parts()
-            return [*rows, *([_Deal(grid.rows, parts)] if grid.rows and parts > 1 else []), _Deal("", 1)]
-
-        def kind(deal: _Deal) -> str:
-            if deal.axis != grid.threads:
-                return "column_block" if deal.axis else "thread"
-            return "warp" if deal.threads <= max(1, grid.subgroup) else "block"
-
-        def refused(other: _Deal) -> str:
-            if other.axis == preferred.axis:
-                side = "more" if other.threads < preferred.threads else "fewer"
-                return f"each thread would have {side} terms of a row than is best"
-            if points:
-                return "neighbouring rows are contiguous, or rows are short: neighbouring threads take rows"
-            return "terms of a row are contiguous: neighbouring threads take terms"
-
-        deal = ROWS.pick(preferred, candidates, kind, lambda deal: str(deal.threads), refused=refused)
-        if deal.axis != grid.threads or length is None or grid.turns(count) is not None:
-            return deal
-        widest = self._widest()
-        return replace(
-            deal,
-            lanes=choose_lanes(
-                deal.lanes, [n for n in powers_of_two(1, widest) if length % n == 0], where="row"
-            ),
-        )
-
-    def _parts(self) -> int:
-        """Threads per column, if there are few columns."""
-        return min(ROW.parts, self.grid.most_rows, max(1, self.grid.group_threads // ROW.columns))
-
-    def _columns(self, count: int | None, length: int | None) -> _Deal:
-        """Choose the neighbouring threads; with few columns, several threads per column."""
-        grid = self.grid
-        few = count is not None and count < grid.units * ROW.columns * ROW.parts
-        if not grid.rows or not few or (length is not None and length < 2 * ROW.parts):
-            return _Deal("", 1)
-        return _Deal(grid.rows, self._parts())
-
-    def _row(self, count: int | None, length: int | None) -> _Deal:
-        grid = self.grid
-        most = min(grid.most_threads, grid.group_threads)
-        # See `_bind_rows` on vectors and iterations.
-        lanes = self._lanes(length) if grid.turns(count) is None else 1
-        if count is None or count >= grid.units:
-            most = min(most, ROW.row_threads)
-        if length is None:
-            return _Deal(grid.threads, most)
-        threads = min(most, power_of_two(-(-length // lanes)))
-        return _Deal(grid.threads, threads, lanes)
-
-    def _lanes(self, length: int | None) -> int:
-        """Elements that a thread loads at once along a row."""
-        if length is None:
-            return 1
-        lanes = self._widest()
-        most = min(self.grid.most_threads, ROW.row_threads)
-        while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
-            lanes //= 2
-        # Vectors of a row are copied to registers, which must hold them.
-        return lanes if length <= most * ROW.kept else 1
-
     def _widest(self) -> int:
         """The widest contiguous load of a thread along a row."""
-        return min((_reduced_lanes(b, self.machine) for b in reductions(self.s.func)), default=1)
+        return min((reduced_lanes(b, self.machine) for b in reductions(self.s.func)), default=1)
 
-    def _bind_rows(self, lead: list[LoopRV], inner: list[LoopRV], deal: _Deal, count: int | None) -> LoopRV:
+    def _bind_rows(self, lead: list[LoopRV], inner: list[LoopRV], deal: Deal, sharing: Sharing) -> LoopRV:
         """Bind the loops outside and inside of a row; return the loop in which stages are computed."""
-        s, grid = self.s, self.grid
+        s, grid, count = self.s, self.grid, sharing.count
         if not lead:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
-            count = 1
         if deal.axis != grid.threads:
             return bind_points(s, grid, lead, min(ROW.columns, grid.most_threads) if deal.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
-        beside = self._rows_beside(deal.threads, count)
+        beside = sharing.choose_beside(deal.threads)
         tiles: LoopRV | None = None
         if beside > 1:
             row, one = s.split(row, [None, beside])
             count = None if count is None else count // beside
         # Rows under a condition, as in the last iteration, are not copied to registers.
-        groups = grid.choose_turns(count, strides=deal.lanes == 1, where="rows")
+        groups = grid.choose_turns(count, deal.threads * beside, strides=deal.lanes == 1, where="rows")
         if groups is not None:
             tiles, row = s.split(row, [None, groups])
             s.reorder(row, tiles)
@@ -240,27 +157,6 @@ class _Rows:
             s.bind(one, grid.rows)
             return one
         return row if tiles is None else tiles
-
-    def _rows_beside(self, threads: int, count: int | None) -> int:
-        """Rows per group: several if they are short and divide the count."""
-        grid = self.grid
-        if not grid.rows or count is None:
-            return 1
-        most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW.row_threads // 2 // threads))
-        beside = 1
-        while beside * 2 <= most and count % (beside * 2) == 0 and count // (beside * 2) >= grid.units:
-            beside *= 2
-        limit = min(grid.most_rows, grid.group_threads // threads)
-        return ROWS_PER_BLOCK.pick(
-            beside,
-            lambda: [n for n in powers_of_two(1, limit) if count % n == 0],
-            lambda n: "one" if n == 1 else "several",
-            refused=lambda n: (
-                f"{self.grid.units} units would have fewer groups than they can run"
-                if n > beside
-                else "short rows would leave threads of a group idle"
-            ),
-        )
 
     def _order(self, lead: list[LoopRV], inner: list[LoopRV]) -> None:
         if lead and inner:
@@ -292,7 +188,7 @@ class _Rows:
 
     # Loops of a stage
 
-    def _deal_points(self, handle: BlockRV, own: Sequence[LoopRV], deal: _Deal) -> None:
+    def _deal_points(self, handle: BlockRV, own: Sequence[LoopRV], deal: Deal) -> None:
         """Distribute the points of a stage over the threads of a row."""
         s = self.s
         loops = [loop for loop in own if const_value(s.extent(loop)) != 1]
@@ -318,7 +214,7 @@ class _Rows:
         extent = const_value(self.s.extent(loop))
         return isinstance(extent, int) and extent % lanes == 0
 
-    def _deal_steps(self, handle: BlockRV, own: Sequence[LoopRV], deal: _Deal) -> None:
+    def _deal_steps(self, handle: BlockRV, own: Sequence[LoopRV], deal: Deal) -> None:
         """Distribute the steps of a reduction over the threads of a row."""
         s = self.s
         block = s.get(handle)
@@ -336,7 +232,7 @@ class _Rows:
         if thread is not None:
             s.bind(thread, deal.axis)
 
-    def _through_registers(self, handle: BlockRV, deal: _Deal) -> None:
+    def _through_registers(self, handle: BlockRV, deal: Deal) -> None:
         """Load a row as vectors to registers before a reduction that reads it in order."""
         s = self.s
         block = s.get(handle)
@@ -347,7 +243,7 @@ class _Rows:
             axes = s.get(copy).axes
             self._deal_points(copy, s.get_loops(copy)[-len(axes) :], deal)
 
-    def _split(self, loops: Sequence[LoopRV], deal: _Deal) -> tuple[LoopRV | None, LoopRV | None]:
+    def _split(self, loops: Sequence[LoopRV], deal: Deal) -> tuple[LoopRV | None, LoopRV | None]:
         """Split a loop into threads and the iterations of each: every T-th vector."""
         s = self.s
         flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
@@ -427,20 +323,6 @@ def _in_order(load: Load, block: Block) -> bool:
         if factor is None or const_value(factor) != 1:
             return False
     return True
-
-
-def _reduced_lanes(block: Block, machine: Machine) -> int:
-    """Elements that a thread loads at once along the innermost reduced axis; 1 if it is not contiguous."""
-    axes = reduced(block)
-    widest = 0
-    for e in loads_of(block):
-        if e.buffer is (block.body.buffer if isinstance(block.body, Store) else None):
-            continue
-        factors = coefficients(e.buffer, e.indices, [axes[-1].var])
-        if factors is None or const_value(factors[axes[-1].var]) not in (0, 1):
-            return 1
-        widest = max(widest, e.buffer.dtype.itemsize)
-    return max(1, machine.description.load_bytes // widest) if widest else 1
 
 
 __all__ = ["RowsRule"]

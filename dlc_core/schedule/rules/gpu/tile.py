@@ -17,9 +17,6 @@ from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.target.description import Description
 
-PADDING = 16
-"""Padding between rows of a tile in shared memory, in bytes: the widest load of a thread."""
-
 
 @dataclass(frozen=True)
 class Tile:
@@ -115,12 +112,12 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     hidden = min(1.0, min(at_once, turns) * tile.threads / TILES.hiding)
     write = own * problem.result_bits / 8 / TILES.bytes_per_cycle * (2 if tile.splits > 1 else 1)
     total = turns * (steps * step / hidden + TILES.overhead + write)
-    return total if tile.splits == 1 else total + 4 * TILES.overhead
+    return total if tile.splits == 1 else total + TILES.split_overheads * TILES.overhead
 
 
 def shared_bytes(tile: Tile, bits: int, buffers: int = 1) -> int:
     """Shared memory of a tile in bytes, padding included."""
-    return buffers * tile.depth * ((tile.rows + tile.columns) * bits // 8 + 2 * PADDING)
+    return buffers * tile.depth * ((tile.rows + tile.columns) * bits // 8 + 2 * TILES.padding)
 
 
 def resident(tile: Tile, bits: int, result_bits: int, facts: Description, buffers: int = 1) -> int:
@@ -144,13 +141,13 @@ def _registers(tile: Tile, bits: int, result_bits: int) -> int:
 
 @cached(maxsize=1)
 def _shapes() -> tuple[Tile, ...]:
-    sizes, own = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 4, 8)
+    sides, own = TILES.sides, TILES.own
     return tuple(
-        Tile(rows, columns, 8, own_rows, own_columns)
-        for rows, columns, own_rows, own_columns in product(sizes, sizes, own, own)
+        Tile(rows, columns, TILES.depths[0], own_rows, own_columns)
+        for rows, columns, own_rows, own_columns in product(sides, sides, own, own)
         if own_rows <= rows
         and own_columns <= columns
-        and 16 <= rows * columns // (own_rows * own_columns) <= TILES.most_threads
+        and TILES.least_threads <= rows * columns // (own_rows * own_columns) <= TILES.most_threads
     )
 
 
@@ -163,9 +160,9 @@ def _fits(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> bool:
     if _wasteful(tile.rows, problem.m) or _wasteful(tile.columns, problem.n):
         return False
     # The threads that fill a tile take whole vectors, and none is idle.
-    if threads > 32 and threads > tile.depth * min(tile.rows, tile.columns):
+    if threads > TILES.idle_threads and threads > tile.depth * min(tile.rows, tile.columns):
         return False
-    if tile.depth > 8 and problem.k is not None and problem.k < tile.depth * tile.splits:
+    if tile.depth > TILES.depths[0] and problem.k is not None and problem.k < tile.depth * tile.splits:
         return False
     if _registers(tile, problem.bits, problem.result_bits) > (facts.thread_registers or TILES.registers):
         return False
@@ -186,7 +183,6 @@ def splits_of(problem: Problem) -> list[int]:
 
 
 __all__ = [
-    "PADDING",
     "Problem",
     "Tile",
     "choose",

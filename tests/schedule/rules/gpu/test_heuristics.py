@@ -15,10 +15,13 @@ KERNELS = {
     "gpu.few_rows": ("few rows", "few rows turned"),
     "gpu.rows": ("softmax", "sums of columns", "layer norm", "sum"),
     "gpu.grid": ("pooling", "elementwise", "depthwise"),
+    "attention.two_pass": ("attention",),
+    "attention.online": ("attention by units",),
 }
 """For each family the kernels whose rules use it, a quick one first."""
+FAST = ("gpu.tiles", "gpu.few_rows", "gpu.rows", "gpu.grid")
 NUMBERS = [name for name in declared() if family_of(name) in KERNELS]
-QUICK = [name for index, name in enumerate(NUMBERS) if family_of(name) != "gpu.matrix" and index % 3 == 0]
+QUICK = [name for index, name in enumerate(NUMBERS) if family_of(name) in FAST and index % 3 == 0]
 """What every run tries; the slow tests try all."""
 
 

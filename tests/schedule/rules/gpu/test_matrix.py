@@ -172,7 +172,7 @@ def test_operands_that_the_machine_widens_take_registers():
     """Sums have to be fewer then."""
     unit = replace(WIDE, a="int8", b="int8", acc="int32")
     (plain, problem), (less, _) = best_tile(unit, 200), best_tile(replace(unit, widened=16), 200)
-    assert less.registers(problem) <= 200 < replace(plain, unit=less.unit).registers(problem)
+    assert less.registers(problem, LARGE) <= 200 < replace(plain, unit=less.unit).registers(problem, LARGE)
     assert less.down * less.across < plain.down * plain.across
 
 
@@ -181,7 +181,7 @@ def test_what_threads_copy_themselves_takes_registers(lies):
     """Elements that are no whole words, or words whose elements come to lie elsewhere."""
     plain, problem = best_tile(replace(WIDE, turns=False))
     found, other = best_tile(replace(WIDE, turns=False), lies=(lies, lies))
-    assert plain.copied(problem) == 0 < plain.copied(other)
-    assert found.registers(other) <= 255
+    assert plain.copied(problem, LARGE) == 0 < plain.copied(other, LARGE)
+    assert found.registers(other, LARGE) <= 255
     turning = replace(plain, unit=replace(plain.unit, turns=True))
-    assert (turning.copied(other) == 0) is (lies == (False, 4096))
+    assert (turning.copied(other, LARGE) == 0) is (lies == (False, 4096))

@@ -1,0 +1,85 @@
+"""Predicted cycles of launches whose threads have points of their own, and of rows that threads reduce.
+
+    units = Units(132, 2048)
+    units.cycles(groups=4096, threads=256)                  a thread per point
+    units.cycles(groups=4096, threads=256, stride=132)      the same by 132 groups in grid strides
+
+A unit starts its groups one by one, and serves the loads of its threads in turn: both add up.  The steps of a
+thread also have the latency of memory, once for all groups that the unit runs at the same time.  Only ratios
+matter; nothing is measured.  The costs explain decisions and do not make them.
+"""
+
+from __future__ import annotations
+
+from dlc_core.decisions import short_number
+from dlc_core.schedule.rules.gpu.heuristics import FEW_ROWS, GRID, TILES
+from dlc_core.support.record import record
+
+
+@record(frozen=True)
+class Units:
+    """The units of a machine: how many, and the most threads that one runs at once (0: unknown)."""
+
+    count: int
+    threads: int
+
+    def cycles(
+        self,
+        groups: int,
+        threads: int,
+        *,
+        steps: int = 1,
+        served: float = 1.0,
+        combined: float = 0.0,
+        stride: int = 0,
+    ) -> float:
+        """Cycles of the busiest unit, for tiles of `threads` threads that each do `steps` steps.
+
+        `served` is the cost of a step relative to loading one element next to that of the neighbouring
+        thread, and `combined` are the cycles after the steps.  `groups` are the tiles: each has a group of
+        its own, or `stride` groups take them in turn.
+        """
+        tiles = -(-groups // self.count)
+        started = tiles
+        if stride:
+            started = -(-min(stride, groups) // self.count)
+            tiles = max(tiles, -(-groups // stride))
+        most = min(TILES.most_groups, (self.threads or FEW_ROWS.unit_threads) // threads)
+        at_once = max(1, min(started, most))
+        latency = FEW_ROWS.latency * (1 + (steps - 1) * GRID.exposed)
+        waits = -(-tiles // at_once) * (latency + combined)
+        each = threads * steps * served * GRID.step_cycles + (GRID.turn_cycles if stride else 0.0)
+        return waits + started * GRID.group_cycles + tiles * each
+
+
+def row_cycles(
+    units: Units,
+    count: int,
+    length: int,
+    threads: int,
+    *,
+    lanes: int = 1,
+    beside: int = 1,
+    spread: int = 1,
+    exchanged: bool = True,
+) -> float:
+    """Cycles to reduce `count` rows of `length` terms by `threads` threads each, `beside` rows per group.
+
+    Threads load vectors of `lanes` terms. Memory transfers `spread` times what they use. Partial results are
+    `exchanged` in a subgroup, or go through shared memory.
+    """
+    steps = -(-length // (threads * lanes))
+    combined = float(FEW_ROWS.exchange * (threads - 1).bit_length())
+    if not exchanged:
+        combined = float(FEW_ROWS.store + FEW_ROWS.load * threads) if threads > 1 else 0.0
+    return units.cycles(
+        -(-count // beside), threads * beside, steps=steps, served=lanes * spread, combined=combined
+    )
+
+
+def because(reason: str, cost: float, preferred: float) -> str:
+    """Why a candidate was not taken: empty if its cost says so, else the reason, and the cost."""
+    return "" if cost >= preferred else f"{reason}, though {short_number(cost)} cycles are predicted"
+
+
+__all__ = ["Units", "because", "row_cycles"]

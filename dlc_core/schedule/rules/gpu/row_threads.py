@@ -1,0 +1,177 @@
+"""How threads share rows: the distribution of rows over groups, and of a row over threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.rules.analysis import coefficients, loads_of, reduced
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_BLOCK, choose_lanes, powers_of_two
+from dlc_core.schedule.rules.gpu.grid import Grid, power_of_two
+from dlc_core.schedule.rules.gpu.heuristics import GRID, ROW, TILES
+from dlc_core.schedule.rules.gpu.launch_costs import because, row_cycles
+from dlc_core.tir.stmt import Block, Store
+
+WORD = 4
+"""Bytes of most elements."""
+
+
+@dataclass(frozen=True)
+class Deal:
+    """The distribution of stages over the threads of an axis, each taking vectors."""
+
+    axis: str
+    threads: int
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The choice of a distribution for `count` rows of `length` terms (None: symbolic).
+
+    A thread loads up to `widest` contiguous terms. `beside` says that neighbouring rows are contiguous.
+    """
+
+    machine: Machine
+    grid: Grid
+    count: int | None
+    length: int | None
+    widest: int
+    beside: bool
+
+    def choose(self) -> Deal:
+        """Decide the distribution of rows."""
+        grid, length = self.grid, self.length
+        points = self.beside or (length is not None and length <= ROW.short)
+        preferred = self._columns() if points else self._row()
+
+        def candidates() -> list[Deal]:
+            most = min(grid.most_threads, grid.group_threads)
+            lanes = self._row().lanes
+            rows = [Deal(grid.threads, n, lanes) for n in powers_of_two(max(1, grid.subgroup), most)]
+            parts = self._parts()
+            return [*rows, *([Deal(grid.rows, parts)] if grid.rows and parts > 1 else []), Deal("", 1)]
+
+        def kind(deal: Deal) -> str:
+            if deal.axis != grid.threads:
+                return "column_block" if deal.axis else "thread"
+            return "warp" if deal.threads <= max(1, grid.subgroup) else "block"
+
+        def reason(other: Deal) -> str:
+            if other.axis == preferred.axis:
+                side = "more" if other.threads < preferred.threads else "fewer"
+                return f"each thread would have {side} terms of a row than is best"
+            if points:
+                return "neighbouring rows are contiguous, or rows are short: neighbouring threads take rows"
+            return "terms of a row are contiguous: neighbouring threads take terms"
+
+        deal = ROWS.pick(
+            preferred,
+            candidates,
+            kind,
+            lambda deal: str(deal.threads),
+            cost=self._cycles,
+            refused=lambda other: because(reason(other), self._cycles(other), self._cycles(preferred)),
+        )
+        if deal.axis != grid.threads or length is None or grid.turns(self.count) is not None:
+            return deal
+        fitting = [n for n in powers_of_two(1, self.widest) if length % n == 0]
+        return replace(deal, lanes=choose_lanes(deal.lanes, fitting, where="row"))
+
+    def _cycles(self, deal: Deal) -> float:
+        """The predicted cycles of a distribution of rows; see `launch_costs`."""
+        grid = self.grid
+        rows = GRID.points_of_any if self.count is None else self.count
+        terms = TILES.unknown if self.length is None else self.length
+        # Threads that load from different sectors use one element of each, unless a row is one sector.
+        words = max(1, self.machine.description.sector_bytes // WORD)
+        if deal.axis == grid.threads:
+            together, spread = self._most_beside(deal.threads), words if self.beside else 1
+            return row_cycles(
+                grid.busy, rows, terms, deal.threads, lanes=deal.lanes, beside=together, spread=spread
+            )
+        spread = 1 if self.beside else min(words, -(-terms // words))
+        width = min(ROW.columns, grid.most_threads) if deal.threads > 1 else grid.width(self.count)
+        return row_cycles(grid.busy, rows, terms, deal.threads, beside=width, spread=spread, exchanged=False)
+
+    def _parts(self) -> int:
+        """Threads per column, if there are few columns."""
+        return min(ROW.parts, self.grid.most_rows, max(1, self.grid.group_threads // ROW.columns))
+
+    def _columns(self) -> Deal:
+        """Choose the neighbouring threads; with few columns, several threads per column."""
+        grid = self.grid
+        few = self.count is not None and self.count < grid.units * ROW.columns * ROW.parts
+        if not grid.rows or not few or (self.length is not None and self.length < 2 * ROW.parts):
+            return Deal("", 1)
+        return Deal(grid.rows, self._parts())
+
+    def _row(self) -> Deal:
+        grid = self.grid
+        most = min(grid.most_threads, grid.group_threads)
+        # See `_bind_rows` on vectors and iterations.
+        lanes = self._lanes() if grid.turns(self.count) is None else 1
+        if self.count is None or self.count >= grid.units:
+            most = min(most, ROW.row_threads)
+        if self.length is None:
+            return Deal(grid.threads, most)
+        threads = min(most, power_of_two(-(-self.length // lanes)))
+        return Deal(grid.threads, threads, lanes)
+
+    def _lanes(self) -> int:
+        """Elements that a thread loads at once along a row."""
+        lanes, length = self.widest, self.length
+        if length is None:
+            return 1
+        most = min(self.grid.most_threads, ROW.row_threads)
+        while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
+            lanes //= 2
+        # Vectors of a row are copied to registers, which must hold them.
+        return lanes if length <= most * ROW.kept else 1
+
+    def _most_beside(self, threads: int) -> int:
+        """The preferred rows per group: several if they are short and divide the count."""
+        grid, count = self.grid, self.count
+        if not grid.rows or count is None:
+            return 1
+        most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW.row_threads // 2 // threads))
+        beside = 1
+        while beside * 2 <= most and count % (beside * 2) == 0 and count // (beside * 2) >= grid.units:
+            beside *= 2
+        return beside
+
+    def choose_beside(self, threads: int) -> int:
+        """Decide the rows per group, if `threads` threads share a row."""
+        grid, count = self.grid, self.count
+        beside = self._most_beside(threads)
+        if not grid.rows or count is None:
+            return beside
+        limit = min(grid.most_rows, grid.group_threads // threads)
+        return ROWS_PER_BLOCK.pick(
+            beside,
+            lambda: [n for n in powers_of_two(1, limit) if count % n == 0],
+            lambda n: "one" if n == 1 else "several",
+            refused=lambda n: (
+                f"{self.grid.units} units would have fewer groups than they can run"
+                if n > beside
+                else "short rows would leave threads of a group idle"
+            ),
+        )
+
+
+def reduced_lanes(block: Block, machine: Machine) -> int:
+    """Elements that a thread loads at once along the innermost reduced axis; 1 if it is not contiguous."""
+    axes = reduced(block)
+    widest = 0
+    for e in loads_of(block):
+        if e.buffer is (block.body.buffer if isinstance(block.body, Store) else None):
+            continue
+        factors = coefficients(e.buffer, e.indices, [axes[-1].var])
+        if factors is None or const_value(factors[axes[-1].var]) not in (0, 1):
+            return 1
+        widest = max(widest, e.buffer.dtype.itemsize)
+    return max(1, machine.description.load_bytes // widest) if widest else 1
+
+
+__all__ = ["Deal", "Sharing", "reduced_lanes"]
