@@ -12,6 +12,7 @@ from unittest import mock
 
 from dlc_core.algorithms.winograd import choice as winograd_choice
 from dlc_core.algorithms.winograd.choice import Plan
+from dlc_core.heuristics import overridden
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
 from dlc_core.passes.tir.flatten import flatten_and_simplify
@@ -20,7 +21,6 @@ from dlc_core.passes.tir.strided import group_strided
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
-from dlc_core.schedule.rules.cpu import rows as rows_rule
 from dlc_core.target import Description
 from dlc_core.testing.cases import difference
 from dlc_core.testing.schedules import (
@@ -112,7 +112,7 @@ def _winograd(group: int, phases: bool, parts: int) -> int:
 
 
 def _long_rows() -> int:
-    with mock.patch.object(rows_rule, "LOOPS", replace(rows_rule.LOOPS, row_bytes=64)):
+    with overridden("loops.row_bytes=64"):
         return sum(
             open_accesses(check_schedule(kernel_of(std.softmax(rows.tensor(3, size))), machine))
             for size in (37, 50)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 from dlc_core import te
 from dlc_core.graph.node import Node, param
+from dlc_core.heuristics import overridden
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op import std
 from dlc_core.passes.lower.costs import operations
-from dlc_core.schedule.rules.cpu import rows
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import stmts
@@ -160,10 +159,10 @@ def test_rows_are_dealt_out_by_their_work():
     assert outermost(kernel_of(std.softmax(tensor(4, 16)))) == "serial"
 
 
-def test_long_rows_are_not_kept(monkeypatch):
+def test_long_rows_are_not_kept():
     short = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
-    monkeypatch.setattr(rows, "LOOPS", replace(rows.LOOPS, row_bytes=64))
-    long = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
+    with overridden("loops.row_bytes=64"):
+        long = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
 
     def kept(func):
         return max(const_value(s.buffer.num_elements()) for s in stmts(func.body) if isinstance(s, Alloc))

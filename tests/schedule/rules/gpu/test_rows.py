@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlc_core.graph.node import Node, param
+from dlc_core.heuristics import overridden
 from dlc_core.ir.expr import Call, Var, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.gpu import long_rows
 from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.rows import RowsRule
 from dlc_core.testing.launches import Launched, check_launches
@@ -165,8 +165,8 @@ def test_columns_side_by_side():
     assert many.shared_bytes == 0
 
 
-def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
-    monkeypatch.setattr(long_rows, "ROW", replace(ROW, part=128))
+@overridden("gpu.rows.part=128")
+def test_few_long_rows_are_reduced_in_two_launches():
     for shape, axes in (((2, 700), (1,)), ((30, 40), (0, 1)), ((900,), (0,))):
         x = tensor(*shape)
         made = is_rows(
@@ -178,8 +178,8 @@ def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
     is_rows(check_launches(kernel_of(std.reduce_sum(tensor(8, 600), axes=(1,))), USUAL))
 
 
-def test_long_rows_of_several_reductions_have_launches_for_each(monkeypatch):
-    monkeypatch.setattr(long_rows, "ROW", replace(ROW, part=128))
+@overridden("gpu.rows.part=128")
+def test_long_rows_of_several_reductions_have_launches_for_each():
     x = tensor(2, 600)
     scaled = std.layer_norm(x, tensor(600, name="s"), tensor(600, name="b"), axis=-1)
     for node in (std.softmax(tensor(1, 700)), std.argmax(tensor(900), axis=0), scaled):
@@ -188,8 +188,8 @@ def test_long_rows_of_several_reductions_have_launches_for_each(monkeypatch):
     is_rows(check_launches(kernel_of(scaled), NARROW), 3)
 
 
-def test_few_long_columns_are_shared_by_groups(monkeypatch):
-    monkeypatch.setattr(long_rows, "ROW", replace(ROW, part_steps=8))
+@overridden("gpu.rows.part_steps=8")
+def test_few_long_columns_are_shared_by_groups():
     pooled = std.reduce_mean(tensor(1, 10, 30, 10), axes=(1, 2), keepdims=True)
     made = is_rows(check_launches(kernel_of(std.sqrt(pooled)), USUAL), 2)
     first, _ = made.kernels

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dlc_core.graph.node import Node, param
+from dlc_core.heuristics import overridden
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.gpu import windows
-from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.testing.launches import Launched, check_launches
 from dlc_core.testing.schedules import kernel_of
 from tests.schedule.rules.gpu.machines import NARROW, USUAL
@@ -39,12 +36,11 @@ def is_windows(launched: Launched, lanes: int = 4) -> Launched:
 
 @pytest.mark.parametrize("pixels", [False, True])
 @pytest.mark.parametrize(("strides", "padding"), [((1, 1), (1, 1, 1, 1)), ((2, 2), (1, 1, 0, 0))])
-def test_depthwise_convolutions(strides, padding, pixels, monkeypatch):
-    if pixels:
-        monkeypatch.setattr(windows, "GRID", replace(GRID, window_threads=0))
+def test_depthwise_convolutions(strides, padding, pixels):
     made = depthwise(1, 5, 8, 8, strides=strides, padding=padding)
     made = std.relu(std.add(made, tensor(8, name="b")))
-    is_windows(check_launches(kernel_of(made), USUAL))
+    with overridden({"gpu.grid.window_threads": 1} if pixels else {}):
+        is_windows(check_launches(kernel_of(made), USUAL))
 
 
 def test_pooling():
