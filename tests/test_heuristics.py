@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.support.record import record
 
+CORE = Path(dlc.__file__).parent
 NAMED = "reference -level=tir"
 PROVENANCE = re.compile(
     r"[Nn]ot\s+measured|Measured|Of its measurement|Fitted|By counting|[Aa] bound of the search|Chosen for "
@@ -63,6 +67,39 @@ def test_each_number_says_what_it_is_and_where_it_comes_from():
         assert PROVENANCE.search(number.about), f"{name}: {number.about}"
         assert number.takes(number.default), name
         assert merged(f"{name}={number.text}").check().values[name] == number.default
+
+
+def families_of(module: str) -> dict[str, str]:
+    """The names of families by the constants of a module: `FUSION = family("fusion", ...)`."""
+    path = CORE.parent.joinpath(*module.split(".")).with_suffix(".py")
+    return dict(re.findall(r'^(\w+) = family\("([^"]+)"', path.read_text(), re.MULTILINE))
+
+
+def reads(path: Path) -> Iterator[tuple[str, bool]]:
+    """The numbers that a module reads, and whether a function reads them rather than the import."""
+    tree = ast.parse(path.read_text())
+    families = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".heuristics"):
+            known = families_of(node.module)
+            families |= {one.name: known[one.name] for one in node.names if one.name in known}
+
+    def visit(node: ast.AST, runs: bool) -> Iterator[tuple[str, bool]]:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in families:
+            yield f"{families[node.value.id]}.{node.attr}", runs
+        later = isinstance(node, (ast.FunctionDef, ast.Lambda))
+        for part, value in ast.iter_fields(node):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from visit(child, runs or (later and part == "body"))
+
+    return visit(tree, False)
+
+
+def test_each_number_is_read_and_only_where_an_override_holds():
+    found = [one for path in sorted(CORE.rglob("*.py")) for one in reads(path)]
+    assert {name for name, _ in found} == {n for n in declared_everywhere() if not n.startswith("test_")}
+    assert [name for name, runs in found if not runs] == []
 
 
 def test_a_block_overrides_a_number():
