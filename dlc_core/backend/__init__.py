@@ -6,14 +6,14 @@
     class NpuDevice(SimulatedDevice):
         name, formats = "npu", ("npu-c",)
 
-Both are complete, so a package with these lines and a target kind runs every model. A vendor replaces them
-part by part: first the language's table and writer, then the device.
+Both are complete, so a package with these lines and a target kind runs all models. A vendor replaces one part
+at a time: first the table of the language and the writer, then the device.
 
-Backends for devices that run kernels over thread axes inherit `LaunchCodegen` and `LaunchDevice` instead; see
-`launching`.
+Backends of devices that run kernels over thread axes inherit `LaunchCodegen` and `LaunchDevice` instead (see
+`launching`).
 
-A vendor that already has a compiler for parts of a model declares a `Partitioner` instead; see
-`dlc_core.target.partitioner`.
+A vendor that already has a compiler for parts of a model declares a `Partitioner` instead (see
+`dlc_core.target.partitioner`).
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 """A cache of compiled binaries between processes, in `cache_dir/libraries`.
 
-A file's name is a digest of its inputs, so it is never stale; its modification time is that of the last use.
-The least recently used files are removed when the cache exceeds `config.cache_size` or half of the free disk.
+The name of a file is a digest of its inputs, so a file is never out of date. Its modification time is the
+time of its last use. When the cache exceeds `config.cache_size` or half of the free disk space, the least
+recently used files are removed.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from dlc_core.runtime.machine.resources import processor_words
 from dlc_core.support.disk import quota
 
 _STALE = 3600.0
-"""Seconds after which a folder in which something was to be made is taken for abandoned."""
+"""Seconds after which the temporary folder of a build is considered abandoned."""
 
 _PARTS = 32
-"""Parts of the limit that this process may add before it looks whether all of them are within it."""
+"""The limit is checked each time this process has added more than 1/32 of it."""
 
 _added: dict[Path, int] = {}
-"""Bytes that this process has added to a folder since it looked."""
+"""The bytes that this process has added to a folder since the last check."""
 
 
 @dataclass(frozen=True)
 class KeptFile:
-    """A kept file: its size in bytes, and when it was last used."""
+    """A cached file: its size in bytes, and the time of its last use."""
 
     path: Path
     size: int
@@ -41,7 +42,7 @@ class KeptFile:
 
 
 class KeptFiles:
-    """The kept files of one folder, by default that of the settings."""
+    """The cached files of a folder, by default that of the settings."""
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         self.folder = Path(config.cache_dir if folder is None else folder) / "libraries"
@@ -49,13 +50,13 @@ class KeptFiles:
 
     def entries(self) -> list[KeptFile]:
         """The cached files, the least recently used first."""
-        return self._looked()[0]
+        return self._scan()[0]
 
     def trim(self, keep: Path | None = None) -> int:
         """Remove unfinished files and the least recently used files until the limit holds. Returns the number
         of removed files.
         """
-        entries, folders = self._looked()
+        entries, folders = self._scan()
         for path, changed in folders:
             if time.time() - changed > _STALE:
                 shutil.rmtree(path, ignore_errors=True)
@@ -71,19 +72,21 @@ class KeptFiles:
         return removed
 
     def clear(self) -> int:
-        """Remove everything; gives the number of files."""
+        """Remove all files, and return their number."""
         return sum(_remove(file.path) for file in self.entries())
 
     def added(self, path: Path) -> None:
-        """Have the limit hold, now that a file is there; looked at once for each 32nd part of it."""
+        """Account for a new file, and enforce the limit if more than 1/32 of it was added since the last
+        check.
+        """
         with suppress(OSError):
             _added[self.folder] = _added.get(self.folder, self.limit) + path.stat().st_size
         if _added.get(self.folder, 0) * _PARTS >= self.limit:
             _added[self.folder] = 0
             self.trim(keep=path)
 
-    def _looked(self) -> tuple[list[KeptFile], list[tuple[Path, float]]]:
-        """The files, and the folders in which some are made, with the times of their last change."""
+    def _scan(self) -> tuple[list[KeptFile], list[tuple[Path, float]]]:
+        """The files, and the temporary folders of builds with their modification times."""
         files, folders = [], []
         with suppress(OSError), os.scandir(self.folder) as found:
             for each in found:
@@ -118,7 +121,7 @@ def kept(
     files.folder.mkdir(parents=True, exist_ok=True)
     place = files.folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
     if place.exists():
-        with suppress(OSError):  # a folder that may only be read still serves
+        with suppress(OSError):  # the folder may be read-only
             os.utime(place)
         return place
     with tempfile.TemporaryDirectory(dir=files.folder) as name:

@@ -1,4 +1,4 @@
-"""Device memory as blocks behind handles: accounting, lookup and bounds of accesses, and out-of-memory
+"""Device memory as blocks with handles: accounting, lookup, bounds checks of accesses, and out-of-memory
 errors.
 """
 
@@ -14,21 +14,21 @@ from dlc_core.diag import RuntimeFailure, bytes_text
 
 T = TypeVar("T")
 SHOWN = 3
-"""Blocks that an error lists."""
+"""The number of blocks that an error lists."""
 
 
 @dataclass(frozen=True)
 class Block(Generic[T]):
-    """A piece of memory: whatever the device has for it, and its size in bytes."""
+    """A block: the device's object for its memory, and its size in bytes."""
 
     memory: T
     size: int
 
 
 class Blocks(Generic[T]):
-    """The blocks of one device, which errors call `owner`; of up to `capacity` bytes.
+    """The blocks of a device, of up to `capacity` bytes in all. `owner` is the name of the device in errors.
 
-    Several threads may use it at once.
+    It is thread-safe.
     """
 
     def __init__(self, owner: str, capacity: int) -> None:
@@ -41,13 +41,13 @@ class Blocks(Generic[T]):
 
     @property
     def used(self) -> int:
-        """Bytes of the blocks that there are."""
+        """The total bytes of all blocks."""
         return self._used
 
     def add(self, size: int, make: Callable[[], T], handle_of: Callable[[T], int] | None = None) -> int:
-        """Add a new block, which `make` returns, and return its handle. Raises RuntimeFailure, naming the
-        largest blocks, if there is not enough free memory. Handles are arbitrary numbers, unless `handle_of`
-        returns a block's address.
+        """Add a new block, which `make` returns, and return its handle. The handle is an arbitrary number, or
+        the result of `handle_of`. Raises RuntimeFailure if there is not enough memory; the error names the
+        largest blocks.
         """
         with self._lock:
             if self._used + size > self.capacity:
@@ -71,12 +71,13 @@ class Blocks(Generic[T]):
         """The block with this handle. Raises RuntimeFailure if there is none."""
         block = self._blocks.get(handle)
         if block is None:
-            raise RuntimeFailure(f"{handle} is no memory of {self.owner}")
+            raise RuntimeFailure(f"{handle} is not a memory handle of {self.owner}")
         return block
 
     def window(self, handle: int, offset: int, size: int) -> T:
-        """The memory of a block for an access of a number of bytes. Raises RuntimeFailure if the block is too
-        small."""
+        """The memory of a block, for an access of `size` bytes at `offset`. Raises RuntimeFailure if the
+        block is too small.
+        """
         block = self.get(handle)
         if not 0 <= offset <= offset + size <= block.size:
             raise RuntimeFailure(
@@ -85,7 +86,7 @@ class Blocks(Generic[T]):
         return block.memory
 
     def full(self, what: str, why: str = "") -> RuntimeFailure:
-        """The error for something for which the device itself had no memory."""
+        """The error if the driver has no memory for `what`."""
         with self._lock:
             return self._full(what, why)
 
@@ -95,10 +96,10 @@ class Blocks(Generic[T]):
         rest = f" and {len(largest) - SHOWN} smaller" if len(largest) > SHOWN else ""
         used = f"{bytes_text(self._used)} of {bytes_text(self.capacity)} are in use"
         return RuntimeFailure(
-            f"{self.owner} is out of memory: there is none for {what}",
+            f"{self.owner} is out of memory: cannot allocate {what}",
             why=f"{used}: {why}" if why else used,
             details=[f"the largest buffers in use: {held}{rest}"] if held else [],
-            hint="exe.release() gives scratch memory back; smaller batches need less",
+            hint="exe.release() frees scratch memory; smaller batches need less",
         )
 
 

@@ -1,4 +1,4 @@
-"""The code generator for languages of the C family: PrimFuncs to one file of source text."""
+"""The code generator for languages of the C family. It writes all PrimFuncs to one file."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ else:
 class SourceCodegen:
     """Emits source text whose entry points have the packed signature of `packed`.
 
-    A subclass gives `name`, `kinds` and `format`, and overrides what its language does otherwise: `dialect`
-    (types, functions, qualifiers: a table), `writer` (statements and effects that no table covers), `flags`
-    (of the compiler that makes it run on the machine that simulates the device).
+    A subclass defines `name`, `kinds` and `format`. It overrides the parts in which its language differs from
+    C: `dialect`, a table of types, functions and qualifiers; `writer`, the class that writes statements;
+    `flags`, the options of the C compiler of the simulated device.
     """
 
     name: str
     kinds: tuple[str, ...]
     format: str
     forms: tuple[str, ...] = ("c",)
-    """The readable forms of an artefact; the first is the text itself."""
+    """The readable forms of an artefact. The first is the text itself."""
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
-        """The table of the language for one module: C, with vectors where the target has some."""
+        """The table of the language for one module: C, with vector types if the target has vectors."""
         if not target.describe().vector_bits:
             return source.C99
         return replace(source.C99, vectors="extension", alignment="__attribute__((aligned({align})))")
@@ -56,8 +56,8 @@ class SourceCodegen:
         return {}
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """One file with every PrimFunc of the module; those with the attribute `entry` are callable from
-        outside.
+        """Write all PrimFuncs of the module to one file. Those with the attribute `entry` become entry
+        points.
         """
         made = emission.emit_module(module, self.dialect(module, target), self.writer())
         metadata: dict[str, Any] = {
@@ -69,7 +69,7 @@ class SourceCodegen:
         return Artifact(self.format, made.text.encode(), str(target), made.entries, sources, metadata)
 
     def source(self, artifact: Artifact, form: str) -> str | None:
-        """The text, which is the code itself."""
+        """The source text of an artefact; None for other forms."""
         return artifact.code.decode() if form == self.forms[0] else None
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dlc_core.diag import CodegenError, UnsupportedError
 
 CANDIDATES = ("cc", "gcc", "clang")
-NO_OPENMP = "this compiler has no library of OpenMP: set CC to one that has, or leave -num-threads at 1"
+NO_OPENMP = "this compiler has no OpenMP library: set CC to one that has, or use -num-threads=1"
 NATIVE = "-march=native"
 HINT = "install gcc or clang, set CC, or run: pip install ziglang"
 
@@ -34,13 +34,13 @@ def compiler() -> tuple[str, ...] | None:
 
 
 def compiler_problem() -> str | None:
-    """The reason why C cannot be compiled here; None if it can."""
+    """The reason why C cannot be compiled on this machine; None if it can."""
     return None if compiler() else f"{_why_none()}: {HINT}"
 
 
 def _why_none() -> str:
     given = os.environ.get("CC", "").strip()
-    return f"CC names {shlex.split(given)[0]}, which is not there" if given else "there is no C compiler"
+    return f"CC names {shlex.split(given)[0]}, which is not installed" if given else "there is no C compiler"
 
 
 @cache
@@ -60,7 +60,7 @@ def compiler_version() -> str:
 
 @cache
 def native_flags() -> tuple[str, ...]:
-    """The option for all instructions of this machine, where the compiler has it."""
+    """The option that enables all instructions of this machine; empty if the compiler has none."""
     command = compiler()
     if command is None:
         return ()
@@ -78,17 +78,17 @@ def build_shared(source: Path, library: Path, flags: Sequence[str]) -> None:
     """
     command = compiler()
     if command is None:
-        raise UnsupportedError("C cannot be compiled here", why=_why_none(), hint=HINT)
+        raise UnsupportedError("C cannot be compiled on this machine", why=_why_none(), hint=HINT)
     compile_c(command, source, library, [*flags, "-fPIC", "-shared"])
 
 
 def compile_c(command: Sequence[str], source: Path, out: Path, flags: Sequence[str]) -> None:
-    """Compile and link one file by the compiler of that command; raises as `build_shared` does."""
+    """Compile and link one file by the given compiler command. Raises the same errors as `build_shared`."""
     words = [*command, *flags, "-o", str(out), str(source), "-lm"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise UnsupportedError(f"the C compiler {command[0]} does not run", why=str(error)) from None
+        raise UnsupportedError(f"the C compiler {command[0]} cannot be run", why=str(error)) from None
     if done.returncode:
         said = done.stderr or done.stdout
         missing = "-fopenmp" in flags and any(name in said for name in ("-lomp", "-lgomp", "libgomp.spec"))

@@ -1,6 +1,6 @@
 """Kernels in languages with asynchronous copies from global to shared memory.
 
-Copies complete at the next barrier, or, in groups of copies, at a barrier that waits for their group.
+Copies complete at the next barrier. Copies in a batch complete at the barrier that waits for this batch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dlc_core.tir.threads import THREAD, is_shared, level
 
 
 class CopyWriter(KernelWriter):
-    """Writes a kernel."""
+    """Writes kernels with asynchronous copies and tensor copies."""
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch."""
@@ -52,16 +52,16 @@ class CopyWriter(KernelWriter):
             self._declare_arrivals()
         return super().kernel(func, symbol)
 
-    # Boxes
+    # Tensor copies
 
     @property
     def _boxes(self) -> Boxes:
         if self.words.boxes is None:
-            raise CodegenError(f"{self.unit.dialect.name} has no copies of boxes")
+            raise CodegenError(f"{self.unit.dialect.name} has no tensor copies")
         return self.words.boxes
 
     def first_parameters(self) -> list[str]:
-        """Parameters that describe the tensors of tensor copies."""
+        """The parameters with the descriptors of tensors."""
         return [self._boxes.tensor.format(name=name) for name, _ in self.tensors.values()]
 
     def _declare_arrivals(self) -> None:
@@ -73,7 +73,7 @@ class CopyWriter(KernelWriter):
         self.shared.append(Shared(self._arrivals, 8 * count))
 
     def _arrival(self, number: str) -> str:
-        """Where copies of the group of a number arrive."""
+        """The pointer to the barrier word of a batch of copies; `number` is its index."""
         return f"{self._arrivals} + {number} % {self._boxes.count}"
 
     def _copy_box(self, call: Call) -> None:
@@ -82,7 +82,7 @@ class CopyWriter(KernelWriter):
         self.prepare(start, *one.first)
         text = self._boxes.copy.format(
             rank=len(one.box),
-            # Boxes begin where the order of parts is that of their numbers.
+            # Boxes begin at multiples of the swizzle period, so their address needs no permutation.
             to=f"{self.pointers[one.to]} + {self.text.number(start, ADD + 1)}",
             tensor=self.tensors[one.tensor][0],
             first=", ".join(self.text.number(at) for at in reversed(one.first)),
@@ -98,13 +98,13 @@ class CopyWriter(KernelWriter):
     def _wait_for_boxes(self, groups: int) -> None:
         counter, most = self._arrived, self._boxes.count
         if groups >= most:
-            raise CodegenError(f"{groups + 1} groups of copies of boxes are under way, {most} at most may be")
+            raise CodegenError(f"{groups + 1} batches of tensor copies are in flight; at most {most} may be")
         parity = f"{counter} / {self._boxes.count} % 2"
         left = f"{counter} + {groups}" if groups else counter
         with self.block(f"for (; {left} < {self._ended}; ++{counter})"):
             self.line(f"{self._boxes.wait.format(arrival=self._arrival(counter), parity=parity)};")
 
-    # Copies of the threads
+    # Copies by threads
 
     def visit_store(self, stmt: Store) -> None:
         if not self._is_copy(stmt):
@@ -130,7 +130,7 @@ class CopyWriter(KernelWriter):
         self.text.named = {}
 
     def _is_copy(self, stmt: Store) -> bool:
-        """Whether a store is a copy that may be asynchronous."""
+        """Whether a store is a copy from global to shared memory that may be asynchronous."""
         if stmt.buffer not in self._filled:
             return False
         cond, value = _guarded(stmt.value)
@@ -151,7 +151,7 @@ class CopyWriter(KernelWriter):
             self._copy_box(value)
             return
         if value.name == "barrier" and self.tensors:
-            self._end_boxes()  # also of what is in no group
+            self._end_boxes()  # ends the copies that are in no batch, too
         if value.name in BARRIERS:
             self.before_barrier(*(int(const_value(arg) or 0) for arg in value.args))
         elif value.name == "copies_end" and self._waits and self.words.copies is not None:
@@ -163,8 +163,8 @@ class CopyWriter(KernelWriter):
     def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
         """Emit the statements before a barrier.
 
-        `groups` groups of copies, and reads by matrix units that began at most `steps` barriers ago, may stay
-        in flight.
+        The last `groups` batches of copies, and products that matrix units began at most `steps` barriers
+        ago, may stay in flight.
         """
         copies = self.words.copies
         if self._waits and copies is not None:
@@ -175,7 +175,9 @@ class CopyWriter(KernelWriter):
 
 
 def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
-    """The condition under which a value is a copy, else zero, and the copy; None for one that always is."""
+    """The condition of a value that is a load or zero, and the load. The condition is None for a
+    plain load.
+    """
     conds: list[Expr] = []
     copied = value
     while isinstance(copied, Call) and copied.name == "if_then_else":
@@ -189,15 +191,16 @@ def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
 
 
 def _start(buffer: Buffer, indices: Sequence[Expr], lanes: int) -> Expr | None:
-    """The offset of the first of a number of contiguous elements; None if they are not contiguous."""
+    """The offset of the first element of a vector access; None if it is not contiguous."""
     return buffer.linear_index(indices) if lanes == 1 else neighbours(buffer, indices)
 
 
 def _common(func: PrimFunc) -> set[Buffer]:
-    """The shared arrays of which every element that is read is read by several threads.
+    """The shared arrays in which each element that is read is read by several threads.
 
-    All but one of these threads read an element that another thread has written, so there is a barrier in
-    between. A thread that reads only elements that it wrote itself could do so without a barrier.
+    Most of these threads read an element that another thread has written, so there is a barrier between the
+    write and the read, at which a copy can be waited for. A thread that only reads elements that it wrote
+    needs no barrier.
     """
     threads = {s.var: s.extent for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD}
     found: dict[Buffer, bool] = {}
@@ -205,13 +208,13 @@ def _common(func: PrimFunc) -> set[Buffer]:
     for stmt in stmts(func.body):
         for load in loads_in(*exprs_of(stmt)):
             if is_shared(load.buffer) and found.get(load.buffer, True):
-                # Threads hold parts of matrices that are spread over the vectors which they have copied.
+                # Fragments are spread over the vectors that several threads have copied.
                 found[load.buffer] = load in multiplied or _several(load, threads)
     return {buffer for buffer, common in found.items() if common}
 
 
 def _several(load: Load, threads: dict[Var, Expr]) -> bool:
-    """Whether threads of a group read the same elements of a buffer at once."""
+    """Whether several threads of a group read the same elements of a buffer."""
     place = _start(load.buffer, load.indices, load.dtype.lanes)
     if place is None:
         return False

@@ -1,8 +1,8 @@
-"""Devices whose driver has one in-order stream: memory, programs, and launches that are prepared once for
-each size.
+"""Devices whose driver has one in-order stream: memory, programs, and launches that are cached by the scalars
+of a call.
 
-A subclass defines `name` and `formats`, `opened` (a `Session` with its `stream.Driver`), `another`, and
-`image`, the code that the driver loads.
+A subclass defines `name`, `formats`, `opened` (a `Session` with its `stream.Driver`), `another`, and `image`
+(the code that the driver loads).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dlc_core.diag import ArtifactError, bytes_text
 from dlc_core.target import Artifact
 
 KEPT = 64
-"""Sizes of calls whose launches an entry keeps ready."""
+"""The number of combinations of scalars whose launches an entry point caches."""
 _LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
             "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
 """Format letters of `struct` for scalar arguments of kernels."""
@@ -43,18 +43,18 @@ _LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "
 
 @dataclass(frozen=True)
 class Ready:
-    """A launch with its function, whose buffers are still to come."""
+    """A launch whose buffer addresses are not yet set."""
 
     function: Any
     launch: Launch
     given: int
-    """Shared memory that its groups get at launch."""
+    """The bytes of dynamic shared memory."""
     driver: Driver
     tensors: tuple[Tensor, ...]
-    """The driver's tensor descriptors, for the memory of each call."""
+    """The tensors of its descriptors, which depend on the addresses of each call."""
 
     def start(self, addresses: Sequence[int]) -> Start:
-        """With the buffers of a call."""
+        """The launch with the buffer addresses of a call."""
         launch = self.launch
         buffers = iter(addresses[w.place] + w.offset for w in launch.buffers)
         scalars = iter(launch.scalars)
@@ -68,7 +68,7 @@ class Ready:
 
 
 class Session:
-    """A device in use: its driver and memory."""
+    """An open device: its driver and memory."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -79,8 +79,9 @@ class Session:
         return kernel.shared_bytes if kernel.shared_bytes > self.driver.array_bytes else 0
 
     def alloc(self, size: int) -> int:
-        """Allocate memory and return its address. Raises RuntimeFailure, naming the largest buffers, if there
-        is not enough."""
+        """Allocate memory and return its address. Raises RuntimeFailure if there is not enough; the error
+        names the largest buffers.
+        """
         try:
             return self.blocks.add(size, lambda: self.driver.alloc(size), int)
         except OutOfMemory as error:
@@ -88,7 +89,7 @@ class Session:
 
 
 class Event(PolledEvent):
-    """A place in the stream."""
+    """A position in the stream."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -96,11 +97,11 @@ class Event(PolledEvent):
 
     @property
     def done(self) -> bool:
-        """Whether everything that was submitted before has finished."""
+        """Whether all earlier work has finished."""
         return self._driver.reached(self._mark)
 
     def finish(self) -> None:
-        """Wait until it has; RuntimeFailure for what failed."""
+        """Wait until all earlier work has finished. Raises RuntimeFailure if some of it failed."""
         self._driver.wait(self._mark)
 
 
@@ -114,9 +115,9 @@ class Entry:
     known: dict[tuple[int, ...], tuple[Ready, ...]] = field(default_factory=dict)
 
     def ready(self, scalars: Sequence[int]) -> tuple[Ready, ...]:
-        """The launches of a call with these scalars, kept for later calls.
+        """The launches of a call with these scalars. They are cached.
 
-        Raises RuntimeFailure if the device cannot execute one.
+        Raises RuntimeFailure if a launch exceeds the limits of the device.
         """
         key = tuple(scalars)
         found = self.known.get(key)
@@ -146,7 +147,7 @@ class Entry:
         limits = [
             *((f"groups along axis {axis}", size, most) for axis, size, most in axes),
             ("threads of a group", launch.threads, driver.most_threads(self.functions[launch.kernel.symbol])),
-            ("bytes that a group shares", launch.kernel.shared_bytes, driver.most_shared),
+            ("bytes of shared memory of a group", launch.kernel.shared_bytes, driver.most_shared),
         ]
         check_limits(launch, driver.name, limits)
 
@@ -159,7 +160,9 @@ class Entry:
         return [one.start(buffers) for one in ready]
 
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
-        """A call as a graph, which is submitted as a whole, and returns when it is done."""
+        """A function that makes a call with these arguments and waits for it. If possible, the launches are
+        submitted as one graph.
+        """
         driver = self.session.driver
         starts = self.starts(buffers, scalars)
         graph = driver.graph(starts)
@@ -173,7 +176,7 @@ class Entry:
 
 
 class DrivenProgram:
-    """Kernels on a device, and the launches of its entries."""
+    """The kernels on a device, and the launches of each entry point."""
 
     def __init__(self, session: Session, functions: dict[str, Any], lists: dict[str, LaunchList]) -> None:
         self._session = session
@@ -185,43 +188,47 @@ class DrivenProgram:
         return Entry(self._session, self._functions, find_entry(self._lists, symbol))
 
     def close(self) -> None:
-        """The module is unloaded with its last entry."""
+        """Does nothing: the module is unloaded with its last entry point."""
 
 
 class DrivenDevice(OpenedDevice[Session]):
-    """A device of this machine, opened when it is first used; see the module's text."""
+    """A device of this machine, which is opened on first use (see the module)."""
 
     @abstractmethod
     def image(self, driver: Driver, artifact: Artifact) -> bytes:
-        """Return the image of an artefact that the driver loads.
+        """The code of an artefact in the form that the driver loads.
 
         Raises ArtifactError for malformed metadata, and UnsupportedError for code that the device cannot run.
         """
 
     def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory, as the driver aligns it; RuntimeFailure where not so much is free."""
+        """Allocate uninitialised memory, with the alignment of the driver. Raises RuntimeFailure if there is
+        not enough.
+        """
         return self.session.alloc(size)
 
     def free(self, handle: int) -> None:
-        """Return memory to the pool, for later launches."""
+        """Free memory. Earlier launches may still use it."""
         self.session.blocks.take(handle).free()
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        """Copy bytes to the device, after everything that was launched before."""
+        """Copy bytes to the device, after all earlier launches."""
         given = np.frombuffer(data, np.uint8)
         session = self.session
         session.blocks.window(handle, offset, given.nbytes)
         session.driver.write(handle + offset, given)
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
+        """Copy bytes from the device to fill `out`, after all earlier launches."""
         wanted = np.frombuffer(out, np.uint8)
         session = self.session
         session.blocks.window(handle, offset, wanted.nbytes)
         session.driver.read(wanted, handle + offset)
 
     def load(self, artifact: Artifact) -> DrivenProgram:
-        """Load the kernels; none runs yet.  ArtifactError for metadata that is malformed, and as `image`."""
+        """Load the kernels, without running any. Raises ArtifactError for malformed metadata, and the errors
+        of `image`.
+        """
         kernels, lists = read_launches(artifact.metadata.get(LAUNCHES))
         session = self.session
         module = session.driver.module(self.image(session.driver, artifact))
@@ -235,7 +242,7 @@ class DrivenDevice(OpenedDevice[Session]):
         return DrivenProgram(session, functions, lists)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Have all launches of an entry run after everything that was launched before; returns at once."""
+        """Submit all launches of an entry point, without waiting for them."""
         self.session.driver.submit(entry.starts(buffers, scalars))
 
     def measure(
@@ -246,7 +253,7 @@ class DrivenDevice(OpenedDevice[Session]):
         threads: int,
         figures: np.ndarray[Any, Any],
     ) -> None:
-        """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
+        """Run an entry point. For each call of a kernel, add its nanoseconds and 1 to `figures`."""
         driver = self.session.driver
         starts = entry.starts(buffers, scalars)
         marks = [driver.mark()]
@@ -258,23 +265,23 @@ class DrivenDevice(OpenedDevice[Session]):
         add_figures(figures, zip((ready.launch for ready in entry.ready(scalars)), spent, strict=True))
 
     def record(self) -> Event:
-        """An event that is reached when everything launched so far has finished."""
+        """An event that is reached when all earlier launches have finished."""
         return Event(self.session.driver)
 
     def sync(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        """Wait until all launches have finished. Raises RuntimeFailure if one failed."""
         if self.is_open:
             self.session.driver.sync()
 
 
 def _arguments(kernel: Kernel) -> str:
-    """The letters of a kernel's parameters."""
+    """The parameters of a kernel, one format letter each."""
     scalars = iter(kernel.scalars)
     try:
         tensors = TENSOR * len(kernel.tensors)
         return tensors + "".join("P" if kind == "b" else _LETTERS[next(scalars)] for kind in kernel.order)
     except KeyError as error:
-        raise ArtifactError(f"a kernel takes a {error.args[0]} by value") from None
+        raise ArtifactError(f"a kernel has a scalar parameter of dtype {error.args[0]}") from None
 
 
 __all__ = ["DrivenDevice", "DrivenProgram", "Entry", "Event", "Ready", "Session"]

@@ -1,7 +1,7 @@
 """Modules in a language of the C family: the functions, clocks, and the packed entry points.
 
-A file has two parts: the functions of the model, which exported sources contain unchanged, and, from `PACKED`
-on, code that only calls from this process need; see `packed`.
+A file has two parts. The first has the functions of the model, which exported sources contain unchanged. The
+second begins with `PACKED` and has the entry points for calls from this process (see `packed`).
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ static void dlc_clock(void *at, int64_t sign)
 
 @dataclass(frozen=True)
 class Emitted:
-    """The code of a module: its text, its entry points, the windows of the model on its weights."""
+    """The code of a module: its text, its entry points, and the views of its weights."""
 
     text: str
     entries: tuple[str, ...]
     windows: tuple[tuple[str, int, str, int], ...]
-    """Name, first byte, dtype and elements of each."""
+    """The views of the weights: name, byte offset, dtype, number of elements."""
 
 
 class ModuleUnit(Unit):
-    """A file with the functions that clocks need."""
+    """A file that may contain the clock function."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.apart: frozenset[str] = frozenset()
-        """Functions that are not to be inlined."""
+        """The functions that must not be inlined."""
         self.uses: dict[str, None] = {}
-        """Which of "clock" and "apart" the functions need."""
+        """The helpers that the functions need: "clock", "apart" (the macro that forbids inlining)."""
 
     def prelude(self) -> str:
         return "\n".join([super().prelude(), *([_APART] if "apart" in self.uses else [])])
 
 
 class ModuleWriter(FunctionWriter):
-    """Functions with clocks."""
+    """Writes functions of a module, with calls of clocks."""
 
     unit: ModuleUnit
 
@@ -84,7 +84,9 @@ class ModuleWriter(FunctionWriter):
             at, number = value.args
             self.line(f"*(volatile int64_t *)({text.value(at)}) = {text.value(number)};")
             return
-        raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
+        raise CodegenError(
+            f"{self.unit.dialect.name} does not support the intrinsic {value.name} as a statement"
+        )
 
 
 def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] = ModuleWriter) -> Emitted:
@@ -115,8 +117,8 @@ def _written(writer: ModuleWriter, func: PrimFunc) -> str:
 
 
 def _called_apart(funcs: Sequence[PrimFunc]) -> frozenset[str]:
-    """The functions that loops of other functions call: the bodies of scans and while loops; and those whose
-    callers note that they begin.
+    """The functions that must not be inlined: bodies of scans and while loops, which loops of other functions
+    call, and functions whose callers record that they begin.
     """
     found: set[str] = set()
     work: list[tuple[Stmt, bool]] = [(func.body, _notes(func)) for func in funcs]
@@ -137,13 +139,13 @@ def _notes(func: PrimFunc) -> bool:
 
 
 def _nodes(func: PrimFunc) -> str:
-    """The model's nodes that a function computes, and their operators."""
+    """A comment with the nodes of the model that a function computes, and their operators."""
     named = (f"{span.name} ({span.op})" if span.op else span.name for span in func.spans)
     return ", ".join(dict.fromkeys(named))
 
 
 def _windows(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, int, str, int], ...]:
-    """The views of the entries on their parameter `weights`, and of the functions that get it from them: the
+    """The views of the parameter `weights` in entry points, and in the functions that they pass it to: the
     bodies of branches and loops.
     """
     entries = [func for func in funcs.values() if func.attrs.get("entry")]
@@ -168,7 +170,7 @@ def _windows(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, int, str, int], 
 
 
 def packed_entry(unit: ModuleUnit, func: PrimFunc) -> str:
-    """The function that callers outside of this file find by name."""
+    """The entry point of a function, which callers outside of the file find by its name."""
     args, buffers, scalars = [], 0, 0
     for param in func.params:
         if isinstance(param, Buffer):

@@ -1,4 +1,4 @@
-"""The cycles of entries on the machine of a target's description, by the core's cost model."""
+"""The estimated cycles of entry points on the machine of a target's description, by the core's cost model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KERNEL = "kernel."
 
 
 def entry_cycles(module: IRModule, target: Target) -> dict[str, int]:
-    """The estimated cycles of each entry whose kernels are known, all of them launched once.
+    """The estimated cycles of each entry point, with one launch per kernel.
 
-    Kernels whose work depends on dims count as nothing.
+    Kernels whose work depends on symbolic dims count as 0.
     """
     description = target.describe()
     machine = Machine.of(description)

@@ -1,8 +1,8 @@
 """Kernels in languages in which subgroups multiply fragments (`tir.matrix`).
 
-A thread's fragment of an operand is an array of words. If the elements are in the order of a load instruction
-of the language (`Blocks`), that instruction loads it at once. Else it is loaded word by word, or packed from
-single elements. The fragment of the result is an array that the product adds to.
+A thread's fragment of an operand is an array of words of 32 bits. If its elements are in the order of a load
+instruction of the language (`Blocks`), that instruction loads them. Otherwise words are loaded one by one, or
+packed from single elements. The fragment of the result is an array that the product adds to.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _WORD = 32
 
 
 class FragmentWriter(CopyWriter):
-    """Writes a kernel."""
+    """Writes kernels with products of fragments."""
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch."""
         self._operands = set(operands(func.body))
         loads = (load for value in operands(func.body).values() for load in loads_in(value))
         self._held = {load.buffer for load in loads if is_private(load.buffer)}
-        """Memory of threads that is an operand as it is."""
+        """Private buffers that are operands of products, without a copy."""
         self._sums = {load.buffer for call in products(func.body) for load in loads_in(call.args[0])}
         threads = [s for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD]
         self._threads = threads[-1] if threads else None
@@ -46,7 +46,9 @@ class FragmentWriter(CopyWriter):
         return self.words.matrices
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """Sums and operands are arrays, which compilers see through: products take pointers to them."""
+        """Accumulators and operands stay arrays, because products take pointers to them. Compilers keep them
+        in registers.
+        """
         return None if buffer in self._sums or buffer in self._held else super().promoted(buffer, body)
 
     def visit_let(self, stmt: Let) -> Stmt:
@@ -63,13 +65,13 @@ class FragmentWriter(CopyWriter):
         if stmt.buffer not in self._held or not narrowed or short is None:
             super().visit_store(stmt)
             return
-        # Nothing but words is made of it: there is no way back to the wide type.
-        place = stmt.buffer.linear_index(stmt.indices)
+        # Only products read the buffer, as words. So the value is not converted back to the wide type.
+        offset = stmt.buffer.linear_index(stmt.indices)
         self.text.named = {}
         assert isinstance(value, Cast)
-        self.prepare(value.a, place)
+        self.prepare(value.a, offset)
         made = f"{self.unit.helper(f'f32_to_{short}')}({self.text.value(value.a)})"
-        self.line(f"{self.text.element(stmt.buffer, place)} = {made};")
+        self.line(f"{self.text.element(stmt.buffer, offset)} = {made};")
         self.text.named = {}
 
     # Operands
@@ -81,15 +83,17 @@ class FragmentWriter(CopyWriter):
         if not isinstance(first, Load) or is_private(first.buffer):
             return self._own_operand(stmt)
         if not all(isinstance(load, Load) and load.buffer is first.buffer for load in loads):
-            raise CodegenError(f"the operand {stmt.var.name} of a product is not what memory holds")
+            raise CodegenError(f"the operand {stmt.var.name} of a product is not loaded from one buffer")
         buffer, bits = first.buffer, first.buffer.dtype.bits
-        places = [buffer.linear_index(load.indices) for load in loads]
+        positions = [buffer.linear_index(load.indices) for load in loads]
         each = max(1, _WORD // bits)
         if len(loads) % each:
-            raise CodegenError(f"{stmt.var.name} has {len(loads)} values of {bits} bits: no words")
+            raise CodegenError(
+                f"{stmt.var.name} has {len(loads)} values of {bits} bits, which do not fill words of 32 bits"
+            )
         name = self.names.fresh(stmt.var.name)
         self.text.named = {}
-        found = self._blocks_of(places, bits)
+        found = self._blocks_of(positions, bits)
         if found is not None:
             blocks, start, count = found
             self.prepare(start)
@@ -97,16 +101,19 @@ class FragmentWriter(CopyWriter):
             at = self.text.address(buffer, start)
             self.line(blocks.load.format(count=count, to=name, source=at) + ";")
         else:
-            self.prepare(*places)
-            words = [self._word(buffer, places[i : i + each], bits) for i in range(0, len(places), each)]
+            self.prepare(*positions)
+            words = [
+                self._word(buffer, positions[i : i + each], bits) for i in range(0, len(positions), each)
+            ]
             self.line(f"const {matrices.word} {name}[{len(words)}] = {{{', '.join(words)}}};")
         self.text.named = {}
         self.text.vars[stmt.var] = name
         return stmt.body
 
     def _own_operand(self, stmt: Let) -> Stmt:
-        """An operand made of values that the thread already holds, such as narrowed accumulators of another
-        product."""
+        """Pack an operand from values that the thread already has, such as rounded accumulators of another
+        product.
+        """
         matrices, parts, bits = self._matrices, _parts(stmt.value), stmt.var.dtype.bits
         each = max(1, _WORD // bits)
         self.text.named = {}
@@ -122,30 +129,34 @@ class FragmentWriter(CopyWriter):
         self.text.vars[stmt.var] = name
         return stmt.body
 
-    def _word(self, buffer: Buffer, places: Sequence[Expr], bits: int) -> str:
-        """Neighbours in memory move as one."""
+    def _word(self, buffer: Buffer, positions: Sequence[Expr], bits: int) -> str:
+        """A word of an operand. Contiguous elements are loaded together."""
         analyzer, matrices = Analyzer(), self._matrices
-        together = all(analyzer.prove_equal(place, places[0] + i) for i, place in enumerate(places))
-        factor, rest = analyzer.modular(places[0])
-        if together and factor % len(places) == 0 and rest % len(places) == 0:
-            return matrices.load.format(at=self.text.address(buffer, places[0]))
-        values = ", ".join(self.text.element(buffer, place) for place in places)
+        together = all(
+            analyzer.prove_equal(position, positions[0] + i) for i, position in enumerate(positions)
+        )
+        factor, rest = analyzer.modular(positions[0])
+        if together and factor % len(positions) == 0 and rest % len(positions) == 0:
+            return matrices.load.format(at=self.text.address(buffer, positions[0]))
+        values = ", ".join(self.text.element(buffer, position) for position in positions)
         return matrices.pack.format(bits=bits, values=values)
 
-    def _blocks_of(self, places: Sequence[Expr], bits: int) -> tuple[Blocks, Expr, int] | None:
-        """The instruction that loads the elements, where a thread points to, and how many blocks they are."""
+    def _blocks_of(self, positions: Sequence[Expr], bits: int) -> tuple[Blocks, Expr, int] | None:
+        """The instruction that loads the elements, the offset that a thread passes, and the number of blocks;
+        None if there is no such instruction.
+        """
         axis = self._threads
         if axis is None or const_value(axis.begin) != 0:
             return None
         analyzer = Analyzer()
-        base = analyzer.simplify(substitute(places[0], {axis.var: const(0, axis.var.dtype)}))
-        away = [analyzer.simplify(place - base) for place in places]
+        base = analyzer.simplify(substitute(positions[0], {axis.var: const(0, axis.var.dtype)}))
+        away = [analyzer.simplify(position - base) for position in positions]
         if any(set(free_vars(each)) - {axis.var} for each in away):
             return None
         offsets = compile_exprs(away, [axis.var])
         table = [offsets(thread) for thread in range(const_value(axis.extent) or 0)]
         for blocks in self._matrices.blocks:
-            count, rest = divmod(len(places), blocks.of.count)
+            count, rest = divmod(len(positions), blocks.of.count)
             if blocks.bits != bits or rest or count not in blocks.counts or len(table) != blocks.of.width:
                 continue
             starts = _rows_of(blocks, table, count)
@@ -166,7 +177,7 @@ class FragmentWriter(CopyWriter):
         parts = _parts(call.args[0])
         self.text.named = {}
         given = self.product_words(unit, call)
-        rest = _behind(stmt, parts)
+        rest = _after_stores(stmt, parts)
         first = const_value(parts[0].buffer.linear_index(parts[0].indices)) if rest is not None else None
         if rest is not None and first is not None:
             acc = self.text.address(parts[0].buffer, const(first))
@@ -184,7 +195,7 @@ class FragmentWriter(CopyWriter):
         return stmt.body
 
     def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
-        """The operands of a product besides its accumulators."""
+        """The texts of the operands a and b of a product, by their names in its format."""
         variables = [var for arg in call.args[1:3] if isinstance(var := held(arg), Var)]
         return {name: self.text.vars[var] for name, var in zip("ab", variables, strict=True)}
 
@@ -194,8 +205,10 @@ def _parts(value: Expr) -> tuple[Load, ...]:
     return value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)  # type: ignore[return-value]
 
 
-def _behind(stmt: Let, parts: Sequence[Load]) -> Stmt | None:
-    """Return the statement after stores of an accumulator to its own contiguous elements, else None."""
+def _after_stores(stmt: Let, parts: Sequence[Load]) -> Stmt | None:
+    """The statement after the stores of a product, if these store all lanes to the elements that the
+    accumulators were loaded from, which are contiguous; else None.
+    """
     body = stmt.body.stmts if isinstance(stmt.body, Seq) else (stmt.body,)
     stores, rest = body[: len(parts)], body[len(parts) :]
     if len(stores) < len(parts) or not all(isinstance(part, Load) for part in parts):
@@ -224,21 +237,23 @@ def _is_lane(value: Expr, var: Var, lane: int) -> bool:
 
 
 def _rows_of(blocks: Blocks, table: Sequence[Sequence[int]], count: int) -> list[int] | None:
-    """Return the first element of each row of each block, from the elements of each thread; None for other
-    layouts.
+    """The offset of the first element of each row of each block. `table` has the offsets of each thread's
+    elements. None if rows are not contiguous.
     """
     of, found = blocks.of, dict[tuple[int, int], int]()
-    for thread, places in enumerate(table):
-        for number, place in enumerate(places):
+    for thread, positions in enumerate(table):
+        for number, position in enumerate(positions):
             block, value = divmod(number, of.count)
             row, column = divmod(of.element(thread, value), of.columns)
-            if found.setdefault((block, row), place - column) != place - column:
+            if found.setdefault((block, row), position - column) != position - column:
                 return None
     return [found[block, row] for block in range(count) for row in range(of.rows)]
 
 
 def _linear(values: Sequence[int], var: Var) -> Expr | None:
-    """A list as an expression of an index, if each bit of the index adds a constant."""
+    """An expression over `var` that gives the values of a list by index. It exists if each bit of the index
+    adds a constant; else None.
+    """
     bits = len(values).bit_length() - 1
     steps = [values[1 << bit] - values[0] for bit in range(bits)]
     for index, value in enumerate(values):

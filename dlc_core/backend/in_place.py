@@ -1,9 +1,10 @@
 """Kernels whose matrix units read operands in shared memory (`MatrixUnit.in_place`).
 
-The program describes each thread's part of an operand; the text passes the address of the whole, which the
-unit reads asynchronously.  Consecutive products are issued without waiting.  Threads wait for them before a
-barrier, after which the memory may be overwritten, and before accumulators are used.  Pipelines that spare
-the memory (`copies_barrier`) let them overlap the next products.
+The program loads a fragment of an operand for each thread. The text instead passes the address of the tile,
+which the unit reads asynchronously. Consecutive products are issued without waiting. Threads wait for them
+before a barrier, because memory may be overwritten after it, and before accumulators are used. In a software
+pipeline with `copies_barrier` the memory is not overwritten so early, so products may overlap those of the
+next iteration.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW, level
 
 
 class InPlaceWriter(FragmentWriter):
-    """Writes a kernel."""
+    """Writes kernels with products that read shared memory."""
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch."""
-        self._lying: dict[Var, tuple[Buffer, Sequence[Expr]]] = {}
-        """Where the values of operands are that lie in memory of the group."""
+        self._tiles: dict[Var, tuple[Buffer, Sequence[Expr]]] = {}
+        """Operands in shared memory: the buffer, and the offset of each element of a thread's fragment."""
         found = {var for var, value in operands(func.body).items() if _scope(value) == SWIZZLED}
         calls = [c for c in products(func.body) if held(c.args[1]) in found]
         self._read = found
         self._added = list(dict.fromkeys(load.buffer for c in calls for load in loads_in(c.args[0])))
-        """The sums of products in place."""
+        """The accumulators of products that read shared memory."""
         self._stores = any(isinstance(s, Store) and s.buffer.scope == SWIZZLED for s in stmts(func.body))
-        """Whether threads themselves fill what units read."""
+        """Whether threads write shared memory that units read, so that fences are needed."""
         self._inside = self._running = False
         return super().kernel(func, symbol)
 
@@ -49,7 +50,7 @@ class InPlaceWriter(FragmentWriter):
             raise CodegenError(f"{self.unit.dialect.name} has no products of matrices in shared memory")
         return self._matrices.in_place
 
-    # When
+    # Waits and fences
 
     def stmt(self, stmt: Stmt) -> None:
         """Write a statement, with the waits and fences that running products require around it."""
@@ -70,7 +71,7 @@ class InPlaceWriter(FragmentWriter):
             self._running = True
         elif isinstance(stmt, If):
             if any(map(self._touches, stmts(stmt))) and not any(map(self._multiplies, stmts(stmt))):
-                self._wait()  # where all threads do
+                self._wait()  # outside of the branch, where all threads wait
             before = self._running
             super().stmt(stmt)
             self._running = self._running or before
@@ -107,7 +108,7 @@ class InPlaceWriter(FragmentWriter):
         return isinstance(value, Call) and value.name == MATRIX and held(value.args[1]) in self._read
 
     def _only_multiplies(self, stmt: Stmt) -> bool:
-        """Whether a statement does nothing but multiply, once or in loops."""
+        """Whether a statement consists of products only, possibly in loops."""
         inner = list(stmts(stmt))
         made = {s.var for s in inner if isinstance(s, Let) and self._multiplies(s)}
         return bool(made) and not any(
@@ -121,45 +122,46 @@ class InPlaceWriter(FragmentWriter):
         written = isinstance(stmt, Store) and stmt.buffer in self._added
         return written or any(load.buffer in self._added for load in loads_in(*exprs_of(stmt)))
 
-    # What
+    # Operands
 
     def _operand(self, stmt: Let) -> Stmt:
         if stmt.var not in self._read:
             return super()._operand(stmt)
         loads = _loads(stmt.value)
         buffer = loads[0].buffer
-        self._lying[stmt.var] = buffer, [buffer.linear_index(load.indices) for load in loads]
+        self._tiles[stmt.var] = buffer, [buffer.linear_index(load.indices) for load in loads]
         self.text.vars[stmt.var] = stmt.var.name
         return stmt.body
 
     def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
-        """The operands of a product besides its accumulators."""
+        """The texts of the operands a and b of a product, by their names in its format."""
         variables = [held(arg) for arg in call.args[1:3]]
         if variables[0] not in self._read:
             return super().product_words(unit, call)
-        words: dict[str, object] = {"way": ""}
+        words: dict[str, object] = {"layouts": ""}
         for name, var, fragment in zip("ab", variables, (unit.of_a, unit.of_b), strict=True):
             assert isinstance(var, Var)
-            start, outer, apart = self._tile(var, fragment, name == "b")
+            start, outer, stride = self._tile(var, fragment, name == "b")
             self.prepare(start)
-            buffer = self._lying[var][0]
-            # Tiles begin where the order of parts is that of their numbers.
+            buffer = self._tiles[var][0]
+            # Tiles begin at multiples of the swizzle period, so their address needs no permutation.
             words[name] = f"{self.pointers[buffer]} + {self.text.number(start, ADD + 1)}"
-            words["way"] = f"{words['way']}{'t' if outer else 'n'}"
-            words[f"{name}_apart"] = apart
+            words["layouts"] = f"{words['layouts']}{'t' if outer else 'n'}"
+            words[f"{name}_stride"] = stride
         return words
 
     def _tile(self, var: Var, fragment: Fragment, of_b: bool) -> tuple[Expr, bool, int]:
-        """The begin of an operand, whether K is its outermost dim, and the distance of its parts in bytes.
+        """The offset of an operand's tile, whether K is its outer dim, and the stride in bytes between its
+        parts of one row width (0 if there is one part).
 
-        Raises CodegenError if the operand does not consist of rows.
+        Raises CodegenError if the tile does not consist of rows.
         """
-        buffer, places = self._lying[var]
+        buffer, positions = self._tiles[var]
         axis = self._threads
         assert axis is not None
         analyzer = Analyzer()
-        first = substitute(places[0], {axis.var: const(0, axis.var.dtype)})
-        away = [analyzer.simplify(place - first) for place in places]
+        first = substitute(positions[0], {axis.var: const(0, axis.var.dtype)})
+        away = [analyzer.simplify(position - first) for position in positions]
         table = None
         if not any(set(free_vars(each)) - {axis.var} for each in away):
             offsets = compile_exprs(away, [axis.var])
@@ -168,14 +170,14 @@ class InPlaceWriter(FragmentWriter):
         row = SWIZZLED_ROW // size
         if table is not None:
             whole = fragment.gathered(table)
-            lies = whole if of_b else whole.T  # [step, other]
-            steps, others = (np.arange(n) for n in lies.shape)
-            if np.array_equal(lies, steps[:, None] + others * row):
+            found = whole if of_b else whole.T  # [K, other dim]
+            steps, others = (np.arange(n) for n in found.shape)
+            if np.array_equal(found, steps[:, None] + others * row):
                 return analyzer.simplify(first), False, 0
-            apart = int(lies[0, row]) if len(others) > row else 0
-            if np.array_equal(lies, steps[:, None] * row + others // row * apart + others % row):
-                return analyzer.simplify(first), True, apart * size
-        raise CodegenError(f"the operand {var.name} of a product does not lie in rows of {buffer.name}")
+            stride = int(found[0, row]) if len(others) > row else 0
+            if np.array_equal(found, steps[:, None] * row + others // row * stride + others % row):
+                return analyzer.simplify(first), True, stride * size
+        raise CodegenError(f"the operand {var.name} of a product does not consist of rows of {buffer.name}")
 
 
 def _loads(value: Expr) -> Sequence[Load]:

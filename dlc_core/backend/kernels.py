@@ -1,4 +1,4 @@
-"""Kernels in languages of the C family: functions over thread axes, with shared memory."""
+"""The writer of kernels in languages of the C family: functions over thread axes, with shared memory."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from dlc_core.tir.threads import THREAD, is_shared, level
 
 _REDUCE = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 OFFSET = "_at"
-"""The suffix of the parameter that is a buffer's offset."""
+"""The suffix of the parameter with the offset of a buffer."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Memory of a group, as the text of a kernel declares it."""
+    """A shared array, as the text of a kernel declares it: name and bytes."""
 
     name: str
     bytes: int
@@ -52,19 +52,19 @@ class Shared:
 
 @dataclass(frozen=True)
 class EmittedKernels:
-    """The text of all kernels of a module, and the memory of their groups."""
+    """The text of all kernels of a module, and their shared arrays."""
 
     text: str
     symbols: dict[str, str]
-    """The name of each kernel in the text."""
+    """The name of each kernel in the text, by the name of its PrimFunc."""
     shared: dict[str, tuple[Shared, ...]]
     tensors: dict[str, tuple[TensorCopy, ...]] = field(default_factory=dict)
-    """The tensor descriptors that each kernel takes before its parameters."""
+    """The tensor descriptors that precede the parameters of each kernel."""
 
 
 class KernelWriter(ModuleWriter):
-    """Writes a kernel.  Vectors are computed lane by lane; contiguous ones move at once where
-    the language has types for them.
+    """Writes kernels. Vectors are computed lane by lane. Contiguous vectors are loaded and stored at once if
+    the language has vector types.
     """
 
     def __init__(self, unit: ModuleUnit) -> None:
@@ -73,13 +73,13 @@ class KernelWriter(ModuleWriter):
         self.words: Kernels = unit.dialect.kernels
         self.shared: list[Shared] = []
         self.tensors: dict[tuple[object, ...], tuple[str, TensorCopy]] = {}
-        """Tensors whose boxes are copied: what they are called, and one of the copies."""
+        """The tensors of tensor copies: the name of the descriptor, and one of the copies."""
         self._own: set[Buffer] = set()
         """The buffers that a thread allocates."""
         self._parts: dict[Var, list[str]] = {}
-        """The lanes of vectors that a `Let` names."""
+        """The texts of the lanes of vectors that a `Let` binds."""
         self._moved: dict[Expr, str] = {}
-        """The names of vectors that have been loaded for the present statement."""
+        """The names of vectors that have been loaded for the current statement."""
 
     # The function
 
@@ -98,14 +98,16 @@ class KernelWriter(ModuleWriter):
         return self.function(func, f"{self.words.head}{bounds} {symbol}")
 
     def _declare_shared(self, buffer: Buffer) -> None:
-        """Declare all shared memory at the top, because some languages allow it nowhere else."""
+        """Declare a shared array. All are at the top of the kernel, because some languages require that."""
         name = self.names.fresh(f"shared_{buffer.name}")
         self.pointers[buffer] = name
         count = self._array(buffer, name)
         self.shared.append(Shared(name, count * buffer.dtype.itemsize))
 
     def _declare_large(self, sizes: Mapping[Buffer, int], large: Large) -> None:
-        """One array, of which each buffer is a part."""
+        """Declare one array of dynamic shared memory, and pointers to the parts of it that are
+        the buffers.
+        """
         name, total = self.names.fresh("shared"), 0
         at = len(self.lines)
         for buffer, size in sizes.items():
@@ -122,9 +124,9 @@ class KernelWriter(ModuleWriter):
         dialect = self.unit.dialect
         scope = dialect.scopes.get(buffer.scope)
         if shape is None:
-            raise CodegenError(f"buffer {buffer!r} has no fixed size")
+            raise CodegenError(f"buffer {buffer!r} has no constant size")
         if scope is None:
-            raise CodegenError(f"{dialect.name} has no memory of scope {buffer.scope!r}")
+            raise CodegenError(f"{dialect.name} has no memory scope {buffer.scope!r}")
         align = dialect.alignment.format(align=16)
         count = max(1, prod(shape))
         kind = self.unit.stored_type(buffer.dtype)
@@ -140,8 +142,8 @@ class KernelWriter(ModuleWriter):
         return f"{text}, const {self.unit.scalar_type(INDEX)} {at}"
 
     def space(self, buffer: Buffer) -> str:
-        """Return the address space of a buffer; a kernel's allocations are private to threads unless they are
-        shared.
+        """The address space of a buffer. Buffers that a kernel allocates are private to threads, unless their
+        scope is shared.
         """
         return "" if buffer in self._own else super().space(buffer)
 
@@ -167,7 +169,7 @@ class KernelWriter(ModuleWriter):
         self.stmt(loop.body)
 
     def _anchor(self, body: Stmt) -> None:
-        """Compilers of kernels share what accesses have in common."""
+        """Does nothing: compilers of kernels find common parts of addresses themselves."""
 
     def visit_alloc(self, stmt: Alloc) -> None:
         buffer = stmt.buffer
@@ -184,7 +186,7 @@ class KernelWriter(ModuleWriter):
         super().visit_alloc(stmt)
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """Use a scalar register for each element, which the compiler can optimise better than vectors.
+        """Use a scalar variable for each element, which compilers optimise better than vectors.
 
         Operands of the language's dot products stay in memory.
         """
@@ -194,12 +196,12 @@ class KernelWriter(ModuleWriter):
         return found if found is None else {(first + k, 1) for first, lanes in found for k in range(lanes)}
 
     def _is_dotted(self, buffer: Buffer, body: Stmt) -> bool:
-        """Whether the language's own dot products read a buffer."""
+        """Whether dot-product instructions of the language read a buffer."""
         read = (e for stmt in stmts(body) for e in self._dotted(*exprs_of(stmt)))
         return any(isinstance(e, Load) and e.buffer is buffer for e in read)
 
     def _dotted(self, *roots: Expr) -> set[Expr]:
-        """The operands of dot products for which the language has an instruction."""
+        """The operands of dot products that the language has instructions for."""
         found = (e for e in post_order(*roots) if isinstance(e, Call) and self._dot_word(e))
         return {arg for dot in found for arg in dot.children[1:]}
 
@@ -254,7 +256,7 @@ class KernelWriter(ModuleWriter):
         self.text.named = {}
 
     def _reads_itself(self, stmt: Store) -> bool:
-        """Whether a lane may read what another lane's store changes."""
+        """Whether a lane may read an element that the store of another lane changes."""
         loads = [e for e in post_order(stmt.value) if isinstance(e, Load) and e.buffer is stmt.buffer]
         return any(e.indices != stmt.indices for e in loads)
 
@@ -284,10 +286,10 @@ class KernelWriter(ModuleWriter):
     def effect(self, value: Call) -> None:
         self.prepare(*value.args)
         if value.name in ("copies_begin", "copies_end"):
-            return  # what the thread writes is there at once
+            return  # copies are synchronous here
         words = self.words.words.get("barrier" if value.name in BARRIERS else value.name)
         if words is None and value.name in CONVERGENT:
-            raise CodegenError(f"{self.unit.dialect.name} has no word for {value.name}")
+            raise CodegenError(f"{self.unit.dialect.name} does not support {value.name}")
         if words is None:
             super().effect(value)
             return
@@ -296,14 +298,14 @@ class KernelWriter(ModuleWriter):
     def visit_eval(self, stmt: Eval) -> None:
         if isinstance(stmt.value, Call) and stmt.value.name.startswith("kernel."):
             raise CodegenError(
-                f"a kernel calls {stmt.value.name.removeprefix('kernel.')}: only hosts call kernels"
+                f"a kernel calls {stmt.value.name.removeprefix('kernel.')}: only the host can call kernels"
             )
         super().visit_eval(stmt)
 
     # Vectors
 
     def _moves_whole(self, type_: DType, lanes: int, start: Expr) -> bool:
-        """Whether a number of contiguous elements from `start` on can be moved as one vector."""
+        """Whether `lanes` contiguous elements from `start` on can be loaded or stored as one vector."""
         moves = self.words.moves
         if moves is None or lanes not in moves.lanes:
             return False
@@ -315,7 +317,7 @@ class KernelWriter(ModuleWriter):
         return factor % lanes == 0 and rest % lanes == 0
 
     def _words_of_move(self, buffer: Buffer, lanes: int) -> dict[str, object]:
-        """The values of the names in the formats of `Moves`, except values and indices."""
+        """The values of the fields in the formats of `Moves`, except values and indices."""
         moves = self.words.moves
         assert isinstance(moves, Moves)
         scalar = self.unit.stored_type(buffer.dtype)
@@ -324,7 +326,7 @@ class KernelWriter(ModuleWriter):
         return {"type": type_, "scalar": scalar, "lanes": lanes, "space": space}
 
     def _moves(self, *roots: Expr) -> list[Expr]:
-        """Load contiguous vectors that are read unconditionally, and bind them to names."""
+        """Load the contiguous vectors that are read unconditionally, and bind them to names."""
         found: list[Expr] = []
         dotted = self._dotted(*roots)
         for expr in eager(roots):
@@ -343,7 +345,7 @@ class KernelWriter(ModuleWriter):
             elif start.kept_loads == ():
                 self.prepare(start, cond)
             else:
-                continue  # the place itself may be read only where the condition holds
+                continue  # the offset may be read only if the condition holds
             name = self._moved[expr] = self.names.fresh(load.buffer.name)
             found.append(expr)
             words = self._words_of_move(load.buffer, lanes)
@@ -365,7 +367,7 @@ class KernelWriter(ModuleWriter):
             del self._moved[expr]
 
     def _lanes(self, expr: Expr, lanes: int) -> list[Expr]:
-        """The scalars of a vector; a scalar is that of every lane."""
+        """The lanes of a vector. A scalar is repeated."""
         return [self._lane(expr, k, {}) for k in range(lanes)]
 
     def _lane(self, expr: Expr, lane: int, done: dict[Expr, Expr]) -> Expr:
@@ -409,7 +411,7 @@ class KernelWriter(ModuleWriter):
         return expr.rebuild([self._lane(child, lane, done) for child in expr.children])
 
     def _reduced(self, expr: Call) -> Expr:
-        """All lanes of a vector combined, in pairs."""
+        """A reduction of the lanes of a vector, in pairs."""
         parts = self._lanes(expr.args[0], expr.args[0].dtype.lanes)
         while len(parts) > 1:
             half = (len(parts) + 1) // 2
@@ -436,14 +438,16 @@ class KernelWriter(ModuleWriter):
         return total
 
     def _dot_word(self, expr: Call) -> str | None:
-        """The format of the language's dot product, if it has this one."""
+        """The format of the language's instruction for this dot product; None if it has none."""
         if expr.name != "vector_dot" or expr.dtype.scalar.name != "int32":
             return None
         acc, a, b = (arg.dtype for arg in expr.args)
         return self.words.words.get(f"vector_dot.{a.scalar}.{b.scalar}x{b.lanes // acc.lanes}")
 
     def _group(self, value: Expr, group: int, first: int) -> str | None:
-        """A pointer to a number of contiguous elements of a vector, aligned to their size; or None."""
+        """A pointer to `group` contiguous elements of a vector from element `first` on, aligned to their
+        total size; None if they are not contiguous or not aligned.
+        """
         start = neighbours(value.buffer, value.indices) if isinstance(value, Load) else None
         if start is None or not isinstance(value, Load) or value.buffer in self.registers:
             return None
@@ -456,7 +460,9 @@ class KernelWriter(ModuleWriter):
 
 
 def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:
-    """A loaded vector, and the condition under which it is loaded and not constant; None if there is none."""
+    """The load of a vector that is a load or, if a condition is false, constant; and the condition. Both may
+    be None.
+    """
     if expr.dtype.lanes == 1:
         return None, None
     if isinstance(expr, Load):
@@ -475,7 +481,9 @@ def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:
 def emit_kernels(
     module: IRModule, dialect: Dialect, writer: type[KernelWriter] = KernelWriter
 ) -> EmittedKernels:
-    """One file with every launch of a module. Raises CodegenError for features that the language lacks."""
+    """Write all launches of a module to one file. Raises CodegenError for features that the
+    language lacks.
+    """
     if dialect.kernels is None:
         raise CodegenError(f"{dialect.name} has no kernels")
     unit = ModuleUnit(dialect)
@@ -494,7 +502,7 @@ def emit_kernels(
 
 
 def group_extents(func: PrimFunc) -> dict[str, int] | None:
-    """The threads of a group along each axis of a kernel; None if they depend on the call."""
+    """The threads of a group along each axis of a kernel; None if they are symbolic."""
     sizes: dict[str, int] = {}
     for stmt in stmts(func.body):
         if isinstance(stmt, For) and level(stmt) == THREAD:
@@ -506,13 +514,13 @@ def group_extents(func: PrimFunc) -> dict[str, int] | None:
 
 
 def defined(text: str, meanings: Mapping[str, str]) -> list[str]:
-    """Return the definitions that a text needs for words which its language lacks, in the table's order."""
+    """The definitions of the words in `meanings` that a text contains, in the order of the table."""
     used = set(re.findall(r"\w+", text))
     return [meaning for word, meaning in meanings.items() if word in used]
 
 
 def narrow_index(module: IRModule) -> bool:
-    """Whether indices of 32 bits suffice for all kernels: every size is known, and small enough."""
+    """Whether indices of 32 bits suffice for all kernels: all sizes are known and small enough."""
     for func in module.of_kind(PrimFunc).values():
         if "launch" not in func.attrs:
             continue

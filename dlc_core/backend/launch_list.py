@@ -1,8 +1,8 @@
-"""Host code as data: the launches of a module's entry points, in order, with their memory.
+"""Host code as data: for each entry point of a module, the ordered list of its launches with their buffers.
 
-For a device that runs no host code, the artefact's metadata has a list of launches for each entry point.
-`launches` reads and evaluates it. Entries and the functions that they call compute only sizes, so the
-integers of a launch are expressions over the entry's scalars.
+A device that runs no host code finds these lists in the artefact's metadata. `launches` reads and evaluates
+them. Entry points, and the functions that they call, only compute sizes. Therefore the integers of a launch
+are expressions over the scalars of the entry point.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ from dlc_core.tir.tensor_copy import TensorCopy
 from dlc_core.tir.threads import GROUP, SWIZZLED, level_of
 
 DIMS = 3
-"""Dims of a grid of groups, and of a group of threads."""
+"""The number of dims of a grid of groups, and of a group of threads."""
 
-Place = tuple[int, Expr]
-"""Memory: the number of an entry's buffer, and bytes from its start."""
+Location = tuple[int, Expr]
+"""A location in memory: the index of a buffer of the entry point, and a byte offset."""
 
 
 def launch_lists(module: IRModule, emitted: EmittedKernels, machine: Description) -> dict[str, Any]:
-    """The lists of all entry points as JSON data; CodegenError for host code that is no list of launches."""
+    """The lists of all entry points as JSON data. Raises CodegenError for other host code."""
     return _Lists(module, emitted, machine).data()
 
 
 def entries_of(module: IRModule) -> list[PrimFunc]:
-    """The entry points that devices without host code have: clocks are the host's."""
+    """The entry points for devices without host code. Instrumented ones are left out, because clocks need the
+    host.
+    """
     funcs = module.of_kind(PrimFunc).values()
     return [f for f in funcs if f.attrs.get("entry") and not f.name.endswith(PROFILE_SUFFIX)]
 
 
 @dataclass
 class _Scope:
-    """The meaning of names in a function: memory, and integers of the entry."""
+    """The values of names in a function: locations of handles, and expressions of integers."""
 
-    buffers: dict[Buffer, Place]
+    buffers: dict[Buffer, Location]
     values: dict[Var, Expr]
 
     def value(self, expr: Expr) -> Expr:
@@ -110,11 +112,11 @@ class _Lists:
         if isinstance(stmt, Seq):
             return [step for child in stmt.stmts for step in self._steps(child, scope, func)]
         if isinstance(stmt, View):
-            # Accesses add a window's offset to the pointer that it has in common with its base.
+            # A view has the pointer of its base; accesses add the offset of the view.
             scope.buffers[stmt.buffer] = scope.buffers[stmt.base]
             return self._steps(stmt.body, scope, func)
         if isinstance(stmt, Alloc) and not any(isinstance(s, Eval) for s in stmts(stmt)):
-            return []  # what kernels without results leave
+            return []  # left by kernels without results
         if isinstance(stmt, Let):
             scope.values[stmt.var] = scope.value(stmt.value)
             return self._steps(stmt.body, scope, func)
@@ -134,8 +136,8 @@ class _Lists:
         if isinstance(stmt, Eval) and isinstance(stmt.value, Call):
             return self._call(stmt.value, scope, func)
         raise CodegenError(
-            f"{func.name}: the host would have to run a {type(stmt).__name__.lower()}",
-            why="this target's hosts launch kernels, and compute sizes",
+            f"{func.name}: the host would have to execute a {type(stmt).__name__.lower()} statement",
+            why="on this target the host only launches kernels and computes sizes",
             spans=func.spans,
         )
 
@@ -144,18 +146,18 @@ class _Lists:
         callee = self.funcs.get(launched or called or "")
         if callee is None:
             raise CodegenError(f"{func.name}: the host would have to call {call.name}", spans=func.spans)
-        places: dict[Buffer, Place] = {}
+        locations: dict[Buffer, Location] = {}
         values: dict[Var, Expr] = {}
         for param, arg in zip(callee.params, call.args):
             if isinstance(param, Buffer):
-                places[param] = _place(arg, scope)
+                locations[param] = _location(arg, scope)
             else:
                 values[param] = scope.value(arg)
-        inner = _Scope(places, values)
+        inner = _Scope(locations, values)
         if launched is None:
             steps = self._steps(callee.body, inner, callee)
             if func.attrs.get("entry"):
-                # As `instrument` counts the calls of an entry.
+                # Count the calls in the same way as `instrument`.
                 _at_site(steps, self.sites)
                 self.sites += 1
             return steps
@@ -169,7 +171,7 @@ class _Lists:
                 "grid": sides[True],
                 "group": sides[False],
                 "buffers": [
-                    [places[b][0], self._int(places[b][1]), self._int(inner.value(_size(b)))]
+                    [locations[b][0], self._int(locations[b][1]), self._int(inner.value(_size(b)))]
                     for b in callee.buffers
                 ],
                 "scalars": [self._int(values[v]) for v in callee.scalars],
@@ -177,20 +179,20 @@ class _Lists:
         ]
 
     def _int(self, expr: Expr) -> Any:
-        """An integer of the list: itself, or where its expression stands."""
+        """An integer of the list: a number, or the encoded expression."""
         known = const_value(expr)
         if known is not None:
             return int(known)
         if any(isinstance(e, Load | Call) for e in post_order(expr)):
             raise CodegenError(
-                f"a launch depends on {expr}, which only the device knows",
+                f"a launch depends on {expr}, which is only known on the device",
                 hint="read it in the kernel, or pass it as an array's dim",
             )
         return {"expr": self.table.add(expr.astype(INDEX))}
 
 
 def _at_site(steps: Sequence[dict[str, Any]], site: int) -> None:
-    """Note of each launch which call of the entry it is a part of."""
+    """Record in each launch the index of the call of the entry point that it belongs to."""
     for step in steps:
         if "kernel" in step:
             step["site"] = site
@@ -198,18 +200,18 @@ def _at_site(steps: Sequence[dict[str, Any]], site: int) -> None:
             _at_site(step.get(key, ()), site)
 
 
-def _place(handle: Expr, scope: _Scope) -> Place:
-    """The memory that a handle names."""
+def _location(handle: Expr, scope: _Scope) -> Location:
+    """The location that a handle refers to."""
     target = handle.args[0] if isinstance(handle, Call) and handle.name == "address_of" else None
     if not isinstance(target, Load):
-        raise CodegenError(f"{handle} names no memory that is known before the program runs")
-    place, start = scope.buffers[target.buffer]
+        raise CodegenError(f"{handle} refers to memory that is not known before the program runs")
+    buffer, start = scope.buffers[target.buffer]
     offset = scope.value(target.buffer.linear_index(target.indices)) * target.buffer.dtype.itemsize
-    return place, start + offset
+    return buffer, start + offset
 
 
 def _size(buffer: Buffer) -> Expr:
-    """Bytes from a buffer's first element to the end of its last."""
+    """The bytes from the first element of a buffer to the end of the last one."""
     if buffer.strides is None:
         return buffer.num_elements() * buffer.dtype.itemsize
     last: Expr = const(1)

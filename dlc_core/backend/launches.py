@@ -1,7 +1,8 @@
-"""Lists of launches in artefacts: validated when they are read, and evaluated for the sizes of a call.
+"""Lists of launches in artefacts. They are validated when they are read, and evaluated for the scalars of a
+call.
 
-`launch_list` writes them. The launches of a static entry are made once. Those of an entry with scalars are
-made once for each combination of values.
+`launch_list` writes them. The launches of an entry point without scalars are evaluated once. Those of an
+entry point with scalars are evaluated once for each combination of values.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ else:
     arith = lazy("dlc_core.arith")
 
 LAUNCHES = "launches"
-"""Where an artefact's metadata has the lists."""
+"""The key in an artefact's metadata for the lists."""
 KEPT = 64
-"""Sizes of calls whose launches an entry keeps."""
+"""The number of combinations of scalars whose launches an entry point caches."""
 MOST_DIMS = 5
-"""Of a tensor whose boxes are copied."""
+"""The maximum number of dims of a tensor of tensor copies."""
 MOST_STEPS = 1 << 20
-"""Launches of a call, beyond which something must be wrong."""
+"""The maximum number of launches of a call. More are considered an error."""
 
 Dims: TypeAlias = "tuple[int, int, int]"
 
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """A buffer that a kernel takes."""
+    """A buffer parameter of a kernel."""
 
     name: str
     itemsize: int
@@ -45,20 +46,20 @@ class KernelParameter:
 
 @dataclass(frozen=True)
 class Tensor:
-    """The descriptor of a tensor for tensor copies; sizes in elements, outer dims first."""
+    """The descriptor of a tensor for tensor copies. Sizes are in elements, outermost dim first."""
 
     buffer: int
-    """The number of the kernel's buffer that contains it."""
+    """The index of the kernel's buffer that contains it."""
     itemsize: int
     swizzled: bool
-    """Whether boxes lie in rows that have their parts in turn (`tir.threads`)."""
+    """Whether boxes are stored in swizzled rows in shared memory (`tir.threads`)."""
     dims: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """As a list, for those who have no classes."""
+        """The fields as a flat list, for C code."""
         each = zip(self.dims, self.strides, self.box, strict=True)
         return (
             self.buffer,
@@ -71,42 +72,42 @@ class Tensor:
 
 @dataclass(frozen=True)
 class TensorParameter:
-    """A tensor for any launch: its sizes are expressions over the kernel's scalars."""
+    """A tensor whose sizes are expressions over the scalars of the kernel."""
 
     buffer: int
     itemsize: int
     swizzled: bool
     box: tuple[int, ...]
     sizes: Callable[..., tuple[int, ...]]
-    """Dims, then strides."""
+    """A function from the scalars to the dims, followed by the strides."""
 
     @property
     def count(self) -> int:
-        """Of the numbers that a tensor is."""
+        """The length of `Tensor.numbers`."""
         return 4 + 3 * len(self.box)
 
     def of(self, scalars: Sequence[int]) -> Tensor:
-        """The tensor of a launch."""
+        """The tensor of a launch with these scalars."""
         sizes, rank = self.sizes(*scalars), len(self.box)
         return Tensor(self.buffer, self.itemsize, self.swizzled, sizes[:rank], sizes[rank:], self.box)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function of the text that runs in launches."""
+    """A kernel: a function of the text, with its parameters."""
 
     symbol: str
     buffers: tuple[KernelParameter, ...]
     scalars: tuple[str, ...]
     """The dtypes of its scalar parameters."""
     order: str
-    """A letter for each parameter: b a buffer, s a scalar."""
+    """The order of the parameters, one letter each: b for a buffer, s for a scalar."""
     shared: tuple[tuple[str, int], ...]
-    """Name and bytes of the arrays that a group has in common."""
+    """The names and bytes of shared arrays."""
     meets: bool
-    """Whether threads of a group wait for each other."""
+    """Whether the kernel has barriers or exchanges values between threads."""
     tensors: tuple[TensorParameter, ...] = ()
-    """The tensor descriptors that it takes first."""
+    """The tensor descriptors, which precede the other parameters."""
 
     @property
     def shared_bytes(self) -> int:
@@ -115,7 +116,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Window:
-    """Bytes of one of an entry's buffers, by its number."""
+    """A range of bytes of a buffer of the entry point, given by its index."""
 
     place: int
     offset: int
@@ -124,7 +125,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel on groups of threads."""
+    """A launch of a kernel: its groups, threads and arguments."""
 
     kernel: Kernel
     grid: Dims
@@ -132,21 +133,21 @@ class Launch:
     buffers: tuple[Window, ...]
     scalars: tuple[int, ...]
     site: int = 0
-    """Which of the entry's calls of kernels it is a part of."""
+    """The index of the call of a kernel in the entry point that it belongs to."""
 
     @property
     def threads(self) -> int:
-        """Those of a group."""
+        """The number of threads of a group."""
         return self.group[0] * self.group[1] * self.group[2]
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Those whose boxes the kernel copies."""
+        """The tensors of tensor copies of the kernel."""
         return tuple(one.of(self.scalars) for one in self.kernel.tensors)
 
 
 @dataclass(frozen=True)
 class _Start:
-    """A launch whose integers are indices into the values of its list."""
+    """A launch whose integers are indices into the list of evaluated expressions."""
 
     kernel: Kernel
     places: tuple[int, ...]
@@ -166,7 +167,7 @@ class _Branch:
 
 
 class _Steps:
-    """Steps in order, with one function for all their integers."""
+    """Consecutive steps, with one function that evaluates all their integers."""
 
     def __init__(
         self, steps: Sequence[tuple[_Start | _Loop | _Branch, Sequence[Expr]]], params: Sequence[Var]
@@ -176,7 +177,7 @@ class _Steps:
         self.values: Callable[..., tuple[int, ...]] = arith.compile_exprs(every, params)
 
     def run(self, given: tuple[int, ...], into: list[Launch]) -> None:
-        """The launches for these values of the parameters."""
+        """Append the launches for these values of the parameters to `into`."""
         values, at = self.values(*given), 0
         for step, count in self.steps:
             own = values[at : at + count]
@@ -191,13 +192,13 @@ class _Steps:
             else:
                 (step.then if own[0] else step.orelse).run(given, into)
             if len(into) > MOST_STEPS:
-                raise RuntimeFailure(f"a call would be more than {MOST_STEPS} launches")
+                raise RuntimeFailure(f"a call has more than {MOST_STEPS} launches")
 
 
 def _launch(step: _Start, values: Sequence[int]) -> Launch | None:
-    """A launch; None for one without threads."""
+    """A launch; None if it has no threads."""
     if any(value < 0 for value in values[: 6 + 2 * len(step.places)]):
-        raise RuntimeFailure(f"a launch of {step.kernel.symbol} would have negative sizes")
+        raise RuntimeFailure(f"a launch of {step.kernel.symbol} has negative sizes")
     if 0 in values[:6]:
         return None
     count = len(step.places)
@@ -209,7 +210,7 @@ def _launch(step: _Start, values: Sequence[int]) -> Launch | None:
 
 
 class LaunchList:
-    """The launches of one entry point."""
+    """The launches of an entry point."""
 
     def __init__(self, symbol: str, buffers: int, scalars: int, steps: _Steps) -> None:
         self.symbol = symbol
@@ -219,7 +220,7 @@ class LaunchList:
         self._known: dict[tuple[int, ...], tuple[Launch, ...]] = {}
 
     def launches(self, scalars: Sequence[int]) -> tuple[Launch, ...]:
-        """The launches of a call with these scalars, in order.  RuntimeFailure for sizes that cannot be."""
+        """The launches of a call with these scalars, in order. Raises RuntimeFailure for invalid sizes."""
         key = tuple(scalars)
         found = self._known.get(key)
         if found is None:
@@ -234,7 +235,9 @@ class LaunchList:
 
 
 def read_launches(data: Any) -> tuple[tuple[Kernel, ...], dict[str, LaunchList]]:
-    """The kernels and the entries' lists of an artefact's metadata; ArtifactError for anything else."""
+    """Read the kernels, and the list of each entry point, from an artefact's metadata. Raises ArtifactError
+    for malformed data.
+    """
     with reading("the list of launches"):
         return _Reader(data).read()
 
@@ -266,11 +269,11 @@ class _Reader:
             len(scalars),
             len(buffers) + len(scalars),
         ):
-            malformed(f"the parameters {order!r} of a kernel do not fit its buffers")
+            malformed(f"the parameters {order!r} of a kernel do not match its buffers")
         shared = tuple((text(name), integer(size)) for name, size in items(data["shared"]))
         symbol = text(data["symbol"])
         if not symbol.isidentifier() or not symbol.isascii():
-            malformed(f"{symbol!r} is no symbol")
+            malformed(f"{symbol!r} is not a symbol")
         variables = [self._var(i) for i in items(data.get("variables", ()))]
         tensors = tuple(self._tensor(one, variables, len(buffers)) for one in items(data.get("tensors", ())))
         return Kernel(symbol, buffers, scalars, order, shared, truth(data["meets"]), tensors)
@@ -316,21 +319,21 @@ class _Reader:
             return as_expr(integer(item, -LIMIT))
         found = self.exprs[integer(item["expr"], 0, len(self.exprs) - 1)]
         if found.dtype is not INDEX:
-            malformed("a size is no integer")
+            malformed("a size is not an integer")
         return found
 
     def _var(self, index: Any) -> Var:
         found = self.exprs[integer(index, 0, len(self.exprs) - 1)]
         if not isinstance(found, Var):
-            malformed("a scalar is no variable")
+            malformed("a scalar is not a variable")
         return found
 
 
 def find_entry(lists: Mapping[str, LaunchList], symbol: str) -> LaunchList:
-    """The list of an entry point. Raises ArtifactError if there is none of that name."""
+    """The list of an entry point. Raises ArtifactError if there is no entry point with this name."""
     found = lists.get(symbol)
     if found is None:
-        raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(lists)}")
+        raise ArtifactError(f"the code has no entry point {symbol}", hint=f"it has: {', '.join(lists)}")
     return found
 
 
@@ -345,19 +348,22 @@ def add_figures(figures: Any, spent: Iterable[tuple[Launch, int]]) -> None:
 
 
 def check_windows(launch: Launch, sizes: Sequence[int]) -> None:
-    """RuntimeFailure where a launch would leave the memory that a call was given; `sizes` in bytes."""
+    """Raise RuntimeFailure if a launch would access memory outside of the buffers of a call. `sizes` are
+    their bytes.
+    """
     for window, parameter in zip(launch.buffers, launch.kernel.buffers, strict=True):
         if window.offset + window.size > sizes[window.place]:
             raise RuntimeFailure(
-                f"{launch.kernel.symbol} would leave its memory",
+                f"{launch.kernel.symbol} would access memory outside of its buffers",
                 why=f"{parameter.name} is bytes {window.offset}:{window.offset + window.size} of"
                 f" {sizes[window.place]}",
             )
 
 
 def check_limits(launch: Launch, device: str, limits: Iterable[tuple[str, int, int]], hint: str = "") -> None:
-    """Raise RuntimeFailure if a device cannot execute a launch. `limits` are triples of a name, the requested
-    number and the maximum."""
+    """Raise RuntimeFailure if a launch exceeds a limit of a device. `limits` are triples of a name, the
+    requested number and the maximum.
+    """
     for what, size, most in limits:
         if size > most:
             why = f"it has {size} {what}, {most} at most are possible"

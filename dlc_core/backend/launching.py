@@ -1,4 +1,4 @@
-"""Devices that run kernels and no host code: a code generator of kernels, and a simulated device.
+"""Base classes for devices that run kernels but no host code: a code generator, and a simulated device.
 
     class NpuCodegen(LaunchCodegen):              class NpuDevice(LaunchDevice):
         name, kinds, format = …                        name, formats = …
@@ -44,13 +44,14 @@ else:
     launch_list = lazy("dlc_core.backend.launch_list")
 
 CHECKED = "checked"
-"""Where it says whether simulations check accesses."""
+"""The key in an artefact's metadata that says whether simulations check accesses."""
 
 
 class LaunchCodegen(SourceCodegen):
-    """Emits one text of kernels; a subclass gives its language by `dialect`, whose field `kernels` is set.
+    """Emits kernels as one text. A subclass defines the language by `dialect`, whose field `kernels` must be
+    set.
 
-    A target whose kind has an option `check` that is set asks simulations to check accesses.
+    If the target kind has an option `check` and it is set, simulations check accesses.
     """
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
@@ -66,8 +67,8 @@ class LaunchCodegen(SourceCodegen):
         return {}
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """One text with every launch of the module. Raises CodegenError for features that the language, or a
-        device without host code, lacks.
+        """Write all launches of the module to one text. Raises CodegenError for features that the language,
+        or a device without host code, does not support.
         """
         made = kernels.emit_kernels(module, self.dialect(module, target), self.writer())
         metadata = {
@@ -87,13 +88,13 @@ class LaunchEntry:
 
     list: LaunchList
     program: Any
-    """The device's form of the kernels."""
+    """The kernels, as `prepare_kernels` of the device returned them."""
     cycles: int
     """The estimated cycles of a call."""
 
 
 class LaunchProgram:
-    """Kernels on a device, and the launches of its entries."""
+    """The kernels on a device, and the launches of each entry point."""
 
     def __init__(self, program: Any, lists: Mapping[str, LaunchList], cycles: Mapping[str, int]) -> None:
         self.program = program
@@ -105,13 +106,13 @@ class LaunchProgram:
         return LaunchEntry(find_entry(self._lists, symbol), self.program, int(self._cycles.get(symbol, 0)))
 
     def close(self) -> None:
-        """Libraries stay mapped."""
+        """Does nothing: libraries stay mapped."""
 
 
 class LaunchDevice(SimulatedDevice):
-    """A simulated card that runs kernels; a subclass gives `spelling` besides `name` and `formats`.
+    """A simulated device that runs kernels. A subclass defines `name`, `formats` and `spelling`.
 
-    `execute` runs one launch, `prepare_kernels` makes code ready: a vendor with hardware overrides both, and
+    `prepare_kernels` compiles the code, `execute` runs one launch. For hardware, a vendor overrides both, and
     the memory of `SimulatedDevice`.
     """
 
@@ -122,18 +123,18 @@ class LaunchDevice(SimulatedDevice):
     """The maximum bytes of shared memory of a group; 0 if there is no limit."""
 
     def load(self, artifact: Artifact) -> Any:
-        """Make the kernels ready; none of them runs yet.  ArtifactError for metadata that is malformed."""
+        """Compile the kernels, without running any. Raises ArtifactError for malformed metadata."""
         found, lists = read_launches(artifact.metadata.get(LAUNCHES))
         cycles = artifact.metadata.get(CYCLES, {})
         return LaunchProgram(self.prepare_kernels(artifact, found), lists, cycles)
 
     def prepare_kernels(self, artifact: Artifact, found: Sequence[Any]) -> Any:
-        """The kernels of an artefact as `execute` takes them."""
+        """Compile the kernels of an artefact to the form that `execute` takes."""
         checked = artifact.metadata.get(CHECKED) is True
         return load_simt(artifact.code.decode(), found, self.spelling, checked=checked)
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
-        """Run all launches of an entry, in order."""
+        """Run all launches of an entry point in order."""
         sizes = [block.nbytes for block in blocks]
         for launch in entry.list.launches(scalars):
             self.check_launch(launch, sizes)
@@ -144,7 +145,7 @@ class LaunchDevice(SimulatedDevice):
     def measure(
         self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int, figures: NDArray
     ) -> None:
-        """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
+        """Run an entry point. For each call of a kernel, add its nanoseconds and 1 to `figures`."""
         blocks = [self.memory(handle) for handle in buffers]
 
         def spent() -> Iterator[tuple[Launch, int]]:
@@ -159,11 +160,11 @@ class LaunchDevice(SimulatedDevice):
         self.sync()
 
     def check_launch(self, launch: Launch, sizes: Sequence[int]) -> None:
-        """Raise RuntimeFailure, before anything runs, for a launch that the device cannot execute."""
+        """Raise RuntimeFailure if a launch exceeds the limits of the device, before anything runs."""
         check_windows(launch, sizes)
         for what, size, most in (
             ("threads of a group", launch.threads, self.group_threads),
-            ("bytes that a group shares", launch.kernel.shared_bytes, self.group_bytes),
+            ("bytes of shared memory of a group", launch.kernel.shared_bytes, self.group_bytes),
         ):
             if most and size > most:
                 raise RuntimeFailure(
@@ -172,7 +173,7 @@ class LaunchDevice(SimulatedDevice):
                 )
 
     def execute(self, program: SimtProgram, launch: Launch, blocks: Sequence[NDArray]) -> None:
-        """Run one launch on memory of the device, which the simulation reaches as arrays of bytes."""
+        """Run one launch. `blocks` is the memory of the buffers, as arrays of bytes."""
         program.run(launch, blocks)
 
 

@@ -1,4 +1,4 @@
-"""Source text as a library in this process: compiled by this machine's C compiler, cached, and called."""
+"""Source text compiled to a library by this machine's C compiler, cached, and called in this process."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class LibraryEntry:
         try:
             address = ctypes.cast(library[symbol + ENTRY_SUFFIX], ctypes.c_void_p).value
         except AttributeError:
-            raise ArtifactError(f"the library has no entry {symbol}") from None
+            raise ArtifactError(f"the library has no entry point {symbol}") from None
         assert address is not None
         self.call = _ENTRY(address)
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Run on addresses and integers. Raises RuntimeFailure if the code returns a failure."""
+        """Run on buffer addresses and scalars. Raises RuntimeFailure if the code returns an error status."""
         self.prepare(buffers, scalars, threads)()
 
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
-        """The same call with its arguments in place."""
+        """A function without arguments that calls the entry point with these arguments."""
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
         values = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
 
@@ -52,23 +52,25 @@ class LibraryEntry:
 
 
 class Library:
-    """Compiled sources in memory."""
+    """Compiled and loaded sources."""
 
     def __init__(self, library: ctypes.CDLL, metadata: Mapping[str, Any]) -> None:
         self._library = library
         self.metadata = metadata
 
     def entry(self, symbol: str) -> LibraryEntry:
-        """A function of the library. Raises ArtifactError if there is none of that name."""
+        """An entry point of the library. Raises ArtifactError if there is none with this name."""
         return LibraryEntry(symbol, self._library, self.metadata)
 
     def close(self) -> None:
-        """The library stays mapped: threads of the language's runtime may still be in it."""
+        """Does nothing: the library stays mapped, because threads of the language's runtime may still run its
+        code.
+        """
 
 
 def load_library(artifact: Artifact, more: Sequence[str] = ()) -> Library:
-    """Compile and load the source text of an artefact, with `more` compiler options. No code of it runs yet.
-    A library that was compiled before is taken from dlc's cache folder.
+    """Compile and load the source text of an artefact, with `more` compiler options, without running any of
+    it. If it was compiled before, the library is loaded from dlc's cache folder.
     """
     flags = (*(str(flag) for flag in artifact.metadata.get(FLAGS, ())), *more)
     library = kept(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))

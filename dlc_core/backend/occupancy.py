@@ -1,4 +1,6 @@
-"""Occupancy: the share of a unit's threads that a kernel keeps busy, from the resources of its groups."""
+"""Occupancy: the resident threads of a unit relative to their maximum, from the resources of a kernel's
+groups.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,20 @@ from dlc_core.target import Description
 
 @dataclass(frozen=True)
 class Grains:
-    """The allocation granularity of a unit's resources."""
+    """The allocation granularities of a unit's resources."""
 
     registers: int
-    """The registers of a subgroup are a multiple of this."""
+    """The registers of a subgroup are allocated in multiples of this number."""
     shared_bytes: int
-    """Shared memory of each group that the system takes."""
+    """The bytes of shared memory that the system reserves for each group."""
     groups: int
-    """Most of them at once."""
+    """The maximum number of resident groups."""
 
 
 def occupancy(machine: Description, grains: Grains, threads: int, registers: int, shared_bytes: int) -> int:
-    """The percentage of a unit's threads that run at once, for groups of `threads` threads with `registers`
-    registers each, and this much shared memory."""
+    """The occupancy in percent, for groups of `threads` threads with `registers` registers each and
+    `shared_bytes` of shared memory.
+    """
     subgroups = -(-threads // machine.subgroup)
     own = -(-registers * machine.subgroup // grains.registers) * grains.registers
     groups = min(

@@ -1,4 +1,4 @@
-"""Devices of this machine that are opened on first use, and marks in their queues."""
+"""Devices of this machine that are opened on first use, and events in their queues."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from dlc_core.diag import RuntimeFailure
 
 S = TypeVar("S")
 _LOOKS = 2e-4
-"""Seconds between looks at an event that is waited for so long and no longer."""
+"""The seconds between polls of an event in a wait with a timeout."""
 
 
 class PolledEvent:
-    """A place in a queue that is asked whether it has been reached; a subclass gives `done` and `finish`."""
+    """An event that is polled. A subclass defines `done` and `finish`."""
 
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether everything that was submitted before has finished."""
+        """Whether all earlier work has finished."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until it has; RuntimeFailure for what failed."""
+        """Wait until all earlier work has finished. Raises RuntimeFailure if some of it failed."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has; False where `timeout` seconds did not do.  RuntimeFailure for what failed."""
+        """Wait until all earlier work has finished. Returns False after `timeout` seconds. Raises
+        RuntimeFailure if some of it failed.
+        """
         end = None if timeout is None else time.monotonic() + timeout
         while end is not None and not self.done:
             if time.monotonic() > end:
@@ -40,9 +42,9 @@ class PolledEvent:
 
 
 class OpenedDevice(Generic[S]):
-    """A device that is opened on first use. The target's options select among several of its kind.
+    """A device that is opened on first use. Options of the target select one of several devices.
 
-    A subclass defines `opened`, and makes other devices of its kind by `another`.
+    A subclass defines `opened`, which opens the device, and `another`, which returns another device.
     """
 
     name: str
@@ -62,10 +64,10 @@ class OpenedDevice(Generic[S]):
 
     @abstractmethod
     def another(self, which: Hashable) -> Any:
-        """A device of this kind that options name, unopened."""
+        """Another device, which is not opened yet. `which` identifies it."""
 
     def like(self, which: Hashable) -> Any:
-        """The device that options name, always the same one."""
+        """The device that `which` identifies. The same object is returned for equal `which`."""
         with self._lock:
             if which not in self._others:
                 self._others[which] = self.another(which)
@@ -73,13 +75,13 @@ class OpenedDevice(Generic[S]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been used."""
+        """Whether the device has been opened."""
         return self._opened is not None
 
     @property
     def session(self) -> S:
-        """The session in use.  Raises as `opened` does, and RuntimeFailure in a child of the process that
-        opened it.
+        """The session, which is opened if necessary. Raises the errors of `opened`, and RuntimeFailure in a
+        fork of the process that opened it.
         """
         with self._lock:
             if self._opened is None:
@@ -88,8 +90,8 @@ class OpenedDevice(Generic[S]):
             if process != os.getpid():
                 raise RuntimeFailure(
                     f"device {self.name!r} was opened before this process was forked",
-                    why="its driver does not outlive a fork",
-                    hint='start processes by "spawn", or use the device in children only',
+                    why="its driver does not work after a fork",
+                    hint='start processes by "spawn", or use the device only in child processes',
                 )
             return session
 

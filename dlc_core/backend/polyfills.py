@@ -1,5 +1,5 @@
-"""Definitions for kernel languages that lack them: C's integer types, vectors as structures, and packing of
-narrow values into words.
+"""Definitions for kernel languages that lack C's integer types, vector types, or functions that pack narrow
+values into words.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ INTEGERS = {
     for bits, word in _INTEGERS.items()
     for sign in ("", "u")
 }
-"""Integers of C, for texts that are compiled with no header."""
+"""The integer types of C, for texts that are compiled without headers."""
 _BITS = {"float": 32, "double": 64} | {f"{sign}int{bits}_t": bits for bits in _INTEGERS for sign in ("", "u")}
 
 
 def either(known: str, head: str, own: str, elsewhere: str) -> str:
-    """A function by the device's own text where a macro is `known`, and by C where a processor runs it."""
+    """A function with the body `own` if the macro `known` is defined (on the device), else with the body
+    `elsewhere` (in the simulator).
+    """
     inside = "\n".join(f"    {line}" for line in own.splitlines())
     return f"{head}\n{{\n#ifdef {known}\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
 
 
 def standalone(text: str, headerless: str) -> str:
-    """A text of C or C++ that needs no header if the macro `headerless` is defined. Names are those of C."""
+    """A text of C or C++ that needs no headers if the macro `headerless` is defined."""
     used = set(re.findall(r"\w+", text))
     types = [meaning for word, meaning in INTEGERS.items() if word in used]
     lines = [f"#ifdef {headerless}", *types, "#else", "#include <stdint.h>", "#endif", ""] if types else []
@@ -35,7 +37,8 @@ def standalone(text: str, headerless: str) -> str:
 
 
 def vector_words(inline: str, align: str, lanes: Sequence[int], widest: int) -> dict[str, str]:
-    """Vectors of up to `widest` bits as structures, which are moved as a whole, and functions that make them.
+    """Vector types of up to `widest` bits as structures, which are loaded and stored as a whole, and
+    functions that make them.
 
     `inline` is the prefix of a function. `align` is the format of the qualifier that aligns a type to
     `{size}` bytes.
@@ -57,7 +60,7 @@ def vector_words(inline: str, align: str, lanes: Sequence[int], widest: int) -> 
 
 
 def packing_words(inline: str) -> dict[str, str]:
-    """Words of 32 bits made of narrower values, the first in the lowest bits."""
+    """Functions that pack narrow values into words of 32 bits, the first value in the lowest bits."""
     made = {}
     for bits in (8, 16):
         count = 32 // bits
@@ -69,7 +72,9 @@ def packing_words(inline: str) -> dict[str, str]:
 
 
 def dot_words(call: str) -> dict[str, str]:
-    """The words of `Kernels` for `BYTE_DOTS`; `call` is their format, `{a}` and `{b}` being the dtypes."""
+    """The words of `Kernels` for `BYTE_DOTS`. `call` is the format of a call, with the dtypes `{a}` and
+    `{b}`.
+    """
     return {f"vector_dot.{d.a}.{d.b}x{d.group}": call.format(a=d.a, b=d.b) for d in BYTE_DOTS}
 
 

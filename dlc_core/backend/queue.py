@@ -1,4 +1,4 @@
-"""Command queues: submitted commands run asynchronously, in order, on a thread of the queue."""
+"""Command queues. Commands run asynchronously and in order on a thread of the queue."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Job = Callable[[], None]
 
 
 class Event:
-    """A place in a queue."""
+    """A position in a queue."""
 
     def __init__(self) -> None:
         self._reached = threading.Event()
 
     @property
     def done(self) -> bool:
-        """Whether everything that was submitted before has finished."""
+        """Whether all earlier jobs have finished."""
         return self._reached.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has; False where `timeout` seconds did not suffice."""
+        """Wait until all earlier jobs have finished. Returns False after `timeout` seconds."""
         return self._reached.wait(timeout)
 
 
 class CommandQueue:
     """Runs jobs one after the other.
 
-    `wait` waits for the jobs of the calling thread. It raises the exception of the first of these that failed
-    since the last `wait`. In a child process the queue begins empty.
+    `wait` waits for the jobs of the calling thread, and raises the exception of the first of them that failed
+    since the last `wait`. In a forked process the queue is empty.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,7 +48,7 @@ class CommandQueue:
         self._started = False
 
     def submit(self, job: Job) -> None:
-        """Have a job run after all those before."""
+        """Enqueue a job."""
         with self._lock:
             if not self._started:
                 worker = threading.Thread(target=self._work, args=(self._jobs,), name=self.name, daemon=True)
@@ -57,13 +57,13 @@ class CommandQueue:
             self._jobs.put((threading.get_ident(), job))
 
     def record(self) -> Event:
-        """An event that is reached when everything submitted so far has finished."""
+        """An event that is reached when all jobs submitted so far have finished."""
         event = Event()
         self.submit(event._reached.set)
         return event
 
     def wait(self) -> None:
-        """Wait for everything submitted so far; raises the first failure among this thread's jobs."""
+        """Wait for all jobs submitted so far. Raises the first error of the calling thread's jobs."""
         self.record().wait()
         failure = self._failed.pop(threading.get_ident(), None)
         if failure is not None:
@@ -76,7 +76,7 @@ class CommandQueue:
                 job()
             except DlcError as error:
                 self._failed.setdefault(owner, error)
-            except Exception as error:  # noqa: BLE001 - it must reach the thread that waits
+            except Exception as error:  # noqa: BLE001 - it is raised in the thread that waits
                 failure = RuntimeFailure(f"a command of {self.name} failed", why=f"{error!r}")
                 self._failed.setdefault(owner, failure)
 
@@ -85,7 +85,7 @@ _QUEUES: weakref.WeakSet[CommandQueue] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """The threads that work are in the parent."""
+    """Reset the queues in a forked process, because their threads only exist in the parent."""
     for each in _QUEUES:
         each._reset()
 

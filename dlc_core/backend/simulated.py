@@ -1,8 +1,8 @@
 """A simulated device: its own memory, a command queue, and estimated cycles.
 
-Programs see the properties of a device behind a bus: handles that are not addresses, copies to and from the
-device, limited memory, asynchronous launches. The code is source text of the C family, which this machine's C
-compiler compiles, so results are really computed.
+It behaves like a device behind a bus: handles are not addresses, memory is limited and must be copied,
+launches are asynchronous. The code is source text of the C family. This machine's C compiler compiles it, so
+results are computed by the generated code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dlc_core.target import Artifact
 
 @dataclass(frozen=True)
 class SimulatedEntry:
-    """A function of a program on the device."""
+    """An entry point of a program on the device."""
 
     function: LibraryEntry
 
@@ -38,13 +38,13 @@ class SimulatedEntry:
 
 
 class SimulatedProgram:
-    """Code on the device."""
+    """A program on the device."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
 
     def entry(self, symbol: str) -> SimulatedEntry:
-        """A function of the program. Raises ArtifactError if there is none of that name."""
+        """An entry point of the program. Raises ArtifactError if there is none with this name."""
         return SimulatedEntry(self._library.entry(symbol))
 
     def close(self) -> None:
@@ -52,11 +52,12 @@ class SimulatedProgram:
 
 
 class SimulatedDevice:
-    """A subclass defines `name` and `formats`, those of a `SourceCodegen`, and overrides the methods that its
-    hardware already implements.
+    """A simulated device. A subclass defines `name` and `formats` (the format of a `SourceCodegen`), and
+    overrides the methods that its hardware implements.
 
-    `memory_bytes` is the size of its memory. `cycles` is the total of all launches so far, by the cost model
-    of the target that the code was compiled for. Entries whose work depends on dims count as 0.
+    `memory_bytes` is the size of its memory. `cycles` is the sum of the cycles of all launches so far,
+    estimated by the cost model for the target of the code. Kernels whose work depends on symbolic dims count
+    as 0.
     """
 
     name: str
@@ -71,11 +72,11 @@ class SimulatedDevice:
 
     @property
     def memory_used(self) -> int:
-        """Bytes of its memory that are allocated."""
+        """The allocated bytes of its memory."""
         return self._blocks.used
 
     def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory; RuntimeFailure where not so much is free."""
+        """Allocate uninitialised memory. Raises RuntimeFailure if there is not enough."""
 
         def make() -> NDArray:
             raw = aligned_bytes(max(1, size) + align)
@@ -93,23 +94,24 @@ class SimulatedDevice:
         self._blocks.take(handle)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        """Copy bytes to the device, after everything that was launched before."""
+        """Copy bytes to the device, after all earlier launches."""
         given = np.frombuffer(data, np.uint8)
         window = self._window(handle, offset, given.nbytes)
         self._queue.record().wait()
         window[:] = given
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
+        """Copy bytes from the device to fill `out`, after all earlier launches."""
         wanted = np.frombuffer(out, np.uint8)
         window = self._window(handle, offset, wanted.nbytes)
         self._queue.record().wait()
         wanted[:] = window
 
     def copy(self, handle: int, source: Any, from_handle: int, size: int) -> bool:
-        """Copy bytes from another simulated device, or its own, in the order of both queues; returns at once.
+        """Enqueue a copy from a simulated device, this or another one. It is ordered in the queues of both
+        devices.
 
-        False where memory of either is not the simulation's.
+        Returns False, without a copy, if one of the devices overrides the simulated memory.
         """
         if not (_is_simulated(self) and _is_simulated(source)):
             return False
@@ -131,36 +133,36 @@ class SimulatedDevice:
         return True
 
     def load(self, artifact: Artifact) -> Loaded:
-        """Compile the source text for the machine that simulates; none of it runs yet."""
+        """Compile the source text for this machine, without running any of it."""
         return SimulatedProgram(load_library(artifact, native_flags()))
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Have a function run after everything that was launched before; returns at once."""
+        """Enqueue a call of an entry point."""
         blocks = [self.memory(handle) for handle in buffers]
         values = tuple(scalars)
         self.submit(lambda: self.run(entry, blocks, values, threads))
 
     def submit(self, job: Job) -> None:
-        """Have something run after everything that was launched before; returns at once."""
+        """Enqueue a job."""
         self._queue.submit(job)
 
     def run(
         self, entry: SimulatedEntry, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int
     ) -> None:
-        """Run a function on memory of the device, which the simulation reaches as arrays of bytes."""
+        """Run an entry point now. `blocks` is the memory of its buffers, as arrays of bytes."""
         entry.function([address(block) for block in blocks], scalars, threads)
         self.cycles += entry.cycles
 
     def record(self) -> Event:
-        """An event that is reached when everything launched so far has finished."""
+        """An event that is reached when all earlier launches have finished."""
         return self._queue.record()
 
     def sync(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        """Wait until all launches have finished. Raises RuntimeFailure if one failed."""
         self._queue.wait()
 
     def memory(self, handle: int) -> NDArray:
-        """The bytes at a handle, for the simulation. Raises RuntimeFailure if there are none."""
+        """The memory of a handle as an array of bytes. Raises RuntimeFailure for an unknown handle."""
         return self._blocks.get(handle).memory
 
     def _window(self, handle: int, offset: int, size: int) -> NDArray:
@@ -168,7 +170,7 @@ class SimulatedDevice:
 
 
 def _is_simulated(device: Any) -> bool:
-    """Whether a device's memory is the simulation's: some have replaced it by that of hardware."""
+    """Whether a device uses the simulated memory. Subclasses may override it by that of hardware."""
     own = type(device)
     return isinstance(device, SimulatedDevice) and all(
         getattr(own, name) is getattr(SimulatedDevice, name) for name in ("alloc", "memory")

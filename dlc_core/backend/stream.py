@@ -1,6 +1,6 @@
 """The driver interface of a device with one in-order stream.
 
-Everything else (`driven`) uses only `Driver`, so that it is tested without a device.
+The rest of the device (`driven`) uses only `Driver`, so it can be tested without hardware.
 """
 
 from __future__ import annotations
@@ -14,90 +14,91 @@ import numpy as np
 from dlc_core.backend.launches import Tensor
 
 TENSOR = "T"
-"""The letter of a tensor descriptor argument."""
+"""The format letter of tensor descriptor arguments."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class OutOfMemory(Exception):
-    """The device has not so much memory."""
+    """The device does not have enough memory."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """One launch: a function, its sizes, and its arguments as addresses and integers."""
+    """A launch: a function, its sizes, and its arguments as addresses and integers."""
 
     function: Any
     grid: tuple[int, int, int]
     group: tuple[int, int, int]
     arguments: tuple[Any, ...]
     shared: int = 0
-    """Bytes that the group is given besides the arrays of the kernel."""
+    """The bytes of dynamic shared memory, in addition to the static arrays of the kernel."""
 
 
 class Driver(Protocol):
-    """A device with one stream, in order.  Sizes in bytes, addresses as integers.
+    """The driver of a device with one in-order stream. Sizes are in bytes, addresses are integers.
 
-    Every method raises RuntimeFailure if the device reports an error of this or of earlier work.
+    All methods raise RuntimeFailure if the device reports an error of this or of earlier work.
     """
 
     name: str
     number: int
     arch: str
-    """The architecture whose code the device runs."""
+    """The architecture of the device."""
     capacity: int
     most_groups: tuple[int, int, int]
-    """Of a launch along each axis."""
+    """The maximum number of groups of a launch along each axis."""
     most_shared: int
-    """Bytes that a group may share."""
+    """The maximum bytes of shared memory of a group."""
     array_bytes: int
-    """Shared memory that kernels declare as arrays; groups that share more are given all of it at launch."""
+    """The maximum bytes of static shared memory. Kernels that need more use dynamic shared memory."""
 
     def alloc(self, size: int) -> Any:
-        """Allocate memory; `int` of the result is its address. Raises OutOfMemory if there is none."""
+        """Allocate memory. `int` of the result is its address. Raises OutOfMemory if there is not enough."""
 
     def write(self, address: int, data: Bytes) -> None:
-        """Copy to the device, after everything before; `data` may change when this returns."""
+        """Copy to the device, after all earlier work. When this returns, `data` may change."""
 
     def read(self, out: Bytes, address: int) -> None:
-        """Copy from the device, after everything before; returns when that is done."""
+        """Copy from the device, after all earlier work, and wait for the copy."""
 
     def module(self, image: bytes) -> Any:
-        """Code, ready to run."""
+        """Load code."""
 
     def function(self, module: Any, symbol: str, arguments: str, shared: int = 0) -> Any:
-        """A kernel; `arguments` are letters of `struct`, or TENSOR, `shared` what its groups are given.
+        """A kernel of a module. `arguments` are format letters of `struct`, or TENSOR. `shared` is the number
+        of bytes of dynamic shared memory.
 
-        KeyError where the module has none of that name.
+        Raises KeyError if the module has no kernel with this name.
         """
 
     def tensor(self, address: int, tensor: Tensor) -> Any:
-        """The descriptor argument for tensor copies of a tensor."""
+        """The descriptor of a tensor, as an argument of kernels."""
 
     def most_threads(self, function: Any) -> int:
-        """Of a group, with the registers that the function needs."""
+        """The maximum number of threads of a group of a kernel, which depends on its registers."""
 
     def submit(self, starts: Sequence[Start]) -> None:
-        """Have launches run, in order, after everything before."""
+        """Enqueue launches."""
 
     def graph(self, starts: Sequence[Start]) -> Any:
-        """The launches as one, or None where the driver has no graphs."""
+        """The launches as a graph, or None if the driver has no graphs."""
 
     def replay(self, graph: Any) -> None:
-        """Have a graph run after everything before."""
+        """Enqueue a graph."""
 
     def mark(self) -> Any:
-        """A place in the stream."""
+        """Record an event in the stream."""
 
     def reached(self, mark: Any) -> bool: ...
 
     def wait(self, mark: Any) -> None:
-        """Wait for a place in the stream."""
+        """Wait for an event in the stream."""
 
     def seconds(self, first: Any, last: Any) -> float:
-        """Seconds between two marks that have been reached."""
+        """The seconds between two events that have been reached."""
 
     def sync(self) -> None:
-        """Wait for everything."""
+        """Wait for all work."""
 
 
 __all__ = ["TENSOR", "Bytes", "Driver", "OutOfMemory", "Start"]

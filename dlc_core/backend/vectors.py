@@ -1,5 +1,5 @@
-"""Vectors of floats as values of languages with vector operators. The text is much shorter than with separate
-lanes, and compiles faster.
+"""Vectors of floats in languages with vector operators. The text is much shorter than with separate lanes,
+and it compiles faster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlc_core.target.source.values import Key
 from dlc_core.tir.stmt import If, Stmt, Store
 
 _SIGNS = {"max_number": ">=", "min_number": "<="}
-"""By what a number replaces an element, which stays where it is no number itself."""
+"""The comparison by which the other operand replaces an element. It is false if the element is NaN."""
 
 
 class Scalars(Protocol):
@@ -31,7 +31,7 @@ class Scalars(Protocol):
 
 
 class VectorText:
-    """Writes vectors. Loaded vectors have names, which `held` returns."""
+    """Writes vector expressions. `held` returns the name of a vector that is loaded already."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class VectorText:
         self.scalars = scalars
         self.held = held
         self.named = named
-        """Declares a value of a type by its text, and gives its name."""
+        """Declares a variable of a type with a value, and returns its name."""
         self._uses: Counter[Expr] = Counter()
 
     def has(self, type_: DType) -> bool:
-        """Whether there is arithmetic of this type."""
+        """Whether the language has arithmetic for this type."""
         return (
             self.moves.arithmetic
             and type_.scalar.name in ("float32", "float64")
@@ -57,7 +57,7 @@ class VectorText:
         )
 
     def direct(self, expr: Expr) -> bool:
-        """Whether a vector can be written so."""
+        """Whether an expression can be written with vector operators."""
         work, met = [expr], set[Expr]()
         while work:
             e = work.pop()
@@ -91,7 +91,9 @@ class VectorText:
         return True
 
     def value(self, expr: Expr) -> str:
-        """The text of a vector that is `direct`. Parts that it uses twice are bound to names first."""
+        """The text of an expression that is `direct`. Subexpressions that it uses twice are bound to names
+        first.
+        """
         self._uses = Counter(child for e in post_order(expr) for child in e.children)
         return self._text(expr, {})[0]
 
@@ -121,14 +123,14 @@ class VectorText:
         return text, level
 
     def _kept(self, expr: Expr, done: dict[Expr, str]) -> str:
-        """A vector that is mentioned twice."""
+        """The name of a vector that the text uses twice."""
         text, level = self._text(expr, done)
         if level < ATOM:
             text = done[expr] = self.named(expr.dtype, text)
         return text
 
     def _operand(self, expr: Expr, level: int, done: dict[Expr, str]) -> str:
-        """A vector, or a scalar, which the language widens."""
+        """The text of a vector operand. A scalar is broadcast by the language."""
         if isinstance(expr, Broadcast):
             return self.scalars.value(expr.value, level)
         text, own = self._text(expr, done)
@@ -144,14 +146,16 @@ class VectorText:
 
 
 class VectorWriter(KernelWriter):
-    """Writes a kernel with vectors in registers and arithmetic of vectors, where the language has these."""
+    """Writes kernels with vector variables and vector arithmetic, for the types that the language
+    supports.
+    """
 
     def __init__(self, unit: ModuleUnit) -> None:
         super().__init__(unit)
         self._vectors = VectorText(self.words.moves or Moves(), self.text, self._held, self._declared)
 
     def _held(self, expr: Expr) -> str | None:
-        """The name of a vector that has one."""
+        """The name of a vector that is already in a variable; else None."""
         if expr in self._moved or not isinstance(expr, Load):
             return self._moved.get(expr)
         values = self.registers.get(expr.buffer)
@@ -163,13 +167,13 @@ class VectorWriter(KernelWriter):
         return name
 
     def kind(self, type_: DType) -> str:
-        """The type of a named value."""
+        """The type of a variable."""
         if not self._vectors.has(type_):
             return super().kind(type_)
         return self._vectors.moves.type.format(scalar=self.unit.stored_type(type_.scalar), lanes=type_.lanes)
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """A register for each vector that there is arithmetic for, for each element of others."""
+        """Use a variable for each vector that the language supports, and for each element of others."""
         found = super().promoted(buffer, body)
         whole = None if found is None else FunctionWriter.promoted(self, buffer, body)
         if whole is None or not all(
@@ -179,7 +183,7 @@ class VectorWriter(KernelWriter):
         return whole
 
     def register(self, load: Load) -> str | None:
-        """The text of a load from a register, which may be a lane of a vector."""
+        """The text of a load from a promoted buffer, which may be a lane of a vector variable."""
         values = self.registers.get(load.buffer)
         if values is not None and load.dtype.lanes == 1:
             place, _ = key = self.key(load.buffer, load.indices, 1)
@@ -201,7 +205,7 @@ class VectorWriter(KernelWriter):
         moved = self._moves(stmt.value)
         direct = stmt.value.dtype is vector and self._vectors.direct(stmt.value)
         if kept:
-            self._keep(stmt, lanes, self._written_out(stmt.value, lanes) if not direct else None)
+            self._keep(stmt, lanes, self._lanes_of(stmt.value, lanes) if not direct else None)
         elif direct and in_memory and start is not None and stmt.buffer not in self.registers:
             self._prepare_scalars(stmt.value, start)
             words, moves = self._words_of_move(stmt.buffer, lanes), self._vectors.moves
@@ -229,19 +233,19 @@ class VectorWriter(KernelWriter):
         self.text.named = {}
 
     def _is_kept(self, stmt: Store, lanes: int) -> bool:
-        """Whether a store is to a vector in a register."""
+        """Whether a store is to a vector variable."""
         values = self.registers.get(stmt.buffer)
         return lanes > 1 and values is not None and self.key(stmt.buffer, stmt.indices, lanes) in values
 
-    def _written_out(self, value: Expr, lanes: int) -> list[Expr]:
+    def _lanes_of(self, value: Expr, lanes: int) -> list[Expr]:
         return self._lanes(value, lanes) if value.dtype.lanes > 1 else [value] * lanes
 
     def _prepare_scalars(self, value: Expr, *others: Expr) -> None:
-        """Bind the values that the scalars in a vector need to names."""
+        """Bind common values of the scalars in a vector expression to names."""
         self.prepare(*(e.value for e in post_order(value) if isinstance(e, Broadcast)), *others)
 
     def _keep(self, stmt: Store, lanes: int, parts: Sequence[Expr] | None) -> None:
-        """Assign a vector to its register, from its lanes if these are given."""
+        """Assign a vector to its variable, from its lanes if they are given."""
         name = self.registers[stmt.buffer][self.key(stmt.buffer, stmt.indices, lanes)]
         words = self._words_of_move(stmt.buffer, lanes)
         if parts is None:

@@ -218,7 +218,7 @@ def _implementation(tiles: Tiles) -> PrimFunc:
     def held(buffer: Buffer, fragment: Fragment, dim: int, tile: int) -> Expr:
         parts = []
         for number in range(fragment.count):
-            at = fragment.place(thread, number)
+            at = fragment.position(thread, number)
             parts.append(load(buffer, _place(tiles, buffer, at[1 - dim], tile, at[dim])))
         var = Var(f"{buffer.name.lower()}{tile}", buffer.dtype.with_lanes(fragment.count))
         lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))

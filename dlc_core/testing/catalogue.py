@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dlc_core.op.samples import sample_dtypes
 from dlc_core.plugin.registry import registry
 from dlc_core.testing.expectations import Expectation, Expectations
+from dlc_core.testing.levels.base import case_of, tests_of
+from dlc_core.testing.levels.device import DeviceLevel
+from dlc_core.testing.levels.hostile import HostileLevel
+from dlc_core.testing.levels.speed import SpeedLevel
 from dlc_core.testing.models import all_models
-from dlc_core.testing.tiers.base import case_of, tests_of
-from dlc_core.testing.tiers.device import DeviceTier
-from dlc_core.testing.tiers.hostile import HostileTier
-from dlc_core.testing.tiers.speed import SpeedTier
 
 SYMBOLIC = "symbolic"
 """Stands for the dtype in the names of the cases with open dims."""
@@ -20,7 +20,7 @@ SYMBOLIC = "symbolic"
 GRAPHS = 1000
 """Seeds of graphs that exemptions may name; suites differ in how many they try."""
 
-BY_TEST = (DeviceTier, HostileTier, SpeedTier)
+BY_TEST = (DeviceLevel, HostileLevel, SpeedLevel)
 
 
 def case_names() -> Iterator[str]:
@@ -56,8 +56,8 @@ def op_case_names() -> Iterator[str]:
 
 def cases_by_test() -> Iterator[str]:
     """The cases that are tests."""
-    for tier in BY_TEST:
-        yield from (case_of(tier, name) for name in tests_of(tier))
+    for level in BY_TEST:
+        yield from (case_of(level, name) for name in tests_of(level))
 
 
 __all__ = ["SYMBOLIC", "case_names", "cases_by_test", "op_case_names", "useless"]

@@ -1,6 +1,6 @@
 """Isolation of the kit's tests in a separate process: a crash of that process is the failure of one test.
 
-A crash in native code (a vendor's kernel, a driver) ends its process. So tests of `isolated` tiers, and with
+A crash in native code (a vendor's kernel, a driver) ends its process. So tests of `isolated` levels, and with
 `--dlc-isolate` all tests that use a target, run in a worker: a pytest session over the same files, which runs
 the requested tests. When it dies, the test is reported as failed, with the signal, the target, the running
 case, and the Python stack. The next test gets a new worker.
@@ -26,7 +26,7 @@ import pytest
 
 from dlc_core.runtime.guard.faults import reported
 from dlc_core.testing import running
-from dlc_core.testing.tiers.base import TEST, case_of, owner_of
+from dlc_core.testing.levels.base import TEST, case_of, owner_of
 
 LINES = 14
 """Lines of Python's stack at a crash that are shown."""
@@ -108,7 +108,7 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
         lines.append(f"  running:    {told}")
     lines += [f"  at fault:   {line}" for line in worker.fault()]
     lines.append(f"  what to do: {HINT}")
-    about = [] if owner is None else [(TEST, [target, owner.tier, case_of(owner, name)])]
+    about = [] if owner is None else [(TEST, [target, owner.level, case_of(owner, name)])]
     stack = worker.stack()
     worker.close()
     return pytest.TestReport(

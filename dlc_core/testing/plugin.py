@@ -26,12 +26,15 @@ plain_imports.install()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dlc", "the deep-learning compiler dlc")
-    levels = ", ".join(f"{level} {tier}" for level, tier in enumerate(LEVELS))
+    levels = ", ".join(f"{number} {level}" for number, level in enumerate(LEVELS))
     group.addoption(
         "--dlc-target", default="", help="target that conformance suites test, in place of theirs"
     )
-    group.addoption("--dlc-tiers", default="", help=f"tiers to run: core, {', '.join(LEVELS)} (with commas)")
-    group.addoption("--dlc-level", default="", help=f"levels to run (with commas): {levels}")
+    group.addoption(
+        "--dlc-level",
+        default="",
+        help=f"levels to run, by number or name, separated by commas: {levels}; `core` has no number",
+    )
     group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
     group.addoption("--dlc-ops", default="", help="run only the tests whose subject is one of these ops")
     group.addoption(
@@ -69,21 +72,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of tiers and of ops that were not asked for."""
-    wanted = {word.strip() for word in config.getoption("--dlc-tiers").split(",") if word.strip()}
-    unknown = sorted(wanted - {"core", *LEVELS})
-    if unknown:
-        raise pytest.UsageError(f"--dlc-tiers {unknown[0]}: tiers are core, {', '.join(LEVELS)}")
+    """Deselect the tests of levels and ops that the options do not select."""
+    known = {"core": "core", **{level: level for level in LEVELS}, **dict(zip("012345", LEVELS, strict=True))}
+    wanted = set()
     for word in filter(None, (word.strip() for word in config.getoption("--dlc-level").split(","))):
-        if not word.isdigit() or int(word) >= len(LEVELS):
-            known = ", ".join(f"{level} {tier}" for level, tier in enumerate(LEVELS))
-            raise pytest.UsageError(f"--dlc-level {word}: levels are {known}")
-        wanted.add(LEVELS[int(word)])
+        if word not in known:
+            levels = ", ".join(f"{number} {level}" for number, level in enumerate(LEVELS))
+            raise pytest.UsageError(f"--dlc-level {word}: levels are {levels}, core")
+        wanted.add(known[word])
     ops = {word.strip() for word in config.getoption("--dlc-ops").split(",") if word.strip()}
     left_out = [
         item
         for item in items
-        if ((tier := _tier_of(item)) and not _is_wanted(tier, wanted)) or (ops and not ops & _ops_of(item))
+        if ((level := _level_of(item)) and not _is_wanted(level, wanted)) or (ops and not ops & _ops_of(item))
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -109,23 +110,23 @@ def _ops_of(item: pytest.Item) -> set[str]:
 
 
 def _is_isolated(item: pytest.Item) -> bool:
-    tier = _tier_of(item)
+    level = _level_of(item)
     suite = getattr(getattr(item, "cls", None), "settings", None)
     asked = [item.config.getoption(option) for option in ("--dlc-isolate", "--dlc-guard")]
-    return tier in ISOLATED or (tier in LEVELS and any([*asked, getattr(suite, "guard", "")]))
+    return level in ISOLATED or (level in LEVELS and any([*asked, getattr(suite, "guard", "")]))
 
 
-def _is_wanted(tier: str, wanted: set[str]) -> bool:
-    return tier in wanted if wanted else tier not in ON_DEMAND
+def _is_wanted(level: str, wanted: set[str]) -> bool:
+    return level in wanted if wanted else level not in ON_DEMAND
 
 
-def _tier_of(item: pytest.Item) -> str:
-    """The tier of a conformance test; nothing for other tests."""
+def _level_of(item: pytest.Item) -> str:
+    """The level of a conformance test; "" for other tests."""
     test_class: Any = getattr(item, "cls", None)
     name = getattr(item, "originalname", None) or item.name
     for owner in getattr(test_class, "__mro__", ()):
         if name in vars(owner):
-            return str(vars(owner).get("tier", ""))
+            return str(vars(owner).get("level", ""))
     return ""
 
 

@@ -23,6 +23,7 @@ from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
 from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names, useless
 from dlc_core.testing.levels import LEVELS
+from dlc_core.testing.levels.base import FIGURES, OUTCOMES, TEST
 from dlc_core.testing.report_page import page
 from dlc_core.testing.runner import (
     EXPECTED,
@@ -34,7 +35,6 @@ from dlc_core.testing.runner import (
     Outcome,
     expectations_of,
 )
-from dlc_core.testing.tiers.base import FIGURES, OUTCOMES, TEST
 from dlc_core.version import __version__
 
 FORMAT = 1
@@ -45,10 +45,10 @@ _SKIPPED, _UNSUPPORTED = "Skipped: ", "unsupported: "
 
 @dataclass
 class Test:
-    """A test: its target, its tier, its case, and its outcome."""
+    """A test: its target, its level, its case, and its outcome."""
 
     target: str
-    tier: str
+    level: str
     case: str
     status: str = NOT_RUN
     why: str = ""
@@ -80,10 +80,10 @@ class Collector:
         told: Any = properties.get(TEST)
         if told is None:
             return
-        target, tier, case = told
+        target, level, case = told
         parameter = report.nodeid.rpartition("[")[2].rstrip("]") if report.nodeid.endswith("]") else ""
         name = f"{case}/{parameter}" if parameter else case
-        test = self.tests.setdefault(report.nodeid, Test(target, tier, name))
+        test = self.tests.setdefault(report.nodeid, Test(target, level, name))
         test.seconds += report.duration
         outcomes: Any = properties.get(OUTCOMES, [])
         test.outcomes = [Outcome(*each) for each in outcomes]
@@ -172,35 +172,37 @@ def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
 
 
 def _levels(cases: Sequence[Outcome], tests: Sequence[Test]) -> list[dict[str, Any]]:
-    """The outcomes of each level's cases; further cases of the kit are not run."""
+    """The number of cases of each level by outcome. Cases of the kit that no test has are `not run`."""
     known = Counter(name.partition("/")[0] for name in case_names() if not name.endswith(f"/{SYMBOLIC}"))
     made = []
-    for level, tier in enumerate(LEVELS):
-        own = [o for o in cases if o.case.startswith(f"{tier}/")]
+    for number, level in enumerate(LEVELS):
+        own = [o for o in cases if o.case.startswith(f"{level}/")]
         counts = Counter(o.status for o in own)
         named = sum(not o.case.endswith(f"/{SYMBOLIC}") and o.status != NOT_RUN for o in own)
-        if tier != "graphs":  # there are as many graphs as one wants
-            counts[NOT_RUN] = max(counts[NOT_RUN], known[tier] - named)
+        if level != "graphs":  # the number of random graphs is a setting
+            counts[NOT_RUN] = max(counts[NOT_RUN], known[level] - named)
         made.append(
             {
-                "level": level,
-                "tier": tier,
+                "level": number,
+                "name": level,
                 "counts": {status: counts[status] for status in STATUSES},
-                "seconds": round(sum(test.seconds for test in tests if test.tier == tier), 3),
+                "seconds": round(sum(test.seconds for test in tests if test.level == level), 3),
             }
         )
     return made
 
 
 def _ops(cases: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
-    """For each op and dtype, what became of its samples: the status that says most, counts, the reasons."""
+    """For each op and dtype: the worst status of its samples, the number of samples by status,
+    the reasons.
+    """
     cells: dict[str, dict[str, list[Outcome]]] = {}
     for name in op_case_names():
         _, op, _, dtype = name.split("/")
         cells.setdefault(op, {}).setdefault(dtype, [])
     for outcome in cases:
-        tier, *parts = outcome.case.split("/")
-        if tier == "ops" and len(parts) == 3:
+        level, *parts = outcome.case.split("/")
+        if level == "ops" and len(parts) == 3:
             cells.setdefault(parts[0], {}).setdefault(parts[2], []).append(outcome)
     return {op: {dtype: _cell(found) for dtype, found in row.items()} for op, row in sorted(cells.items())}
 
@@ -216,7 +218,7 @@ def _exemptions(text: str, seen: Mapping[str, Outcome]) -> list[dict[str, Any]]:
     """The target's exemptions, each with the number of its cases."""
     try:
         expectations = expectations_of(find_target(text).kind.name)
-    except DlcError:  # a target that is not there has none
+    except DlcError:  # an unknown target has no exemptions
         return []
     names = {*case_names(), *seen}
     gone = useless(expectations)
@@ -233,10 +235,10 @@ def _exemptions(text: str, seen: Mapping[str, Outcome]) -> list[dict[str, Any]]:
 
 
 def _in_order(case: str) -> tuple[int, list[tuple[int, int, str]]]:
-    """By level, then by the parts of the name, numbers as such."""
-    tier, *parts = case.split("/")
-    level = LEVELS.index(tier) if tier in LEVELS else len(LEVELS)
-    return level, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts]
+    """A sort key: the level, then the parts of the name; parts that are numbers are compared as numbers."""
+    level, *parts = case.split("/")
+    number = LEVELS.index(level) if level in LEVELS else len(LEVELS)
+    return number, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts]
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> None:
@@ -247,7 +249,7 @@ def write(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def table(target: Mapping[str, Any]) -> list[str]:
-    """A target's ops in lines of text, where any were run: a mark for each dtype, then the reasons."""
+    """The lines of a text table of the ops that were run: a mark for each dtype, then the reasons."""
     for_text: list[str] = []
     rows = {
         op: row
@@ -269,7 +271,7 @@ def table(target: Mapping[str, Any]) -> list[str]:
             reasons[f"{name}: {case['status']}: {(case['why'].splitlines() or [''])[0]}"] = None
     unused = [f"{e['name']}: this exemption covers no case" for e in target["exemptions"] if not e["of_use"]]
     levels = [
-        f"level {each['level']} {each['tier'].ljust(8)}"
+        f"level {each['level']} {each['name'].ljust(8)}"
         + ", ".join(f"{count} {status}" for status, count in each["counts"].items() if count)
         for each in target["levels"]
     ]

@@ -67,7 +67,7 @@ def _levels(target: Mapping[str, Any]) -> Iterator[str]:
     yield "".join(f"<th>{status}</th>" for status in STATUSES) + "<th>seconds</th></tr></thead>"
     for each in target["levels"]:
         counts = "".join(f"<td class=c>{each['counts'][status] or ''}</td>" for status in STATUSES)
-        yield f"<tr><td class=c>{each['level']}</td><td>{each['tier']}</td>{counts}"
+        yield f"<tr><td class=c>{each['level']}</td><td>{each['name']}</td>{counts}"
         yield f"<td class=c>{each['seconds']:.1f}</td></tr>"
     yield "</table>"
 

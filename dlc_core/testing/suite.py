@@ -4,13 +4,14 @@
 
     TestNpu = conformance_suite("npu")
 
-Each tier is a class of tests. The tier `core` has tests that need no target. The levels are `device`, `ops`,
-`graphs`, `models`, `hostile` and `speed`. A suite has all levels by default; `speed` runs only on request.
+Each level is a class of tests. The levels of a target are 0 `device`, 1 `ops`, 2 `graphs`, 3 `models`,
+4 `hostile` and 5 `speed`. A suite has all of them by default; `speed` runs only on request. The level `core`
+has the tests that need no target.
 
-Options of pytest select tests: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`, 1 `ops` and so
-on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`. `--dlc-isolate` runs tests in a separate process, and
-`--dlc-guard` in guard mode. `--dlc-report=DIR` writes a report. `dlc_core.testing.conformance` is a suite for
-any target, without a test file.
+Options of pytest select tests: `--dlc-target`, `--dlc-level` (numbers or names of levels), `--dlc-dtypes`,
+`--dlc-ops`, `--dlc-fraction`. `--dlc-isolate` runs tests in a separate process, and `--dlc-guard` in guard
+mode. `--dlc-report=DIR` writes a report. `dlc_core.testing.conformance` is a suite for any target, without a
+test file.
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.testing.levels import LEVELS
-from dlc_core.testing.tiers.base import Settings, Tier
-from dlc_core.testing.tiers.core import CoreTier
-from dlc_core.testing.tiers.device import DeviceTier
-from dlc_core.testing.tiers.exemptions import ExemptionsTier
-from dlc_core.testing.tiers.graphs import GraphsTier
-from dlc_core.testing.tiers.hostile import HostileTier
-from dlc_core.testing.tiers.models import ModelsTier
-from dlc_core.testing.tiers.ops import OpsTier
-from dlc_core.testing.tiers.speed import SpeedTier
+from dlc_core.testing.levels.base import Level, Settings
+from dlc_core.testing.levels.core import CoreLevel
+from dlc_core.testing.levels.device import DeviceLevel
+from dlc_core.testing.levels.exemptions import ExemptionsLevel
+from dlc_core.testing.levels.graphs import GraphsLevel
+from dlc_core.testing.levels.hostile import HostileLevel
+from dlc_core.testing.levels.models import ModelsLevel
+from dlc_core.testing.levels.ops import OpsLevel
+from dlc_core.testing.levels.speed import SpeedLevel
 
-TIERS: dict[str, type[Tier]] = {
-    "core": CoreTier,
-    "device": DeviceTier,
-    "ops": OpsTier,
-    "graphs": GraphsTier,
-    "models": ModelsTier,
-    "hostile": HostileTier,
-    "speed": SpeedTier,
+CLASSES: dict[str, type[Level]] = {
+    "core": CoreLevel,
+    "device": DeviceLevel,
+    "ops": OpsLevel,
+    "graphs": GraphsLevel,
+    "models": ModelsLevel,
+    "hostile": HostileLevel,
+    "speed": SpeedLevel,
 }
-"""The contents of each tier; the first needs no target."""
+"""The class of tests of each level."""
 
 
 def conformance_suite(
     target: str,
     *,
-    tiers: Sequence[str] = LEVELS,
+    levels: Sequence[str] = LEVELS,
     dtypes: Sequence[str] = (),
     fast_dtypes: Sequence[str] = (),
     fast_symbolic: int = 0,
@@ -63,9 +64,9 @@ def conformance_suite(
     In a `guard` mode ("end" or "begin") each value has its own pages, and tests run in another process. An
     access outside of a value then fails its test.
     """
-    unknown = [name for name in tiers if name not in TIERS]
+    unknown = [name for name in levels if name not in CLASSES]
     if unknown:
-        raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
+        raise UsageError(f"no level {unknown[0]!r}", hint=f"levels: {', '.join(CLASSES)}")
     settings = Settings(
         target,
         tuple(dtypes),
@@ -76,8 +77,8 @@ def conformance_suite(
         fraction,
         guard,
     )
-    bases = (*(TIERS[name] for name in TIERS if name in tiers), ExemptionsTier)
+    bases = (*(CLASSES[name] for name in CLASSES if name in levels), ExemptionsLevel)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
 
 
-__all__ = ["TIERS", "conformance_suite"]
+__all__ = ["CLASSES", "conformance_suite"]

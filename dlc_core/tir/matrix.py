@@ -31,11 +31,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Fragment:
-    """Which elements of a matrix of `rows` x `columns` a thread of a subgroup has.
+    """The distribution of a matrix of `rows` x `columns` over the threads of a subgroup.
 
-    `threads` writes the number of the thread in digits, `own` the number of one of its values, lowest digit
-    first: each is (step, extent), and the element, counted row by row, is the sum of all digits times their
-    steps.  Every element belongs to one thread.  UsageError for digits that say something else.
+    `threads` and `own` are lists of (step, extent), lowest digit first. `threads` splits the thread index
+    into digits of these extents, `own` the index of a value within its thread. The row-major index of an
+    element is the sum of all digits times their steps. Each element belongs to exactly one thread; else
+    UsageError is raised.
     """
 
     rows: int
@@ -49,14 +50,15 @@ class Fragment:
         inside = all(step % self.columns == 0 or step < self.columns for step, _ in self.digits)
         if every != list(range(self.rows * self.columns)) or not inside:
             raise UsageError(
-                f"{self} is no way to hold a matrix of {self.rows} x {self.columns}",
-                why="each element belongs to one thread, each digit moves along rows or along columns",
+                f"{self} is not a distribution of a matrix of {self.rows} x {self.columns}",
+                why="each element must belong to one thread, and each digit must step along rows or columns",
             )
 
     @staticmethod
-    def dealt(rows: int, columns: int, width: int) -> Fragment:
-        """A fragment in an arbitrary distribution over a number of threads, for operands that units read in
-        place."""
+    def distributed(rows: int, columns: int, width: int) -> Fragment:
+        """A fragment that distributes the elements evenly over `width` threads. It is for operands that a
+        unit reads in place, where only the shape and the number of threads matter.
+        """
         beside = gcd(columns, width)
         high, own = width // beside, rows * beside // width
         threads = ((1, beside), (columns * own, high))
@@ -64,21 +66,21 @@ class Fragment:
 
     @property
     def digits(self) -> Digits:
-        """The digits of the thread, then those of its values."""
+        """The digits of the thread index, then those of the value index."""
         return (*self.threads, *self.own)
 
     @property
     def width(self) -> int:
-        """Threads that hold it."""
+        """The number of threads."""
         return prod(extent for _, extent in self.threads)
 
     @property
     def count(self) -> int:
-        """Values of each thread."""
+        """The number of values per thread."""
         return prod(extent for _, extent in self.own)
 
     def element(self, thread: int, number: int) -> int:
-        """The element, counted row by row, that value `number` of a thread is."""
+        """The row-major index of value `number` of a thread."""
         total = 0
         for value, digits in ((thread, self.threads), (number, self.own)):
             for step, extent in digits:
@@ -86,14 +88,14 @@ class Fragment:
                 value //= extent
         return total
 
-    def place(self, thread: Expr, number: int) -> tuple[Expr | int, Expr | int]:
+    def position(self, thread: Expr, number: int) -> tuple[Expr | int, Expr | int]:
         """Row and column of value `number` of a thread."""
         at: list[Expr | int] = [0, 0]
         below, last = 1, len(self.threads) - 1
-        for place, (step, extent) in enumerate(self.threads):
+        for number_of_digit, (step, extent) in enumerate(self.threads):
             digit = thread // below
             along, factor = self.along(step)
-            at[along] = at[along] + (digit if place == last else digit % extent) * factor
+            at[along] = at[along] + (digit if number_of_digit == last else digit % extent) * factor
             below *= extent
         for step, extent in self.own:
             along, factor = self.along(step)
@@ -102,12 +104,12 @@ class Fragment:
         return at[0], at[1]
 
     def along(self, step: int) -> tuple[int, int]:
-        """The dim that a digit moves along, and by how much."""
+        """The dim along which a digit with this step moves, and the step in elements of that dim."""
         return (0, step // self.columns) if step % self.columns == 0 else (1, step)
 
     @cached_property
     def numbers(self) -> Array:
-        """The element that each value is, by thread and number."""
+        """The row-major index of each value, as an array [thread, value]."""
         return np.array([[self.element(t, i) for i in range(self.count)] for t in range(self.width)])
 
     def gathered(self, parts: Array) -> Array:
@@ -117,7 +119,8 @@ class Fragment:
         return whole.reshape(self.rows, self.columns)
 
     def literals(self) -> tuple[int, ...]:
-        """The digits as a list of numbers: how many, then each step and extent, for threads and values."""
+        """The digits as a flat list: the number of digits, then each step and extent; first those of threads,
+        then those of values."""
         return tuple(
             n for part in (self.threads, self.own) for n in (len(part), *(x for d in part for x in d))
         )
@@ -142,15 +145,15 @@ class MatrixUnit:
     of_b: Fragment
     of_acc: Fragment
     mantissa: int = 0
-    turns: bool = False
-    """Whether operands are loaded as quickly where the other dim of them is the contiguous one."""
+    transposable: bool = False
+    """Whether operands whose other dim is contiguous (transposed operands) load as fast."""
     products: int = 0
-    """Multiply-adds that all of a processor's units of this kind begin in a cycle; 0 where not known."""
+    """The multiply-adds per cycle of all of a processor's units of this kind; 0 if unknown."""
     in_place: bool = False
-    """Whether it reads operands asynchronously in shared memory of scope `SWIZZLED`, with several subgroups.
+    """Whether the unit reads its operands asynchronously from shared memory of scope `SWIZZLED`.
 
-    Each thread's parts are then the elements whose writes it must see.  Rows of that memory lie along K, or,
-    if operands may be transposed, along the other dim.
+    Several subgroups then drive it together, and no thread holds values of an operand. Rows of that memory
+    are along K, or along the other dim if the unit is `transposable`.
     """
     widened: int = 0
     """Bits of an operand's element during multiplication, if the machine first widens elements in additional
@@ -160,7 +163,9 @@ class MatrixUnit:
         sizes = (self.of_acc.rows, self.of_acc.columns, self.of_a.columns)
         fit = sizes == (self.of_a.rows, self.of_b.columns, self.of_b.rows)
         if not fit or not self.of_a.width == self.of_b.width == self.of_acc.width:
-            raise UsageError(f"a unit for {self.a} and {self.b}: its fragments do not fit each other")
+            raise UsageError(
+                f"a unit for {self.a} and {self.b}: the shapes or widths of its fragments do not match"
+            )
 
     @property
     def m(self) -> int:
@@ -237,7 +242,9 @@ def unit_of(expr: Call) -> MatrixUnit:
     values = [const_value(arg) for arg in expr.args[3:]]
     numbers = [int(v) for v in values if v is not None]
     if len(expr.args) < 7 or len(numbers) < len(values):
-        raise UsageError(f"{MATRIX} takes three operands, and literals that say what they are parts of")
+        raise UsageError(
+            f"{MATRIX} takes three operands, and literals that describe the unit and its fragments"
+        )
     m, n, k, mantissa, *rest = numbers
     acc, a, b = (arg.dtype.scalar.name for arg in expr.args[:3])
     fragments = []
@@ -246,7 +253,7 @@ def unit_of(expr: Call) -> MatrixUnit:
         own, rest = _digits(rest)
         fragments.append(Fragment(rows, columns, threads, own))
     if rest:
-        raise UsageError(f"{MATRIX} has {len(rest)} numbers too many")
+        raise UsageError(f"{MATRIX} has {len(rest)} literals too many")
     return MatrixUnit(a, b, acc, fragments[1], fragments[2], fragments[0], mantissa)
 
 
@@ -271,7 +278,7 @@ def operands(root: Stmt) -> dict[Var, Expr]:
 def _digits(numbers: Sequence[int]) -> tuple[Digits, list[int]]:
     count = numbers[0] if numbers else -1
     if not 0 <= 2 * count <= len(numbers) - 1:
-        raise UsageError(f"{MATRIX}: its numbers are no fragments")
+        raise UsageError(f"{MATRIX}: its literals do not describe fragments")
     pairs = tuple((numbers[1 + 2 * i], numbers[2 + 2 * i]) for i in range(count))
     return pairs, list(numbers[1 + 2 * count :])
 
@@ -285,11 +292,15 @@ def matrix_problem(expr: Call) -> str | None:
     wanted = (unit.of_acc.count, unit.of_a.count, unit.of_b.count)
     lanes = tuple(arg.dtype.lanes for arg in expr.args[:3])
     if lanes != wanted:
-        return f"{MATRIX} of {lanes} values, its matrices have {wanted} for each thread"
+        return f"{MATRIX} has operands of {lanes} values; its fragments have {wanted} values per thread"
     if expr.dtype is not expr.args[0].dtype:
-        return f"{MATRIX} adding to {expr.args[0].dtype} gives that, not {expr.dtype}"
+        return f"{MATRIX} with accumulators of {expr.args[0].dtype} has that dtype, not {expr.dtype}"
     kinds = {"float" if dtype(t).is_float else "int" for t in (unit.a, unit.b, unit.acc)}
-    return None if len(kinds) == 1 else f"{MATRIX} of {unit.a}, {unit.b} and {unit.acc}: floats or integers"
+    return (
+        None
+        if len(kinds) == 1
+        else f"{MATRIX} of {unit.a}, {unit.b} and {unit.acc}: all must be floats, or all integers"
+    )
 
 
 __all__ = [

@@ -213,7 +213,7 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 """
     with PassContext(disabled=("thread_sync",)):
         exe = dlc.build(parse(text), "card")
-    with pytest.raises(RuntimeFailure, match=r"thread \(0, 0, 0\) waits .* thread \(4, 0, 0\) has ended"):
+    with pytest.raises(RuntimeFailure, match=r"thread \(0, 0, 0\) waits .* thread \(4, 0, 0\) .* has ended"):
         exe(np.ones(8, np.float32))
     np.testing.assert_array_equal(dlc.build(symbolic(), "card")(whole_numbers(8)), 2 * whole_numbers(8))
 
@@ -232,7 +232,7 @@ def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64")):
         for t in T.thread_binding(8, thread="thread.x"):
             B[t] = A[t]
 """
-    with pytest.raises(DlcError, match="only the device knows"):
+    with pytest.raises(DlcError, match="only known on the device"):
         dlc.build(parse(text), "card")
 
 
@@ -277,7 +277,7 @@ def test_launches_stay_in_their_memory():
     entry = exe.device.load(exe.artifact).entry("main")
     object.__setattr__(entry, "list", lists["main"])
     blocks = [np.zeros(400, np.uint8)] * 4
-    with pytest.raises(RuntimeFailure, match="kernel_kernel would leave its memory"):
+    with pytest.raises(RuntimeFailure, match="kernel_kernel would access memory outside of its buffers"):
         exe.device.run(entry, blocks, (100,), 1)
 
 

@@ -84,7 +84,7 @@ def test_handles_are_no_addresses_and_are_checked():
     assert list(out) == [3, 4, 5, 6]
     with pytest.raises(RuntimeFailure, match="outside the 8 bytes"):
         device.read(handle, bytes_of(out), 5)
-    with pytest.raises(RuntimeFailure, match="no memory"):
+    with pytest.raises(RuntimeFailure, match="not a memory handle"):
         device.launch(None, [handle + 1], [], 1)
     device.free(handle)
     with pytest.raises(RuntimeFailure, match="not allocated"):

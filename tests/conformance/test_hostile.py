@@ -14,8 +14,8 @@ from dlc_core.driver import find_target
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.runtime.call import calling
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
-from dlc_core.testing.tiers.hostile import HostileTier, check_fault
-from dlc_core.testing.tiers.layers import inputs, layers
+from dlc_core.testing.levels.hostile import HostileLevel, check_fault
+from dlc_core.testing.levels.layers import inputs, layers
 from tests.backend.test_simulated import Device, Plugin
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
@@ -73,7 +73,7 @@ def test_a_device_that_hands_out_freed_memory_is_found(compiled: Any) -> None:
 
     exe = executable_on(compiled, Careless())
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        HostileTier().test_memory_is_not_used_after_it_is_freed(exe)
+        HostileLevel().test_memory_is_not_used_after_it_is_freed(exe)
 
 
 def test_errors_in_copies_name_the_device(compiled: Any) -> None:

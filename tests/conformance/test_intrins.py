@@ -17,8 +17,8 @@ from dlc_core.schedule import BlockRV, Schedule, TensorIntrin
 from dlc_core.script import T
 from dlc_core.target import Description
 from dlc_core.testing.intrins import check_intrin
+from dlc_core.testing.levels.core import CoreLevel, _intrins
 from dlc_core.testing.schedules import target_of
-from dlc_core.testing.tiers.core import CoreTier, _intrins
 from dlc_core.tir.interpreter import run
 from tests.schedule.products import EXTERN, SCRIPTED, desc, loops, product
 from tests.schedule.test_tensorize import matmul
@@ -72,7 +72,7 @@ def test_wrong_ones_are_found(intrin, words):
 
 def test_plugins_give_intrinsics_to_schedules_and_to_the_kit():
     with fresh_registry({"acme": Plugin((SCRIPTED, EXTERN))}) as made:
-        assert [value.id for value in _intrins(CoreTier)] == ["mma_loops", "mma_extern"]
+        assert [value.id for value in _intrins(CoreLevel)] == ["mma_loops", "mma_extern"]
         func = matmul(16, 16, 16)
         sch = Schedule(func, intrins=made.tensor_intrins)
         sch.tensorize(sch.get_loops(BlockRV("C"))[0], "mma_extern")

@@ -55,7 +55,7 @@ class Crashes(Plugin):
 
 INSTALLED = fresh_registry({"toy": Crashes()})
 INSTALLED.__enter__()
-TestToy = conformance_suite("toy", tiers=("ops", "hostile"))
+TestToy = conformance_suite("toy", levels=("ops", "hostile"))
 """
 
 

@@ -28,8 +28,8 @@ from dlc_core.target.reference import KIND, ReferenceCodegen
 from dlc_core.testing import ExpectedFailure, Golden, Unsupported, compile_all, conformance_suite
 from dlc_core.testing.cases import difference, module_of, op_cases, symbolic_cases
 from dlc_core.testing.expectations import Expectations
+from dlc_core.testing.levels.core import CoreLevel
 from dlc_core.testing.runner import Outcome, expectations_of, judge, run_cases, usable_target
-from dlc_core.testing.tiers.core import CoreTier
 from dlc_core.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -146,7 +146,7 @@ class SamplelessPlugin:
 
 
 def test_ops_of_plugins_may_lack_samples_on_the_host_alone() -> None:
-    check = CoreTier().test_declaration_is_complete
+    check = CoreLevel().test_declaration_is_complete
     with fresh_registry({"bare": SamplelessPlugin()}) as known:
         check(known.ops["bare_host"])
         with pytest.raises(AssertionError):
@@ -222,11 +222,11 @@ def test_models_that_do_not_compile_fail_alone(wrong: Any) -> None:
 
 
 def test_suites_have_the_tiers_asked_for() -> None:
-    suite = conformance_suite("reference", tiers=("device",))
+    suite = conformance_suite("reference", levels=("device",))
     assert hasattr(suite, "test_sizes_change_from_call_to_call")
     assert not hasattr(suite, "test_samples")
-    with pytest.raises(UsageError, match="no tier 'sped'"):
-        conformance_suite("reference", tiers=("sped",))
+    with pytest.raises(UsageError, match="no level 'sped'"):
+        conformance_suite("reference", levels=("sped",))
 
 
 def test_golden_files(tmp_path: Path) -> None:
@@ -239,12 +239,12 @@ def test_golden_files(tmp_path: Path) -> None:
 
 
 def test_the_command_line_narrows_suites(tmp_path: Path) -> None:
-    """A whole test file of a backend, run with another target, one tier, one op and two dtypes."""
+    """A whole test file of a backend, run with another target, one level, one op and two dtypes."""
     test_file = tmp_path / "test_acme.py"
     test_file.write_text(
         "from dlc_core.testing import conformance_suite\n\nTestAcme = conformance_suite('acme')\n"
     )
-    options = ["--dlc-target=reference", "--dlc-tiers=ops", "--dlc-ops=relu", "--dlc-dtypes=float32,int8"]
+    options = ["--dlc-target=reference", "--dlc-level=ops", "--dlc-ops=relu", "--dlc-dtypes=float32,int8"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "--dlc-report=out"]
     done = subprocess.run(
         [*command, str(test_file)], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -268,7 +268,7 @@ def test_ops_of_the_command_line_select_the_tests_of_these_ops(tmp_path: Path) -
         "from dlc_core.op import std\n"
         "from dlc_core.testing import conformance_suite\n"
         "\n"
-        "TestAll = conformance_suite('reference', tiers=('core', 'device', 'ops', 'graphs', 'models'))\n"
+        "TestAll = conformance_suite('reference', levels=('core', 'device', 'ops', 'graphs', 'models'))\n"
         "\n"
         "@pytest.mark.parametrize('op', [std.BY_NAME['relu'], std.BY_NAME['leaky_relu']])\n"
         "def test_of_an_op(op):\n"

@@ -24,10 +24,10 @@ from dlc_core.plugin.registry import fresh_registry
 from dlc_core.target.cost import Work
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.faults import executable_on
-from dlc_core.testing.tiers.device import DeviceTier
-from dlc_core.testing.tiers.events import check_events, long_launch
-from dlc_core.testing.tiers.layers import layers
-from dlc_core.testing.tiers.speed import limit_of, seconds_of
+from dlc_core.testing.levels.device import DeviceLevel
+from dlc_core.testing.levels.events import check_events, long_launch
+from dlc_core.testing.levels.layers import layers
+from dlc_core.testing.levels.speed import limit_of, seconds_of
 from tests.backend.test_simulated import Device, Plugin
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
@@ -69,16 +69,16 @@ class Never(Slow):
 
 def test_order_is_tested(toy: Any) -> None:
     exe = executable_on(compile_model(layers(), toy), Slow())
-    tier = DeviceTier()
-    tier.test_copies_follow_launches(exe, None)
-    tier.test_launches_keep_apart(exe)
-    tier.test_events_are_reached_in_order(exe)
+    level = DeviceLevel()
+    level.test_copies_follow_launches(exe, None)
+    level.test_launches_keep_apart(exe)
+    level.test_events_are_reached_in_order(exe)
 
 
 def test_copies_that_do_not_wait_are_found(toy: Any) -> None:
     exe = executable_on(compile_model(layers(), toy), Hasty())
     with pytest.raises(AssertionError):
-        DeviceTier().test_copies_follow_launches(exe, None)
+        DeviceLevel().test_copies_follow_launches(exe, None)
 
 
 def test_direct_copies_that_do_not_wait_are_found(toy: Any) -> None:
@@ -91,13 +91,13 @@ def test_direct_copies_that_do_not_wait_are_found(toy: Any) -> None:
     for device, found in ((Slow(), nullcontext()), (Eager(), pytest.raises(AssertionError))):
         exe = executable_on(compiled, device)
         with found:
-            DeviceTier().test_direct_copies_follow_launches(exe, device.alloc)
+            DeviceLevel().test_direct_copies_follow_launches(exe, device.alloc)
 
 
 def test_events_that_are_never_reached_are_found(toy: Any) -> None:
     exe = executable_on(compile_model(layers(), toy), Never())
     with pytest.raises(AssertionError):
-        DeviceTier().test_events_are_reached_in_order(exe)
+        DeviceLevel().test_events_are_reached_in_order(exe)
 
 
 class Event:
@@ -185,7 +185,7 @@ from tests.backend.test_simulated import Device, Plugin
 Device.memory_bytes = 1 << 30
 INSTALLED = fresh_registry({"toy": Plugin()})
 INSTALLED.__enter__()
-TestToy = conformance_suite("toy", tiers=("device", "speed"), fraction=0.5)
+TestToy = conformance_suite("toy", levels=("device", "speed"), fraction=0.5)
 """
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dlc_core.testing import conformance_suite
 
-TestCore = conformance_suite("reference", tiers=("core",))
-TestReference = conformance_suite("reference", tiers=("device", "graphs", "models", "hostile"), graphs=20)
+TestCore = conformance_suite("reference", levels=("core",))
+TestReference = conformance_suite("reference", levels=("device", "graphs", "models", "hostile"), graphs=20)
 TestTensorLevel = conformance_suite(
-    "reference -level=tir -check=true", tiers=("ops",), fast_dtypes=("float32", "int32", "bool")
+    "reference -level=tir -check=true", levels=("ops",), fast_dtypes=("float32", "int32", "bool")
 )

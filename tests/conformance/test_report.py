@@ -72,7 +72,7 @@ def pytest_configure():
 SUITE = """
 from dlc_core.testing import conformance_suite
 
-TestWrong = conformance_suite("wrong", tiers=("ops", "device"), ops=("relu", "add"))
+TestWrong = conformance_suite("wrong", levels=("ops", "device"), ops=("relu", "add"))
 """
 
 
@@ -113,7 +113,7 @@ def test_every_status_is_told_with_its_reason(told: Any) -> None:
     assert target["ops"]["relu"]["int8"]["status"] == "unsupported"
     assert target["ops"]["relu"]["int8"]["why"] == ["unsupported: no <bytes>"]
     assert target["ops"]["softmax"]["float32"]["status"] == "not run"
-    levels = {each["tier"]: each["counts"] for each in target["levels"]}
+    levels = {each["name"]: each["counts"] for each in target["levels"]}
     assert levels["device"]["fails as expected"] == levels["device"]["failed"] == 1
     skipped = {case: why for case, (status, why) in cases.items() if status == "not run"}
     assert levels["device"]["not run"] == len(skipped) > 0

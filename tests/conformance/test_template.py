@@ -22,7 +22,7 @@ if importlib.util.find_spec("dlc_frontend_onnx") is not None:
     FRONTENDS["onnx"] = importlib.import_module("dlc_frontend_onnx.plugin")
 
 SLICE = ("matmul", "softmax", "exp", "reduce_max", "transpose")
-TIERS = ("device", "ops", "graphs", "hostile")
+LEVELS = ("device", "ops", "graphs", "hostile")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,5 +42,5 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     expectations_of.cache_clear()
 
 
-TestSlice = conformance_suite("acme", tiers=TIERS, ops=SLICE, fast_dtypes=("float32",), graphs=20)
+TestSlice = conformance_suite("acme", levels=LEVELS, ops=SLICE, fast_dtypes=("float32",), graphs=20)
 TestWhole = pytest.mark.slow(conformance_suite("acme"))

@@ -23,7 +23,7 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.base import Pass
 from dlc_core.runtime.call.guarded import Layouts
 from dlc_core.runtime.guard.memory import GuardedMemory, owner_of
-from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, Region, alone, fill_of, mode_of
+from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, SizedSlot, alone, fill_of, mode_of
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.memory.host import address
 from dlc_core.testing.control_programs import every_kind
@@ -65,17 +65,17 @@ def test_values_can_be_aligned_to_more_than_their_elements():
 
 
 def test_what_is_written_beside_a_value_in_its_pages_is_found():
-    memory = GuardedMemory(Layout(PAGE, (Region("x", 0, 8, 0xFF),)))
+    memory = GuardedMemory(Layout(PAGE, (SizedSlot("x", 0, 8, 0xFF),)))
     memory.check()
     memory.bytes[8:10] = 1
     with pytest.raises(RuntimeFailure, match="2 bytes behind x"):
         memory.check()
 
 
-@pytest.mark.parametrize("regions", [[(-8, 4)], [(0, PAGE + 1)], [(0, 8), (16, 8)], [(4 * PAGE, 0)]])
-def test_regions_lie_in_the_memory_and_share_no_page(regions):
-    with pytest.raises(RuntimeFailure, match="does not lie in"):
-        GuardedMemory(Layout(PAGE, tuple(Region("x", at, size, 0) for at, size in regions)))
+@pytest.mark.parametrize("slots", [[(-8, 4)], [(0, PAGE + 1)], [(0, 8), (16, 8)], [(4 * PAGE, 0)]])
+def test_slots_are_in_the_memory_and_share_no_page(slots):
+    with pytest.raises(RuntimeFailure, match="is not inside"):
+        GuardedMemory(Layout(PAGE, tuple(SizedSlot("x", at, size, 0) for at, size in slots)))
 
 
 def test_unwritten_floats_are_no_numbers_and_integers_are_large():
@@ -126,12 +126,12 @@ def test_no_value_shares_a_page_with_another(mode, rows):
     layouts = Layouts(signature, mode)
     assert layouts.arena(plan).size % PAGE == 0
     for layout, least in ((layouts.arena(plan), 3), (layouts.weights(signature.weights_size), 2)):
-        regions = [r for r in layout.regions if r.fill]
-        assert len(regions) >= least - 1
-        assert layout.size >= regions[-1].end
-        ends = [(r.offset // PAGE, -(-r.end // PAGE)) for r in regions]
+        slots = [r for r in layout.slots if r.fill]
+        assert len(slots) >= least - 1
+        assert layout.size >= slots[-1].end
+        ends = [(r.offset // PAGE, -(-r.end // PAGE)) for r in slots]
         assert all(end < begin for (_, end), (begin, _) in pairwise(ends))
-        assert all((r.offset if mode == "begin" else r.end) % PAGE == 0 for r in regions)
+        assert all((r.offset if mode == "begin" else r.end) % PAGE == 0 for r in slots)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -145,10 +145,10 @@ def test_bodies_and_turns_of_loops_have_pages_of_their_own(mode, target, size):
     for got, want in zip(exe(*inputs), dlc.compile(every_kind(), "reference")(*inputs), strict=True):
         np.testing.assert_allclose(got, want, 1e-5, 1e-6)
     plan = exe.signature.plan([np.shape(a) for a in inputs])
-    regions = Layouts(exe.signature, mode).arena(plan).regions
-    places = sorted((r.offset // PAGE, -(-r.end // PAGE)) for r in regions)
+    slots = Layouts(exe.signature, mode).arena(plan).slots
+    places = sorted((r.offset // PAGE, -(-r.end // PAGE)) for r in slots)
     assert all(end < begin for (_, end), (begin, _) in pairwise(places))
-    assert sum("state" in r.name for r in regions) == 6
+    assert sum("state" in r.name for r in slots) == 6
 
 
 @pytest.mark.parametrize("rows", [2, 700, "n"])
@@ -158,9 +158,7 @@ def test_what_nothing_reads_any_more_is_filled_again(target, rows, monkeypatch):
     left = []
 
     def look(memory):
-        left.extend(
-            (region, bool((memory.part(region) == region.fill).all())) for region in memory.layout.regions
-        )
+        left.extend((slot, bool((memory.part(slot) == slot.fill).all())) for slot in memory.layout.slots)
 
     monkeypatch.setattr(GuardedMemory, "check", look)
     exe(np.ones((700 if rows == "n" else rows, 6), np.float32))

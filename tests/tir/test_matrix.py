@@ -31,9 +31,9 @@ def main(A: T.Buffer((2, 4), "float16"), B: T.Buffer((4, 2), "float16"), C: T.Bu
 def test_every_element_belongs_to_one_thread() -> None:
     assert ROWS.numbers.tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
     for digits in (((1, 2), (2, 2)), ((1, 2), (4, 4)), ((3, 2), (4, 2)), ((1, 0), (4, 2))):
-        with pytest.raises(UsageError, match="no way to hold a matrix of 2 x 4"):
+        with pytest.raises(UsageError, match="is not a distribution of a matrix of 2 x 4"):
             Fragment(2, 4, digits, ((2, 2),))
-    with pytest.raises(UsageError, match="do not fit each other"):
+    with pytest.raises(UsageError, match="do not match"):
         MatrixUnit("float16", "float16", "float32", STEPS, ROWS, SUMS)
 
 
@@ -78,10 +78,10 @@ def test_too_few_threads() -> None:
     ("old", "new", "why"),
     [
         ("a, b, 2", "a, b, t", "three operands"),
-        ("2, 2, 4, 0, 2, 1", "2, 2, 4, 0, 99, 1", "no fragments"),
-        ("1, 4, 2))", "1, 4, 2, 7))", "1 numbers too many"),
-        ("T.vector_concat(A[t // 2, t % 2], A[t // 2, t % 2 + 2])", "A[t // 2, t % 2]", "each thread"),
-        ("0, 2, 1, 2, 2, 2, 0", "0, 2, 2, 2, 2, 2, 0", "no way to hold"),
+        ("2, 2, 4, 0, 2, 1", "2, 2, 4, 0, 99, 1", "do not describe fragments"),
+        ("1, 4, 2))", "1, 4, 2, 7))", "1 literals too many"),
+        ("T.vector_concat(A[t // 2, t % 2], A[t // 2, t % 2 + 2])", "A[t // 2, t % 2]", "per thread"),
+        ("0, 2, 1, 2, 2, 2, 0", "0, 2, 2, 2, 2, 2, 0", "is not a distribution"),
     ],
 )
 def test_wrong_calls(old: str, new: str, why: str) -> None:
@@ -95,5 +95,5 @@ def test_calls_are_made_of_fitting_values() -> None:
     made = matrix_product(UNIT, acc, a, b)
     assert isinstance(made, Call)
     assert made.dtype is acc.dtype
-    with pytest.raises(UsageError, match="each thread"):
+    with pytest.raises(UsageError, match="per thread"):
         matrix_product(UNIT, acc, a, acc)

@@ -220,7 +220,7 @@ def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
 def suits(unit: MatrixUnit) -> bool:
     """Whether a unit's result fragment can be its left operand, with rows shared by threads."""
     sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and LEAST_KEYS % unit.k == 0
-    held = unit.turns and not unit.in_place and lanes_of(unit) is not None
+    held = unit.transposable and not unit.in_place and lanes_of(unit) is not None
     return sizes and held and chain_of(unit) is not None
 
 

@@ -1,8 +1,9 @@
-"""Kernels on the CPU: this machine's C compiler compiles the text that a device's compiler would get.
+"""The simulator of kernels on the CPU. This machine's C compiler compiles the text that a device's compiler
+would get.
 
 The threads of a group are fibres that run from barrier to barrier. The threads of kernels without barriers
-are consecutive calls. So the results are those of the generated text itself. A `Spelling` defines the words
-of the kernel language in C.
+are consecutive calls. So the results are those of the generated text. A `Spelling` defines the words of the
+kernel language in C.
 
 Checked programs report two kinds of errors, with the kernel, the buffer and the threads. One is an access
 outside of all buffers. The other is a race: two threads of a group access the same bytes without a barrier in
@@ -32,7 +33,7 @@ FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-tra
 """The options of a gcc-compatible compiler."""
 _CHECKED = ("-std=gnu99", "-O1", "-fno-math-errno", "-fsanitize=thread", "-w")
 _GUARD = 1024
-"""Bytes around each buffer of a checked launch that belong to none."""
+"""The unused bytes before and after each buffer of a checked launch."""
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
 
@@ -40,21 +41,21 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 class Spelling:
     """The definitions of a language's words for kernels that run on the CPU.
 
-    `words` become macros: {"my_barrier()": "DLC_BARRIER()"}.  `simt.h` has what they may be defined by:
+    `words` become macros: {"my_barrier()": "DLC_BARRIER()"}. They may use the macros of `simt.h`:
     DLC_GROUP(dim), DLC_THREAD(dim), DLC_GROUPS(dim), DLC_THREADS(dim), DLC_SHARED, DLC_BARRIER(),
     DLC_SHUFFLE(x, lane, width), DLC_SHUFFLE_DOWN, DLC_SHUFFLE_XOR, DLC_ATOMIC_ADD(p, x), DLC_ATOMIC_MIN,
     DLC_ATOMIC_MAX, DLC_COPY_LATER(to, from, size), DLC_COPIES(), DLC_MATRIX(acc, a, b, unit) and
-    DLC_BLOCKS(to, from, count, block), whose last arguments are arrays of int16_t with the numbers that
-    `matrix_numbers` and `block_numbers` give.
+    DLC_BLOCKS(to, from, count, block). `unit` and `block` are arrays of int16_t, whose initialisers
+    `matrix_numbers` and `block_numbers` return.
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
-    """C before the kernels: the language's own types and functions."""
+    """C text before the kernels: types and functions of the language."""
     shared: str = "DLC_SHARED"
-    """The word that begins the declaration of an array of a group."""
+    """The word that begins the declaration of a shared array."""
     offsets: bool = False
-    """Whether parameters that are buffers are followed by offsets."""
+    """Whether each buffer parameter is followed by an offset."""
 
     def prelude(self) -> str:
         """The C text before the kernels."""

@@ -1,5 +1,5 @@
-/* Boxes of tensors that a thread has copied to shared memory for its group: they are there when a thread has waited for
-   the end of the phase in which they arrive, and no earlier. */
+/* Tensor copies to shared memory. A box is written when a thread waits for the end of the phase of its barrier word,
+   and no earlier. */
 
 #define DLC_ARRIVALS 64
 #define DLC_BOXES 64
@@ -12,7 +12,7 @@ struct dlc_box {
 
 static __thread struct dlc_arrival {
     const void *at;
-    int64_t phase, expected, brought; /* phases that have ended; bytes of this one */
+    int64_t phase, expected, brought; /* phases that have ended; bytes of the current one: announced, and copied */
     int ended, count;
     struct dlc_box boxes[DLC_BOXES];
 } dlc_arrivals[DLC_ARRIVALS];
@@ -21,13 +21,13 @@ void dlc_simt_arrivals(void *at, int64_t count)
 {
     for (int64_t i = 0; i < count; ++i) {
         const char *one = (const char *)at + 8 * i;
-        int place = 0;
-        while (place < DLC_ARRIVALS && dlc_arrivals[place].at && dlc_arrivals[place].at != one)
-            ++place;
-        if (place == DLC_ARRIVALS)
-            dlc_stop("there are more than %d places where copies arrive", DLC_ARRIVALS);
-        memset(&dlc_arrivals[place], 0, sizeof dlc_arrivals[place]);
-        dlc_arrivals[place].at = one;
+        int slot = 0;
+        while (slot < DLC_ARRIVALS && dlc_arrivals[slot].at && dlc_arrivals[slot].at != one)
+            ++slot;
+        if (slot == DLC_ARRIVALS)
+            dlc_stop("there are more than %d barrier words of tensor copies", DLC_ARRIVALS);
+        memset(&dlc_arrivals[slot], 0, sizeof dlc_arrivals[slot]);
+        dlc_arrivals[slot].at = one;
     }
 }
 
@@ -36,7 +36,7 @@ static struct dlc_arrival *dlc_arrival_at(const void *at)
     for (int i = 0; i < DLC_ARRIVALS; ++i)
         if (dlc_arrivals[i].at == at)
             return &dlc_arrivals[i];
-    dlc_stop("copies arrive where nothing was begun");
+    dlc_stop("a tensor copy uses a barrier word that was not initialised");
     return NULL;
 }
 
@@ -47,7 +47,7 @@ void dlc_simt_box(void *to, struct dlc_simt_tensor tensor, const int64_t *first,
     struct dlc_arrival *arrival = dlc_arrival_at(at);
     int64_t bytes = tensor.size;
     if (arrival->count == DLC_BOXES)
-        dlc_stop("more than %d boxes arrive at one place", DLC_BOXES);
+        dlc_stop("more than %d tensor copies use one barrier word in a phase", DLC_BOXES);
     struct dlc_box *box = &arrival->boxes[arrival->count++];
     box->to = to;
     box->tensor = tensor;
@@ -56,7 +56,7 @@ void dlc_simt_box(void *to, struct dlc_simt_tensor tensor, const int64_t *first,
         bytes *= tensor.box[i];
     }
     if ((uintptr_t)to % (tensor.swizzled ? 1024 : 128) || (uintptr_t)tensor.data % 16)
-        dlc_stop("a box does not begin where boxes may");
+        dlc_stop("a tensor copy has an address that is not aligned");
     arrival->brought += bytes;
 }
 
@@ -64,7 +64,7 @@ void dlc_simt_arrive(void *at)
 {
     struct dlc_arrival *arrival = dlc_arrival_at(at);
     if (arrival->ended)
-        dlc_stop("a group of copies ends where another one has ended, for which no thread has waited");
+        dlc_stop("a batch of tensor copies ends in a phase that has already ended, and no thread has waited for it");
     arrival->ended = 1;
 }
 
@@ -79,10 +79,10 @@ static void dlc_fill(const struct dlc_box *box)
         int64_t rest = number;
         int inside = 1;
         for (int i = (int)tensor->rank - 1; i >= 0; --i) {
-            const int64_t place = box->first[i] + rest % tensor->box[i];
+            const int64_t index = box->first[i] + rest % tensor->box[i];
             rest /= tensor->box[i];
-            inside &= place >= 0 && place < tensor->dims[i];
-            from += place * tensor->strides[i] * tensor->size;
+            inside &= index >= 0 && index < tensor->dims[i];
+            from += index * tensor->strides[i] * tensor->size;
         }
         uintptr_t at = (uintptr_t)box->to + number * tensor->size;
         if (tensor->swizzled)
@@ -94,16 +94,16 @@ static void dlc_fill(const struct dlc_box *box)
     }
 }
 
-/* A phase whose number has another lowest bit than the present one's has ended. */
+/* Returns at once if `parity` is not the lowest bit of the current phase: that phase has ended before. */
 void dlc_simt_arrived(void *at, int parity)
 {
     struct dlc_arrival *arrival = dlc_arrival_at(at);
     if ((arrival->phase & 1) != parity)
         return;
     if (!arrival->ended)
-        dlc_stop("a thread would never end: the copies that it waits for have no end");
+        dlc_stop("a thread would wait without end: the batch of tensor copies that it waits for is not ended");
     if (arrival->expected != arrival->brought)
-        dlc_stop("a thread would wait for ever: %lld bytes are expected, and copies bring %lld",
+        dlc_stop("a thread would wait without end: %lld bytes are expected, and tensor copies have %lld",
                  (long long)arrival->expected, (long long)arrival->brought);
     dlc_by_unit(1);
     for (int i = 0; i < arrival->count; ++i)
@@ -113,7 +113,8 @@ void dlc_simt_arrived(void *at, int parity)
     arrival->expected = arrival->brought = arrival->ended = arrival->count = 0;
 }
 
-/* numbers: of the buffer, bytes of an element, whether rows have their parts in turn, dims; for each: size, stride, box */
+/* numbers: the index of the buffer, bytes of an element, whether rows are swizzled, number of dims; for each dim: size,
+   stride, extent of the box */
 struct dlc_simt_tensor dlc_simt_tensor_of(void *const *buffers, const int64_t *numbers)
 {
     struct dlc_simt_tensor tensor = {buffers[numbers[0]], numbers[3], numbers[1], numbers[2], {0}, {0}, {0}};

@@ -1,21 +1,21 @@
-/* What a thread leaves to run beside it is kept until it waits, and made then: too late where it should have
-   waited before. */
+/* Asynchronous copies and products are queued, and carried out when the thread waits for them. A kernel that uses a
+   result without waiting therefore reads old values. */
 
 #define DLC_LATE 1024
 
 struct dlc_late {
     void *to;
     const void *from, *other;
-    int64_t size, apart, other_apart;
+    int64_t size, stride, other_stride;
     const int16_t *unit;
-    const char *way;
-    int number; /* of the group that it belongs to */
-    int64_t phase; /* in which it was left */
+    const char *layouts;
+    int number; /* of its batch */
+    int64_t phase; /* in which it was queued */
 };
 
 struct dlc_queue {
     struct dlc_late late[DLC_LATE];
-    int count, begun; /* things left, groups committed */
+    int count, begun; /* queued operations; committed batches */
 };
 
 static __thread struct {
@@ -24,7 +24,7 @@ static __thread struct {
 } *dlc_queues;
 static __thread int64_t dlc_queues_count;
 
-/* A group begins: nothing is under way. */
+/* Empty all queues, because a group of threads begins. */
 static void dlc_drop(int64_t count)
 {
     if (dlc_queues_count < count) {
@@ -48,21 +48,21 @@ static struct dlc_queue *dlc_queue_of(struct dlc_queue **queue)
     if (!*queue)
         *queue = calloc(1, sizeof **queue);
     if (!*queue)
-        dlc_stop("there is no memory for what a thread leaves to run");
+        dlc_stop("there is no memory for the asynchronous operations of a thread");
     return *queue;
 }
 
 static struct dlc_late *dlc_add_late(struct dlc_queue *queue)
 {
     if (queue->count == DLC_LATE)
-        dlc_stop("a thread leaves more than %d things to run, and never waits", DLC_LATE);
+        dlc_stop("a thread starts more than %d asynchronous operations without waiting", DLC_LATE);
     struct dlc_late *late = &queue->late[queue->count++];
     late->number = queue->begun;
     late->phase = dlc_now.phase;
     return late;
 }
 
-/* Groups of what is left, all but the last so many of them, are made. */
+/* Carry out all batches but the last `but`. */
 static void dlc_settle(struct dlc_queue *queue, int but, void (*make)(const struct dlc_late *))
 {
     int done = 0;

@@ -1,6 +1,6 @@
-/* What subgroups do with matrices: those that their threads hold, and those that lie in shared memory. */
+/* Products of matrices: of fragments that threads of a subgroup hold, and of tiles in shared memory. */
 
-/* A matrix that threads hold: digits of the thread's number, then of the value's, as steps and extents. */
+/* A fragment: the digits of the thread index, then those of the value index, as (step, extent). */
 struct dlc_held {
     int rows, columns, width, count;
     const int16_t *digits;
@@ -43,7 +43,7 @@ enum { DLC_F32, DLC_I32, DLC_F16, DLC_BF16, DLC_I8, DLC_U8, DLC_E4M3, DLC_E5M2 }
 
 static const int dlc_sizes[] = {4, 4, 2, 2, 1, 1, 1, 1};
 
-/* A float of a sign, exponent and mantissa of so many bits; the greatest exponent is that of infinity. */
+/* Decode a float with these numbers of exponent and mantissa bits; the largest exponent means infinity or NaN. */
 static double dlc_small_float(unsigned bits, int exponent, int mantissa)
 {
     const int bias = (1 << (exponent - 1)) - 1, power = bits >> mantissa & ((1 << exponent) - 1);
@@ -68,7 +68,7 @@ static double dlc_decoded(const char *at, int type)
     case DLC_U8: return *(const uint8_t *)at;
     case DLC_E5M2: return dlc_small_float(*(const uint8_t *)at, 5, 2);
     }
-    /* E4M3 has no infinities: the greatest exponent is one of numbers, but for all ones. */
+    /* E4M3 has no infinities: the largest exponent is that of finite numbers, except for a mantissa of all ones (NaN). */
     half = *(const uint8_t *)at;
     if ((half & 0x7f) == 0x7f)
         return NAN;
@@ -95,7 +95,7 @@ static void dlc_gather(double *whole, const struct dlc_held *held, const char *g
                 dlc_cut(dlc_decoded(given + thread * DLC_VALUE + i * dlc_sizes[type], type), mantissa);
 }
 
-/* unit: dtypes of acc, a, b; m, n, k; bits of mantissas; how threads hold acc, a, b */
+/* unit: dtypes of acc, a, b; m, n, k; mantissa bits; the fragments of acc, a, b */
 void dlc_simt_matrix(void *acc, const uint32_t *a, const uint32_t *b, const int16_t *unit)
 {
     struct dlc_held of_acc, of_a, of_b;
@@ -108,7 +108,7 @@ void dlc_simt_matrix(void *acc, const uint32_t *a, const uint32_t *b, const int1
     if (size_a > DLC_VALUE / 2 || size_b > DLC_VALUE / 2 || m * k > DLC_ELEMENTS || k * n > DLC_ELEMENTS)
         dlc_stop("matrices of %d x %d x %d are too large to be simulated", m, n, k);
     if (first + of_acc.width > dlc_now.count)
-        dlc_stop("a product of matrices by %d threads, of which the group has too few", of_acc.width);
+        dlc_stop("a product of matrices needs %d threads, and the group has fewer", of_acc.width);
     memcpy(own, a, size_a);
     memcpy(own + DLC_VALUE / 2, b, size_b);
     const char *given = dlc_given() + first * DLC_VALUE;
@@ -131,7 +131,7 @@ void dlc_simt_matrix(void *acc, const uint32_t *a, const uint32_t *b, const int1
     }
 }
 
-/* block: rows, columns, bytes of an element, how threads hold it */
+/* block: rows, columns, bytes of an element, the fragment */
 void dlc_simt_blocks(uint32_t *to, const void *from, int count, const int16_t *block)
 {
     struct dlc_held held;
@@ -144,45 +144,45 @@ void dlc_simt_blocks(uint32_t *to, const void *from, int count, const int16_t *b
         const int64_t thread = first + i / held.count * held.rows + element / held.columns;
         const char *row;
         if (thread >= dlc_now.count)
-            dlc_stop("thread %lld, which the group has not, points to a row", (long long)thread);
+            dlc_stop("the address of a row comes from thread %lld, which the group does not have", (long long)thread);
         memcpy(&row, given + thread * DLC_VALUE, sizeof row);
         dlc_copy((char *)to + i * block[2], row + element % held.columns * block[2], block[2]);
     }
 }
 
-/* Products of what lies in shared memory. */
+/* Products of tiles in shared memory. */
 
 #define DLC_KEPT 32
 
 static __thread struct dlc_tile {
     const void *start;
-    int64_t meetings, apart;
+    int64_t meetings, stride;
     const int16_t *unit;
     int outer;
     float values[DLC_TILE];
 } dlc_tiles[DLC_KEPT];
 static __thread int dlc_next_tile;
 
-/* Rows of 128 bytes, whose 16-byte parts stand in the order that their addresses say. */
-static const char *dlc_in_rows(const void *start, int64_t apart, int outer, int step, int other, int size)
+/* The address of an element of a tile of rows of 128 bytes, with the permutation of 16-byte chunks applied. */
+static const char *dlc_in_rows(const void *start, int64_t stride, int outer, int step, int other, int size)
 {
     uintptr_t at = (uintptr_t)start;
     if (outer)
-        at += (uintptr_t)(other * size / 128 * apart + step * 128 + other * size % 128);
+        at += (uintptr_t)(other * size / 128 * stride + step * 128 + other * size % 128);
     else
         at += (uintptr_t)(other * 128 + step * size);
     return (const char *)(at ^ (at >> 7 & 7) << 4);
 }
 
-/* An operand, as [other, step], which the threads of a phase have in common. */
-static const float *dlc_tile_of(const void *start, int64_t apart, int outer, int others, const int16_t *unit, int of,
+/* An operand as [other dim, K] in float32, cached for all threads of a phase. */
+static const float *dlc_tile_of(const void *start, int64_t stride, int outer, int others, const int16_t *unit, int of,
                                 int64_t begun)
 {
     const int steps = unit[5], type = unit[of], size = dlc_sizes[type];
     for (int i = 0; i < DLC_KEPT; ++i) {
         const struct dlc_tile *tile = &dlc_tiles[i];
         if (tile->start == start && tile->meetings == dlc_now.meetings + 1 && tile->unit == unit &&
-            tile->outer == outer && tile->apart == apart)
+            tile->outer == outer && tile->stride == stride)
             return tile->values;
     }
     struct dlc_tile *tile = &dlc_tiles[dlc_next_tile++ % DLC_KEPT];
@@ -190,7 +190,7 @@ static const float *dlc_tile_of(const void *start, int64_t apart, int outer, int
         dlc_stop("a matrix of %d x %d is too large to be simulated", others, steps);
     for (int i = 0; i < others; ++i)
         for (int k = 0; k < steps; ++k) {
-            const char *at = dlc_in_rows(start, apart, outer, k, i, size);
+            const char *at = dlc_in_rows(start, stride, outer, k, i, size);
             dlc_read_by_unit(at, size, begun);
             tile->values[i * steps + k] = (float)dlc_cut(dlc_decoded(at, type), unit[6]);
         }
@@ -198,7 +198,7 @@ static const float *dlc_tile_of(const void *start, int64_t apart, int outer, int
     tile->meetings = dlc_now.meetings + 1;
     tile->unit = unit;
     tile->outer = outer;
-    tile->apart = apart;
+    tile->stride = stride;
     return tile->values;
 }
 
@@ -210,9 +210,9 @@ static void dlc_make_product(const struct dlc_late *late)
     dlc_read_held(&held, m, n, unit + 7);
     const int64_t lane = dlc_now.now % held.width;
     if (dlc_now.now - lane + held.width > dlc_now.count)
-        dlc_stop("a product of matrices by %d threads, of which the group has too few", held.width);
-    const float *a = dlc_tile_of(late->from, late->apart, late->way[0] == 't', m, unit, 1, late->phase);
-    const float *b = dlc_tile_of(late->other, late->other_apart, late->way[1] == 't', n, unit, 2, late->phase);
+        dlc_stop("a product of matrices needs %d threads, and the group has fewer", held.width);
+    const float *a = dlc_tile_of(late->from, late->stride, late->layouts[0] == 't', m, unit, 1, late->phase);
+    const float *b = dlc_tile_of(late->other, late->other_stride, late->layouts[1] == 't', n, unit, 2, late->phase);
     for (int i = 0; i < held.count; ++i) {
         const int element = dlc_element(&held, lane, i);
         const float *row = a + element / n * steps, *column = b + element % n * steps;
@@ -228,19 +228,19 @@ static void dlc_make_product(const struct dlc_late *late)
 
 void dlc_simt_begin(void) { dlc_queues[dlc_now.now].open = 1; }
 
-void dlc_simt_product(void *acc, const void *a, int64_t a_apart, const void *b, int64_t b_apart, const char *way,
-                      const int16_t *unit)
+void dlc_simt_product(void *acc, const void *a, int64_t a_stride, const void *b, int64_t b_stride,
+                      const char *layouts, const int16_t *unit)
 {
     if (!dlc_queues[dlc_now.now].open)
-        dlc_stop("a product of matrices that was not begun");
+        dlc_stop("a product of matrices outside of a batch: DLC_PRODUCTS_BEGIN is missing");
     struct dlc_late *late = dlc_add_late(dlc_queue_of(&dlc_queues[dlc_now.now].products));
     late->to = acc;
     late->from = a;
     late->other = b;
-    late->apart = a_apart;
-    late->other_apart = b_apart;
+    late->stride = a_stride;
+    late->other_stride = b_stride;
     late->unit = unit;
-    late->way = way;
+    late->layouts = layouts;
 }
 
 void dlc_simt_end(void)

@@ -1,10 +1,10 @@
-/* The threads of a group on one processor: each a fibre that runs from barrier to barrier.
+/* The threads of a group on one processor. Each thread is a fibre that runs from barrier to barrier.
 
-   A fibre begins on a stack of its own (makecontext) and is entered and left by _setjmp and _longjmp, which
-   call no system.  Threads of kernels that never meet need none.
+   A fibre starts on its own stack (makecontext). It is entered and left by _setjmp and _longjmp, which make no system
+   call. Kernels without barriers need no fibres: their threads are consecutive calls.
 
-   With DLC_SIMT_CHECKED every access of a kernel comes by here: the compiler calls what its detector of
-   races would define, and so do failed checks of the bounds of arrays. */
+   With DLC_SIMT_CHECKED kernels are compiled with -fsanitize=thread, and this file defines the functions that the
+   compiler then calls at each access, and those of failed bounds checks of arrays. */
 
 #undef _FORTIFY_SOURCE
 #define _GNU_SOURCE
@@ -25,21 +25,21 @@ struct dlc_fibre {
     jmp_buf at;
     char *stack;
     int state, fresh;
-    int64_t fenced; /* the last phase of which units see all that the thread wrote */
+    int64_t fenced; /* the last phase whose writes of this thread are visible to units */
 };
 
 static __thread struct {
     const struct dlc_simt_launch *launch;
     int64_t group[3], thread[3];
-    int64_t count, now; /* threads of a group; the number of the present one */
+    int64_t count, now; /* threads of a group; the index of the current one */
     int64_t phase;      /* barriers passed, over all groups */
-    int64_t meetings;   /* those, and exchanges, which order no memory */
+    int64_t meetings;   /* barriers and exchanges of values; exchanges do not order memory accesses */
     int exchanging;
     struct dlc_fibre *fibres;
     int64_t made;
-    char *values[2]; /* what threads exchange: two rounds, so that one barrier is enough */
+    char *values[2]; /* exchanged values; double-buffered, so that an exchange needs only one barrier */
     int64_t *rounds;
-    int64_t room;
+    int64_t capacity; /* threads that there is memory for */
     jmp_buf back, out;
     char said[512];
     int quiet;
@@ -101,7 +101,7 @@ static __attribute__((noinline)) void dlc_enter(int64_t number)
     _longjmp(fibre->at, 1);
 }
 
-static void dlc_place(int64_t number)
+static void dlc_select(int64_t number)
 {
     const int64_t *d = dlc_now.launch->threads;
     dlc_now.now = number;
@@ -125,7 +125,7 @@ void dlc_simt_give(const void *value, size_t size)
     memcpy(dlc_now.values[dlc_now.rounds[dlc_now.now] & 1] + dlc_now.now * DLC_VALUE, value, size);
 }
 
-/* What all threads have given, once they have: from the first of them on. */
+/* Waits until all threads have given their values. Returns the array of the values. */
 static const char *dlc_given(void)
 {
     const int64_t round = dlc_now.rounds[dlc_now.now]++;
@@ -139,7 +139,7 @@ void dlc_simt_take(void *value, size_t size, int64_t from)
     const int64_t other = dlc_now.now + from;
     const char *given = dlc_given();
     if (other < 0 || other >= dlc_now.count)
-        dlc_stop("a thread exchanges values with thread %lld, which its group has not", (long long)other);
+        dlc_stop("a thread exchanges values with thread %lld, which its group does not have", (long long)other);
     memcpy(value, given + other * DLC_VALUE, size);
 }
 
@@ -147,9 +147,9 @@ static void dlc_copy(void *to, const void *from, size_t size);
 static void dlc_clear(void *to, size_t size);
 static void dlc_drop(int64_t count);
 
-static int dlc_room(int64_t count)
+static int dlc_reserve(int64_t count)
 {
-    if (dlc_now.room < count) {
+    if (dlc_now.capacity < count) {
         struct dlc_fibre *fibres = realloc(dlc_now.fibres, (size_t)count * sizeof *fibres);
         char *first = realloc(dlc_now.values[0], (size_t)count * DLC_VALUE);
         char *second = realloc(dlc_now.values[1], (size_t)count * DLC_VALUE);
@@ -164,10 +164,10 @@ static int dlc_room(int64_t count)
             dlc_now.rounds = rounds;
         if (!fibres || !first || !second || !rounds)
             return 0;
-        /* A context may point into itself: those that moved begin anew. */
+        /* A context may contain pointers into itself, so contexts that realloc moved are made again. */
         for (int64_t i = 0; i < dlc_now.made; ++i)
             fibres[i].state = DLC_NEW;
-        dlc_now.room = count;
+        dlc_now.capacity = count;
     }
     for (; dlc_now.made < count; ++dlc_now.made) {
         struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.made];
@@ -184,7 +184,7 @@ static void dlc_ready(struct dlc_fibre *fibre)
     if (fibre->state == DLC_NEW) {
         getcontext(&fibre->first);
         fibre->first.uc_stack.ss_sp = fibre->stack;
-        /* The tops of stacks at one place of a page would all fall into the same lines of the caches. */
+        /* Stacks whose tops have the same offset in a page would compete for the same cache sets. */
         fibre->first.uc_stack.ss_size = DLC_STACK - (size_t)((fibre - dlc_now.fibres) % 64) * DLC_STEP;
         fibre->first.uc_link = NULL;
         makecontext(&fibre->first, dlc_life, 0);
@@ -194,7 +194,7 @@ static void dlc_ready(struct dlc_fibre *fibre)
     fibre->fenced = dlc_now.phase - 1;
 }
 
-/* Some threads wait: those that do not have missed the barrier. */
+/* Report a barrier that some threads of the group did not reach. */
 static void dlc_missed(void)
 {
     char waits[64], ended[64];
@@ -205,7 +205,7 @@ static void dlc_missed(void)
         ++other;
     dlc_name(waits, sizeof waits, first);
     dlc_name(ended, sizeof ended, other);
-    dlc_stop("thread %s waits for the others of its group, and thread %s has ended", waits, ended);
+    dlc_stop("thread %s waits at a barrier, and thread %s of its group has ended", waits, ended);
 }
 
 static void dlc_group_of_fibres(void)
@@ -218,7 +218,7 @@ static void dlc_group_of_fibres(void)
     do {
         waiting = 0;
         for (int64_t i = 0; i < dlc_now.count; ++i) {
-            dlc_place(i);
+            dlc_select(i);
             dlc_enter(i);
             waiting += dlc_now.fibres[i].state == DLC_WAITING;
         }
@@ -233,7 +233,7 @@ static void dlc_group_of_fibres(void)
 static void dlc_group_of_calls(void)
 {
     for (int64_t i = 0; i < dlc_now.count; ++i) {
-        dlc_place(i);
+        dlc_select(i);
         dlc_now.launch->body(dlc_now.launch->buffers, dlc_now.launch->scalars);
     }
 }
@@ -255,7 +255,7 @@ int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
 #else
     const int fibres = launch->meets;
 #endif
-    if (fibres && !dlc_room(dlc_now.count)) {
+    if (fibres && !dlc_reserve(dlc_now.count)) {
         snprintf(dlc_now.said, sizeof dlc_now.said, "there is no memory for %lld threads", (long long)dlc_now.count);
         return 1;
     }
@@ -298,11 +298,11 @@ static void dlc_end(void) {}
 
 #else
 
-/* Who touched each byte last, since when a group began or its threads met. */
+/* The last accesses of each byte, with the group and the phase (between two barriers) in which they were made. */
 struct dlc_touch {
     int64_t group, phase;
-    int32_t thread, many; /* many: other threads of the group did so as well, or (2) of other groups */
-    int32_t unit; /* it was a unit's copy, which other units see without a fence */
+    int32_t thread, many; /* many: 1 if several threads of the group accessed it, 2 if several groups did */
+    int32_t unit; /* whether a tensor copy wrote it, which units see without a fence */
 };
 struct dlc_word {
     uintptr_t at; /* address / 8, plus 1: 0 is free */
@@ -461,8 +461,8 @@ static void dlc_access(void *address, int64_t size, int write)
     }
     for (int i = 0; i < launch->count; ++i) {
         char *data = launch->windows[i].data;
-        const int64_t room = launch->windows[i].size;
-        const int64_t off = at < data ? data - at : at + size > data + room ? at + size - data - room : 0;
+        const int64_t bytes = launch->windows[i].size;
+        const int64_t off = at < data ? data - at : at + size > data + bytes ? at + size - data - bytes : 0;
         if (!off) {
             if (!launch->windows[i].racy)
                 dlc_touched(launch->windows[i].name, data, at, size, 0, write);
@@ -515,8 +515,8 @@ static void dlc_clear(void *to, size_t size) { __tsan_memset(to, 0, size); }
 static void dlc_by_unit(int on) { dlc_seen.unit = on; }
 void dlc_simt_fence(void) { dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase; }
 
-/* What a unit reads in place, for many threads: behind a barrier, and a fence of the thread that wrote it, and
-   none writes it from the phase on in which the product began. */
+/* Check a read by a matrix unit. The thread that wrote the bytes must have executed a fence and a barrier after the
+   write, and no thread may write them from the phase on in which the product began. */
 static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun)
 {
     dlc_access((void *)at, size, 0);
@@ -529,12 +529,12 @@ static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun)
             dlc_now.fibres[wrote->thread].fenced < wrote->phase) {
             char its[64];
             dlc_name(its, sizeof its, wrote->thread);
-            dlc_stop("a unit reads what thread %s has written, with no fence between", its);
+            dlc_stop("a unit reads data that thread %s has written, without a fence in between", its);
         }
         if (wrote->group == dlc_seen.group && wrote->phase >= begun) {
             char its[64];
             dlc_name(its, sizeof its, wrote->thread);
-            dlc_stop("race: thread %s has written what a product reads that was begun before", its);
+            dlc_stop("race: thread %s has written data that an unfinished product reads", its);
         }
     }
 }

@@ -1,6 +1,6 @@
-/* What kernels are compiled with where a processor runs their threads one by one.
+/* The header of kernels that one processor runs, thread by thread.
 
-   A language's own words are defined by these: #define my_thread_x DLC_THREAD(0). */
+   The words of the kernel language are defined by these macros: #define my_thread_x DLC_THREAD(0). */
 
 #undef _FORTIFY_SOURCE
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For functions around kernels, whose accesses are not checked. */
+/* The attribute of functions outside of kernels, whose accesses are not checked. */
 #ifdef __GNUC__
 #define DLC_UNSEEN __attribute__((no_sanitize_thread))
 #else
@@ -20,7 +20,7 @@ struct dlc_simt_buffer {
     const char *name;
     void *data;
     int64_t size;
-    int32_t racy; /* several threads may write it at once: any of the values will do */
+    int32_t racy; /* whether threads may write it at the same time; any of the values is a valid result */
 };
 
 struct dlc_simt_launch {
@@ -31,7 +31,7 @@ struct dlc_simt_launch {
     const int64_t *scalars;
     const struct dlc_simt_buffer *windows;
     int32_t count;  /* of buffers */
-    int32_t meets;  /* whether threads wait for each other */
+    int32_t meets;  /* whether the kernel has barriers or exchanges values */
 };
 
 #define DLC_RANK 5
@@ -59,8 +59,8 @@ void dlc_simt_later(void *to, const void *from, size_t size);
 void dlc_simt_commit(void);
 void dlc_simt_copies(int but);
 void dlc_simt_begin(void);
-void dlc_simt_product(void *acc, const void *a, int64_t a_apart, const void *b, int64_t b_apart, const char *way,
-                      const int16_t *unit);
+void dlc_simt_product(void *acc, const void *a, int64_t a_stride, const void *b, int64_t b_stride,
+                      const char *layouts, const int16_t *unit);
 void dlc_simt_end(void);
 void dlc_simt_products(int but);
 void dlc_simt_fence(void);
@@ -78,36 +78,40 @@ const char *dlc_simt_said(void);
 #define DLC_BARRIER() dlc_simt_barrier()
 #define DLC_SHARED static __thread
 
-/* What a subgroup does with matrices that its threads hold in words: `unit` and `block` are numbers. */
+/* Matrix operations of a subgroup, on fragments in words of 32 bits. `unit` and `block` are arrays of numbers
+   (`matrix_numbers`, `block_numbers` in Python). */
 #define DLC_MATRIX(acc, a, b, unit) dlc_simt_matrix(acc, a, b, unit)
 #define DLC_BLOCKS(to, from, count, block) dlc_simt_blocks(to, from, count, block)
 
-/* Copies (of zeros, where `from` is NULL) that a thread leaves to run beside it, and the wait for all of them: they
-   are made then; the end of a group of them, and the wait for all but the last so many groups. */
+/* Asynchronous copies; if `from` is NULL, zeros are written. DLC_COPIES_END ends a batch of copies. DLC_COPIES waits
+   for all batches, DLC_COPIES_BUT(n) for all but the last n. A copy is made when the thread waits for it. */
 #define DLC_COPY_LATER(to, from, size) dlc_simt_later(to, from, size)
 #define DLC_COPIES_END() dlc_simt_commit()
 #define DLC_COPIES() dlc_simt_copies(-1)
-#define DLC_COPIES_BUT(groups) dlc_simt_copies(groups)
+#define DLC_COPIES_BUT(batches) dlc_simt_copies(batches)
 
-/* Boxes of tensors that a thread has copied for its group: words where they arrive, the bytes that are expected there,
-   a box, whose first element follows inner dims first, the end of a group, and the wait for the end of a phase. */
+/* Tensor copies, which one thread issues for its group. DLC_ARRIVALS_BEGIN initialises `count` barrier words at `at`.
+   DLC_EXPECT adds to the bytes that the current phase of a barrier expects. DLC_COPY_BOX copies a box; the last
+   arguments are the indices of its first element, innermost dim first. DLC_BOXES_END ends a batch of copies, and
+   DLC_BOXES_WAIT waits for the end of the phase whose number has the lowest bit `parity`. */
 #define DLC_ARRIVALS_BEGIN(at, count) dlc_simt_arrivals(at, count)
 #define DLC_EXPECT(at, bytes) dlc_simt_expect(at, bytes)
 #define DLC_COPY_BOX(to, tensor, at, ...) dlc_simt_box(to, *(tensor), (const int64_t[]){__VA_ARGS__}, at)
 #define DLC_BOXES_END(at) dlc_simt_arrive(at)
 #define DLC_BOXES_WAIT(at, parity) dlc_simt_arrived(at, parity)
 
-/* Products of matrices that lie in shared memory, in rows of 128 bytes, which run beside the threads: of `a` and
-   `b` the start, the bytes between parts, and in `way` a letter, t where steps are outermost.  They are made when
-   the thread waits for all but the last so many groups of them.  Units see what a thread wrote behind its fence. */
+/* Asynchronous products of tiles in shared memory, which consist of rows of 128 bytes. `a` and `b` point to the tiles,
+   `a_stride` and `b_stride` are the bytes between parts of a tile that are one row wide. `layouts` has a letter for
+   each operand: n if rows are along K, t if K is the outer dim. DLC_PRODUCTS(n) waits for all batches but the last n;
+   a product is computed when the thread waits for it. Units see only writes that the thread made before DLC_FENCE. */
 #define DLC_PRODUCTS_BEGIN() dlc_simt_begin()
-#define DLC_PRODUCT_LATER(acc, a, a_apart, b, b_apart, way, unit) \
-    dlc_simt_product(acc, a, a_apart, b, b_apart, way, unit)
+#define DLC_PRODUCT_LATER(acc, a, a_stride, b, b_stride, layouts, unit) \
+    dlc_simt_product(acc, a, a_stride, b, b_stride, layouts, unit)
 #define DLC_PRODUCTS_END() dlc_simt_end()
-#define DLC_PRODUCTS(but) dlc_simt_products(but)
+#define DLC_PRODUCTS(batches) dlc_simt_products(batches)
 #define DLC_FENCE() dlc_simt_fence()
 
-/* `number` is the subgroup's thread whose value is taken; `lane` may stand in it. */
+/* The value `x` of the thread `number` of the subgroup; the expression `number` may contain `lane`. */
 #define DLC_EXCHANGE(x, width, number) \
     __extension__({ \
         __typeof__(x) dlc_own = (x); \
@@ -122,7 +126,7 @@ const char *dlc_simt_said(void);
     DLC_EXCHANGE(x, width, lane + (delta) < dlc_width ? lane + (delta) : lane)
 #define DLC_SHUFFLE_XOR(x, mask, width) DLC_EXCHANGE(x, width, lane ^ (mask))
 
-/* No thread runs between the two halves: only checks have to know. */
+/* Threads are switched only at barriers, so no thread runs between load and store. The checks must ignore both. */
 #define DLC_ATOMIC(p, next) \
     __extension__({ \
         dlc_simt_quiet(1); \

@@ -22,11 +22,11 @@ from dlc_core.runtime.call.donating import Donating, beginning, roomy
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES
 from dlc_core.runtime.guard.memory import GuardedMemory, guarded_copy, shaped
-from dlc_core.runtime.guard.mode import NAN_BYTE, PAGE, Layout, Region, alone, fill_of, regions_of
+from dlc_core.runtime.guard.mode import NAN_BYTE, PAGE, Layout, SizedSlot, alone, fill_of, sized_slots
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape, Signature
 from dlc_core.runtime.memory.host import ALIGN, address, bytes_of
 
-RECORD = Region("the record of failed checks", 0, RECORD_BYTES, 0)
+RECORD = SizedSlot("the record of failed checks", 0, RECORD_BYTES, 0)
 
 
 class Layouts:
@@ -57,19 +57,19 @@ class Layouts:
         if self.guard is None:
             return alone("the scratch memory", plan.arena, NAN_BYTE, self.mode, ALIGN)
         sizes = dict(zip(self.signature.symbols, plan.scalars, strict=True))
-        return Layout(plan.arena, (RECORD, *regions_of(self.guard.arena, sizes)), calls=self.guard.calls)
+        return Layout(plan.arena, (RECORD, *sized_slots(self.guard.arena, sizes)), calls=self.guard.calls)
 
     def weights(self, size: int) -> Layout:
         """That of the constants."""
         if self.guard is None:
             return alone("the constants", size, NAN_BYTE, self.mode, ALIGN)
-        return Layout(size, regions_of(self.guard.weights, {}))
+        return Layout(size, sized_slots(self.guard.weights, {}))
 
 
 def _fill_weights(memory: GuardedMemory, weights: Host) -> None:
     begin = memory.layout.begin
-    for region in memory.layout.regions:
-        memory.part(region)[:] = weights[region.offset - begin : region.end - begin]
+    for slot in memory.layout.slots:
+        memory.part(slot)[:] = weights[slot.offset - begin : slot.end - begin]
 
 
 class _Guarded(InPlace):
@@ -174,10 +174,10 @@ class GuardedDonating(_Guarded, Donating):
         whole = shaped(memory.bytes, roomy(result.shape, donation), result.dtype)
         part = beginning(whole, donation.axis, result.shape)
         result[...] = part
-        part.view(np.uint8)[...] = memory.layout.regions[0].fill
-        written = int((memory.bytes != memory.layout.regions[0].fill).sum())
+        part.view(np.uint8)[...] = memory.layout.slots[0].fill
+        written = int((memory.bytes != memory.layout.slots[0].fill).sum())
         if written:
-            name = memory.layout.regions[0].name
+            name = memory.layout.slots[0].name
             raise RuntimeFailure(f"{written} bytes of {name} behind what its output takes have been written")
 
 
@@ -220,9 +220,9 @@ class GuardedCopying(Copying):
     def _constants(self, weights: Host) -> NDArray:
         layout = self._layouts.weights(weights.nbytes)
         made = NDArray(self.device, self._guarded.alloc_guarded(layout), weights.shape, "uint8")
-        for region in layout.regions:
-            if region.size:
-                first, end = region.offset - layout.begin, region.end - layout.begin
+        for slot in layout.slots:
+            if slot.size:
+                first, end = slot.offset - layout.begin, slot.end - layout.begin
                 self.device.write(made.handle, bytes_of(weights[first:end]), first)
         return made
 

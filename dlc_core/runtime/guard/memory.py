@@ -1,7 +1,7 @@
 """Allocation of a `Layout` of guard mode: memory between protected pages.
 
 If a process accesses a protected page, the operating system ends it or calls a signal handler. `owner_of`
-returns the value next to an address.
+describes an address by the nearest value.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import RuntimeFailure, UnsupportedError
-from dlc_core.runtime.guard.mode import PAGE, Layout, Region
+from dlc_core.runtime.guard.mode import PAGE, Layout, SizedSlot
 from dlc_core.runtime.memory.host import NDArray, address
 
 _NONE, _READ = 0, 1
 _LIVE: weakref.WeakValueDictionary[int, GuardedMemory] = weakref.WeakValueDictionary()
-"""Live memory by its begin address."""
+"""All live memory by its start address."""
 
 
 @cache
@@ -43,7 +43,9 @@ def _protect() -> Callable[[int, int, int], None]:
 
 
 class GuardedMemory:
-    """Memory of a layout, its regions filled."""
+    """Memory with the layout `layout`. The pages of its slots hold the slots' fill bytes; all others are
+    protected.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -56,10 +58,10 @@ class GuardedMemory:
         self._all = whole[PAGE : PAGE + length]
         self._start = address(whole) + PAGE
         last = 0
-        for region, first, end in self.layout.pages():
+        for slot, first, end in self.layout.pages():
             if not last <= first <= end <= length:
-                raise RuntimeFailure(f"{region.name} does not lie in {layout.size} bytes of memory")
-            self._all[first:end] = region.fill
+                raise RuntimeFailure(f"{slot.name} is not inside of the {layout.size} bytes of memory")
+            self._all[first:end] = slot.fill
             _protect()(self._start + last, first - last, _NONE)
             last = end
         _protect()(self._start - PAGE, PAGE, _NONE)
@@ -81,67 +83,69 @@ class GuardedMemory:
         """The bytes from the layout's `begin` on; the array keeps the memory alive."""
         return np.asarray(self)
 
-    def part(self, region: Region) -> NDArray:
-        """The bytes of a region."""
-        return self._all[region.offset : region.end]
+    def part(self, slot: SizedSlot) -> NDArray:
+        """The bytes of a slot."""
+        return self._all[slot.offset : slot.end]
 
     def seal(self) -> None:
-        """From now on nobody may write its regions."""
+        """Make the memory read-only."""
         for _, first, end in self.layout.pages():
             _protect()(self._start + first, end - first, _READ)
 
     def check(self) -> None:
-        """Raise RuntimeFailure if the rest of a value's own pages was written."""
-        for region, first, end in self.layout.pages():
+        """Raise RuntimeFailure if bytes of a value's pages outside of the value were written."""
+        for slot, first, end in self.layout.pages():
             for where, rest in (
-                ("before", self._all[first : region.offset]),
-                ("behind", self._rest(region, end)),
+                ("before", self._all[first : slot.offset]),
+                ("behind", self._rest(slot, end)),
             ):
-                if rest.size and not (rest == region.fill).all():
-                    count = int((rest != region.fill).sum())
-                    raise RuntimeFailure(f"{count} bytes {where} {region.name} have been written")
+                if rest.size and not (rest == slot.fill).all():
+                    count = int((rest != slot.fill).sum())
+                    raise RuntimeFailure(f"{count} bytes {where} {slot.name} have been written")
 
     def describe(self, where: int) -> str | None:
-        """Describe the neighbourhood of an address; None if it is elsewhere."""
+        """The position of an address relative to the nearest value, as text; None if it is outside of this
+        memory.
+        """
         at = where - self._start
         if not -PAGE <= at < self._all.size + PAGE:
             return None
-        return min((_distance(region, at) for region in self.layout.regions), default=(0, ""))[1]
+        return min((_distance(slot, at) for slot in self.layout.slots), default=(0, ""))[1]
 
-    def _rest(self, region: Region, end: int) -> NDArray:
-        return self._all[region.end : end]
+    def _rest(self, slot: SizedSlot, end: int) -> NDArray:
+        return self._all[slot.end : end]
 
 
-def _distance(region: Region, at: int) -> tuple[int, str]:
-    if at < region.offset:
-        return region.offset - at, f"{region.offset - at} bytes before {region.name}, of {region.size} bytes"
-    if at < region.end:
+def _distance(slot: SizedSlot, at: int) -> tuple[int, str]:
+    if at < slot.offset:
+        return slot.offset - at, f"{slot.offset - at} bytes before {slot.name}, of {slot.size} bytes"
+    if at < slot.end:
         return (
             0,
-            f"byte {at - region.offset} of {region.name}, of {region.size} bytes, which may not be written",
+            f"byte {at - slot.offset} of {slot.name}, of {slot.size} bytes, which may not be written",
         )
-    return at - region.end, f"{at - region.end} bytes behind {region.name}, of {region.size} bytes"
+    return at - slot.end, f"{at - slot.end} bytes behind {slot.name}, of {slot.size} bytes"
 
 
 def live() -> list[GuardedMemory]:
-    """All that there is, in the order in which it was made."""
+    """All live guarded memory, oldest first."""
     return list(_LIVE.values())
 
 
 def owner_of(where: int) -> str | None:
-    """Name the value next to an address; None outside of guarded memory."""
+    """Describe an address by the nearest value; None if it is in no guarded memory."""
     return next(filter(None, (memory.describe(where) for memory in live())), None)
 
 
 def guarded_copy(layout: Layout, data: NDArray) -> GuardedMemory:
-    """Memory of one value, which it has."""
+    """Guarded memory that holds a copy of one value."""
     made = GuardedMemory(layout)
     made.bytes[:] = data.reshape(-1).view(np.uint8)
     return made
 
 
 def shaped(memory: NDArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """Bytes as an array."""
+    """View bytes as an array."""
     return memory.view(dtype).reshape(shape)
 
 

@@ -42,8 +42,8 @@ LARGE_BYTE = 0x6B
 
 @record(frozen=True)
 class Slot:
-    """Where a value lies in the scratch memory or in the weights, in bytes, and what fills it before it is
-    written.
+    """The position of a value in the scratch memory or in the weights: offset and size in bytes, which may be
+    symbolic. `fill` is the byte that its memory consists of before it is written.
     """
 
     name: str
@@ -58,19 +58,19 @@ class Guard:
 
     mode: str
     page: int
-    """The bytes of a page; values never share one."""
+    """The bytes of a page; no two values share a page."""
     align: int
     """The alignment in bytes that code for the target assumes for values, in addition to that of elements."""
     arena: tuple[Slot, ...] = ()
     weights: tuple[Slot, ...] = ()
     calls: tuple[Site, ...] = ()
-    """The calls of kernels by their numbers, from 1 on: the record of failed checks has that of the last one
-    that began."""
+    """The calls of kernels, in the order of their numbers, which begin with 1. In guard mode the record of
+    failed checks has the number of the call that began last."""
 
 
 @record(frozen=True)
-class Region:
-    """A slot with its sizes known."""
+class SizedSlot:
+    """A slot whose offset and size in bytes are known."""
 
     name: str
     offset: int
@@ -84,24 +84,24 @@ class Region:
 
 @record(frozen=True)
 class Layout:
-    """Memory of `size` bytes that begins at a page. Only these regions and the rest of their pages may be
-    accessed. The user of the memory gets the address of `begin`.
+    """The layout of `size` bytes of memory that begin at a page boundary. Only the pages of slots may be
+    accessed. `begin` is the offset of the address that the user of the memory gets.
     """
 
     size: int
-    regions: tuple[Region, ...]
+    slots: tuple[SizedSlot, ...]
     begin: int = 0
     calls: tuple[Site, ...] = ()
-    """Those that the record at its beginning numbers."""
+    """The calls of kernels that the numbers in the record at the beginning of this memory refer to."""
 
-    def pages(self) -> Iterator[tuple[Region, int, int]]:
-        """Each region, in order, with the begin and the end of its pages."""
-        for region in sorted(self.regions, key=lambda one: one.offset):
-            yield region, region.offset // PAGE * PAGE, -(-region.end // PAGE) * PAGE
+    def pages(self) -> Iterator[tuple[SizedSlot, int, int]]:
+        """Each slot in order of offsets, with the begin and end offsets of its pages."""
+        for slot in sorted(self.slots, key=lambda one: one.offset):
+            yield slot, slot.offset // PAGE * PAGE, -(-slot.end // PAGE) * PAGE
 
 
 def mode_of(text: str) -> str | None:
-    """The mode that a setting selects; None if it is off."""
+    """The mode that the setting selects; None if guard mode is off."""
     if text in ("", OFF, "0"):
         return None
     mode = END if text == "1" else text
@@ -111,24 +111,24 @@ def mode_of(text: str) -> str | None:
 
 
 def fill_of(dtype: DType) -> int:
-    """The byte that values of a dtype consist of before they are written."""
+    """The fill byte for values of a dtype."""
     return NAN_BYTE if dtype.is_float else LARGE_BYTE
 
 
 def lead_of(size: int, mode: str, align: int, page: int = PAGE) -> int:
-    """Bytes before a value in its pages."""
+    """The bytes between the begin of a value's first page and the value."""
     return 0 if mode == BEGIN else -(-size // page) * page - -(-size // align) * align
 
 
 def alone(name: str, size: int, fill: int, mode: str, align: int) -> Layout:
     """The layout of one value."""
     lead = lead_of(size, mode, align)
-    return Layout(lead + size, (Region(name, lead, size, fill),), lead)
+    return Layout(lead + size, (SizedSlot(name, lead, size, fill),), lead)
 
 
-def regions_of(slots: Sequence[Slot], sizes: Mapping[Var, int]) -> tuple[Region, ...]:
-    """The slots for dims of these sizes."""
-    return tuple(Region(s.name, _known(s.offset, sizes), _known(s.size, sizes), s.fill) for s in slots)
+def sized_slots(slots: Sequence[Slot], sizes: Mapping[Var, int]) -> tuple[SizedSlot, ...]:
+    """The slots with the values of symbolic dims inserted."""
+    return tuple(SizedSlot(s.name, _known(s.offset, sizes), _known(s.size, sizes), s.fill) for s in slots)
 
 
 def _known(size: Expr, sizes: Mapping[Var, int]) -> int:
@@ -145,11 +145,11 @@ __all__ = [
     "PAGE",
     "Guard",
     "Layout",
-    "Region",
+    "SizedSlot",
     "Slot",
     "alone",
     "fill_of",
     "lead_of",
     "mode_of",
-    "regions_of",
+    "sized_slots",
 ]

@@ -157,8 +157,8 @@ class Matrices:
     bits.
 
     The fields are format strings for statements in C. Units that read operands in place get pointers `{a}`
-    and `{b}` to memory of scope `SWIZZLED`. `{way}` has a letter for each operand: n if its rows are
-    contiguous along K, t if K is the outermost dim. `{a_apart}` and `{b_apart}` are the bytes between parts
+    and `{b}` to memory of scope `SWIZZLED`. `{layouts}` has a letter for each operand: n if its rows are
+    contiguous along K, t if K is the outermost dim. `{a_stride}` and `{b_stride}` are the bytes between parts
     of one row width (0 if there is one part).
     """
 
@@ -176,12 +176,16 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Large:
-    """How kernels declare memory that their groups are given at launch: as one array of bytes."""
+    """How kernels declare dynamic shared memory, whose size is given at launch: as one array of bytes.
+
+    Some languages limit the size of shared arrays that kernels declare (static shared memory). Kernels that
+    need more use dynamic shared memory for all their shared buffers.
+    """
 
     beyond: int
-    """Buffers up to this number of bytes are separate arrays."""
+    """The limit: shared buffers of up to this number of bytes in all are separate static arrays."""
     declare: str
-    """Format of the statement: `{name}`, `{bytes}`."""
+    """The format of the declaration of the array: `{name}`, `{bytes}`."""
     align: int
     """The alignment of the array and of each buffer in it."""
 
@@ -213,8 +217,9 @@ class Kernels:
     boxes: Boxes | None = None
     matrices: Matrices | None = None
     large: Large | None = None
-    """The syntax for kernels that need more shared memory than static arrays can have; None if there is no
-    difference."""
+    """The syntax of dynamic shared memory, for kernels that need more than static arrays may have; None if
+    the language has no such limit.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The flash, memory and stack of an exported model: measured by the compiler of its processor if it is
+"""The flash, memory and stack of an exported model. They are measured if a compiler for the processor is
 installed, else estimated from the sources.
 
-The stack of a call is the largest sum of frames over chains of calls from `<name>_run` on, as found in the
-sources, with `LIBRARY` for calls of the C library. There is no recursion.
+The stack of a call is the largest sum of frames over the chains of calls that begin with `<name>_run`, plus
+`LIBRARY` for calls of the C library. The calls are found in the sources. There is no recursion.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dlc_core.backend.compiler import compiler
 from dlc_core.target import Target
 
 LIBRARY = 256
-"""Bytes of stack for functions of `math.h` and `string.h`; those of newlib and glibc take less."""
+"""Bytes of stack for functions of `math.h` and `string.h`. Those of newlib and glibc need less."""
 _FRAME = 256
-"""Bytes of a frame besides its variables: saved registers, arguments, what compilers add."""
+"""Estimated bytes of a frame besides its variables: saved registers, arguments, spills."""
 _TYPES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4}
 _FUNCTION = re.compile(
     r"^(?:static )?(?:inline |DLC_APART )*\w+ \**(\w+)\([^;]*?\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL
@@ -35,8 +35,8 @@ _LOCAL = re.compile(
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bytes; `code` is None where no compiler of the processor is at hand.  `compiler` names it, with its
-    options.
+    """Sizes in bytes. `code` is None if no compiler for the processor is installed. `compiler` is its name
+    with its options.
     """
 
     compiler: str
@@ -48,7 +48,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler, the program that lists the sections of its objects, and its options."""
+    """A compiler with its options, and the program `size` that lists the sections of its objects."""
 
     command: tuple[str, ...]
     size: str
@@ -56,7 +56,7 @@ class Toolchain:
 
 
 def toolchain_of(target: Target) -> Toolchain | None:
-    """The toolchain for a target on this machine; None if there is none."""
+    """The toolchain for a target; None if it is not installed."""
     cpu, optimize = target["mcpu"], "-Os" if target["opt-for"] == "size" else "-O2"
     if cpu.startswith("cortex-m"):
         known = {board.cpu: board.flags for board in BOARDS.values()}
@@ -75,7 +75,7 @@ def toolchain_of(target: Target) -> Toolchain | None:
 def bounds_of(
     files: Mapping[str, str | bytes], name: str, target: Target, constants: int, arena: int
 ) -> Bounds:
-    """The bounds of exported sources (by file name); `constants` are the bytes of the weights."""
+    """The bounds of exported sources, given by file name. `constants` is the size of the weights in bytes."""
     toolchain, text = toolchain_of(target), _text(files, name)
     measured = None if toolchain is None else _measured(files, name, toolchain)
     if toolchain is None or measured is None:
@@ -95,7 +95,7 @@ def _text(files: Mapping[str, str | bytes], name: str) -> str:
 def _measured(
     files: Mapping[str, str | bytes], name: str, toolchain: Toolchain
 ) -> tuple[int, dict[str, int]] | None:
-    """Bytes for the flash, and the frames of the functions; None where it does not compile."""
+    """The bytes in flash, and the stack frame of each function; None if the sources do not compile."""
     with tempfile.TemporaryDirectory(prefix="dlc-bounds-") as folder:
         for file, content in files.items():
             Path(folder, file).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -112,7 +112,7 @@ def _measured(
 
 
 def code_of(listed: str) -> int:
-    """Bytes for the flash, of the sections that `size -A` lists."""
+    """The bytes of the sections in flash, from the output of `size -A`."""
     total = 0
     for line in listed.splitlines():
         words = line.split()
@@ -123,23 +123,25 @@ def code_of(listed: str) -> int:
 
 
 def frames_of(usage: str) -> dict[str, int]:
-    """Bytes by function of what `-fstack-usage` writes."""
+    """The stack frame in bytes of each function, from the output of `-fstack-usage`."""
     frames: dict[str, int] = {}
     for line in usage.splitlines():
-        place, size, *_ = line.split("\t")
-        function = place.rpartition(":")[2].partition(".")[0]  # parts and clones have a dot in their names
+        location, size, *_ = line.split("\t")
+        function = location.rpartition(":")[2].partition(".")[
+            0
+        ]  # the names of clones have a suffix after a dot
         frames[function] = max(frames.get(function, 0), int(size))
     return frames
 
 
 def calls_of(source: str) -> dict[str, frozenset[str]]:
-    """The functions of sources that each of them calls."""
+    """For each function of the sources, the functions of the sources that it calls."""
     bodies = dict(_FUNCTION.findall(source))
     return {name: frozenset(re.findall(r"\b(\w+)\(", body)) & bodies.keys() for name, body in bodies.items()}
 
 
 def stack_of(frames: Mapping[str, int], calls: Mapping[str, frozenset[str]], name: str) -> int:
-    """The stack of one call; functions without a frame are parts of those that call them."""
+    """The stack in bytes of one call. Functions without a frame are inlined in their callers."""
 
     @cache
     def longest(function: str) -> int:
@@ -149,7 +151,9 @@ def stack_of(frames: Mapping[str, int], calls: Mapping[str, frozenset[str]], nam
 
 
 def stated_frames(source: str) -> dict[str, int]:
-    """Bounds of frames by the variables that the sources declare: each has a place of its own."""
+    """Upper bounds of stack frames, if all variables that the sources declare are on the stack at the same
+    time.
+    """
     return {
         function: _FRAME + sum(_local(*found) for found in _LOCAL.findall(body))
         for function, body in _FUNCTION.findall(source)
@@ -163,16 +167,16 @@ def _local(kind: str, name: str, count: str) -> int:
 
 
 def table(bounds: Bounds, rows: Sequence[tuple[str, str, int]]) -> str:
-    """Markdown; `rows` are the arrays of the caller: kind, name, bytes."""
+    """The bounds as a Markdown table. `rows` are the arrays of the caller: kind, name, bytes."""
     by = f" ({bounds.compiler})" if bounds.compiler else ""
-    code = "not measured: no compiler was at hand" if bounds.code is None else str(bounds.code)
+    code = "not measured: no compiler was installed" if bounds.code is None else str(bounds.code)
     arrays = "".join(f"\n| memory of the caller | {kind} `{name}` | {size} |" for kind, name, size in rows)
     return f"""\
 | where | what | bytes |
 |---|---|---|
 | flash | weights | {bounds.constants} |
 | flash | code and its constants{by} | {code} |
-| memory | the arena, all that is written besides results and stack | {bounds.arena} |
+| memory | the arena: all memory that is written, except for results and stack | {bounds.arena} |
 | stack | of one call, at most{by} | {bounds.stack} |{arrays}
 """
 

@@ -1,4 +1,4 @@
-"""The code generator: PrimFuncs to one C file."""
+"""The code generator, which writes PrimFuncs to one C file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ else:
     source = lazy("dlc_core.target.source")
 
 FORMAT = "c"
-"""Artefacts of this format are C sources whose entry points have the packed signature of the core's."""
+"""The format of artefacts that are C sources, whose entry points have the packed signature of the core."""
 
 PARALLEL = """#ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads({threads})
 #endif"""
-"""Compilers without OpenMP do not see the pragma, so they do not warn."""
+"""The pragma is conditional, so that compilers without OpenMP do not warn."""
 
 
 def compile_flags(target: Target) -> tuple[str, ...]:
-    """Options of a gcc-compatible compiler for code of this target."""
+    """The options of a gcc-compatible compiler for code of this target."""
     flags = ["-std=gnu99", "-Os" if target["opt-for"] == "size" else "-O3", "-fno-math-errno"]
     flags += ["-ffp-contract=fast", "-fno-trapping-math", "-Wno-psabi"]
     flags += [f"-march={target['march']}"] if target["march"] else processor(target["mcpu"]).flags
@@ -51,7 +51,7 @@ class CCodegen(SourceCodegen):
     format = FORMAT
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
-        """Standard C, with what the target's options allow besides."""
+        """Standard C, with the extensions that the options of the target enable."""
         vectors = vector_bits(target.values()) > 0
         return replace(
             source.C99,
@@ -66,11 +66,11 @@ class CCodegen(SourceCodegen):
         return compile_flags(target)
 
     def metadata(self, made: emission.Emitted, target: Target) -> Mapping[str, Any]:
-        """The processor, and where the weights' windows lie."""
+        """The processor, and the views of the weights with their offsets."""
         return {"cpu": processor(target["mcpu"]).name, "windows": [list(window) for window in made.windows]}
 
     def export(self, exe: Any, path: Path) -> list[Path]:
-        """C sources with a header, or a folder with an example and build files; see `export`."""
+        """Write C sources with a header, or a folder with an example and build files (see `export`)."""
         return exporting.export(exe, path)
 
 

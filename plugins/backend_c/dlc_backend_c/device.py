@@ -1,4 +1,4 @@
-"""The device `c`: it compiles C sources by this machine's C compiler and runs them in this process."""
+"""The device `c`, which compiles C sources by this machine's C compiler and runs them in this process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dlc_core.target import Artifact
 
 
 class CDevice(HostMemory):
-    """This process's memory and cores.  Handles are addresses."""
+    """The memory and the cores of this process. Handles are addresses."""
 
     name = "c"
     formats = (FORMAT,)
     dlpack_device = (1, 0)
 
     def load(self, artifact: Artifact) -> Library:
-        """Compile and map the code; none of it runs yet."""
+        """Compile and load the code, without running any of it."""
         return load_library(artifact)
 
     def launch(
         self, entry: LibraryEntry, buffers: Sequence[int], scalars: Sequence[int], threads: int
     ) -> None:
-        """Returns when the work is done."""
+        """Run an entry point, and return when it has finished."""
         entry(buffers, scalars, threads)
 
 

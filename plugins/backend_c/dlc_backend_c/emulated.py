@@ -3,8 +3,8 @@ emulation.
 
     dlc.compile(model, "c_emulated -mcpu=cortex-a72")(x)
 
-It is for testing exported code for machines that are not available. Each call is an emulated process, which
-gets the buffers through a pipe. Its speed says nothing about the real machine.
+It tests exported code for machines that are not available. Each call starts an emulated process, which
+receives the buffers through a pipe. Run times do not predict those of a real machine.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
 
 EMULATED = "c-emulated"
-"""Artefacts of this format are C whose metadata names the processor that runs it."""
+"""The format of artefacts that are C for an emulated processor, which their metadata names."""
 
 _MAIN = """
-/* Runs one entry: its name is the argument, its buffers come from the standard input and go to the output. */
+/* Runs the entry point that the argument names. Buffers are read from the standard input and written to the
+   standard output. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -58,7 +59,7 @@ static int all(size_t moved, size_t wanted)
     return 0;
 }
 
-/* Memory in which only some pages may be touched: `ranges` are pairs of begin and end, from `base` on. */
+/* Memory in which only some pages may be accessed: `ranges` are pairs of begin and end, from `base` on. */
 struct guarded {
     char *base;
     int64_t size, count, *ranges;
@@ -90,7 +91,7 @@ static void protect(const struct guarded *one)
 int main(int argc, char **argv)
 {
     int64_t counts[3], status = -1, scalars[64], sizes[256];
-    struct guarded apart[256];
+    struct guarded blocks[256];
     void *buffers[256];
     if (argc != 2)
         return 2;
@@ -102,27 +103,27 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < counts[0]; ++i) {
         int64_t begin;
         all(fread(&begin, 8, 1, stdin), 1);
-        all(fread(&apart[i].count, 8, 1, stdin), 1);
-        if (apart[i].count >= 0) {
-            buffers[i] = guarded(&apart[i], begin, sizes[i]);
+        all(fread(&blocks[i].count, 8, 1, stdin), 1);
+        if (blocks[i].count >= 0) {
+            buffers[i] = guarded(&blocks[i], begin, sizes[i]);
         } else {
-            char *place = malloc((size_t)sizes[i] + 64);
-            if (place == NULL)
+            char *memory = malloc((size_t)sizes[i] + 64);
+            if (memory == NULL)
                 return 4;
-            buffers[i] = place + (64 - (uintptr_t)place % 64) % 64;
+            buffers[i] = memory + (64 - (uintptr_t)memory % 64) % 64;
         }
         all(fread(buffers[i], 1, (size_t)sizes[i], stdin), (size_t)sizes[i]);
     }
     for (int64_t i = 0; i < counts[0]; ++i)
-        if (apart[i].count >= 0)
-            protect(&apart[i]);
+        if (blocks[i].count >= 0)
+            protect(&blocks[i]);
     for (size_t i = 0; i < sizeof entries / sizeof *entries; ++i)
         if (strcmp(entries[i].name, argv[1]) == 0)
             status = entries[i].call(buffers, scalars, (int32_t)counts[2]);
     all(fwrite(&status, 8, 1, stdout), 1);
     for (int64_t i = 0; i < counts[0]; ++i)
-        if (apart[i].count >= 0)
-            mprotect(apart[i].base, (size_t)apart[i].size, PROT_READ | PROT_WRITE);
+        if (blocks[i].count >= 0)
+            mprotect(blocks[i].base, (size_t)blocks[i].size, PROT_READ | PROT_WRITE);
     for (int64_t i = 0; i < counts[0]; ++i)
         all(fwrite(buffers[i], 1, (size_t)sizes[i], stdout), (size_t)sizes[i]);
     return 0;
@@ -132,7 +133,7 @@ int main(int argc, char **argv)
 
 @dataclass(frozen=True)
 class Machine:
-    """The tools that build and run programs of a foreign machine here."""
+    """The tools that build and run programs of an emulated machine."""
 
     compiler: str
     emulator: tuple[str, ...]
@@ -152,34 +153,36 @@ MACHINES: Mapping[str, Machine] = {
     "cortex-a7": _machine("arm-linux-gnueabihf", "qemu-arm", "-mfpu=neon-vfpv4", cpu="cortex-a7"),
     "rv64gc": _machine("riscv64-linux-gnu", "qemu-riscv64"),
 }
-"""The machines that can be emulated, by the name of the processor."""
+"""The machines that can be emulated, by processor name."""
 
 
 def problem(cpu: str) -> str | None:
-    """Why programs for this processor cannot be built and run here; None where they can."""
+    """The reason why programs for this processor cannot be built and run on this machine; None if
+    they can.
+    """
     machine = MACHINES.get(cpu)
     if machine is None:
-        return f"no emulator is known for the processor {cpu!r}: known are {', '.join(MACHINES)}"
+        return f"the processor {cpu!r} cannot be emulated; known: {', '.join(MACHINES)}"
     missing = [tool for tool in (machine.compiler, machine.emulator[0]) if shutil.which(tool) is None]
     return f"there is no {' and no '.join(missing)}" if missing else None
 
 
 @cache
 def any_problem() -> str | None:
-    """Why nothing can be emulated here; None where something can."""
+    """The reason why no machine can be emulated; None if one can."""
     problems = [problem(cpu) for cpu in MACHINES]
     return None if None in problems else problems[0]
 
 
 class EmulatedCodegen(CCodegen):
-    """C as that of the kind `c`, for a processor that is emulated."""
+    """Emits the C of the kind `c`, for an emulated processor."""
 
     name = "c_emulated"
     kinds = ("c_emulated",)
     format = EMULATED
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The C of the module; TargetError for a processor that is not emulated."""
+        """Emit the C of the module. Raises TargetError for a processor that cannot be emulated."""
         cpu = target["mcpu"]
         if cpu not in MACHINES:
             raise TargetError(
@@ -190,7 +193,7 @@ class EmulatedCodegen(CCodegen):
 
 
 class Entry:
-    """A function of a foreign program."""
+    """An entry point of an emulated program."""
 
     def __init__(self, symbol: str, program: Path, metadata: Mapping[str, Any]) -> None:
         self.symbol = symbol
@@ -199,7 +202,7 @@ class Entry:
 
 
 class Program:
-    """A compiled foreign program."""
+    """A compiled program for an emulated machine."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._metadata = artifact.metadata
@@ -217,24 +220,24 @@ class Program:
 
     def entry(self, symbol: str) -> Entry:
         if symbol not in self._symbols:
-            raise ArtifactError(f"the program has no entry {symbol}")
+            raise ArtifactError(f"the program has no entry point {symbol}")
         return Entry(symbol, self._program, self._metadata)
 
     def close(self) -> None:
-        """The program is kept for the next time."""
+        """Does nothing: the program stays in the cache."""
 
 
-class _Laid(np.ndarray[Any, Any]):
-    """Memory of guard mode."""
+class _GuardedArray(np.ndarray[Any, Any]):
+    """Memory with a layout of guard mode."""
 
     layout: Layout | None = None
 
 
 def _pages(block: NDArray) -> bytes:
-    """Describe memory to the program: its offset in its pages, and the accessible range; -1 without
-    protection.
+    """The description of a block for the program: its offset in its pages, the number of accessible ranges,
+    and the ranges. The number is -1 without guard mode.
     """
-    layout = block.layout if isinstance(block, _Laid) else None
+    layout = block.layout if isinstance(block, _GuardedArray) else None
     if layout is None:
         return struct.pack("<2q", 0, -1)
     found = [place for _, first, end in layout.pages() for place in (first, end)]
@@ -242,38 +245,38 @@ def _pages(block: NDArray) -> bytes:
 
 
 class EmulatedDevice(SimulatedDevice):
-    """Foreign processes; memory is copied to them and back for each call."""
+    """Emulated processes. For each call memory is copied to the process and back."""
 
     name = "c_emulated"
     formats = (EMULATED,)
     memory_bytes = 1 << 32
-    """The address space of 32-bit machines."""
+    """The size of the address space of 32-bit machines."""
 
     def alloc_guarded(self, layout: Layout) -> int:
-        """Memory whose pages are protected in the processes that it is copied to."""
+        """Allocate memory with a layout of guard mode. Its pages are protected in the emulated process."""
 
         def make() -> NDArray:
             whole = np.empty(layout.size, np.uint8)
             for region, first, end in layout.pages():
                 whole[first:end] = region.fill
-            made = whole[layout.begin :].view(_Laid)
+            made = whole[layout.begin :].view(_GuardedArray)
             made.layout = layout
             return made
 
         return self._blocks.add(layout.size - layout.begin, make)
 
     def check(self, artifact: Artifact) -> None:
-        """Raise ArtifactError where the processor cannot be emulated here."""
+        """Raise ArtifactError if the processor cannot be emulated on this machine."""
         why = problem(str(artifact.metadata.get("processor")))
         if why:
-            raise ArtifactError("the code cannot be emulated here", why=why)
+            raise ArtifactError("the code cannot be emulated on this machine", why=why)
 
     def load(self, artifact: Artifact) -> Program:
         self.check(artifact)
         return Program(artifact)
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
-        """Run one process; RuntimeFailure where it fails."""
+        """Run an entry point in a new process. Raises RuntimeFailure if the process fails."""
         data = [struct.pack("<3q", len(blocks), len(scalars), threads)]
         data += [struct.pack("<q", block.nbytes) for block in blocks]
         data += [struct.pack("<q", value) for value in scalars]
@@ -302,7 +305,7 @@ class EmulatedDevice(SimulatedDevice):
 KIND = replace(
     C_KIND,
     name="c_emulated",
-    doc="C for other processors, run here by QEMU: for trying code, not for speed",
+    doc="C for other processors, run here by QEMU: for tests, not for measurements",
     codegen="c_emulated",
     device="c_emulated",
     problem=any_problem,

@@ -1,4 +1,4 @@
-"""The target kind `c`: any machine with a C compiler. A processor's name or options describe the machine."""
+"""The target kind `c`: any machine with a C compiler. The name of a processor, or options, describe it."""
 
 from __future__ import annotations
 
@@ -15,35 +15,42 @@ from dlc_core.target import COMPUTED, Description, Option, TargetKind
 from dlc_core.tir.stmt import PrimFunc
 
 WEIGHTS = ("array", "binary", "object")
-"""Forms of the weights in exported sources."""
+"""The forms of the weights in exported sources."""
 
 OPTIONS = (
-    Option("mcpu", "str", "", "processor, such as cortex-m7, cortex-a72 or native; empty is any"),
-    Option("march", "str", "", "instruction set for the compiler, such as rv64gcv or x86-64-v3"),
-    Option("vector-bits", "int", -1, "width of vectors; 0 is standard C, -1 takes the processor's"),
+    Option("mcpu", "str", "", "processor, such as cortex-m7, cortex-a72 or native; empty: any"),
+    Option("march", "str", "", "instruction set for the C compiler, such as rv64gcv or x86-64-v3"),
+    Option(
+        "vector-bits", "int", -1, "bits of vectors; 0: standard C without vectors; -1: those of the processor"
+    ),
     Option(
         "num-threads",
         "int",
         1,
-        "threads of an executable, by OpenMP; 0 takes the cores this process may use",
+        "threads of an executable, by OpenMP; 0: the cores that this process may use",
     ),
     Option(
         "weights",
         "str",
         "array",
-        "of exported sources: array (in the C), binary (a file that the caller gives), object (a section)",
+        "form in exported sources: array (in the C), binary (a file to load), object (a section)",
     ),
-    Option("stream-rows", "int", 0, "rows of a band of the first layers; 0 computes them whole"),
-    Option("opt-for", "str", "speed", "speed, or size: plain loops, where speed has tiles unrolled"),
+    Option(
+        "stream-rows",
+        "int",
+        0,
+        "rows per band of depth-first tiling of the first layers; 0: no such tiling",
+    ),
+    Option("opt-for", "str", "speed", "speed: unrolled register tiles; size: plain loops"),
 )
 
 
 WIDTHS = (0, *(1 << bits for bits in range(6, 12)))
-"""Widths of vectors: of 64 to 2048 bits, or none."""
+"""The possible vector widths in bits: 64 to 2048, or 0 for none."""
 
 
 def vector_bits(options: Mapping[str, Any]) -> int:
-    """Width of the vectors that code for these options has; 0 is standard C."""
+    """The vector width in bits for these options; 0 is standard C."""
     if options["opt-for"] == "size":
         return 0
     given: int = options["vector-bits"]
@@ -51,7 +58,7 @@ def vector_bits(options: Mapping[str, Any]) -> int:
 
 
 def description(options: Mapping[str, Any]) -> Description:
-    """The record that schedules read.  Raises TargetError for an option whose word is not known."""
+    """The description that schedules read. Raises TargetError for invalid options."""
     for name, words in (("opt-for", ("speed", "size")), ("weights", WEIGHTS)):
         if options[name] not in words:
             raise TargetError(f"target option -{name}={options[name]}: not {' or '.join(words)}")
@@ -80,7 +87,7 @@ def description(options: Mapping[str, Any]) -> Description:
 
 
 def index_type(options: Mapping[str, Any], module: IRModule) -> str:
-    """The type of indices: 32 bits on a machine of such registers, where all sizes are known to fit."""
+    """The type of indices: 32 bits on 32-bit machines if all sizes are known to fit, else 64 bits."""
     if processor(options["mcpu"]).address_bits > 32:
         return "int64_t"
     for func in module.of_kind(PrimFunc).values():
@@ -91,14 +98,14 @@ def index_type(options: Mapping[str, Any], module: IRModule) -> str:
 
 
 def identity(options: Mapping[str, Any]) -> str:
-    """The processor that `native` stands for, and the compiler."""
+    """A text for cache keys: the processor that `native` means, and the compiler."""
     cpu = processor(options["mcpu"])
     return f"{cpu} {compiler_version()}"
 
 
 KIND = TargetKind(
     name="c",
-    doc="C for any machine: run here through the C compiler, or exported as sources",
+    doc="C for any machine: compiled and run here, or exported as sources",
     codegen="c",
     device="c",
     options=OPTIONS,

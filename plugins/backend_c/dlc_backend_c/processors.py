@@ -1,4 +1,4 @@
-"""Processors by name: the facts that schedules for C read."""
+"""The properties of processors, by name, for schedules of C code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlc_core.runtime.machine.resources import cache_sizes, processor_words
 
 @dataclass(frozen=True)
 class Processor:
-    """The facts about a processor.  `registers` are those of scalar floats; caches in bytes."""
+    """A processor. `registers` is the number of registers for scalar floats. Caches are in bytes."""
 
     name: str
     vector_bits: int = 0
@@ -22,7 +22,7 @@ class Processor:
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     address_bits: int = 64
     flags: tuple[str, ...] = ()
-    """Options of a gcc-compatible compiler that name it."""
+    """The options of a gcc-compatible compiler that select it."""
 
 
 _MICRO = {
@@ -51,7 +51,7 @@ _OTHERS = {
     "rv64gcv": Processor("rv64gcv", 128, 32, 32, True, (32 << 10, 256 << 10)),
 }
 _BY_ARCHITECTURE = ("x86-64", "rv")
-"""How names begin that compilers take for sets of instructions, not for processors."""
+"""The prefixes of names that compilers treat as instruction sets (`-march`), not as processors."""
 PROCESSORS = {
     name: replace(one, flags=(f"{'-march' if name.startswith(_BY_ARCHITECTURE) else '-mcpu'}={name}",))
     for name, one in {**_MICRO, **_ARM, **_OTHERS}.items()
@@ -61,14 +61,16 @@ ANY = Processor("any")
 
 @cache
 def processor(name: str) -> Processor:
-    """The processor of that name; `native` is this machine's, "" any.  TargetError for an unknown one."""
+    """The processor with this name. `native` is that of this machine, "" is any. Raises TargetError for
+    unknown names.
+    """
     if not name:
         return ANY
     if name == "native":
         return _native()
     if name not in PROCESSORS:
         raise TargetError(
-            f"no processor {name!r} is known to the C backend",
+            f"the C backend does not know the processor {name!r}",
             hint=f"known: native, {', '.join(PROCESSORS)}; or give -march and -vector-bits",
         )
     return PROCESSORS[name]
@@ -91,7 +93,7 @@ def _native() -> Processor:
 
 
 def _features() -> frozenset[str]:
-    """The instruction sets that the system tells of."""
+    """The instruction sets in /proc/cpuinfo."""
     for line in processor_words().splitlines():
         name, _, words = line.partition(":")
         if name.strip() in ("flags", "Features"):

@@ -1,4 +1,4 @@
-"""The files of an exported folder besides the sources: an example, build files and a README."""
+"""The files of an exported folder in addition to the sources: an example, build files and a README."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from dlc_core.target.source.tokens import Names, folded, identifier
 
 
 def project_files(name: str, signature: Signature, weights: str, bounds: Bounds) -> dict[str, str | bytes]:
-    """main.c, Makefile, CMakeLists.txt and README.md by file name; `weights` is their form."""
+    """The contents of main.c, Makefile, CMakeLists.txt and README.md, by name. `weights` is the form of the
+    weights.
+    """
     return {
         "main.c": _main(name, signature, weights == "binary"),
         "Makefile": _makefile(name, weights == "object"),
@@ -30,16 +32,16 @@ _OF_THE_LIBRARY = """
     rename renameat rewind scanf setbuf setbuffer setlinebuf setvbuf snprintf sprintf sscanf tempnam tmpfile
     tmpnam ungetc vdprintf vfprintf vfscanf vprintf vscanf vsnprintf vsprintf vsscanf
 """
-"""Names of `stdio.h`, which main.c includes, and macros that callers may have."""
+"""Names of `stdio.h`, which main.c includes, and of macros that callers may define."""
 
 
 def argument_names(name: str, signature: Signature) -> tuple[list[str], list[str]]:
-    """The names of inputs and outputs in the sources of a model: those of the model, if C and other names
-    allow.
+    """The names of inputs and outputs in the sources: those of the model, if they are valid and
+    unique in C.
     """
     macro = name.upper()
     own = {f"{name}_{word}" for word in ("run", "arena", "weights", "arena_check", "weights_check")}
-    own |= {name, "model", "status", "file", "fail", "place", "weights", "workspace"}
+    own |= {name, "model", "status", "file", "fail", "aligned", "weights", "workspace"}
     names = Names(frozenset({*own, *_OF_THE_LIBRARY.split()}))
 
     def argument(value: Value) -> str:
@@ -50,12 +52,12 @@ def argument_names(name: str, signature: Signature) -> tuple[list[str], list[str
 
 
 def stored_type(type_: DType) -> str:
-    """C's type of an element in the caller's arrays: bytes where C has none."""
+    """The C type of elements in the caller's arrays; bytes if C has no such type."""
     return C99.stored.get(type_.name, "uint8_t")
 
 
 def _array(value: Value, name: str, macro: str) -> str:
-    size = f"{macro}_SIZE" if _bytes(value) else "1"  # C has no arrays of nothing
+    size = f"{macro}_SIZE" if _bytes(value) else "1"  # C has no empty arrays
     return f"static {stored_type(value.dtype)} {name}[{size}];"
 
 
@@ -71,18 +73,18 @@ def _main(name: str, signature: Signature, binary: bool) -> str:
     load, argument = "", ""
     if binary:
         load = f"""\
-    uint8_t *place = weights.bytes + (64 - (uintptr_t)weights.bytes % 64) % 64;
+    uint8_t *aligned = weights.bytes + (64 - (uintptr_t)weights.bytes % 64) % 64;
     FILE *file = fopen("{name}_weights.bin", "rb");
-    if (file == NULL || fread(place, 1, {macro}_WEIGHTS_BYTES, file) != {macro}_WEIGHTS_BYTES)
+    if (file == NULL || fread(aligned, 1, {macro}_WEIGHTS_BYTES, file) != {macro}_WEIGHTS_BYTES)
         return fail("{name}_weights.bin cannot be read");
     fclose(file);
 """
-        argument = "place, "
+        argument = "aligned, "
     listed = ", ".join([*ins, *outs])
     call = "\n".join(folded(f"    status = {name}_run({listed}, {argument}NULL);"))
     return f"""\
-/* Runs {name} once: reads the inputs from the standard input, as the bytes of their arrays one after the
-   other, and writes the outputs to the standard output in the same way. */
+/* Runs {name} once. It reads the bytes of the inputs from the standard input, one array after the other, and
+   writes those of the outputs to the standard output. */
 #include <stdio.h>
 
 #include "{name}.h"
@@ -165,18 +167,20 @@ def _readme(name: str, signature: Signature, form: str, bounds: Bounds) -> str:
         for v in values
     ]
     weights = {
-        "binary": f"`{name}_weights.bin` holds the weights, which the caller maps or reads, aligned to"
+        "binary": f"`{name}_weights.bin` contains the weights, which the caller maps or reads, aligned to"
         f" `{name.upper()}_ALIGNMENT`.",
-        "object": f"`{name}_weights.S` makes an object of `{name}_weights.bin`: the weights, read in place.",
+        "object": f"`{name}_weights.S` includes `{name}_weights.bin` in an object, where it is read.",
     }.get(form, f"The weights are constants of `{name}.c`, read in place.")
     if form != "binary":
-        weights += f" `{name.upper()}_WEIGHTS_SECTION` may name another section for them, in quotes."
+        weights += (
+            f" `{name.upper()}_WEIGHTS_SECTION` may be defined as the name of another section, in quotes."
+        )
     arrays = [("input", v.name, _bytes(v)) for v in signature.inputs]
     arrays += [("output", v.name, _bytes(v)) for v in signature.outputs]
     return f"""\
 # {name}
 
-A model as C: `{name}.h` says how it is called, `{name}.c` is all of it, `main.c` an example.
+A model as C: `{name}.h` is the interface, `{name}.c` the implementation, `main.c` an example.
 
     make
     ./{name} < inputs.bin > outputs.bin
@@ -190,8 +194,8 @@ A model as C: `{name}.h` says how it is called, `{name}.c` is all of it, `main.c
 ## Memory
 
 {table(bounds, arrays)}
-It allocates nothing, keeps no state and calls nothing but functions of `math.h` and `string.h`, whose code is
-not counted. The macros of the header have the bytes of weights and arena.
+The code allocates nothing and has no state. It calls only functions of `math.h` and `string.h`, whose code is
+not counted. Macros of the header have the sizes of weights and arena.
 """
 
 

@@ -32,5 +32,5 @@ SLICE = (
 tests, since both have the same lowerings and differ in the width of vectors alone."""
 
 TestC = conformance_suite("c", fast_dtypes=("float32", "int32"), ops=SLICE)
-TestAllC = pytest.mark.slow(conformance_suite("c", tiers=("ops",)))
+TestAllC = pytest.mark.slow(conformance_suite("c", levels=("ops",)))
 TestNative = conformance_suite("c -mcpu=native", fast_dtypes=("float32", "bool"), fast_symbolic=1)

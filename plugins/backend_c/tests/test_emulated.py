@@ -1,4 +1,4 @@
-"""C for other processors, run under QEMU: a slice of the conformance kit, the whole ops tier when slow."""
+"""C for other processors, run under QEMU: a slice of the conformance kit, the whole ops level when slow."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def emulated(cpu: str, suite: type[Any]) -> type[Any]:
 
 def fast(cpu: str) -> type[Any]:
     target = f"c_emulated -mcpu={cpu}"
-    return emulated(cpu, conformance_suite(target, tiers=("ops",), fast_dtypes=("float32",), ops=SLICE))
+    return emulated(cpu, conformance_suite(target, levels=("ops",), fast_dtypes=("float32",), ops=SLICE))
 
 
 def whole(cpu: str) -> type[Any]:
-    suite = conformance_suite(f"c_emulated -mcpu={cpu}", tiers=("ops",))
+    suite = conformance_suite(f"c_emulated -mcpu={cpu}", levels=("ops",))
     return pytest.mark.slow(emulated(cpu, suite))
 
 

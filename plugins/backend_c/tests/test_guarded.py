@@ -6,11 +6,11 @@ import pytest
 
 from dlc_core.testing import conformance_suite
 
-SOME = {"tiers": ("ops",), "ops": ("matmul", "max_pool", "softmax", "concat"), "dtypes": ("float32",)}
+SOME = {"levels": ("ops",), "ops": ("matmul", "max_pool", "softmax", "concat"), "dtypes": ("float32",)}
 MORE = ("device", "ops", "graphs", "models")
 
 TestEnd = conformance_suite("c -mcpu=native", **SOME, guard="end")
 TestBegin = conformance_suite("c -mcpu=native", **SOME, guard="begin")
-TestAllEnd = pytest.mark.slow(conformance_suite("c", tiers=MORE, guard="end"))
-TestAllBegin = pytest.mark.slow(conformance_suite("c", tiers=MORE, guard="begin"))
-TestVectorsEnd = pytest.mark.slow(conformance_suite("c -mcpu=native", tiers=("ops", "models"), guard="end"))
+TestAllEnd = pytest.mark.slow(conformance_suite("c", levels=MORE, guard="end"))
+TestAllBegin = pytest.mark.slow(conformance_suite("c", levels=MORE, guard="begin"))
+TestVectorsEnd = pytest.mark.slow(conformance_suite("c -mcpu=native", levels=("ops", "models"), guard="end"))

@@ -148,7 +148,7 @@ def test_no_compiler_is_one_clear_error(compiler: pytest.MonkeyPatch, tmp_path: 
 
 def test_a_compiler_that_is_named_and_not_there(compiler: pytest.MonkeyPatch) -> None:
     compiler.setenv("CC", "no-such-compiler -m64")
-    with pytest.raises(UnsupportedError, match="CC names no-such-compiler, which is not there"):
+    with pytest.raises(UnsupportedError, match="CC names no-such-compiler, which is not installed"):
         dlc.compile(networks.mlp(), "c", cache=False)(networks.feed(networks.mlp()))
 
 

@@ -59,5 +59,5 @@ def test_threads_are_by_default_the_cores_that_may_be_used(monkeypatch):
 
 
 def test_an_unknown_processor_is_told():
-    with pytest.raises(TargetError, match="no processor 'z80'"):
+    with pytest.raises(TargetError, match="does not know the processor 'z80'"):
         find_target("c -mcpu=z80").describe()

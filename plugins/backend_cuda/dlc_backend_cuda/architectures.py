@@ -1,9 +1,8 @@
 """The features of CUDA architectures, by the numbers of `-arch=sm_XX`.
 
 The figures of a multiprocessor are those of the architecture. The number of multiprocessors, clock, cache and
-memory are those of a typical card.  Source: CUDA C++ Programming Guide, table of technical specifications per
-compute
-capability, and the data sheets of the cards.
+memory are those of a typical card. Sources: CUDA C++ Programming Guide, table of technical specifications per
+compute capability, and the data sheets of the cards.
 
 [1] PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
 """
@@ -21,27 +20,27 @@ from dlc_core.tir.matrix import Fragment, MatrixUnit
 
 @dataclass(frozen=True)
 class Architecture:
-    """One of them; sizes in bytes."""
+    """The figures of an architecture. Sizes are in bytes."""
 
     name: str
     card: str
-    """Where the figures are from that differ between cards."""
+    """The card that the figures come from which differ between cards."""
     units: int
-    """Multiprocessors of the card."""
+    """The number of multiprocessors of the card."""
     unit_threads: int
-    """Most threads that a multiprocessor runs at once."""
+    """The maximum number of resident threads of a multiprocessor."""
     unit_shared_kib: int
-    """Shared memory of a multiprocessor."""
+    """The shared memory of a multiprocessor in KiB."""
     multiply_adds: int
-    """Of float32, that a multiprocessor begins in a cycle."""
+    """The float32 multiply-adds that a multiprocessor starts per cycle."""
     products: int
-    """Of matrices of float16, that the matrix units of a multiprocessor begin in a cycle."""
+    """The float16 multiply-adds that the matrix units of a multiprocessor start per cycle."""
     frequency: float
-    """Cycles a second."""
+    """The clock in Hz."""
     cache: int
-    """The level-2 cache."""
+    """The size of the L2 cache."""
     bandwidth: float
-    """Bytes a second of memory."""
+    """The memory bandwidth in bytes per second."""
 
 
 _MIB = 1 << 20
@@ -60,30 +59,31 @@ ARCHITECTURES = {
     )
 }
 GROUPS = ((1 << 31) - 1, 65535, 65535)
-"""Most groups of a launch along each axis."""
+"""The maximum number of groups of a launch along each axis."""
 STATIC_SHARED = 48 << 10
-"""Shared memory of arrays that a kernel declares: more is only given to those that ask at launch."""
+"""The maximum number of bytes of statically declared shared memory. More must be requested at launch."""
 USUAL = "sm_80"
-"""The default architecture, if neither an option nor a device gives one."""
+"""The default architecture."""
 
 
 def architecture(name: str) -> Architecture:
-    """The architecture of that name; one that is newer than this table is like the one before it.
+    """The architecture with this name. For an architecture that is not in the table, the figures are those of
+    the latest older one.
 
-    Raises TargetError for a name that is none, and for architectures older than all of them.
+    Raises TargetError for other names, and for architectures that are older than all of the table.
     """
     digits = name.removeprefix("sm_").rstrip("af")
     known = [each for each in ARCHITECTURES.values() if digits.isdecimal() and number(each) <= int(digits)]
     if not name.startswith("sm_") or not known:
         raise TargetError(
-            f"target option -arch={name}: no architecture that is known",
-            hint=f"known are {', '.join(ARCHITECTURES)}, and later ones",
+            f"target option -arch={name}: unknown architecture",
+            hint=f"known: {', '.join(ARCHITECTURES)}, and later ones",
         )
     return max(known, key=number)
 
 
 def number(each: Architecture) -> int:
-    """As its name has it, such as 90."""
+    """The number in the name of an architecture, such as 90."""
     return int(each.name.removeprefix("sm_"))
 
 
@@ -91,7 +91,9 @@ _SUMS = Fragment(16, 8, ((2, 4), (8, 8)), ((1, 2), (64, 2)))
 
 
 def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> MatrixUnit:
-    """The unit of 16 x 8 results whose operands are rows of 32 bytes: a thread has words of them [1]."""
+    """A unit with 16 x 8 results. Rows of its operands have 32 bytes, distributed to threads as 32-bit words
+    [1].
+    """
     own, k = 32 // bits, 256 // bits
     inner = ((1, own),) if own > 1 else ()
     columns = ((8, own),) if own > 1 else ()
@@ -103,18 +105,22 @@ def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> Ma
         Fragment(k, 8, ((8 * own, 4), (1, 8)), (*columns, (32 * own, 2))),
         _SUMS,
         mantissa,
-        turns=bits != 8,
+        transposable=bits != 8,
         products=rate,
     )
 
 
 _FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 _WIDENING = (90, 100)
-"""Architectures where a warp multiplies floats of 8 bits as `float16`, by what the assembler makes of it."""
+"""Architectures without instructions for 8-bit floats on one warp. The assembler widens these to float16, as
+its output shows.
+"""
 
 
 def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[MatrixUnit, ...]:
-    """Those that code for an architecture may use; that for float32, which rounds, only by an option."""
+    """The matrix units that code for an architecture may use. The unit for float32 rounds its operands, so it
+    must be enabled by the option `tf32`.
+    """
     if number(arch) < 80 or options.get("codegen") not in (None, "", "cuda"):
         return ()
     rate = arch.products
@@ -125,7 +131,7 @@ def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[Matrix
     if number(arch) in _WIDENING:
         found = [replace(each, products=rate, widened=16) if each.a in _FLOATS8 else each for each in found]
     if wide:
-        # The units of one warp do not reach the rate of those of four.
+        # Units of one warp do not reach the rate of units of four warps.
         found = [*wide, *(replace(each, products=each.products * 5 // 8) for each in found)]
     if options.get("tf32"):
         found.append(_unit("float32", "float32", 32, rate // 2, 10))

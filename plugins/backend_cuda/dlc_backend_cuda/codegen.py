@@ -38,20 +38,20 @@ else:
     source = lazy("dlc_core.target.source")
 
 TEXT = "cuda-c"
-"""Artefacts of this format are CUDA C; `launches` in their metadata says what is launched."""
+"""The format of artefacts that are CUDA C. `launches` in their metadata lists the launches."""
 BINARY = "cuda-binary"
-"""Those of this one are machine code for one architecture, followed by PTX for later ones."""
+"""The format of artefacts that are machine code for one architecture, followed by PTX for later ones."""
 PTX = "ptx"
-"""Artefacts of this codegen are PTX."""
+"""The format of artefacts that are PTX."""
 CODE_BYTES = "cubin"
-"""Where their metadata says how long the machine code is."""
+"""The key in the metadata of a binary for the number of bytes of its machine code."""
 ARCH = "arch"
-"""Where the metadata says what architecture code is for."""
+"""The key in the metadata for the architecture."""
 
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\(")
 _OWN, _ROWS = "__align__(16)", f"__align__({SWIZZLED_ALIGN})"
 _ALL = "0xffffffffu"
-"""All threads of a warp, which meet where they exchange values."""
+"""The mask of all threads of a warp, which the exchange instructions synchronise."""
 _DOT = "dlc_dot_{a}_{b}({{0}}, {{1}}, {{2}})"
 _WORDS = {
     "barrier": "__syncthreads()",
@@ -62,7 +62,7 @@ _WORDS = {
 
 
 class CudaCodegen(LaunchCodegen):
-    """Emits the artefact format "cuda-c", or "cuda-binary" where the target says so."""
+    """Emits the artefact format "cuda-c", or "cuda-binary" if the target's option `code` selects it."""
 
     name = "cuda"
     kinds = ("cuda", "cuda_simulated")
@@ -70,14 +70,14 @@ class CudaCodegen(LaunchCodegen):
     forms = ("cu", "ptx")
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
-        """CUDA C, with indices of 32 bits where they suffice."""
+        """CUDA C. Indices have 32 bits if all sizes fit."""
         levels = (("block", "blockIdx"), ("thread", "threadIdx"))
         return source.Dialect(
             "CUDA C",
             index="int" if kernels.narrow_index(module) else "int64_t",
             inline=polyfills.INLINE,
             restrict="__restrict__",
-            # What a kernel allocates is its threads' own, unless they share it.
+            # Memory that a kernel allocates belongs to one thread, unless its scope is shared.
             scopes={
                 **dict.fromkeys(("local", "global"), _OWN),
                 "shared": f"__shared__ {_OWN}",
@@ -116,9 +116,11 @@ class CudaCodegen(LaunchCodegen):
         return in_place.InPlaceWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The kernels, behind what their text needs besides the language.
+        """Write the kernels, preceded by the definitions that they need, and compile them if the target asks
+        for binaries.
 
-        What the assembler spills, to have more groups at once, is compiled again for one at least.
+        The assembler may spill registers of a kernel so that more groups are resident. Such kernels are
+        compiled again with launch bounds of one resident group.
         """
         made = super().emit(module, target)
         more = {**tma.WORDS, **matrices.matrix_words(target.describe().matrix_units)}
@@ -151,7 +153,7 @@ class CudaCodegen(LaunchCodegen):
         return {ARCH: target["arch"]}
 
     def source(self, artifact: Artifact, form: str) -> str | None:
-        """The PTX of an artefact; None for what cannot be made."""
+        """The PTX of an artefact; None for other forms."""
         if form != "ptx":
             return None
         if artifact.format == BINARY:
@@ -160,9 +162,9 @@ class CudaCodegen(LaunchCodegen):
 
 
 def with_words(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A text of kernels that stands for itself: names as C has them, and all words explained."""
-    explained = [*kernels.defined(text, polyfills.WORDS), *kernels.defined(text, more)]
-    return plain.standalone("\n".join([*explained, text]), "__CUDACC_RTC__")
+    """The text of kernels with the definitions of all helpers that it uses, so that it is complete."""
+    definitions = [*kernels.defined(text, polyfills.WORDS), *kernels.defined(text, more)]
+    return plain.standalone("\n".join([*definitions, text]), "__CUDACC_RTC__")
 
 
 CODEGEN = CudaCodegen()

@@ -14,11 +14,13 @@ from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.target import Artifact, Target
 
 DLPACK = 2
-"""How DLPack calls devices of CUDA."""
+"""The device type of CUDA in DLPack."""
 
 
 class CudaDevice(DrivenDevice):
-    """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
+    """A CUDA device of this machine. It is opened on first use. `at` returns the device that a
+    target names.
+    """
 
     name = "cuda"
     formats = (BINARY, PTX, TEXT)
@@ -30,17 +32,17 @@ class CudaDevice(DrivenDevice):
         self.dlpack_device = DLPACK, number
 
     def at(self, target: Target) -> CudaDevice:
-        """The device that a target's options name."""
+        """The device that the options of a target name."""
         found: CudaDevice = self.like(int(target["device"]))
         return found
 
     def another(self, which: Any) -> CudaDevice:
-        """The device of a number."""
+        """The device with this number."""
         return CudaDevice(which, self._open)
 
     def opened(self) -> Session:
-        """The device in use.  Raises UnsupportedError without pycuda, driver or device, TargetError for a
-        device that is not there.
+        """Open the device. Raises UnsupportedError if pycuda, the driver or a device is missing, and
+        TargetError if there is no device with this number.
         """
         return Session(self._open(self._number))
 
@@ -50,14 +52,15 @@ class CudaDevice(DrivenDevice):
 
 
 def image_for(driver: Driver, artifact: Artifact) -> bytes:
-    """Return the image of an artefact for a device: machine code for it, else PTX, else text compiled now.
+    """The image of an artefact that the driver loads: machine code if it is for this device, else PTX. CUDA C
+    is compiled now.
 
-    Raises ArtifactError for malformed metadata, and UnsupportedError for an older device.
+    Raises ArtifactError for malformed metadata, and UnsupportedError if the device is older than the code.
     """
     made = artifact.metadata.get(ARCH)
     size = artifact.metadata.get(CODE_BYTES, 0)
     if not isinstance(made, str) or not isinstance(size, int) or not 0 <= size <= len(artifact.code):
-        raise ArtifactError("the code's description is malformed", hint="compile the model again")
+        raise ArtifactError("the metadata of the code is malformed", hint="compile the model again")
     wanted, own = _version(made), _version(driver.arch)
     alone = made.endswith("a")
     if wanted > own or (alone and wanted != own):
@@ -69,15 +72,19 @@ def image_for(driver: Driver, artifact: Artifact) -> bytes:
         return nvrtc.compile_kernels(artifact.code.decode(), made if alone else driver.arch).cubin
     if artifact.format == BINARY and wanted[0] == own[0]:
         return artifact.code[:size]
-    # A text of PTX ends with a zero.
+    # The driver expects PTX to end with a zero byte.
     return artifact.code[size:] + b"\0"
 
 
 def _version(arch: str) -> tuple[int, int]:
-    """Generation and member: machine code runs on later members of its generation."""
+    """(major, minor) version of an architecture. Machine code runs on devices with the same major version and
+    at least the same minor version.
+    """
     number = arch.removeprefix("sm_").rstrip("af")
     if not number.isdecimal():
-        raise ArtifactError(f"the code is for {arch!r}: no architecture", hint="compile the model again")
+        raise ArtifactError(
+            f"the code is for {arch!r}, which is not an architecture", hint="compile the model again"
+        )
     return divmod(int(number), 10)
 
 

@@ -1,7 +1,7 @@
-"""The driver of a device, by pycuda.
+"""Access to the driver of a device through pycuda.
 
-It uses the primary context of a device, as other libraries of a process do. So their arrays and dlc's have
-one address space.
+It uses the primary context of a device, as other libraries do. Therefore their arrays and those of dlc share
+an address space.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError, problem
 
 REMEDY = (
     'pip install "dlc-backend-cuda[device]", and the driver of the card;'
-    " cuda_simulated runs the same kernels without either, on this machine's processor, slowly"
+    " the target cuda_simulated runs the same kernels on the CPU without them, slowly"
 )
 STAGE = 4 << 20
-"""Bytes of each of the two page-locked buffers through which memory is copied."""
+"""The size in bytes of each of the two page-locked buffers for copies."""
 
 
 @cache
 def _pycuda() -> Any:
-    """The package by which devices are reached; UnsupportedError where it, or the driver, is not here."""
+    """The module pycuda. Raises UnsupportedError if it or the driver is not installed."""
     try:
         import pycuda.driver as found
     except ImportError as error:
         raise UnsupportedError(
-            "pycuda is not installed, or finds no driver: CUDA devices are reached by it",
+            "pycuda, which accesses CUDA devices, is not installed or finds no driver",
             why=str(error),
             hint=REMEDY,
         ) from None
@@ -44,14 +44,14 @@ def _pycuda() -> Any:
         found.init()
         count = found.Device.count()
     except found.Error as error:
-        raise UnsupportedError("the driver of CUDA does not start", why=str(error), hint=REMEDY) from None
+        raise UnsupportedError("the CUDA driver cannot be initialised", why=str(error), hint=REMEDY) from None
     if not count:
         raise UnsupportedError("there is no CUDA device on this machine", hint=REMEDY)
     return found
 
 
 def problem() -> str | None:
-    """Why no CUDA device can be used here, in a line; None where one can."""
+    """The reason in one line why no CUDA device can be used; None if one can."""
     return problem_of(_pycuda)
 
 
@@ -67,7 +67,11 @@ class PycudaDriver:
         count = cuda.Device.count()
         if not 0 <= number < count:
             names = [f"-device={i}: {cuda.Device(i).name()}" for i in range(count)]
-            raise TargetError(f"no CUDA device is -device={number}", details=names, hint="name one of these")
+            raise TargetError(
+                f"there is no CUDA device {number} (-device={number})",
+                details=names,
+                hint="choose one of these",
+            )
         device = cuda.Device(number)
         self.number = number
         self.name = str(device.name())
@@ -81,7 +85,7 @@ class PycudaDriver:
             self._graphs = Graphs.found()
         self._staging = threading.Lock()
         self._stage: list[tuple[Bytes, Any]] = []
-        """Page-locked buffers, each with the event behind its last copy."""
+        """Page-locked buffers, each with the event that is recorded after its last copy."""
 
     @contextmanager
     def _current(self) -> Iterator[None]:

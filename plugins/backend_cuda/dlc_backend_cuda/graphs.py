@@ -1,7 +1,8 @@
-"""CUDA graphs: the few functions of the driver for them, which pycuda lacks.
+"""CUDA graphs: the functions of the driver that pycuda lacks.
 
 In capture mode a stream records the submitted work instead of running it. The resulting graph is launched as
 a whole.
+
 [1] CUDA Driver API, sections Stream Management and Graph Management.
 """
 
@@ -26,11 +27,13 @@ _FUNCTIONS = (
     "cuGraphDestroy",
 )
 _OWN_THREAD = 1
-"""Of the modes of capture: other threads may go on calling the driver."""
+"""The capture mode `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: other threads may call the driver
+during a capture.
+"""
 
 
 def library() -> Any:
-    """This machine's driver; None where there is none."""
+    """The driver library of this machine; None if there is none."""
     for name in _NAMES:
         with suppress(OSError):
             return ctypes.CDLL(name)
@@ -38,7 +41,7 @@ def library() -> Any:
 
 
 class Graphs:
-    """The functions for graphs of one driver."""
+    """The graph functions of a driver."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -46,20 +49,20 @@ class Graphs:
 
     @staticmethod
     def found() -> Graphs | None:
-        """Those of this machine's driver; None where it is too old to have them."""
+        """The graph functions of this machine's driver; None if it is too old to have them."""
         found = library()
         return Graphs(found) if all(hasattr(found, each) for each in _FUNCTIONS) else None
 
     def captured(self, stream: int, submit: Callable[[], None]) -> Graph:
-        """Capture the work that `submit` gives the stream as a graph.  RuntimeFailure if the driver refuses
-        it.
+        """Capture the work that `submit` submits to the stream as a graph. Raises RuntimeFailure if the
+        driver refuses.
         """
         made, ready = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _OWN_THREAD)
         try:
             submit()
         finally:
-            # Also after an error, so that the stream is of use again.
+            # End the capture after an error too, so that the stream can be used again.
             self.call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(made))
         try:
             self.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), made, ctypes.c_ulonglong(0))
@@ -68,14 +71,14 @@ class Graphs:
         return Graph(self, ready)
 
     def call(self, name: str, *args: Any) -> None:
-        """A function of the driver; RuntimeFailure where it fails."""
+        """Call a function of the driver. Raises RuntimeFailure if it fails."""
         status = getattr(self._library, name)(*args)
         if status:
-            raise RuntimeFailure(f"the driver of CUDA failed: {name} gives the error {status}")
+            raise RuntimeFailure(f"the CUDA driver failed: {name} returned the error {status}")
 
 
 class Graph:
-    """Launches that are submitted as one."""
+    """Launches that are submitted together."""
 
     def __init__(self, graphs: Graphs, ready: ctypes.c_void_p) -> None:
         self._graphs = graphs
@@ -83,7 +86,7 @@ class Graph:
         finalize(self, graphs.destroy, ready).atexit = False
 
     def launch(self, stream: int) -> None:
-        """Have it run after everything that the stream has."""
+        """Enqueue the graph in a stream."""
         self._graphs.call("cuGraphLaunch", self._ready, ctypes.c_void_p(stream))
 
 

@@ -19,9 +19,9 @@ from dlc_core.tir.tensor_copy import Bulk
 from dlc_core.tir.threads import SWIZZLED
 
 OPTIONS = (
-    Option("arch", "str", USUAL, "the architecture that code is for, sm_70 to sm_120"),
-    Option("tf32", "bool", False, "products of float32 by matrix units, which round operands to 10 bits"),
-    Option("units", "int", 0, "multiprocessors; 0 takes those of the architecture's usual card"),
+    Option("arch", "str", USUAL, "the architecture of the code, sm_70 to sm_120"),
+    Option("tf32", "bool", False, "multiply float32 by matrix units, which round operands to 10 bits"),
+    Option("units", "int", 0, "the number of multiprocessors; 0: that of a typical card of the architecture"),
 )
 
 CODES = ("", "binary", "text")
@@ -31,27 +31,34 @@ DEVICE_OPTIONS = (
         "code",
         "str",
         "",
-        "binary: machine code and PTX by NVRTC; text: compiled where it runs; empty: binary if it can be",
+        "binary: machine code and PTX, by NVRTC; text: compiled when it is loaded; empty: binary with NVRTC",
     ),
-    Option("codegen", "str", "", "the code generator: that of this package, or nvptx of dlc-backend-llvm"),
+    Option(
+        "codegen",
+        "str",
+        "",
+        "the code generator: empty for that of this package, or nvptx of dlc-backend-llvm",
+    ),
     Option("device", "int", 0, "the number of the device that runs it"),
 )
 
 AXES = ("x", "y", "z")
 SIDES = (1024, 1024, 64)
-"""Most threads of a group along each axis."""
+"""The maximum number of threads of a group along each axis."""
 WARP = 32
 KEPT_SHARED = (2 << 10) + 64
-"""Bytes of a multiprocessor's shared memory that groups cannot use, and those of copy barriers."""
+"""The bytes of a multiprocessor's shared memory that the driver reserves, and those of the barriers of tensor
+copies.
+"""
 REGISTERS = 255
-"""Most registers of a thread."""
+"""The maximum number of registers of a thread."""
 UNIT_REGISTERS = 1 << 16
 _L1_SHARED = 32 << 10
-"""Level-1 cache of a multiprocessor beside shared memory, at least."""
+"""The bytes of L1 cache of a multiprocessor that remain if shared memory is fully used, at least."""
 
 
 def description(options: Mapping[str, Any]) -> Description:
-    """The record that schedules read; TargetError for options that mean nothing."""
+    """The description that schedules read. Raises TargetError for invalid options."""
     if options["units"] < 0:
         raise TargetError(f"target option -units={options['units']}: not a number of multiprocessors")
     each = architecture(options["arch"])
@@ -87,7 +94,7 @@ def description(options: Mapping[str, Any]) -> Description:
 
 
 def is_binary(options: Mapping[str, Any]) -> bool:
-    """Whether kernels are compiled now; TargetError for an option that means nothing."""
+    """Whether kernels are compiled to binaries now. Raises TargetError for an invalid option `code`."""
     wanted = options.get("code", "text")
     if wanted not in CODES:
         raise TargetError(f"target option -code={wanted}: neither binary nor text")
@@ -95,7 +102,7 @@ def is_binary(options: Mapping[str, Any]) -> bool:
 
 
 def identity(options: Mapping[str, Any]) -> str:
-    """The compiler that makes the code."""
+    """The version of the compiler, for cache keys."""
     return nvrtc.version() if is_binary(options) else ""
 
 
@@ -112,10 +119,13 @@ KIND = TargetKind(
 
 SIMULATED_KIND = TargetKind(
     name="cuda_simulated",
-    doc="the CUDA C of kind cuda on this machine's processor, thread by thread, with no driver",
+    doc="the CUDA C of the kind cuda, simulated on the CPU; needs no driver",
     codegen="cuda",
     device="cuda_simulated",
-    options=(*OPTIONS, Option("check", "bool", False, "report stray accesses and races between threads")),
+    options=(
+        *OPTIONS,
+        Option("check", "bool", False, "report accesses out of bounds and races between threads"),
+    ),
     describe=description,
     problem=compiler_problem,
 )

@@ -1,5 +1,5 @@
-"""Tensor cores in kernels: products of fragments that a warp holds, and loads of blocks of 8 rows of 16 bytes
-from shared memory.
+"""Tensor cores: products of fragments by one warp (`mma`), and loads of 8 x 16-byte blocks from shared memory
+as fragments (`ldmatrix`).
 
 [1] PTX ISA, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix".
 """
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def matrices(units: Sequence[MatrixUnit]) -> Matrices | None:
-    """How kernels use units; None for none."""
+    """The syntax of matrix products in kernels; None if there are no units."""
     blocks = tuple(
         replace(each, counts=_COUNTS, load=f"{name}_x{{count}}({{to}}, {{source}})")
         for name, each in _BLOCKS.items()
@@ -49,7 +49,7 @@ def matrices(units: Sequence[MatrixUnit]) -> Matrices | None:
 
 
 def matrix_words(units: Sequence[MatrixUnit]) -> dict[str, str]:
-    """The text of each word that `matrices` mentions."""
+    """The definitions of the functions that `matrices` uses, by name."""
     loads = {f"{name}_x{n}": _load(name, each, n) for name, each in _BLOCKS.items() for n in _COUNTS}
     held = {_name(unit): _product(unit) for unit in units if not unit.in_place}
     return {**_WORDS, **loads, **held, **warpgroups.words_of(units)}
@@ -60,7 +60,7 @@ def _name(unit: MatrixUnit) -> str:
 
 
 def _product(unit: MatrixUnit) -> str:
-    """A function that multiplies."""
+    """The function that multiplies the fragments of a unit."""
     sums, letter, scalar = ("f32", "f", "float") if unit.acc == "float32" else ("s32", "r", "int32_t")
     kind = f"m{unit.m}n{unit.n}k{unit.k}.row.col.{sums}.{TYPES[unit.a]}.{TYPES[unit.b]}.{sums}"
     held = "{%0, %1, %2, %3}"
@@ -75,14 +75,14 @@ def _product(unit: MatrixUnit) -> str:
 
 
 def _rounded(name: str, count: int) -> str:
-    """Words that are rounded before a product reads them."""
+    """Statements that round the words of an operand to TF32."""
     convert = f'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(near_{name}[i]) : "f"(__uint_as_float({name}[i])));'
     loop = f"for (int i = 0; i < {count}; ++i)\n    {convert}"
     return f"uint32_t near_{name}[{count}];\n{loop}\n{name} = near_{name};\n"
 
 
 def _load(name: str, blocks: Blocks, count: int) -> str:
-    """A function that loads blocks."""
+    """The function that loads `count` blocks."""
     turned = ".trans" if "turned" in name else ""
     regs = ", ".join(f"%{i}" for i in range(count))
     text = f"ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{regs}}}, [%{count}];"

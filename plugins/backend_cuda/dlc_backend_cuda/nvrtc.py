@@ -1,6 +1,7 @@
-"""NVRTC, the library that compiles CUDA C to machine code and PTX, without a device or toolkit.
+"""NVRTC, the library that compiles CUDA C to machine code and PTX. It needs neither a device nor the CUDA
+toolkit.
 
-It is taken from the wheel of this package's extra `compiler`, or else from the system.
+It is loaded from the wheel of this package's extra `compiler`, else from the system.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ _WINDOWS = sys.platform == "win32"
 _PATTERNS = ("*/bin/nvrtc64_*_0.dll", "*/bin/*/nvrtc64_*_0.dll") if _WINDOWS else ("*/lib/libnvrtc.so.*",)
 _OPTIONS = ("--ptxas-options=-v", "--disable-warnings")
 _SHOWN = 40
-"""Lines of the compiler's log that an error shows."""
+"""The number of lines of the compiler's log that an error shows."""
 _LENGTHS = struct.Struct("<QQ")
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """Kernels for one architecture."""
+    """Kernels that are compiled for one architecture."""
 
     cubin: bytes
     ptx: bytes
     log: str
-    """The compiler's report on each kernel; see `report`."""
+    """The report of the assembler on each kernel (see `report`)."""
 
 
-def _places() -> Iterator[str]:
+def _candidates() -> Iterator[str]:
     spec = find_spec("nvidia")
     for folder in () if spec is None else spec.submodule_search_locations or ():
         for pattern in _PATTERNS:
@@ -55,7 +56,7 @@ def _places() -> Iterator[str]:
 
 @cache
 def _library() -> ctypes.CDLL:
-    for place in _places():
+    for place in _candidates():
         try:
             library = ctypes.CDLL(place)
         except OSError:
@@ -63,24 +64,26 @@ def _library() -> ctypes.CDLL:
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         return library
     raise UnsupportedError(
-        "the compiler of CUDA C, NVRTC, is not here", why="no library nvrtc is found", hint=REMEDY
+        "NVRTC, the compiler of CUDA C, is not installed", why="no library nvrtc was found", hint=REMEDY
     )
 
 
 def problem() -> str | None:
-    """Why CUDA C cannot be compiled here, in a line; None where it can."""
+    """The reason in one line why CUDA C cannot be compiled; None if it can."""
     return problem_of(_library)
 
 
 def version() -> str:
-    """The compiler's version; UnsupportedError where there is none."""
+    """The name and version of the compiler. Raises UnsupportedError if there is none."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
     return f"nvrtc {major.value}.{minor.value}"
 
 
 def architectures() -> tuple[str, ...]:
-    """Those that the compiler knows, oldest first; UnsupportedError where there is no compiler."""
+    """The architectures that the compiler supports, oldest first. Raises UnsupportedError if
+    there is none.
+    """
     count = ctypes.c_int()
     _call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
     numbers = (ctypes.c_int * count.value)()
@@ -89,16 +92,16 @@ def architectures() -> tuple[str, ...]:
 
 
 def compile_kernels(text: str, arch: str) -> Compiled:
-    """The kernels of a text for an architecture, kept in the cache folder of dlc.
+    """Compile kernels for an architecture. The result is stored in dlc's cache folder.
 
-    Raises UnsupportedError without the compiler, or where it does not know the architecture; CodegenError
-    with what it says where it refuses the text.
+    Raises UnsupportedError if there is no compiler or it does not support the architecture, and CodegenError
+    with the compiler's messages if it refuses the text.
     """
     if arch.rstrip("af") not in architectures():
         raise UnsupportedError(
-            f"{version()} makes no code for {arch}",
-            why=f"it knows {', '.join(architectures())}",
-            hint="install the version of NVRTC that belongs to the architecture",
+            f"{version()} does not support {arch}",
+            why=f"it supports {', '.join(architectures())}",
+            hint="install a version of NVRTC that supports the architecture",
         )
 
     def build(source: Path, out: Path) -> None:
@@ -139,7 +142,7 @@ def _part(name: str, program: ctypes.c_void_p) -> bytes:
 def _call(name: str, *args: Any) -> None:
     status = getattr(_library(), name)(*args)
     if status:
-        raise CodegenError(f"NVRTC fails: {name} says {_message(status)}")
+        raise CodegenError(f"NVRTC failed: {name} returned {_message(status)}")
 
 
 def _message(status: int) -> str:

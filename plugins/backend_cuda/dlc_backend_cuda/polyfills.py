@@ -1,4 +1,4 @@
-"""Definitions of the words of generated CUDA C that neither C nor CUDA has."""
+"""Definitions of the helper functions and types in generated CUDA C."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from dlc_core.target.source.helpers import fixed_text
 
 INLINE = "static __device__ __forceinline__"
 WIDEST = 128
-"""Bits that a thread loads or stores at once."""
+"""The maximum number of bits that a thread loads or stores at once."""
 LANES = (2, 4, 8, 16)
 
 TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", "uint8": "u8",
          "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}  # fmt: skip
-"""Operands of matrices as instructions name them."""
+"""The names of matrix operand dtypes in PTX instructions."""
 
 either = partial(polyfills.either, "__CUDACC__")
 STAGES = 4
-"""Tiles that are in shared memory at once, most of them under way."""
+"""The maximum number of pipeline stages: tiles in shared memory, all but one of which are being loaded."""
 COPIES = Copies(
     (4, 8, 16), guarded="dlc_copy_{bytes}_if({to}, {source}, {cond})", groups=tuple(range(1, STAGES))
 )
-"""Copies to shared memory, which architectures from sm_80 on have."""
+"""The syntax of asynchronous copies to shared memory, for sm_80 and later."""
 
 
 def operands(kind: str, name: str, count: int) -> str:
-    """The elements of an array as operands of an instruction."""
+    """The elements of an array as operands of inline assembly."""
     return ", ".join(f'"{kind}"({name}[{i}])' for i in range(count))
 
 
 def _copies() -> dict[str, str]:
-    """Copies that run beside a thread; where a processor runs the threads, they are made when it waits."""
+    """The functions of asynchronous copies. In the simulator a copy is made when the thread waits."""
     found = {}
     for name, how, here in (
         ("wait_for_copies", "wait_all", "DLC_COPIES()"),
@@ -55,7 +55,7 @@ def _copies() -> dict[str, str]:
 
 
 def _dots() -> dict[str, str]:
-    """Sums of four products of bytes; what they are where a processor runs the threads."""
+    """The functions of dot products of four bytes: by `dp4a`, and in C for the simulator."""
     found = {}
     for dot in BYTE_DOTS:
         a, b, name = dot.a, dot.b, f"dlc_dot_{dot.a}_{dot.b}"
@@ -87,11 +87,11 @@ WORDS = {
     **_copies(),
     **_dots(),
 }
-"""The definitions before kernels that use them."""
+"""Definitions, by the words that need them. A text that uses a word is preceded by its definition."""
 
 
 def _instruction(name: str, own: str) -> str:
-    """A helper of the C family by an instruction of the device; its C is the meaning elsewhere."""
+    """A helper of the C family that uses an instruction on the device, and its C text elsewhere."""
     head, _, rest = fixed_text(name, INLINE).partition("\n{\n")
     return either(head, own, rest.removesuffix("}\n"))
 
@@ -110,7 +110,7 @@ asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
 return half;""",
     ),
 }
-"""Conversions that devices have instructions for."""
+"""Conversions by instructions of the device."""
 
 _VARIABLES = "blockIdx threadIdx blockDim gridDim warpSize dim3 half"
 _FUNCTIONS = """

@@ -1,4 +1,4 @@
-"""The assembler's report on each kernel: registers, memory, spills; and its occupancy.
+"""The assembler's report on each kernel (registers, memory, spills), and its occupancy.
 
 [1] CUDA C++ Best Practices Guide, chapter on occupancy.
 """
@@ -22,7 +22,7 @@ Report = dict[str, dict[str, int]]
 
 
 def read_report(log: str) -> Report:
-    """The facts of each kernel, by its name, from what the assembler prints with `-v`."""
+    """Parse the output of the assembler with `-v`: the facts of each kernel, by its name."""
     found: Report = {}
     now: dict[str, int] = {}
     for line in log.splitlines():
@@ -38,8 +38,8 @@ def read_report(log: str) -> Report:
 
 
 def with_occupancy(report: Report, threads: Mapping[str, int], machine: Description) -> Report:
-    """The report with the threads of each kernel's groups, where these are fixed, and the percentage of a
-    multiprocessor's threads that run at once [1].
+    """Add to the report the threads per group of each kernel, if they are constant, and its occupancy in
+    percent: the resident threads relative to the maximum of a multiprocessor [1].
     """
     for symbol, facts in report.items():
         count = threads.get(symbol)

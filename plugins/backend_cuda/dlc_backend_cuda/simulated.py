@@ -1,6 +1,6 @@
-"""The device `cuda_simulated`: CUDA C on this machine's processor, by the core's executor of threads.
+"""The device `cuda_simulated`, which runs CUDA C on the CPU by the core's simulator of threads.
 
-It needs neither a driver nor a CUDA compiler: with definitions for the words of CUDA, the text is valid C.
+It needs neither a driver nor a CUDA compiler: with macros for the words of CUDA, the text is valid C.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = {
 
 
 class SimulatedCuda(LaunchDevice):
-    """A device that exists in software alone."""
+    """The simulated CUDA device."""
 
     name = "cuda_simulated"
     formats = (TEXT,)

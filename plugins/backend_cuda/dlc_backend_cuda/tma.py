@@ -1,4 +1,5 @@
-"""Tensor copies (TMA) to shared memory by one thread; barriers in memory count the bytes that arrive.
+"""Tensor copies (TMA) to shared memory, issued by one thread. Barriers in shared memory count the bytes that
+arrive.
 
 [1] PTX ISA, "cp.async.bulk.tensor", "mbarrier"; CUDA Driver API, "Tensor Map Object Management".
 """
@@ -17,7 +18,7 @@ from dlc_core.target.source import Boxes
 BOXES = Boxes(STAGES, "__shared__ __align__(8) uint64_t {arrivals}[{count}]")
 MAP_BYTES = 128
 _KINDS = {1: 0, 2: 1, 4: 2, 8: 4}
-"""The driver's data types of unsigned integers by bytes; bits are copied unchanged [1]."""
+"""The driver's codes of unsigned integer types, by bytes. They copy bits unchanged [1]."""
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 _GIVEN = ", int bytes, void *to, const dlc_tensor *tensor"
 
@@ -56,20 +57,22 @@ WORDS = {
     **_word("dlc_end_of_boxes", "", _ARRIVE, "DLC_BOXES_END(arrival);", _FIRST),
     **_word("dlc_wait_for_boxes", ", int parity", _WAIT, "DLC_BOXES_WAIT(arrival, parity);"),
 }  # fmt: skip
-"""The text of each word that `Boxes` mentions."""
+"""The definitions of the functions that `Boxes` uses, by name."""
 
 
 @lru_cache(maxsize=1024)
 def tensor_map(address: int, tensor: Tensor) -> bytes:
-    """The argument by which a kernel knows a tensor at an address; RuntimeFailure where that is none [1]."""
+    """The tensor map of a tensor at an address: an argument of kernels. Raises RuntimeFailure if the driver
+    refuses it [1].
+    """
     rank, size = len(tensor.box), tensor.itemsize
     whole = (ctypes.c_uint8 * (2 * MAP_BYTES))()
     made = (ctypes.c_uint8 * MAP_BYTES).from_buffer(whole, -ctypes.addressof(whole) % MAP_BYTES)
     dims, strides = (ctypes.c_uint64 * rank)(*tensor.dims[::-1]), [n * size for n in tensor.strides[-2::-1]]
     box, ones = ((ctypes.c_uint32 * rank)(*each) for each in (tensor.box[::-1], [1] * rank))
     where = ctypes.c_void_p(address), dims, (ctypes.c_uint64 * rank)(*strides), box, ones
-    turns = _SWIZZLE_128 if tensor.swizzled else 0
-    status = library().cuTensorMapEncodeTiled(made, _KINDS[size], rank, *where, 0, turns, _PROMOTE_256, 0)
+    swizzle = _SWIZZLE_128 if tensor.swizzled else 0
+    status = library().cuTensorMapEncodeTiled(made, _KINDS[size], rank, *where, 0, swizzle, _PROMOTE_256, 0)
     if status:
         raise RuntimeFailure("the CUDA driver has no tensor copies", why=f"{tensor}: {status}")
     return bytes(made)

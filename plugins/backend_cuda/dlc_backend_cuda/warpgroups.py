@@ -1,4 +1,4 @@
-"""Asynchronous products by four warps together (`wgmma`), of operands in shared memory, in rows of 128 bytes.
+"""Asynchronous products by four warps (`wgmma`). Operands are in shared memory, in rows of 128 bytes.
 
 [1] PTX ISA, "Asynchronous warpgroup level matrix instructions", with the layouts of shared memory and their
 descriptors.
@@ -15,12 +15,12 @@ from dlc_core.target.source import InPlace
 from dlc_core.tir.matrix import Fragment, MatrixUnit
 
 WIDTH, ROWS = 128, 64
-"""Threads of a group of four warps, and rows of its products."""
+"""The threads of a warpgroup (four warps), and the rows of its products."""
 COLUMNS = (64, 128, 192, 256)
 _DESCRIPTOR = """const unsigned long long of_{name} = 1ull << 62 | 64ull << 32
     | (unsigned long long)({name}_apart >> 4) << 16 | (__cvta_generic_to_shared({name}) >> 4 & 0x3fff);"""
-"""An operand in rows of 128 bytes whose parts are in turn, 8 rows 1024 bytes from the next [1]."""
-CALL = "{name}_{{way}}({{acc}}, {{a}}, {{a_apart}}, {{b}}, {{b_apart}})"
+"""The descriptor of an operand with 128-byte swizzle. Groups of 8 rows are 1024 bytes apart [1]."""
+CALL = "{name}_{{layouts}}({{acc}}, {{a}}, {{a_stride}}, {{b}}, {{b_stride}})"
 AROUND = InPlace(
     begin="dlc_begin_{type}({acc}, {count})",
     commit="dlc_commit_products()",
@@ -31,28 +31,28 @@ AROUND = InPlace(
 
 
 def unit_of(like: MatrixUnit, columns: int) -> MatrixUnit:
-    """The unit for the dtypes and steps of one of a single warp, whose results have so many columns [1]."""
+    """The warpgroup unit with `columns` columns, for the dtypes and the K of a unit of one warp [1]."""
     sums = ((1, 2), (8 * columns, 2), (8, columns // 8))
     return replace(
         like,
-        of_a=Fragment.dealt(ROWS, like.k, WIDTH),
-        of_b=Fragment.dealt(like.k, columns, WIDTH),
+        of_a=Fragment.distributed(ROWS, like.k, WIDTH),
+        of_b=Fragment.distributed(like.k, columns, WIDTH),
         of_acc=Fragment(ROWS, columns, ((2, 4), (columns, 8), (16 * columns, 4)), sums),
         in_place=True,
     )
 
 
 def name_of(unit: MatrixUnit) -> str:
-    """The name of a product without the letters of its operand layouts."""
+    """The name of the function of a product, without the suffix for the operand layouts."""
     return f"dlc_wgmma_{TYPES[unit.a]}_{TYPES[unit.b]}_n{unit.n}"
 
 
 def words_of(units: Sequence[MatrixUnit]) -> dict[str, str]:
-    """The text of all that kernels say of such products."""
+    """The definitions of all functions for these products, by name."""
     found = dict(_COMMON)
     for unit in units:
         if unit.in_place:
-            ways = ("nn", "nt", "tn", "tt") if unit.turns else ("nn",)
+            ways = ("nn", "nt", "tn", "tt") if unit.transposable else ("nn",)
             found.update({f"{name_of(unit)}_{way}": _product(unit, way) for way in ways})
     return found
 
@@ -62,7 +62,7 @@ def _product(unit: MatrixUnit, way: str) -> str:
     count = unit.of_acc.count
     kind = f"m{unit.m}n{unit.n}k{unit.k}.{sums}.{TYPES[unit.a]}.{TYPES[unit.b]}"
     held = ", ".join(f"%{i}" for i in range(count))
-    signs = ", 1, 1" * (sums == "f32") + "".join(f", {int(each == 't')}" for each in way) * unit.turns
+    signs = ", 1, 1" * (sums == "f32") + "".join(f", {int(each == 't')}" for each in way) * unit.transposable
     text = f"wgmma.mma_async.sync.aligned.{kind} {{{held}}}, %{count}, %{count + 1}, 1{signs};"
     lies = "\n".join(_DESCRIPTOR.format(name=name) for name in "ab")
     outs = operands(f"+{letter}", "sums", count)
@@ -74,7 +74,9 @@ def _product(unit: MatrixUnit, way: str) -> str:
 
 
 def _around(scalar: str, letter: str) -> dict[str, str]:
-    """Statements around products, over which the compiler must not move uses of the accumulators."""
+    """The functions before and after products. They keep the compiler from moving uses of the accumulators
+    over the products.
+    """
     keep = f"""#pragma unroll
 for (int i = 0; i < count; ++i)
     asm volatile("" : "+{letter}"(sums[i]) :: "memory");"""

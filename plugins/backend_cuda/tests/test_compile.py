@@ -179,20 +179,20 @@ def test_text_that_is_refused() -> None:
     with pytest.raises(CodegenError, match="refuses the kernels") as caught:
         nvrtc.compile_kernels("__global__ void one( {", "sm_80")
     assert any("error" in line for line in caught.value.details)
-    with pytest.raises(UnsupportedError, match="makes no code for sm_10"):
+    with pytest.raises(UnsupportedError, match="does not support sm_10"):
         nvrtc.compile_kernels("", "sm_10")
 
 
 def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "_places", list)
+    monkeypatch.setattr(nvrtc, "_candidates", list)
     nvrtc._library.cache_clear()
     try:
         assert nvrtc.problem() == (
-            'the compiler of CUDA C, NVRTC, is not here: pip install "dlc-backend-cuda[compiler]"'
+            'NVRTC, the compiler of CUDA C, is not installed: pip install "dlc-backend-cuda[compiler]"'
         )
         exe = dlc.compile(cifar(), "cuda -arch=sm_90", cache=False)
         assert exe.artifact.format == "cuda-c"
-        with pytest.raises(UnsupportedError, match="NVRTC, is not here"):
+        with pytest.raises(UnsupportedError, match="NVRTC, the compiler of CUDA C, is not installed"):
             dlc.compile(cifar(), "cuda -arch=sm_90 -code=binary", cache=False)
     finally:
         nvrtc._library.cache_clear()
@@ -202,7 +202,7 @@ def test_architectures() -> None:
     assert architecture("sm_90a") is ARCHITECTURES["sm_90"]
     assert architecture("sm_103") is ARCHITECTURES["sm_100"]
     for name in ("sm_60", "90", "sm_x", "compute_90"):
-        with pytest.raises(TargetError, match="no architecture that is known"):
+        with pytest.raises(TargetError, match="unknown architecture"):
             find_target(f"cuda -arch={name}").describe()
     with pytest.raises(TargetError, match="neither binary nor text"):
         dlc.compile(cifar(), "cuda -code=both", cache=False)

@@ -151,9 +151,9 @@ def test_memory_that_is_too_small(exe: dlc.Executable, driver: Any, device: Cuda
     program = device.load(exe.artifact)
     entry = program.entry("main")
     handles = [device.alloc(16) for _ in range(entry.launches.buffers)]
-    with pytest.raises(RuntimeFailure, match="would leave its memory"):
+    with pytest.raises(RuntimeFailure, match="would access memory outside of its buffers"):
         device.launch(entry, handles, (), 1)
-    with pytest.raises(ArtifactError, match="no entry other"):
+    with pytest.raises(ArtifactError, match="no entry point other"):
         program.entry("other")
     driver.text = ""
     with pytest.raises(ArtifactError, match="has no kernel fused_matmul_add_relu_kernel"):
@@ -244,7 +244,7 @@ def test_graphs() -> None:
         "cuGraphLaunch",
         "cuGraphExecDestroy",
     ]
-    with pytest.raises(RuntimeFailure, match="cuGraphLaunch gives the error 700"):
+    with pytest.raises(RuntimeFailure, match="cuGraphLaunch returned the error 700"):
         Graphs(Library("cuGraphLaunch")).captured(0, list).launch(0)
 
 
@@ -282,7 +282,7 @@ def test_without_pycuda_models_compile_and_do_not_run() -> None:
     )
     assert done.returncode == 0, done.stderr
     what, *_, problem = done.stdout.strip().splitlines()
-    assert what == "pycuda is not installed, or finds no driver: CUDA devices are reached by it"
+    assert what == "pycuda, which accesses CUDA devices, is not installed or finds no driver"
     assert problem.startswith(what)
     assert 'pip install "dlc-backend-cuda[device]"' in problem
     assert "cuda_simulated" in problem

@@ -181,10 +181,10 @@ def test_unknown_strides_are_left_to_the_threads() -> None:
     [
         ({"wait": ""}, None),
         ({"wait": "dlc_wait_for_boxes({arrival}, 1 - {parity})"}, None),
-        ({"end": ""}, "would never end: the copies that it waits for have no end"),
+        ({"end": ""}, "would wait without end: the batch of tensor copies"),
         (
             {"copy": tma.BOXES.copy.replace("{bytes}", "{bytes} - 2")},
-            "bytes are expected, and copies bring",
+            "bytes are expected, and tensor copies have",
         ),
     ],
 )

@@ -34,10 +34,10 @@ from dlc_core.testing.networks import cifar, feed
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
-TestSomeOps = conformance_suite("cuda_simulated", tiers=("ops",), ops=("relu",), dtypes=("float16", "int8"))
+TestSomeOps = conformance_suite("cuda_simulated", levels=("ops",), ops=("relu",), dtypes=("float16", "int8"))
 TestAll = pytest.mark.slow(
     conformance_suite(
-        "cuda_simulated", tiers=("ops", "graphs", "device"), dtypes=("float32", "float16", "int8")
+        "cuda_simulated", levels=("ops", "graphs", "device"), dtypes=("float32", "float16", "int8")
     )
 )
 

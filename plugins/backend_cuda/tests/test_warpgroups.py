@@ -150,7 +150,7 @@ def test_threads_that_do_not_wait_get_other_numbers(monkeypatch: pytest.MonkeyPa
 @executed
 @pytest.mark.parametrize(
     ("word", "problem"),
-    [("fence", "with no fence between"), ("begin", "a product of matrices that was not begun")],
+    [("fence", "without a fence in between"), ("begin", "a product of matrices outside of a batch")],
 )
 def test_what_is_missing_is_reported(word: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroups, "AROUND", replace(warpgroups.AROUND, **{word: ""}))

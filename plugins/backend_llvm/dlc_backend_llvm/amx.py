@@ -1,5 +1,5 @@
-"""Tile registers of x86 (AMX): the processors that have products of them, and the permission of this process
-to use them.
+"""Tile registers of x86 (AMX): the tile products of processors, and the permission of this process to use
+tile registers.
 
 Source: Linux, Documentation/arch/x86/xstate.rst.
 """
@@ -20,13 +20,15 @@ else:
     matrix = lazy("dlc_core.tir.matrix")
 
 ARCH_PRCTL, REQUEST, TILE_DATA = 158, 0x1023, 18
-"""arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process has to ask before it uses tiles."""
+"""arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process must request permission before it uses
+tiles.
+"""
 
 _BYTES = tuple((a, b) for a in ("int8", "uint8") for b in ("int8", "uint8"))
 
 
 def tiles_allowed() -> bool:
-    """Whether Linux lets this process use tile registers, from now on."""
+    """Request permission to use tile registers; whether Linux grants it."""
     if not sys.platform.startswith("linux"):
         return False
     asked: int = ctypes.CDLL(None, use_errno=True).syscall(ARCH_PRCTL, REQUEST, TILE_DATA)
@@ -34,7 +36,7 @@ def tiles_allowed() -> bool:
 
 
 def units_of(cpu: HostCpu) -> Iterator[matrix.MatrixUnit]:
-    """The products that a processor has: a row of the first operand begins in each cycle."""
+    """The tile products of a processor. Each starts one row of its first operand per cycle."""
     if "amx-bf16" in cpu.tiles:
         yield matrix.whole_unit("bfloat16", "bfloat16", "float32", (16, 16, 32), products=16 * 32)
     if "amx-int8" in cpu.tiles:

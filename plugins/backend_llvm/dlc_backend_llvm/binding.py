@@ -1,11 +1,10 @@
 """The only access to LLVM: `llvm()` returns llvmlite's binding module, loaded and initialised on first use.
 
-Importing the plugin must stay cheap (importing llvmlite takes 60-130 ms), so no other file of this package
-imports llvmlite.  All targets that llvmlite was built with are initialised at once: cross compilation needs
-nothing else.
+Importing llvmlite takes 60 to 130 ms, and importing the plugin must be fast. Therefore no other file of this
+package imports llvmlite. All targets that llvmlite was built with are initialised, for cross compilation.
 
-`LOCK` is the global re-entrant lock under which every sequence of LLVM calls runs: llvmlite serialises
-single calls only.
+`LOCK` is a global re-entrant lock. Every sequence of LLVM calls runs under it, because llvmlite serialises
+only single calls.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ from dlc_core.facts import remembered
 
 LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # A fork waits for what other threads do in LLVM, so that a child finds all of it in order.
+    # Hold the lock during a fork, so that the child does not inherit LLVM in the middle of a call.
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 _loaded: list[Any] = []
 
 
 def llvm() -> Any:
-    """llvmlite's `llvmlite.binding`, every target initialised; PluginError where it cannot be imported."""
+    """The module `llvmlite.binding`, with all targets initialised. Raises PluginError if it cannot be
+    imported.
+    """
     if _loaded:
         return _loaded[0]
     with LOCK:
@@ -52,7 +53,7 @@ def llvm() -> Any:
 
 @lru_cache(maxsize=1)
 def llvm_version() -> str:
-    """The LLVM version behind llvmlite, as `22.1.0`; part of every cache key."""
+    """The version of llvmlite's LLVM, such as `22.1.0`; a part of every cache key."""
     stamp = installed()
     if not stamp:
         return _loaded_version()
@@ -65,9 +66,8 @@ def _loaded_version() -> str:
 
 @lru_cache(maxsize=1)
 def installed() -> str:
-    """A stamp of the installed llvmlite, without importing it: paths, sizes and times of its files.
-
-    Empty if there is none.
+    """A text that identifies the installed llvmlite: paths, sizes and times of its files. It does not import
+    llvmlite. The text is empty if llvmlite is not installed.
     """
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:

@@ -1,4 +1,4 @@
-"""The code generator: PrimFuncs to an object file for any machine LLVM knows."""
+"""The code generator: compiles PrimFuncs to an object file for any machine that LLVM supports."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class LlvmCodegen:
     def emit(
         self, module: IRModule, target: Target, parts: Mapping[str, Part] = MappingProxyType({})
     ) -> Artifact:
-        """One object with every PrimFunc of the module; those with the attribute `entry` are
-        callable from outside.  `parts` are what `emit_part` made of functions, by name.
+        """Compile all PrimFuncs of the module to one object file. PrimFuncs with the attribute `entry` become
+        entry points. `parts` has the results of `emit_part` by function name.
         """
         cpu = cpu_of(target)
         text, entries = unit.module_text(module, cpu, parts)
@@ -57,11 +57,11 @@ class LlvmCodegen:
         )
 
     def emit_part(self, func: PrimFunc, target: Target) -> Part:
-        """The text of one PrimFunc and what it refers to."""
+        """The LLVM IR of one PrimFunc, and the declarations and helpers that it needs."""
         return unit.function_part(func, cpu_of(target))
 
     def source(self, artifact: Artifact, form: str) -> str | None:
-        """The assembly listing of an artefact that has kept its LLVM IR; None for what cannot be made."""
+        """The assembly of an artefact that contains its LLVM IR; None for other forms and artefacts."""
         text = artifact.sources.get("llvm")
         if form != "asm" or text is None:
             return None
@@ -70,7 +70,7 @@ class LlvmCodegen:
         return engine.assemble(text if isinstance(text, str) else text(), triple, cpu, features, opt=level)
 
     def export(self, exe: Any, path: Path) -> list[Path]:
-        """A library with a C header, or a folder of objects; see `dlc_backend_llvm.export`."""
+        """Write a library with a C header, or a folder of objects (see `dlc_backend_llvm.export`)."""
         return exporting.export(exe, path)
 
 

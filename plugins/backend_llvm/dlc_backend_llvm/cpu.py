@@ -1,4 +1,4 @@
-"""The code generator's description of a processor, of this machine or from text."""
+"""The description of a processor that the code generator uses."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ LEVELS = {
     "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave",
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
 }
-"""The features of each micro-architecture level beyond the one before it."""
+"""The features that each x86-64 level adds to the level below it."""
 
 AMX = ("amx-bf16", "amx-int8")
-"""Features with tile products."""
+"""The features that include tile products."""
 _NAMES = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
 TILED = dict.fromkeys(_NAMES, AMX)
-"""The features of processors, by LLVM's names."""
+"""Tile features of processors, by LLVM's processor names."""
 
 
 @record(frozen=True)
 class HostCpu:
-    """A processor as the code generator sees it.  Sizes are in bytes; caches are per core except the last
-    level.
-    """
+    """A processor. Cache sizes are in bytes. Caches belong to one core, except for the last-level cache."""
 
     triple: str
     cpu: str
     features: str
     """Comma-separated `+name` / `-name`, as LLVM takes them."""
     vector_bits: int
-    """Width of the widest vector register that code should use; 0 where there is no vector unit."""
+    """The width in bits of the widest vector registers that code should use; 0 without a vector unit."""
     vector_registers: int
     fma: bool
-    """Whether `llvm.fma` on floats is one instruction (else it is a libm call per lane and must be avoided).
+    """Whether `llvm.fma` of floats is one instruction. Otherwise it is a libm call per lane and must be
+    avoided.
     """
     l1d: int
     l2: int
     l3: int
     cores: int
-    """Cores this process may use (affinity and cgroup quota considered)."""
+    """The cores that this process may use, by affinity and cgroup quota."""
     rounding: bool = True
-    """Whether floor, ceil, trunc and roundeven are instructions (else libm calls per lane)."""
+    """Whether floor, ceil, trunc and roundeven are instructions. Otherwise they are libm calls per lane."""
     float16: bool = False
-    """Whether float16 <-> float32 conversion is an instruction."""
+    """Whether conversions between float16 and float32 are instructions."""
     dots: frozenset[str] = frozenset()
-    """Its dot-product instructions (see `dots.py`)."""
+    """The names of its dot-product instructions (see `dots.py`)."""
     vector_units: int = 2
-    """Multiply-adds of the widest vectors that begin in a cycle."""
+    """The number of multiply-adds of the widest vectors that start in a cycle."""
 
     @property
     def tiles(self) -> frozenset[str]:
-        """Its tile-product instructions (see `amx.py`)."""
+        """The features of its tile products (see `amx.py`)."""
         named = TILED.get(self.cpu, ())
         return frozenset(name for name in AMX if self.has(name) or (name in named and not self.lacks(name)))
 
     @property
     def arch(self) -> str:
-        """`x86_64`, `aarch64`, `riscv64` or the first word of any other triple, normalised."""
+        """The normalised architecture: `x86_64`, `aarch64`, `riscv64`, or the first word of
+        another triple.
+        """
         return normal_arch(self.triple)
 
     def has(self, feature: str) -> bool:
-        """Whether the feature list (or the x86-64 level named as cpu) switches `feature` on."""
+        """Whether the feature list enables `feature`, or the x86-64 level in `cpu` includes it."""
         sign = self._signs.get(feature)
         if sign:
             return sign == "+"
@@ -73,16 +74,16 @@ class HostCpu:
         return False
 
     def lacks(self, feature: str) -> bool:
-        """Whether the feature list switches `feature` off."""
+        """Whether the feature list disables `feature`."""
         return self._signs.get(feature) == "-"
 
     @cached_property
     def _signs(self) -> dict[str, str]:
-        """The sign before each feature in the list; the last one holds."""
+        """The sign of each feature in the list. The last one counts."""
         return {word[1:]: word[:1] for word in self.features.split(",")}
 
     def lanes(self, bits: int) -> int:
-        """How many elements of `bits` bits one vector register holds (at least 1)."""
+        """The number of elements of `bits` bits in a vector register, at least 1."""
         return max(1, self.vector_bits // bits)
 
 

@@ -1,8 +1,8 @@
-"""Writing and changing object files directly, because a compiler would be slow or is not available.
+"""Write and change object files without a compiler, which may be slow or missing.
 
-    machine_of(data) -> Machine             what objects must share to be linked together
-    hidden(data, names) -> bytes            the object with those global symbols invisible outside the library
-    write_data_object(path, ...)            an object whose one read-only section is given bytes
+    machine_of(data) -> Machine             the properties that linked objects must share
+    hidden(data, names) -> bytes            the object with these global symbols hidden
+    write_data_object(path, ...)            writes an object whose only section has the given bytes, read-only
 
 Layout: System V ABI, "Object Files" (ELF-64 and ELF-32 in their little-endian encoding).
 """
@@ -26,17 +26,17 @@ _ALIGN = 64
 
 @dataclass(frozen=True)
 class _Form:
-    """How objects of one width are laid out; headers and sections have the same fields in both."""
+    """The layout of ELF headers for one address width. Both widths have the same fields."""
 
     bits: int
     header: struct.Struct
     section: struct.Struct
     symbol: struct.Struct
     other: int
-    """Where a symbol's entry has the byte of its visibility, behind that of its binding."""
+    """The offset of the visibility byte in a symbol table entry. The byte before it has the binding."""
 
     def entry(self, name: int, info: int, other: int, section: int, size: int) -> bytes:
-        """A symbol at the start of a section."""
+        """The symbol table entry of a symbol at the start of a section."""
         if self.bits == 64:
             return self.symbol.pack(name, info, other, section, 0, size)
         return self.symbol.pack(name, 0, size, info, other, section)
@@ -46,13 +46,13 @@ _FORMS = {
     1: _Form(32, struct.Struct("<16sHHIIIIIHHHHHH"), struct.Struct("<10I"), struct.Struct("<IIIBBH"), 13),
     2: _Form(64, _HEADER, _SECTION, _SYMBOL, 5),
 }
-"""By the byte that tells the width."""
+"""By the ELF class byte: 1 is 32 bits, 2 is 64 bits."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Properties that linked objects share: width, OS ABI byte, machine number, flags (on ARM and RISC-V the
-    float ABI).
+    """The properties that linked objects must share: width, OS ABI byte, machine number, and flags, which on
+    ARM and RISC-V contain the float ABI.
     """
 
     bits: int
@@ -65,21 +65,21 @@ def _form_of(data: bytes) -> _Form:
     form = _FORMS.get(data[4]) if len(data) > 5 and data[:4] == b"\x7fELF" and data[5] == 1 else None
     if form is None or len(data) < form.header.size:
         raise UnsupportedError(
-            "only little-endian ELF objects can be made and changed by hand",
+            "only little-endian ELF objects can be written and changed without a compiler",
             why=f"this one begins with {data[:6].hex() or 'nothing'}",
         )
     return form
 
 
 def machine_of(data: bytes) -> Machine:
-    """The machine of a little-endian ELF object; UnsupportedError for any other file."""
+    """The machine of a little-endian ELF object. Raises UnsupportedError for other files."""
     form = _form_of(data)
     fields = form.header.unpack_from(data)
     return Machine(form.bits, data[7], fields[2], fields[7])
 
 
 def hidden(data: bytes, names: Collection[str]) -> bytes:
-    """The object with the named global symbols hidden: code in the same library still finds them."""
+    """The object with these global symbols hidden. Only code in the same library can then refer to them."""
     form = _form_of(data)
     changed = bytearray(data)
     fields = form.header.unpack_from(data)
@@ -103,8 +103,8 @@ def hidden(data: bytes, names: Collection[str]) -> bytes:
 
 
 def write_data_object(path: Path, machine: Machine, symbol: str, data: memoryview) -> None:
-    """An object with the bytes in section `.rodata`, the hidden global `symbol` at their start,
-    aligned to 64.
+    """Write an object with `data` in section `.rodata`, aligned to 64 bytes. The hidden global symbol
+    `symbol` is at its start.
     """
     form = next(form for form in _FORMS.values() if form.bits == machine.bits)
     names = b"\0.rodata\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack\0"

@@ -1,8 +1,8 @@
-"""The function of an exported library that takes descriptors of arrays and checks them.
+"""The function of an exported library that takes DLPack descriptors of arrays and checks them.
 
-What descriptors say is copied into a table, which a tensor program of the core compares with the signature
-(`dlc_core.runtime.interface.descriptors`); only then is the model run.  Layout of a descriptor: `DLTensor`
-of DLPack 1.1 on a 64-bit machine.
+The fields of the descriptors are copied into a table. A tensor program of the core compares the table with
+the signature (`dlc_core.runtime.interface.descriptors`). If they match, the model is run. Layout of a
+descriptor: `DLTensor` of DLPack 1.1 on a 64-bit machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols, 
 from dlc_core.runtime.interface.signature import Signature
 
 _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "offset": 40}
-"""Bytes from a descriptor's begin."""
+"""Byte offsets of the fields of a descriptor."""
 
 
 def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
@@ -39,7 +39,9 @@ def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
 
 
 def _facts(name: str) -> str:
-    """Copies what a descriptor says into a row of the table; shape and strides only where the rank fits."""
+    """A function that copies a descriptor into a row of the table. It copies shape and strides only if the
+    rank is the expected one.
+    """
 
     def field(key: str, type_: str) -> list[str]:
         return [
@@ -129,7 +131,7 @@ def _run(name: str, signature: Signature) -> str:
             f"  %row{number} = getelementptr i64, ptr %table, i64 {begin}",
             f"  call void @{name}.facts(ptr %tensor{number}, ptr %row{number}, i64 {value.type.ndim})",
             f"  %address{number} = load ptr, ptr %row{number}, align 8",
-            # An array of nothing may be nowhere; `run` refuses that, so it gets some address.
+            # An empty array may have a null pointer, which `run` refuses. Pass another address in its place.
             f"  %nowhere{number} = icmp eq ptr %address{number}, null",
             f"  %data{number} = select i1 %nowhere{number}, ptr %table, ptr %address{number}",
             f"  %to{number} = getelementptr ptr, ptr %pointers, i64 {number}",
@@ -164,7 +166,7 @@ def _run(name: str, signature: Signature) -> str:
 
 
 def _compute_dims(name: str, signature: Signature) -> Sequence[str]:
-    """Compute the host-computed dims, after the inputs have been checked."""
+    """Lines that compute the host-computed dims after the inputs have been checked."""
     if not signature.data_dims:
         return ()
     given = given_symbols(signature)
@@ -202,7 +204,7 @@ def _compute_dims(name: str, signature: Signature) -> Sequence[str]:
 
 
 def _tables(signature: Signature) -> Sequence[str]:
-    """Refuses tables of descriptors that are NULL."""
+    """Lines that refuse tables of descriptors that are NULL."""
     lines: list[str] = []
     for table, values in (("inputs", signature.inputs), ("outputs", signature.outputs)):
         if values:

@@ -1,4 +1,4 @@
-"""The device `cpu`: object files run in this process."""
+"""The device `cpu`, which runs object files in this process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SYSTEM = """
     widekl xsavec xsaveopt xsaves ras specrestrict ssbs predres sb mte pauth bti
 """
 _SYSTEM_FEATURES = frozenset(_SYSTEM.split())
-"""Features that only system software uses: no generated code depends on them."""
+"""Features that only system software uses. Generated code does not need them."""
 
 
 @lru_cache(maxsize=256)
 def _pack(code: str, count: int) -> Callable[..., bytes]:
-    """Numbers as the bytes of a C array."""
+    """A packer of `count` numbers into the bytes of a C array."""
     return Struct(f"{count}{code}").pack
 
 
@@ -57,14 +57,16 @@ class Entry:
         self._owner = owner
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Run on addresses and integers; RuntimeFailure where the code says that it failed."""
+        """Run on buffer addresses and scalars. Raises RuntimeFailure if the code returns a status other than
+        0.
+        """
         pointers = _pack("P", len(buffers))(*buffers)
         status = self.call(pointers, _pack("q", len(scalars))(*scalars) if scalars else None, threads)
         if status:
             raise self._failed(status)
 
     def launcher(self, buffers: int, scalars: int) -> Callable[[Sequence[int], Sequence[int], int], None]:
-        """A call with so many arguments."""
+        """A function that calls the entry point with these numbers of buffers and scalars."""
         call, failed, pointers = self.call, self._failed, _pack("P", buffers)
         values = _pack("q", scalars) if scalars else None
 
@@ -76,7 +78,7 @@ class Entry:
         return run
 
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
-        """The same call with its arguments in place."""
+        """A function without arguments that calls the entry point with these arguments."""
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
         values = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
         call, failed = self.call, self._failed
@@ -93,7 +95,7 @@ class Entry:
 
 
 class LoadedArtifact:
-    """An artefact in memory."""
+    """A loaded artefact."""
 
     def __init__(self, loaded: LoadedObject, metadata: Mapping[str, Any] = _NONE) -> None:
         self._loaded = loaded
@@ -107,14 +109,16 @@ class LoadedArtifact:
 
 
 class CpuDevice(HostMemory):
-    """This process's memory and cores.  Handles are addresses."""
+    """The memory and the cores of this process. Handles are addresses."""
 
     name = "cpu"
     formats = (FORMAT,)
     dlpack_device = (1, 0)
 
     def check(self, artifact: Artifact) -> None:
-        """Raise ArtifactError for code of another architecture, or that uses what this processor has not."""
+        """Raise ArtifactError for code of another architecture, or with features that this
+        processor lacks.
+        """
         host = host_cpu()
         machine = read_object(artifact.code).machine
         if machine != host.arch:
@@ -125,7 +129,7 @@ class CpuDevice(HostMemory):
         self.check_machine(artifact.metadata)
 
     def check_machine(self, metadata: Mapping[str, Any]) -> None:
-        """Raise ArtifactError for code of another system, or that uses what this processor has not."""
+        """Raise ArtifactError for code of another system, or with features that this processor lacks."""
         host = host_cpu()
         triple = metadata.get("triple")
         if isinstance(triple, str) and _system(triple) != _system(host.triple):
@@ -135,12 +139,12 @@ class CpuDevice(HostMemory):
         missing = [name for name in _required(metadata) if not host.has(name)]
         if missing:
             raise ArtifactError(
-                f"the code uses processor features that this machine has not: {', '.join(missing)}",
+                f"the code uses processor features that this machine does not have: {', '.join(missing)}",
                 hint="compile the model here, or for a common processor such as -mcpu=x86-64-v3",
             )
 
     def load(self, artifact: Artifact) -> LoadedArtifact:
-        """Map code into this process; none of it runs yet.  ArtifactError where it is not for this
+        """Map code into this process, without running any of it. Raises ArtifactError if it is for another
         machine.
         """
         self.check(artifact)
@@ -148,12 +152,12 @@ class CpuDevice(HostMemory):
         return LoadedArtifact(load_object(artifact.code), artifact.metadata)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Returns when the work is done."""
+        """Run an entry point, and return when it has finished."""
         entry(buffers, scalars, threads)
 
 
 def _system(triple: str) -> str:
-    """The part of a triple that decides how code is called: vendor and C library left out."""
+    """The parts of a triple that determine the calling convention: without vendor and C library."""
     words = triple.split("-")
     return next((w for w in words[1:] if w.startswith(("linux", "darwin", "macos", "windows"))), words[-1])
 

@@ -1,8 +1,8 @@
-"""Dot products of narrow elements: the instructions of a processor.
+"""The dot-product instructions of processors for narrow elements.
 
 They are found by compiling probes and reading the assembly, like the other facts of `host.py`. If there is no
-instruction for a pair of dtypes, other instructions compute the sum: exactly for integers, modulo 2**32, like
-the dot-product instructions. Saturating instructions are never used.
+instruction for a pair of dtypes, other instructions compute the sum. Integer sums are exact modulo 2**32,
+like those of the dot-product instructions. Saturating instructions are never used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ define i32 @probe_{name}(ptr %a, ptr %b) {{
 """
     for name, left in (("mixed", "zext"), ("signed", "sext"))
 )
-"""Functions whose code shows the instructions of a processor."""
+"""LLVM IR whose assembly shows which instructions a processor has."""
 
 _FOUND = {
     "vcvtneps2bf16": r"probe_bfloat:(?:(?!probe_).)*\bvcvtneps2bf16\s+\(%\w+\), %ymm",
@@ -60,13 +60,15 @@ _FOUND = {
 
 
 def read_probes(text: str) -> frozenset[str]:
-    """Return the instructions in the assembly of `PROBES`."""
+    """The dot-product instructions in the assembly of `PROBES`."""
     return frozenset(name for name, form in _FOUND.items() if re.search(form, text, re.DOTALL))
 
 
 @record(frozen=True)
 class Instruction:
-    """An LLVM intrinsic `name` that takes accumulators and two vectors of `element`s, by number of lanes."""
+    """An LLVM intrinsic that takes accumulators and two vectors with elements `element`. `names` has its name
+    for each number of lanes.
+    """
 
     names: dict[int, str]
     element: str
@@ -77,11 +79,13 @@ _VNNI = "llvm.x86.avx512.vpdpbusd."
 _NEON = "llvm.aarch64.neon."
 _X86 = {4: "128", 8: "256", 16: "512"}
 _PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
-"""Sums of two products of int16, which cannot overflow."""
+"""Intrinsics that sum two products of int16, by lanes. With operands in the range of bytes they cannot
+overflow.
+"""
 
 
 def instruction(cpu: HostCpu, a: str, b: str) -> Instruction | None:
-    """The instruction for elements of these dtypes."""
+    """The instruction for operands of these dtypes; None if the processor has none."""
     if (a, b) == ("bfloat16", "bfloat16"):
         if "vcvtneps2bf16" in cpu.dots:
             return Instruction({n: _BF16 + bits for n, bits in _X86.items()}, "bfloat")
@@ -111,7 +115,7 @@ DOTS = (
     Dot("bfloat16", "bfloat16", "float32", 2, 16),
     *(Dot(a, b, "int32", 4, 16) for a, b in _BYTES),
 )
-"""All that any processor has."""
+"""All dot products that some processor has."""
 
 
 def dots_of(cpu: HostCpu) -> Iterator[Dot]:
@@ -124,7 +128,9 @@ def dots_of(cpu: HostCpu) -> Iterator[Dot]:
 
 
 def _steps(cpu: HostCpu, dot: Dot) -> int:
-    """2 where instructions for other signs must do, and what these add is taken away."""
+    """The cost in instructions: 2 if an instruction for the other signedness is used and its result
+    corrected.
+    """
     alike = dot.acc != "int32" or not cpu.dots & {"vpdpbusd", "sdot"}
     return 1 if alike or instruction(cpu, dot.a, dot.b) or instruction(cpu, dot.b, dot.a) else 2
 

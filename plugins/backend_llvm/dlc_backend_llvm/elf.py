@@ -1,6 +1,6 @@
-"""Reading of object files without a compiler.
+"""Read object files without a compiler.
 
-    read_elf(data) -> Elf | None            sections, symbols, relocations of a 64-bit object
+    read_elf(data) -> Elf | None            sections, symbols and relocations of a 64-bit object
 
 Layout: System V ABI, "Object Files" (ELF-64 in its little-endian encoding).
 """
@@ -22,7 +22,9 @@ _SYMTAB, _STRTAB, _PROGBITS, _RELA, _NOBITS = 2, 3, 1, 4, 8
 
 @record(frozen=True)
 class Section:
-    """A section: its place in the table, its flags, and its bytes (`size` zeros where `has_data` is not)."""
+    """A section: its index in the table, its flags, and its bytes. If `has_data` is false, it is `size`
+    zeros.
+    """
 
     index: int
     kind: int
@@ -40,7 +42,7 @@ class Section:
 
 @record(frozen=True)
 class Symbol:
-    """A symbol: the index of its section (0: it is defined elsewhere), and where it is there."""
+    """A symbol: the index of its section (0 if it is undefined), and its offset in that section."""
 
     name: str
     is_global: bool
@@ -50,7 +52,7 @@ class Symbol:
 
 @record(frozen=True)
 class Relocation:
-    """A place in a section where the address of a symbol is to be written."""
+    """An offset in a section at which the address of a symbol must be written."""
 
     offset: int
     kind: int
@@ -60,7 +62,7 @@ class Relocation:
 
 @record(frozen=True)
 class Elf:
-    """A 64-bit little-endian object; whatever is read beyond the file's end is an ArtifactError."""
+    """A 64-bit little-endian object. Reading beyond the end of the file raises ArtifactError."""
 
     machine: int
     relocatable: bool
@@ -108,7 +110,9 @@ def _damaged(why: str) -> ArtifactError:
 
 
 def read_elf(data: bytes) -> Elf | None:
-    """The object; None for what is no 64-bit little-endian ELF file, ArtifactError for a damaged one."""
+    """Parse an object. None if it is not a 64-bit little-endian ELF file. Raises ArtifactError if it is
+    damaged.
+    """
     if len(data) < _HEADER.size or data[:6] != b"\x7fELF\x02\x01":
         return None
     fields = _HEADER.unpack_from(data)
@@ -122,7 +126,7 @@ def read_elf(data: bytes) -> Elf | None:
             data, table + size * index
         )
         if kind != _NOBITS and offset + length > len(data):
-            raise _damaged("a section ends behind the file")
+            raise _damaged("a section extends beyond the end of the file")
         view = whole[offset : offset + length] if kind != _NOBITS else whole[:0]
         sections.append(Section(index, kind, flags, length, link, info, align, view))
     return Elf(fields[2], fields[1] == 1, tuple(sections))

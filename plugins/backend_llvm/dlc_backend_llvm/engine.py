@@ -1,4 +1,4 @@
-"""LLVM IR text to object code, and object code to addresses in this process.
+"""Compile LLVM IR to object code, and load object code into this process.
 
     compile_ir(text, triple="", cpu="", features="", *, opt=2, reloc="pic", jit=False, passes="") -> bytes
     assemble(text, triple="", cpu="", features="", *, opt=2, passes="") -> str      assembly listing
@@ -6,18 +6,19 @@
     engine() -> Engine                                        the one engine of this process
     engine().load(object, ..., keep=False) -> Loaded          .address(symbol) .symbols .close()
 
-An empty triple means this machine (its cpu and features too, when those are empty).  `passes` names an LLVM
-pipeline: "" (none: our own passes already made the code final), "light" (always-inline, SROA, CSE and CFG
-clean-up), or "O1" "O2" "O3".  Everything is thread-safe under `binding.LOCK`.
+An empty triple means this machine, and empty cpu and features then mean its own. `passes` names an LLVM
+pipeline: "" (none, because dlc's passes have optimised the code), "light" (always-inline, SROA, CSE and CFG
+simplification), or "O1", "O2", "O3". All functions are thread-safe; they hold `binding.LOCK`.
 
-Loading.  Each `load` is one LLJIT of its own (0.7 ms; closing it gives everything back, while libraries
-closed inside a shared LLJIT leave 10 KB each).  JITLink puts it into one contiguous block, so the small
-code model is right however far apart loads lie, and calls to symbols outside (libc, libm, the pool) go
-through stubs.  Those symbols are resolved here, before linking, in this order: the other objects of the
-load, `symbols.add_symbol`, the process, libm, libgcc; a name found nowhere is an error that lists all such
+Each `load` creates its own LLJIT, which takes 0.7 ms. Closing it frees all its memory; libraries closed
+inside a shared LLJIT would leak 10 KB each. JITLink allocates one contiguous block per load, so the small
+code model works at any distance between loads. Calls of external symbols (libc, libm, the pool) go through
+stubs. External symbols are resolved before linking, in this order: the other objects of the load,
+`symbols.add_symbol`, the process, libm, libgcc. If a name is in none of these, the error lists all such
 names.
-`Loaded.close()` unmaps the code: the caller sees to it that nothing runs there any more.  What a pool
-worker may still be executing (the pool itself) is loaded with `keep=True` and stays until the process ends.
+
+`Loaded.close()` unmaps the code. The caller must ensure that none of it is still running. The thread pool,
+whose workers always run, is loaded with `keep=True` and stays until the process ends.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ def compile_ir(
     jit: bool = False,
     passes: str = "",
 ) -> bytes:
-    """Object file bytes of LLVM IR text for a machine.
+    """Compile LLVM IR to the bytes of an object file.
 
-    `opt` is the code generator's level 0..3; `reloc` is "pic" or "default"; `jit` says the object is only
-    for `Engine.load`.  Raises CodegenError, with the offending lines, for IR that LLVM's parser or verifier
-    refuses.
+    `opt` is the code generator's level, 0 to 3. `reloc` is "pic" or "default". `jit` means that the object is
+    only used by `Engine.load`. Raises CodegenError, which shows the lines, if LLVM's parser or verifier
+    refuses the IR.
     """
     with LOCK, _prepared(text, triple, cpu, features, opt, reloc, jit, passes) as (module, machine):
         try:
@@ -67,19 +68,21 @@ def compile_ir(
 def assemble(
     text: str, triple: str = "", cpu: str = "", features: str = "", *, opt: int = 2, passes: str = ""
 ) -> str:
-    """The assembly listing LLVM writes for IR text; errors as for `compile_ir`."""
+    """Compile LLVM IR to assembly. Raises the same errors as `compile_ir`."""
     with LOCK, _prepared(text, triple, cpu, features, opt, "pic", False, passes) as (module, machine):
         return str(machine.emit_assembly(module))
 
 
 def optimise(text: str, passes: str, triple: str = "", cpu: str = "", features: str = "") -> str:
-    """IR text after the named pass pipeline ("light", "O1", "O2", "O3"); errors as for `compile_ir`."""
+    """The IR after a pass pipeline ("light", "O1", "O2", "O3"). Raises the same errors as `compile_ir`."""
     with LOCK, _prepared(text, triple, cpu, features, 2, "pic", False, passes) as (module, _):
         return str(module)
 
 
 def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str]:
-    """Fill in what is empty: this machine for an empty triple, the architecture's baseline otherwise."""
+    """Complete a machine. An empty triple is this machine; for other triples an empty cpu is the baseline of
+    the architecture.
+    """
     if not triple:
         host = host_cpu()
         if not cpu and not features:
@@ -95,10 +98,10 @@ def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str
 def _prepared(
     text: str, triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool, passes: str
 ) -> Iterator[tuple[Any, Any]]:
-    """(module, target machine).
+    """A context with the parsed module and the target machine.
 
-    The module and then its context are freed here, in this order: left to the garbage collector, after an
-    exception, a context may go before its module, which ends the process.
+    The module and then its context are freed here, in this order. After an exception, the garbage collector
+    might free a context before its module, which crashes the process.
     """
     if opt not in (0, 1, 2, 3) or reloc not in ("pic", "default"):
         raise UsageError(f"opt must be 0..3 and reloc 'pic' or 'default'; got {opt!r} and {reloc!r}")
@@ -156,7 +159,7 @@ def _verify(text: str, module: Any) -> None:
 
 
 def _line_of(text: str, message: str) -> int:
-    """The 1-based line of the instruction that a verifier message quotes, 0 where it is not found."""
+    """The line, from 1, of the instruction that a verifier message quotes; 0 if it is not found."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
     for quoted in message.splitlines()[1:]:
         wanted = " ".join(quoted.split())
@@ -206,7 +209,7 @@ def _free(jit: Any, tracker: Any) -> None:
 
 
 class Engine:
-    """Loads object code into this process; use the one `engine()` gives."""
+    """Loads object code into this process. `engine()` returns the only instance."""
 
     def __init__(self) -> None:
         host = host_cpu()
@@ -217,9 +220,9 @@ class Engine:
         )
 
     def load(self, *objects: bytes, keep: bool = False) -> Loaded:
-        """Link relocatable objects together into executable memory and return the handle.
+        """Link relocatable objects into executable memory and return a handle.
 
-        Raises CodegenError for objects of another machine, and for references that nothing defines.
+        Raises CodegenError for objects of another machine, and for undefined references.
         """
         infos = [read_object(data) for data in objects]
         for info in infos:
@@ -241,9 +244,9 @@ class Engine:
                     missing.append(name)
             if missing:
                 raise CodegenError(
-                    "generated code refers to functions that nothing in this process defines",
+                    "generated code refers to functions that this process does not define",
                     details=sorted(missing),
-                    hint="give their addresses to symbols.add_symbol before loading",
+                    hint="pass their addresses to symbols.add_symbol before loading",
                 )
             for data in objects:
                 builder.add_object_img(data)
@@ -261,7 +264,7 @@ class Engine:
 
 
 def engine() -> Engine:
-    """The engine of this process, made on first use."""
+    """The engine of this process. It is created on first use."""
     with LOCK:
         return _only_engine()
 

@@ -1,12 +1,12 @@
-"""Models as libraries with a C interface, which need neither Python nor dlc.
+"""Export models as libraries with a C interface, which need neither Python nor dlc.
 
-    exe.export("resnet50.so")       the library, and resnet50.h that says how to call it
-    exe.export("folder/")           the header, the objects, and a program that runs them on files, to be
-                                    linked elsewhere: no compiler is needed
+    exe.export("resnet50.so")       the library and its header resnet50.h
+    exe.export("folder/")           the header, the objects, and a program that runs the model on files; they
+                                    are linked elsewhere, and no compiler is needed here
 
-A library holds the model's code, its weights as read-only data (so that processes share one copy), the thread
-pool, the functions that `header` declares, and the description by which `dlc.load_library` calls it.  The C
-compiler of this machine only links.
+A library contains the model's code, its weights as read-only data (which processes share), the thread pool,
+the functions that `header` declares, and a description for `dlc.load_library`. The C compiler of this machine
+is only used as linker.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ ENTRY_SUFFIX = "__entry"
 
 
 def export(exe: Executable, path: Path) -> list[Path]:
-    """Write a library, or a folder of objects where `path` is one; the files written.
+    """Write a library, or a folder of objects if `path` is a folder. Returns the written files.
 
-    Raises UnsupportedError where nothing here can link for the target, ArtifactError where files cannot be
+    Raises UnsupportedError if there is no linker for the target, and ArtifactError if files cannot be
     written.
     """
     folder = path.is_dir() or not path.suffix
@@ -96,10 +96,10 @@ def weights_symbol(name: str) -> str:
 
 
 def _code_objects(exe: Executable, name: str, cpu: HostCpu) -> tuple[bytes, bytes, bytes]:
-    """The model's code, the functions of the header, and the thread pool."""
+    """The objects of the model, of the functions in the header, and of the thread pool."""
     if "linux" not in cpu.triple and "-none" not in cpu.triple:
         raise UnsupportedError(
-            f"libraries for {cpu.triple} are not made yet", hint="exe.save writes a file for dlc.open"
+            f"libraries for {cpu.triple} are not supported", hint="exe.save writes a file for dlc.open"
         )
     own = {f"{symbol}{ENTRY_SUFFIX}" for symbol in exe.artifact.symbols}
     code = hidden(exe.artifact.code, own)
@@ -110,7 +110,7 @@ def _code_objects(exe: Executable, name: str, cpu: HostCpu) -> tuple[bytes, byte
 
 
 def interface_ir(name: str, entry: str, signature: Signature, cpu: HostCpu) -> str:
-    """LLVM IR of the functions of the header."""
+    """The LLVM IR of the functions that the header declares."""
     unit = Unit(cpu)
     dims = [f"i64 %d{i}" for i in range(len(signature.symbols))]
     names = [f"%d{i}" for i in range(len(dims))]
@@ -143,21 +143,21 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
 
 
 def _constant(name: str, data: bytes) -> str:
-    """The library's description as read-only data that loaders find by name."""
+    """LLVM IR of the library's description: read-only data with a global name, by which loaders find it."""
     quoted = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
     return f'\n@{signature_symbol(name)} = constant [{len(data)} x i8] c"{quoted}"\n'
 
 
 def _sizes(name: str, signature: Signature, values: Sequence[Expr]) -> PrimFunc:
-    """A program that stores integers computed from the dims."""
+    """A PrimFunc that computes integers from the dims and stores them."""
     out = Buffer("sizes", (max(1, len(values)),), INDEX)
     body = seq(*(Store(out, (const(i),), value) for i, value in enumerate(values)))
     return PrimFunc(name, (out, *signature.symbols), body)
 
 
 def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], names: Sequence[str]) -> str:
-    """Collects the pointers as the entry wants them, and refuses those that are NULL, and dims outside of
-    their bounds or that do not fit each other.
+    """The function `<name>_run`: it arranges the pointers for the entry point. It refuses NULL pointers, dims
+    outside of their bounds, and dims that contradict each other.
     """
     ins, outs = len(signature.inputs), len(signature.outputs)
     lines, bad = [], "%bad0"
@@ -250,7 +250,9 @@ def _plain_call(entry: str) -> list[str]:
 
 
 def _checked_call(entry: str) -> list[str]:
-    """The workspace begins with the record of checks: zero before, and after unless one has failed."""
+    """The call of an entry point with checks. The workspace begins with the record of failed checks, which is
+    zeroed before the call and tested after it.
+    """
     return [
         "  store i64 0, ptr %workspace, align 8",
         f"  %status = call i32 @{entry}(ptr %buffers, ptr %scalars, i32 %threads)",

@@ -1,8 +1,7 @@
 """The artefact format, which the code generator and the device share."""
 
 FORMAT = "object"
-"""Artefacts of this format are relocatable object files whose entry points have the packed signature of
-`emit.module.packed_entry`.
+"""The format of relocatable object files whose entry points have the signature of `emit.module.packed_entry`.
 """
 
 ENTRY_SUFFIX = "__entry"

@@ -12,11 +12,11 @@ from dlc_core.runtime.library import FAILED
 from dlc_core.target.source.tokens import commented, quoted
 
 _TEXT = """\
-/* {name}.h: a compiled model, made by dlc for {target}.  C99 and C++.
+/* {name}.h: a model compiled by dlc for {target}.  C99 and C++.
 
-   No call is needed before the first, none after the last; the library keeps no state but its threads. Arrays
-   are row-major and contiguous.  All functions may be called by several threads at once, as long as each call
-   has outputs and a workspace of its own.
+   There is nothing to initialise or to free; the only state of the library is its threads.  Arrays are
+   row-major and contiguous.  Several threads may call all functions at the same time, if each call has
+   its own outputs and its own workspace.
 
 {example}*/
 #ifndef {macro}_H
@@ -36,14 +36,14 @@ size_t {name}_workspace_size({only_dims});
 /* Run the model.
      inputs     {inputs} in the order of the macros above
      outputs    {outputs}, written
-     workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL where that is 0
-     threads    most threads of this call; 0 takes the cores that the process may use{dims_doc}
-   Returns 0, or -1 where a pointer is NULL that may not be{or_bounds}{or_index}. {needs}*/
+     workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL if that is 0
+     threads    the maximum number of threads; 0 means the cores that the process may use{dims_doc}
+   Returns 0, or -1 if a pointer is NULL that may not be{or_bounds}{or_index}. {needs}*/
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
 
-/* The same, with pointers to descriptors of the arrays, `DLTensor` of DLPack, which are checked first:
-   device, rank, dtype, shape, strides (row-major; NULL will do) and alignment.  {dims_found}
-   Where one does not fit nothing is written, and the result is -(100 * argument + reason): the argument
+/* The same with descriptors of the arrays, `DLTensor` of DLPack.  These are checked first: device, rank,
+   dtype, shape, strides (row-major or NULL) and alignment.  {dims_found}
+   If a check fails, nothing is written, and the result is -(100 * argument + reason): the argument
    counts inputs and then outputs from 1, the reason is {reasons}.
    */
 int {name}_run_dlpack(const void *const *inputs, const void *const *outputs, void *workspace, int threads);
@@ -56,7 +56,7 @@ int {name}_run_dlpack(const void *const *inputs, const void *const *outputs, voi
 
 
 def header_text(name: str, signature: Signature, target: str) -> str:
-    """The header of the library `name`."""
+    """The text of the C header of the library `name`."""
     macro = name.upper()
     dims = dim_names(signature)
     declared = [f"int64_t {d}" for d in dims]
@@ -89,7 +89,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         only_dims=", ".join(declared) or "void",
         more_dims="".join(", " + d for d in declared),
         dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
-        or_index=f",\n   or {FAILED} where an index that is data was out of range" if signature.sites else "",
+        or_index=f",\n   or {FAILED} if an index that is data was out of range" if signature.sites else "",
         or_bounds=" or a dim is outside of its bounds" if any(v.bounds for v in signature.symbols) else "",
         needs=_needs(signature),
         dim_names=symbols,
@@ -101,24 +101,24 @@ def header_text(name: str, signature: Signature, target: str) -> str:
 
 
 def _needs(signature: Signature) -> str:
-    """The conditions on dims, as lines of a comment."""
+    """The conditions on dims, as lines of a C comment."""
     found = needs_of_symbols(signature)
     if not found:
         return ""
     rows = [f"     {commented(f'{need.expr()}   {need.where}'.rstrip())}\n" for need in found]
-    return f"It is -1, too, where the dims do not fulfil\n{''.join(rows)}  "
+    return f"It is also -1 if the dims do not satisfy\n{''.join(rows)}  "
 
 
 def _telling(name: str, signature: Signature) -> str:
-    """The declaration of the function that computes dims of elements of inputs."""
+    """The declaration of the function that computes dims from elements of inputs."""
     words = dict(zip(signature.symbols, dim_names(signature)))
     told = data_symbols(signature)
     args = [f"int64_t {words.get(v, f'dim_{i}_of_shapes')}" for i, v in enumerate(given_symbols(signature))]
     args += [f"int64_t *{words[v]}" for v in told]
     shown = ", ".join(f"*{words[v]}" for v in told) or "nothing"
     return (
-        f"/* Check what elements of inputs say of sizes, and set the dims that they tell: {shown}.\n"
-        "   Returns 0, or a negative number where the inputs do not fit: then the model must not be run. */\n"
+        f"/* Check the elements of inputs that are sizes, and compute dims that depend on them: {shown}.\n"
+        "   Returns 0, or a negative number if the inputs are not valid: then the model must not be run. */\n"
         f"int {name}_dims({', '.join(['const void *const *inputs', *args])});\n\n"
     )
 
@@ -136,7 +136,7 @@ def dim_names(signature: Signature) -> list[str]:
 
 
 def symbolic_outputs(signature: Signature) -> list[tuple[int, Value]]:
-    """The outputs whose shape is not fixed, with their numbers."""
+    """The outputs whose shape is symbolic, with their indices."""
     return [(i, v) for i, v in enumerate(signature.outputs) if not v.type.is_static]
 
 

@@ -1,14 +1,13 @@
-"""The processor facts of the code generator, read from the machine or from a target's text.
+"""The properties of a processor, read from this machine or derived from the text of a target.
 
     host_cpu() -> HostCpu                                   this machine (cached)
     describe(triple, cpu="", features="", *, cores=4) -> HostCpu      any machine, from text
     usable_cores() -> int                                   min(affinity, cgroup quota rounded up)
 
-The host is described by its *features*: the CPU's name is wrong on many virtual machines.  On x86-64 the
-`cpu` given to LLVM is therefore the highest micro-architecture level (`x86-64-v3`) whose features the
-machine really has, with the full feature list beside it.  What a cpu name or a feature list means for
-vectors is not kept in a table here: LLVM itself is asked, by compiling a fused multiply-add of 16 floats
-and reading which registers the assembly uses.
+This machine is described by its *features*, because many virtual machines report a wrong CPU name. On x86-64
+the `cpu` for LLVM is therefore the highest level (such as `x86-64-v3`) whose features this machine has,
+together with the full list of features. There is no table of the vector units of CPUs. Instead, a fused
+multiply-add of 16 floats is compiled, and the registers in the assembly are read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.runtime.machine.resources import TYPICAL_CACHES, cache_sizes, processor_words
 
 _HALF_WIDE = {"znver4": 256}
-"""Processors whose registers are wider than what they multiply at once, and how much that is."""
+"""Processors whose arithmetic units are narrower than their vector registers, with the width of the units in
+bits.
+"""
 
 _PROBE = """
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
@@ -61,13 +62,14 @@ define void @probe_float16(ptr %a) {
 
 @lru_cache(maxsize=1)
 def host_cpu() -> HostCpu:
-    """This machine.  Cached: affinity and quota are read once; call `usable_cores` to read them again.
+    """This machine. The result is cached, so affinity and quota are read once; `usable_cores` reads them
+    again.
 
-    What LLVM says of the processor is remembered between processes.
+    The answers of LLVM are also stored on disk for other processes.
     """
     words, stamp = processor_words(), installed()
     if words and stamp:
-        # The code that asks and reads the answers is part of the key.
+        # The key contains the source of the probes and of the code that reads the assembly.
         asked = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))
         known = remembered("host", asked, _query_llvm)
     else:
@@ -80,7 +82,7 @@ def host_cpu() -> HostCpu:
 
 
 def _query_llvm() -> bytes:
-    """Triple, cpu, features and facts of this machine, as JSON."""
+    """The triple, cpu, features and vector properties of this machine, as JSON."""
     with LOCK:
         binding = llvm()
         triple = binding.get_process_triple()
@@ -103,15 +105,17 @@ def _query_llvm() -> bytes:
 
 
 def _units(cpu: str, bits: int) -> int:
-    """Multiply-adds of vectors of `bits` that a processor, by LLVM's name, begins in a cycle."""
+    """The number of multiply-adds of vectors of `bits` bits that a processor starts per cycle. `cpu` is its
+    LLVM name.
+    """
     return 1 if bits > _HALF_WIDE.get(cpu, bits) else 2
 
 
 def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) -> HostCpu:
-    """The same record for a machine known by text only.
+    """The properties of a machine that is given by names.
 
-    An empty `cpu` is the architecture's baseline (for RISC-V: rv64gc).  Caches are typical sizes (32 KB,
-    512 KB, 8 MB).  Raises TargetError for a triple, cpu or feature list that LLVM does not know.
+    An empty `cpu` is the architecture's baseline (rv64gc for RISC-V). Cache sizes are typical ones (32 KB,
+    512 KB, 8 MB). Raises TargetError if LLVM does not know the triple, the cpu or a feature.
     """
     check_served(triple)
     arch = normal_arch(triple)
@@ -121,12 +125,12 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
         if word[0] not in "+-" or len(word) < 2:
             raise TargetError(
                 f"bad feature {word!r} in a feature list",
-                hint="write +name to switch a feature on, -name to switch it off",
+                hint="write +name to enable a feature, -name to disable it",
             )
     if not all(text.isascii() and text.isprintable() for text in (cpu, *words)):
         raise TargetError(
-            f"the cpu {cpu!r} or the features {features!r} have letters that no name has",
-            hint="name them as LLVM does",
+            f"the cpu {cpu!r} or the features {features!r} have characters that no name has",
+            hint="use LLVM's names",
         )
     if arch == "x86_64":
         cpu = cpu or "x86-64"
@@ -148,9 +152,10 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
 def vector_facts(
     triple: str, cpu: str, features: str, *, foreign: bool = False
 ) -> tuple[int, int, bool, bool, bool, frozenset[str]]:
-    """(vector bits, vector registers, fma, rounding, float16, dots) of a machine, read off assembly.
+    """(vector bits, vector registers, fma, rounding, float16, dots) of a machine, read from assembly.
 
-    A machine is `foreign` where a user named its cpu or features: LLVM may end the process that asks.
+    `foreign` means that a user named the cpu or the features. LLVM may then end the process, so that the
+    probe is compiled in another one.
     """
     text = _PROBE + PROBES + CALLS
     machine = (full_triple(triple), cpu, features, abi_name(triple, features), text)
@@ -170,7 +175,9 @@ def vector_facts(
 
 
 def abi_name(triple: str, features: str) -> str:
-    """How floats are passed, where LLVM must be told: on RISC-V by the widest floats that there are."""
+    """The name of the calling convention for LLVM. It is only needed on RISC-V, where it depends on the
+    widest floats.
+    """
     if normal_arch(triple) != "riscv64":
         return ""
     signs = {word[1:]: word[:1] for word in features.split(",")}
@@ -180,7 +187,9 @@ def abi_name(triple: str, features: str) -> str:
 
 
 def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
-    """From the code of a fused multiply-add, which is calls where there is none, and of an addition."""
+    """(vector bits, registers, fma) from the assembly of a fused multiply-add and of an addition. Without an
+    FMA instruction the former consists of calls.
+    """
     if arch == "x86_64":
         fma = "vfmadd" in text
         if "%zmm" in addition:

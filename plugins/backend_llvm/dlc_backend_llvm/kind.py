@@ -1,4 +1,4 @@
-"""The target kinds `llvm`, CPUs, this one by default, and `emulated`, the same run by QEMU."""
+"""The target kinds `llvm` (CPUs; this machine by default) and `emulated` (the same code, run by QEMU)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ OPTIONS = (
 
 
 FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2.0, 2.0, 4.0
-"""The rates of a core in vectors as wide as its units.  Usual for server cores; not measured, and LLVM is not
-asked for them."""
+"""The rates of a core for vectors of the width of its units, as is usual for server cores. They are neither
+measured nor taken from LLVM."""
 
 
 def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
@@ -41,16 +41,17 @@ def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
 
 
 def cpu_of(target: Target) -> HostCpu:
-    """The processor that a target of this kind names."""
+    """The processor of a target of this kind."""
     return _cpu(target["mtriple"], target["mcpu"], target["mattr"], target["num-threads"])
 
 
 def spare_registers(cpu: HostCpu) -> int:
-    """Registers that LLVM's code for a tile of accumulators needs beside what the tile is made of.
+    """The number of registers that LLVM needs in the loop of a register tile, besides accumulators and
+    operands.
 
-    Found by counting spills of tiles of all shapes.  On x86 a product that is not fused with its sum takes
-    one; schedulers for other architectures load ahead of use, and where that fills the register file all
-    accumulators are moved about in every step.
+    It was found by counting the spills of tiles of all shapes. On x86 without FMA the product needs a
+    register. LLVM's schedulers for other architectures move loads ahead of their uses; if no registers are
+    free for that, they spill all accumulators in every step.
     """
     if cpu.arch == "x86_64":
         return 0 if cpu.fma else 1
@@ -60,11 +61,11 @@ def spare_registers(cpu: HostCpu) -> int:
 _DETECTED = (
     *("vector_bits", "vector_registers", "fma", "vector_units", "caches", "cores", "dots", "matrix_units"),
 )
-"""Facts that are read from this machine, if the target names no other one."""
+"""The properties that are read from this machine unless the target names another one."""
 
 
 def description(options: Mapping[str, Any]) -> Description:
-    """The record that schedules read."""
+    """The description that schedules read."""
     threads = options["num-threads"]
     cpu = _cpu(options["mtriple"], options["mcpu"], options["mattr"], threads)
     return Description(
@@ -89,7 +90,7 @@ def description(options: Mapping[str, Any]) -> Description:
 
 
 def identity(options: Mapping[str, Any]) -> str:
-    """The processor, however it was named, and LLVM's version."""
+    """A text for cache keys: the processor, independent of how it was named, and the version of LLVM."""
     cpu = _cpu(options["mtriple"], options["mcpu"], options["mattr"], 1)
     return f"{cpu.triple} {cpu.cpu} {cpu.features} llvm-{llvm_version()}"
 
@@ -108,7 +109,7 @@ KIND = TargetKind(
 EMULATED = replace(
     KIND,
     name="emulated",
-    doc="CPUs through LLVM, of any Linux triple, run here by QEMU: for trying code, not for speed",
+    doc="CPUs through LLVM, of any Linux triple, run here by QEMU: for tests, not for measurements",
     device="emulator",
     host_rank=0,
     problem=lambda: qemu.any_problem(),

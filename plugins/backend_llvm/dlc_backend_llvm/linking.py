@@ -24,9 +24,9 @@ _LINK_SECONDS = 120
 
 
 def find_compiler(triple: str = "", machine: str = "") -> list[str]:
-    """The command that links for `triple` (this machine when empty): from `CC`, else the usual names.
+    """The command that links for `triple` (empty: this machine): that in `CC`, else one of the usual names.
 
-    Raises UnsupportedError, saying what to install, where there is none.
+    Raises UnsupportedError if there is none; the error says what to install.
     """
     configured = shlex.split(os.environ.get("CC", ""))
     if configured:
@@ -43,7 +43,7 @@ def find_compiler(triple: str = "", machine: str = "") -> list[str]:
             if found:
                 return [found]
         raise UnsupportedError(
-            "there is no C compiler here to link a shared library with",
+            "there is no C compiler to link a shared library with",
             hint="install gcc or clang, or set CC; a saved artefact (exe.save) needs none",
         )
     short = f"{machine or triple.split('-')[0]}-linux-gnu"
@@ -55,7 +55,7 @@ def find_compiler(triple: str = "", machine: str = "") -> list[str]:
     if clang:
         return [clang, f"--target={triple}"]
     raise UnsupportedError(
-        f"there is no compiler here that links for {triple}",
+        f"there is no compiler that links for {triple}",
         hint=f"install {short}-gcc or clang, set CC to a cross compiler, or link the object file there",
     )
 
@@ -67,11 +67,11 @@ def link_shared(
     triple: str = "",
     libraries: Iterable[str] = ("m", "pthread"),
 ) -> Path:
-    """Link object files (bytes, or paths of large ones) into the shared library `out_path` (replaced only
-    when linking succeeds); returns its path.
+    """Link object files, given as bytes or paths, into the shared library `out_path`, and return its path. An
+    existing file is replaced only if linking succeeds.
 
-    `triple` is empty for this machine.  Raises UnsupportedError without a compiler, CodegenError with the
-    linker's words when it fails.
+    An empty `triple` means this machine. Raises UnsupportedError if there is no compiler, and CodegenError
+    with the linker's messages if linking fails.
     """
     infos = [read_object(data) for data in objects if isinstance(data, bytes)]
     machines = sorted({info.machine for info in infos})

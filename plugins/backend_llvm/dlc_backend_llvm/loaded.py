@@ -1,4 +1,4 @@
-"""Object code in memory, from any loader."""
+"""Loaded object code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dlc_core.diag import CodegenError
 
 
 class Loaded:
-    """Object code in memory; addresses are valid until `close()` or until the handle is collected.
+    """Object code in memory. Addresses are valid until `close()`, or until the handle is garbage-collected.
 
-    `free` gives the memory back; None lets the code stay until the process ends.
+    `free` unmaps the memory. If it is None, the code stays until the process ends.
     """
 
     def __init__(self, addresses: Mapping[str, int], free: Callable[[], None] | None) -> None:
@@ -23,7 +23,7 @@ class Loaded:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The global symbols this load defines."""
+        """The global symbols that the code defines."""
         return tuple(self._addresses)
 
     @property
@@ -32,7 +32,7 @@ class Loaded:
         return self._finalizer is not None and not self._finalizer.alive
 
     def address(self, symbol: str) -> int:
-        """Address of a global symbol; CodegenError where there is none or the handle is closed."""
+        """The address of a global symbol. Raises CodegenError if there is none or the handle is closed."""
         if self.closed:
             raise CodegenError(f"the code that defines {symbol!r} has been unloaded")
         try:
@@ -44,7 +44,9 @@ class Loaded:
             ) from None
 
     def close(self) -> None:
-        """Unmap the code (kept code stays).  Nothing may be running in it.  Closing twice is fine."""
+        """Unmap the code, unless it was loaded with `keep`. None of it may be running. A second call has no
+        effect.
+        """
         if self._finalizer is not None:
             self._finalizer()
 

@@ -15,9 +15,9 @@ else:
 
 
 def load_object(data: bytes, *, keep: bool = False) -> Loaded:
-    """A relocatable object made ready to run; `keep` lets it stay until the process ends.
+    """Load a relocatable object. With `keep` it stays until the process ends.
 
-    Raises CodegenError for objects of another machine, and for references that nothing defines.
+    Raises CodegenError for objects of another machine, and for undefined references.
     """
     mapped = map_object(data, keep=keep)
     return engine.engine().load(data, keep=keep) if mapped is None else mapped

@@ -1,7 +1,7 @@
 """Loading of object files into this process without LLVM, because importing LLVM takes longer than opening a
 model.
 
-    map_object(data) -> Loaded | None       None where LLVM's own loader is needed
+    map_object(data) -> Loaded | None       None if LLVM's loader is needed
 
 Objects of this code generator need few features of a linker: a few sections, calls and references within the
 object, and calls of external functions. This module supports these for Linux on x86-64. All other objects
@@ -32,20 +32,20 @@ _WRITE, _ALLOCATE, _EXECUTE = 1, 2, 4
 _ABS64, _PC32, _PLT32, _GOT, _PC64, _GOTX, _REX_GOTX = 1, 2, 4, 9, 24, 41, 42
 _KNOWN = frozenset({_ABS64, _PC32, _PLT32, _GOT, _PC64, _GOTX, _REX_GOTX})
 _JUMP = struct.Struct("<6sQ")
-"""`jmp *0(%rip)` and the address it reads."""
+"""`jmp *0(%rip)` and the address that it reads."""
 _STUB = 16
 _MOST = 1 << 30
 _RELATED = 31
-"""Bits that a reference within the block has."""
+"""The bits of an offset within the block: a relative reference has a sign and 31 bits."""
 
 
 def map_object(
     data: bytes, *, keep: bool = False, resolve: Callable[[str], int] = find_symbol
 ) -> Loaded | None:
-    """The object, mapped and linked to this process; none of it has run.  `keep` never unmaps it.
+    """Map an object and link it to this process, without running any of it. With `keep` it is never unmapped.
 
-    `resolve` gives the address of an outer symbol, 0 where it has none.  Raises ArtifactError for a damaged
-    file, CodegenError where it refers to what nothing defines, RuntimeFailure where there is no memory.
+    `resolve` returns the address of an external symbol, or 0. Raises ArtifactError for a damaged file,
+    CodegenError for undefined references, and RuntimeFailure if there is not enough memory.
     """
     if sys.platform != "linux" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
@@ -61,7 +61,7 @@ def map_object(
 
 
 class _Linker:
-    """Places the sections of one object."""
+    """Lays out the sections of an object and applies its relocations."""
 
     def __init__(self, elf: Elf, resolve: Callable[[str], int]) -> None:
         self._elf = elf
@@ -80,7 +80,7 @@ class _Linker:
         missing = sorted(name for name, address in self._outer.items() if not address)
         if missing:
             raise CodegenError(
-                "generated code refers to functions that nothing in this process defines", details=missing
+                "generated code refers to functions that this process does not define", details=missing
             )
         groups: list[list[Section]] = [[], [], []]
         for section in elf.sections:
@@ -135,7 +135,7 @@ class _Linker:
             self._image += bytes(_STUB)
 
     def _reserve_slots(self) -> None:
-        """Places of addresses that code reads before it uses them."""
+        """Reserve the entries of the global offset table: addresses that code loads."""
         self._align(8)
         for section in self._elf.sections:
             for found in self._elf.relocations(section):
@@ -150,14 +150,16 @@ class _Linker:
             struct.pack_into("<Q", self._image, place, self._address(symbol, call=False))
 
     def _address(self, index: int, *, call: bool) -> int:
-        """Where a symbol is; calls of outer functions go through their stubs, which are near."""
+        """The address of a symbol. For calls of external functions it is that of a stub, because relative
+        calls reach only 2 GiB.
+        """
         symbol = self._elf.symbol(index)
         if symbol.section == 0:
             return self._base + self._stubs[symbol.name] if call else self._outer[symbol.name]
         if symbol.section == 0xFFF1:
             return symbol.value
         if symbol.section not in self._places:
-            raise ArtifactError("damaged object file", why=f"{symbol.name!r} is in no section that is loaded")
+            raise ArtifactError("damaged object file", why=f"{symbol.name!r} is not in a loaded section")
         return self._base + self._places[symbol.section] + symbol.value
 
     def _relocate(self, section: Section) -> None:
@@ -178,7 +180,7 @@ class _Linker:
                 struct.pack_into("<Q", self._image, place, value & (1 << 64) - 1)
                 continue
             if not -(1 << _RELATED) <= value < 1 << _RELATED:
-                raise CodegenError("generated code refers to what is too far away for it")
+                raise CodegenError("a relative reference in generated code is out of range")
             struct.pack_into("<i", self._image, place, value)
 
 
@@ -192,7 +194,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _map(size: int) -> int:
-    """Fresh pages that may be read and written."""
+    """The address of new pages, readable and writeable."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     found = _libc().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if found is None or found == ctypes.c_void_p(-1).value:

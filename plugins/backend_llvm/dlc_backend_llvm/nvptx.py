@@ -32,7 +32,7 @@ else:
 FORMAT = "ptx"
 TRIPLE = "nvptx64-nvidia-cuda"
 _PASSES = "O2"
-"""The pipeline that promotes private memory to registers and infers address spaces."""
+"""The LLVM pipeline. It promotes private memory to registers and infers address spaces."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class NvptxCodegen:
     forms: tuple[str, ...] = ("ptx", "llvm")
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """One text with every launch of the module; CodegenError for what has no code."""
+        """Compile all launches of the module to one PTX text. Raises CodegenError for unsupported
+        programs.
+        """
         arch = str(target["arch"])
         funcs = [f for f in module.of_kind(stmt.PrimFunc).values() if "launch" in f.attrs]
         text, shared = card.module_text(funcs, card_of(arch))
@@ -59,12 +61,12 @@ class NvptxCodegen:
         return Artifact(FORMAT, ptx.encode(), str(target), entries, {"ptx": ptx, "llvm": text}, metadata)
 
     def source(self, artifact: Artifact, form: str) -> str | None:
-        """The PTX; None for what cannot be made."""
+        """The PTX; None for other forms."""
         return artifact.code.decode() if form == "ptx" else None
 
 
 def card_of(arch: str) -> HostCpu:
-    """A card as the emitter sees it: scalars, with fused multiply-adds and conversions of float16."""
+    """The description of a GPU for the emitter: scalar code with FMA and float16 conversions."""
     return HostCpu(TRIPLE, arch, "", 0, 0, True, 0, 0, 0, 1, rounding=True, float16=True)
 
 

@@ -1,9 +1,9 @@
-"""Object files: reading their headers.
+"""Read the headers of object files.
 
     read_object(data) -> ObjectInfo(format, machine, bits, relocatable, defined, undefined)
 
-`engine.compile_ir` makes them, for any machine.  Reading never trusts the file: every offset is
-range-checked and a damaged file is an ArtifactError.
+Such files come from `engine.compile_ir`, or from outside, so they are not trusted: every offset is checked,
+and a damaged file raises ArtifactError.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _COFF_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x014C: "i386"}
 
 @record(frozen=True)
 class ObjectInfo:
-    """An object file: `format` "elf" | "macho" | "coff", `machine` as in triples, its global symbols."""
+    """An object file: its `format` ("elf", "macho" or "coff"), its `machine` as in triples, its global
+    symbols.
+    """
 
     format: str
     machine: str
@@ -40,7 +42,7 @@ class ObjectInfo:
 
 
 def read_object(data: bytes) -> ObjectInfo:
-    """Header and global symbols of an object file; ArtifactError where it is none or is damaged."""
+    """Read the header and the global symbols. Raises ArtifactError if it is not an object file or damaged."""
     try:
         if data[:4] == b"\x7fELF":
             return _read_elf(data)

@@ -1,24 +1,24 @@
-"""The thread pool: our own code, as LLVM IR text, the same in this process and in exported libraries.
+"""The thread pool. The same LLVM IR is used in this process and in exported libraries.
 
-    pool_ir(triple) -> str                         the module text for a machine
-    pool() -> Pool                                 the pool of this process: loaded once, never freed, and
-                                                   known to the engine, so that kernels may just declare it
+    pool_ir(triple) -> str                         the LLVM IR for a machine pool() -> Pool
+    the pool of this process. It is loaded once and never freed.
+                                                   The engine resolves its symbols for kernels.
 
 C interface:
 
     i32 dlc_parallel_for(ptr body, ptr closure, i64 n, i32 num_threads)
-        Runs the items 0..n-1 as calls `body(closure, begin, end)`, `void(ptr, i64, i64)`, over disjoint
-        ranges that cover them, on up to `num_threads` threads, the caller among them (0: the pool's default),
-        and returns 0 when all are done.  At most 8 ranges per thread are handed out, so n may be
-        fine-grained; n equal to the number of threads gives each range one item.  Nested calls, and calls
-        while another thread has the pool, run `body(closure, 0, n)` at once on the calling thread: no
-        deadlock, no more threads than asked for.
+        Distributes the items 0 to n - 1 over up to `num_threads` threads (0: the pool's default), which
+        include the caller, and returns 0 when all are done. It calls `body(closure, begin, end)`, `void(ptr,
+        i64, i64)`, for disjoint ranges. There are at most 8 ranges per thread, so n may be large. If n is the
+        number of threads, each range has one item. Nested calls, and calls while another thread uses the
+        pool, run `body(closure, 0, n)` on the calling thread. So there is no deadlock, and never more threads
+        than requested.
     void dlc_pool_set_num_threads(i32 n)
-        n > 0: no call uses more threads, and 0 means n; n <= 0: undo.
+        If n > 0, no call uses more than n threads, and n is the default. If n <= 0, the limit is removed.
     i32 dlc_pool_get_num_threads()
-        What 0 means: the number set, else the cores of the affinity mask.
+        The default: the limit if there is one, else the number of cores in the affinity mask.
 
-`pool_text.py` says how it works and how it is linked.
+`pool_text.py` explains how it is linked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ else:
 
 
 class Pool:
-    """The pool of this process, for callers in Python; kernels call `dlc_parallel_for` themselves."""
+    """The pool of this process, for callers in Python. Kernels call `dlc_parallel_for` directly."""
 
     def __init__(self) -> None:
         self._loaded = load_object(_pool_object(), keep=True)
@@ -56,20 +56,22 @@ class Pool:
         self._get = ctypes.CFUNCTYPE(ctypes.c_int32)(address(SYMBOLS[2]))
 
     def parallel_for(self, body: int, closure: int, n: int, num_threads: int = 0) -> None:
-        """Run the function at address `body` over n items; see the module.  The GIL is released meanwhile."""
+        """Run the function at address `body` over n items (see the module). The GIL is released during the
+        call.
+        """
         self._for(body, closure, n, num_threads)
 
     def set_num_threads(self, n: int) -> None:
-        """No call uses more than n threads from now on; n <= 0 lifts the limit."""
+        """Limit all further calls to n threads; n <= 0 removes the limit."""
         self._set(n)
 
     def num_threads(self) -> int:
-        """How many threads a call that asks for 0 uses."""
+        """The number of threads of a call with `num_threads` 0."""
         return int(self._get())
 
 
 def _pool_object() -> bytes:
-    """The pool compiled for this machine, or as it was kept."""
+    """The object code of the pool for this machine, from the cache on disk or compiled now."""
     cpu = host_cpu()
     text, stamp = pool_ir(cpu.triple), installed()
 
@@ -80,7 +82,7 @@ def _pool_object() -> bytes:
 
 
 def pool() -> Pool:
-    """The pool of this process, loaded on first use and never freed."""
+    """The pool of this process. It is loaded on first use and never freed."""
     with LOCK:
         return _only_pool()
 

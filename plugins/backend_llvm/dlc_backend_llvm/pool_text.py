@@ -1,10 +1,10 @@
-"""The thread pool as LLVM IR text; `pool.py` has its interface, `pool_source/pool.c` says how it works.
+"""The thread pool as LLVM IR. `pool.py` describes its interface, `pool_source/pool.c` how it works.
 
-`pool_source/pool.<architecture>.ll` is what clang makes of the C file (`tools/make_pool_ir.py`), so that no
-C compiler is needed here.  State is internal and functions are weak: objects that each hold this text link
-into one library, and then use one pool.  A library that holds it must never be unmapped (`link_shared` marks
-it `nodelete`), since its workers sleep in it.  On systems other than Linux, and where an address has 32 bits,
-the text is a serial `dlc_parallel_for` with the same interface.
+`pool_source/pool.<architecture>.ll` was compiled from the C file by clang (`tools/make_pool_ir.py`), so that
+no C compiler is needed at run time. The state is internal and the functions are weak. Several objects that
+contain the pool can therefore be linked into one library, which then has one pool. A library that contains it
+must never be unmapped, because worker threads wait in its code; `link_shared` marks it `nodelete`. On systems
+other than Linux, and on 32-bit machines, the text is a serial `dlc_parallel_for` with the same interface.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ define weak i32 @dlc_pool_get_num_threads() nounwind { ret i32 1 }
 
 
 def pool_ir(triple: str) -> str:
-    """The pool as a module's text for `triple`; UnsupportedError for Linux on an architecture it does not
-    know.
+    """The LLVM IR of the pool for `triple`. Raises UnsupportedError for Linux on an unsupported
+    architecture.
     """
     arch = normal_arch(triple)
     if "linux" not in triple or arch.startswith("arm"):
         return _SERIAL
     if arch not in architectures():
         raise UnsupportedError(
-            f"the thread pool does not know Linux on {arch}",
-            hint=f"it knows {', '.join(architectures())}; compile with num_threads=1 without it",
+            f"the thread pool does not support Linux on {arch}",
+            hint=f"it supports {', '.join(architectures())}; num_threads=1 needs no pool",
         )
     return _read(arch)
 

@@ -3,7 +3,7 @@
     cc -std=c99 -I. net_main.c *.o -lm -lpthread -o net
     ./net THREADS INPUT... OUTPUT... [DIM...]
 
-Files have the plain bytes of the arrays.
+The files contain the bytes of the arrays and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols
 from dlc_core.runtime.interface.signature import Signature
 
 _TEXT = r"""/* Runs {name} once: {name} THREADS{usage}
-   Inputs are read from files and outputs written to files, as the plain bytes of the arrays. */
+   Inputs are read from files and outputs are written to files, as the bytes of the arrays. */
 #include "{name}.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ int main(int count, char **words) {{
 """
 
 _READ = r"""
-/* All of a file; `size` is what it should have, or negative. */
+/* Reads a whole file. `size` is its expected size, or negative. */
 static void *read_file(const char *path, long size) {
   FILE *file = fopen(path, "rb");
   long found = -1;
@@ -95,7 +95,7 @@ def program_text(name: str, signature: Signature) -> str:
         args = ", ".join(["inputs", *asked, *(f"&{dim}" for dim in told)])
         lines += [
             f"  if ({name}_dims({args}) != 0) {{",
-            '    fprintf(stderr, "the inputs do not fit the model\\n");',
+            '    fprintf(stderr, "the inputs are not valid for the model\\n");',
             "    return 1;",
             "  }",
         ]

@@ -1,7 +1,7 @@
-"""Addresses in this process that loaded code refers to.
+"""Symbols in this process that loaded code may refer to.
 
-add_symbol(name, address)       what later loads may refer to, before anything of the process
-find_symbol(name) -> int        one of those, else of the process, libm, libgcc; 0 where there is none
+add_symbol(name, address)       adds a symbol, which takes precedence over those of the process
+find_symbol(name) -> int        the address of such a symbol, or of one of the process, libm, libgcc; else 0
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _added: dict[str, int] = {}
 
 
 def add_symbol(name: str, address: int) -> None:
-    """Let later loads refer to `name`; the address must stay valid for as long as they live."""
+    """Define `name` for later loads. The address must be valid as long as the loaded code."""
     _added[name] = address
 
 
 def find_symbol(name: str) -> int:
-    """Address of a symbol, 0 where there is none."""
+    """The address of a symbol, or 0."""
     return _added.get(name) or _of_the_process(name)
 
 

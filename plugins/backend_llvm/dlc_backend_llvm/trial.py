@@ -1,10 +1,10 @@
 """A trial compile for a machine that a user describes, in a separate process.
 
-    tried(triple, cpu, features, abi, text) -> str      the assembly of a module; TargetError instead
+    tried(triple, cpu, features, abi, text) -> str      the assembly of a module, or TargetError
 
 For contradictory processors and features (`-sse`, a 32-bit cpu for riscv64, extensions that exclude each
-other) LLVM raises no error: it writes to standard error and ends the process. So a worker process tries
-first. If no worker can be started, this process tries.
+other) LLVM does not raise an error: it writes to standard error and ends the process. Therefore the module is
+first compiled in a worker process. If none can be started, it is compiled in this process.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ define i64 @probe_calls(ptr %a, i64 %n, i32 %m, double %x) {
   ret i64 %s
 }
 """
-"""Features of kernels besides vector arithmetic: calls, atomic sums, 64-bit words, aligned stacks."""
+"""LLVM IR with the features that kernels need besides vector arithmetic: calls, atomic sums, 64-bit integers,
+aligned stacks.
+"""
 
 
 def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
-    """Assembly of a module's text for a machine."""
+    """Compile LLVM IR to assembly for a machine. Raises TargetError if LLVM cannot."""
     request = json.dumps([triple, cpu, features, abi, text])
     try:
         done = subprocess.run(
@@ -63,20 +65,20 @@ def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
         names = ", ".join(f"{kind} {name!r}" for name, kind in unknown)
         raise TargetError(
             f"LLVM does not know the {names} for {triple}",
-            hint="leave the cpu out for the baseline, and name features as LLVM does: +avx2, +fma, +sve, +v",
+            hint="leave the cpu out for the baseline, and use LLVM's names of features: +avx2, +sve, +v",
         )
     if done.returncode:
         raise TargetError(
-            f"LLVM makes no code for {triple} with the cpu {cpu!r} and the features {features!r}",
+            f"LLVM cannot generate code for {triple} with the cpu {cpu!r} and the features {features!r}",
             why=_reason(said, done.returncode),
-            hint="leave the cpu out for the baseline; switch on only features that go together, "
-            "and none off that the ABI needs",
+            hint="leave the cpu out for the baseline; enable only features that do not exclude each other, "
+            "and disable none that the ABI needs",
         )
     return made
 
 
 def answer() -> None:
-    """The worker: reads a request, writes the assembly."""
+    """The main function of the worker process: reads a request and writes the assembly."""
     request = sys.stdin.read()
     llvm()
     sys.stdout.write(_READY)
@@ -85,7 +87,7 @@ def answer() -> None:
 
 
 def assembly(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
-    """The same, made in this process."""
+    """Compile LLVM IR to assembly in this process."""
     with LOCK:
         binding = llvm()
         machine = binding.Target.from_triple(triple).create_target_machine(
@@ -101,7 +103,7 @@ def assembly(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
 
 
 def _reason(said: str, status: int) -> str:
-    """Return the last message of LLVM before it ended the process."""
+    """The last message that LLVM wrote before it ended the process."""
     for line in said.splitlines():
         found = re.search(r"LLVM ERROR: (.*)|^error: (?:<unknown>:0:0: )?(.*)|(Assertion .* failed)", line)
         if found:

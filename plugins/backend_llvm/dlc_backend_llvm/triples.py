@@ -1,12 +1,12 @@
-"""Target triples: their spelling, and the supported ones.
+"""Target triples: normalisation, and the supported ones.
 
     full_triple("aarch64-linux-gnu") -> "aarch64-unknown-linux-gnu"
     normal_arch("arm64-apple-darwin") -> "aarch64"
-    check_served(triple)                                  TargetError for machines that no code is made for
+    check_served(triple)                                  raises TargetError for unsupported machines
 
-LLVM has more back ends than this code generator supports: 32-bit ARM and little-endian 64-bit machines with
-the usual ABI. If another back end gets code that it does not support, LLVM ends the process. So the supported
-machines are a list.
+This code generator supports 32-bit ARM and little-endian 64-bit machines with the usual ABI. LLVM has back
+ends for more machines, but ends the process if a back end does not support the code that it gets. Therefore
+the supported machines are listed here.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SERVED = {
     "macos": (("aarch64", "x86_64"), ("",)),
     "windows": (("aarch64", "x86_64"), ("msvc", "gnu")),
 }
-"""By system: architectures, and the last words that a triple may have."""
+"""By system: the supported architectures, and the environments that a triple may end with."""
 
 CARDS = ("nvptx64",)
-"""Architectures that are no processors: what one of them has is not asked of LLVM."""
+"""GPU architectures, whose properties are not read from LLVM's assembly."""
 
 
 def normal_arch(triple: str) -> str:
-    """The architecture of a triple under one spelling: `x86_64`, `aarch64`, `arm`, `riscv64`, ..."""
+    """The normalised architecture of a triple: `x86_64`, `aarch64`, `arm`, `riscv64`, ..."""
     word = triple.split("-")[0].lower()
     if re.fullmatch(r"armv[5-8][a-z]*", word):
         return "arm"
@@ -43,8 +43,8 @@ def normal_arch(triple: str) -> str:
 
 
 def full_triple(triple: str) -> str:
-    """The triple with its vendor, which other tools leave out: LLVM reads what has three words as
-    architecture, vendor and system, and misses the ABI.
+    """The triple with its vendor, which other tools omit. LLVM reads three words as architecture, vendor and
+    system, and would not see the ABI.
     """
     words = triple.split("-")
     has_vendor = len(words) not in (2, 3) or _plain(words[1]) not in SERVED
@@ -52,7 +52,7 @@ def full_triple(triple: str) -> str:
 
 
 def check_served(triple: str) -> None:
-    """TargetError, with the list, for a triple that no code is generated for."""
+    """Raise TargetError for an unsupported triple. The error lists the supported ones."""
     words = full_triple(triple).split("-")
     arches, endings = SERVED.get(_plain(words[2]) if 3 <= len(words) <= 4 else "", ((), ()))
     ending = _plain(words[3]) if len(words) == 4 else ""
@@ -63,7 +63,7 @@ def check_served(triple: str) -> None:
     raise TargetError(
         f"no code is generated for the target triple {shown!r}",
         details=[
-            f"{system} is served on {', '.join(arches)}, with {', '.join(e or 'no ending' for e in endings)}"
+            f"{system} is supported on {', '.join(arches)}, with {', '.join(e or 'nothing' for e in endings)}"
             for system, (arches, endings) in SERVED.items()
         ],
         hint="give one such as x86_64-unknown-linux-gnu, aarch64-linux-gnu, arm-linux-gnueabihf, "
@@ -72,7 +72,7 @@ def check_served(triple: str) -> None:
 
 
 def _plain(word: str) -> str:
-    """A system or environment without its version."""
+    """The name of a system or environment, without its version."""
     return re.sub(r"[0-9.]+$", "", word)
 
 

@@ -37,7 +37,7 @@ def emulated(options: str, **narrowed: Any) -> Any:
 
 
 def sliced(options: str) -> Any:
-    return emulated(options, tiers=("ops", "device"), dtypes=("float32", "float16", "int8"), ops=SLICE)
+    return emulated(options, levels=("ops", "device"), dtypes=("float32", "float16", "int8"), ops=SLICE)
 
 
 SSE4 = "-mcpu=nehalem"
@@ -49,7 +49,7 @@ RVV = "-mtriple=riscv64-linux-gnu -mattr=+v"
 TestNeon = sliced(NEON)
 TestArm = sliced(ARM)
 TestRvv = sliced(RVV)
-TestRiscv = emulated(RISCV, tiers=("device",))
+TestRiscv = emulated(RISCV, levels=("device",))
 
 TestAllSse4 = pytest.mark.slow(emulated(SSE4))
 TestAllNeon = pytest.mark.slow(emulated(NEON))

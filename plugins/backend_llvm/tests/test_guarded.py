@@ -26,7 +26,7 @@ from dlc_core.passes.base import Pass
 from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing import conformance_suite, networks
 from dlc_core.testing.guarded import call_guarded
-from dlc_core.testing.tiers.layers import compiled_layers
+from dlc_core.testing.levels.layers import compiled_layers
 from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.stmt import Store
 
@@ -36,10 +36,10 @@ OPS = (*EDGES, "matmul", "softmax", "concat", "gather", "transpose")
 DTYPES = ("float32", "int8")
 MORE = ("device", "ops", "graphs", "models")
 
-TestEnd = conformance_suite("llvm", tiers=("ops",), ops=OPS, dtypes=DTYPES, guard="end")
-TestBegin = conformance_suite("llvm", tiers=("ops",), ops=EDGES, dtypes=DTYPES, guard="begin")
-TestAllEnd = pytest.mark.slow(conformance_suite("llvm", tiers=MORE, guard="end"))
-TestAllBegin = pytest.mark.slow(conformance_suite("llvm", tiers=MORE, guard="begin"))
+TestEnd = conformance_suite("llvm", levels=("ops",), ops=OPS, dtypes=DTYPES, guard="end")
+TestBegin = conformance_suite("llvm", levels=("ops",), ops=EDGES, dtypes=DTYPES, guard="begin")
+TestAllEnd = pytest.mark.slow(conformance_suite("llvm", levels=MORE, guard="end"))
+TestAllBegin = pytest.mark.slow(conformance_suite("llvm", levels=MORE, guard="begin"))
 
 
 def test_executables_that_tests_of_the_kit_share_are_those_of_the_mode() -> None:

@@ -1,10 +1,10 @@
-"""Compiles the thread pool's C source to the LLVM IR files beside it.
+"""Compile the C source of the thread pool to LLVM IR files in the same folder.
 
     pip install ziglang==0.17.1
     python tools/make_pool_ir.py
 
-The Zig compiler's package brings clang and the C headers of every architecture.  The text is reduced to what
-all versions of LLVM since 15 read: attributes, metadata and flags that only help optimisation are left out.
+The package of the Zig compiler includes clang and the C headers for all architectures. Attributes, metadata
+and flags that only help optimisation are removed, so that all versions of LLVM since 15 can read the text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REST = re.compile(
 
 
 def reduced(text: str) -> str:
-    """The module without what older versions of LLVM do not read."""
+    """The module without the syntax that older versions of LLVM cannot read."""
     lines = []
     for line in text.splitlines():
         if _DROPPED.match(line) or "@llvm.lifetime" in line:

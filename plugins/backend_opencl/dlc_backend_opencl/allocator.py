@@ -1,4 +1,4 @@
-"""Memory of a device, named by numbers."""
+"""The memory of a device. Blocks are identified by integer handles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dlc_core.backend import Blocks
 from dlc_core.diag import bytes_text
 
 ALIGN = 128
-"""Bytes that addresses of shared blocks are multiples of: OpenCL C's widest vectors."""
+"""The alignment of shared blocks in bytes: the size of the widest vectors of OpenCL C."""
 
 
 class Shared:
-    """Memory that host and device see at one address (fine-grained shared virtual memory)."""
+    """Memory that host and device access at the same address (fine-grained shared virtual memory)."""
 
     def __init__(self, cl: Any, context: Any, size: int) -> None:
         flags = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
@@ -22,46 +22,46 @@ class Shared:
         self._bytes = np.frombuffer(self.argument.buf, np.uint8)
 
     def write(self, queue: Any, given: Any, offset: int) -> None:
-        """Copy bytes in, after everything that was launched before."""
+        """Copy bytes to the block, after all earlier commands."""
         queue.finish()
         self._bytes[offset : offset + given.nbytes] = given
 
     def read(self, queue: Any, wanted: Any, offset: int) -> None:
-        """Copy bytes out, after everything that was launched before."""
+        """Copy bytes from the block, after all earlier commands."""
         queue.finish()
         wanted[:] = self._bytes[offset : offset + wanted.nbytes]
 
     def free(self, queue: Any) -> None:
-        """Give it back, after everything that was launched before."""
+        """Free the block, after all earlier commands."""
         queue.finish()
         self.argument.release()
 
 
-class Apart:
-    """Memory of the device's own."""
+class Separate:
+    """Memory that only the device accesses."""
 
     def __init__(self, cl: Any, context: Any, size: int) -> None:
         self._cl = cl
         self.argument = cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
 
     def write(self, queue: Any, given: Any, offset: int) -> None:
-        """Copy bytes in, after everything that was launched before."""
+        """Copy bytes to the block, after all earlier commands."""
         self._cl.enqueue_copy(queue, self.argument, given, dst_offset=offset, is_blocking=True)
 
     def read(self, queue: Any, wanted: Any, offset: int) -> None:
-        """Copy bytes out, after everything that was launched before."""
+        """Copy bytes from the block, after all earlier commands."""
         self._cl.enqueue_copy(queue, wanted, self.argument, src_offset=offset, is_blocking=True)
 
     def free(self, queue: Any) -> None:
-        """Give it back; OpenCL keeps it for what was launched before."""
+        """Free the block. OpenCL keeps the memory until earlier commands have finished."""
         self.argument.release()
 
 
-class Memory(Blocks[Shared | Apart]):
-    """The blocks of one context.
+class Memory(Blocks[Shared | Separate]):
+    """The blocks of a context.
 
-    A device that computes in the host's memory, and keeps it coherent, is given blocks that both see:
-    a copy is then no command that another thread wakes up for.
+    If a device computes in the host's memory and keeps it coherent, blocks are shared. A copy is then a
+    `memcpy` and not a command, for which another thread would have to wake up.
     """
 
     def __init__(self, cl: Any, context: Any, device: Any, queue: Any) -> None:
@@ -70,10 +70,12 @@ class Memory(Blocks[Shared | Apart]):
         self._context = context
         self._queue = queue
         self._most = device.max_mem_alloc_size
-        self._kind = Shared if is_shared(cl, device) else Apart
+        self._kind = Shared if is_shared(cl, device) else Separate
 
     def alloc(self, size: int) -> int:
-        """Uninitialised memory; RuntimeFailure where there is not so much, naming the largest buffers."""
+        """Allocate uninitialised memory. Raises RuntimeFailure if there is not enough; the error names the
+        largest buffers.
+        """
         what = f"a buffer of {bytes_text(size)}"
         if size > self._most:
             raise self.full(what, f"one buffer has {bytes_text(self._most)} at most")
@@ -83,17 +85,17 @@ class Memory(Blocks[Shared | Apart]):
             raise self.full(what, str(error)) from None
 
     def free(self, handle: int) -> None:
-        """Give memory back; what was launched before may use it.  RuntimeFailure where there is none."""
+        """Free a block; earlier commands may still use it. Raises RuntimeFailure for an unknown handle."""
         self.take(handle).free(self._queue)
 
 
 def is_shared(cl: Any, device: Any) -> bool:
-    """Whether the device computes in the host's memory and sees what the host writes without being told."""
+    """Whether the device computes in the host's memory and keeps it coherent without commands."""
     try:
         fine = device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER
         return bool(fine and device.host_unified_memory)
-    except (cl.Error, AttributeError):  # before OpenCL 2.0 there is no such question
+    except (cl.Error, AttributeError):  # OpenCL before 2.0 has no such query
         return False
 
 
-__all__ = ["Apart", "Memory", "Shared", "is_shared"]
+__all__ = ["Memory", "Separate", "Shared", "is_shared"]

@@ -1,7 +1,8 @@
 """The code generator: kernels as OpenCL C 1.2.
 
-Memory is named by handles, so each pointer argument is followed by the offset of its first element. If the
-text uses an extension, a pragma enables it, and the artefact lists it (`NEEDS`).
+Hosts identify memory by handles and not by pointers. Therefore each pointer argument is followed by the
+offset of the first element. If the text uses an extension, a pragma enables it, and the artefact lists it
+(`NEEDS`).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ else:
     source = lazy("dlc_core.target.source")
 
 FORMAT = "opencl-c"
-"""Artefacts of this format are OpenCL C; `launches` in their metadata says what is launched."""
+"""The format of artefacts that are OpenCL C. `launches` in their metadata lists the launches."""
 NEEDS = "extensions"
-"""Where an artefact's metadata lists the extensions without which its text does not compile."""
+"""The key in the metadata for the extensions that the text needs."""
 
 _TYPES = {
     "bool": "bool",
@@ -49,8 +50,8 @@ _BITS = {_TYPES[f"{sign}int{bits}"]: bits for sign in ("", "u") for bits in (8, 
 _BITS |= {"float": 32, "double": 64}
 _STORED = {**_TYPES, "bool": "uchar", "float16": "ushort", "bfloat16": "ushort"}
 
-# Memory that is read as one type and written as another has the type `uchar`, which may stand for any:
-# compilers assume that a `half` and a `ushort` do not alias.
+# Memory that is written as one type and read as another has the type `uchar`, which may alias all types.
+# Compilers assume that a `half` and a `ushort` do not alias.
 _NARROW = {
     "f16_to_f32": """static inline float dlc_f16_to_f32(ushort half_bits)
 {
@@ -113,7 +114,7 @@ _MACROS = {
     "UINT64_C": "#define UINT64_C(x) x##UL",
     "dlc_tanh": _TANH,
 }  # fmt: skip
-"""Words that OpenCL C lacks, with what gives them their meaning."""
+"""Definitions of words that OpenCL C lacks, by word."""
 _PACKED = "dlc_packed_"
 _MACROS |= {
     f"{_PACKED}{type_}": "typedef struct __attribute__((packed, may_alias, "
@@ -123,10 +124,11 @@ _MACROS |= {
 }
 _LOAD = f"(({{space}}const {_PACKED}{{type}} *)({{at}}))->v"
 _STORE = f"(({{space}}{_PACKED}{{type}} *)({{at}}))->v = {{value}}"
-"""How vectors move on processors, some of whose drivers call a function of their library for `vload`: each
-call has all registers saved, accumulators of products among them."""
+"""The store of a vector on CPUs. The drivers of some call a library function for `vload` and `vstore`, and
+save all registers at each call, accumulators among them.
+"""
 _EXTENSIONS = {FP64: r"\bdouble\b", SHUFFLES: r"\bsub_group_", INTEGER_DOTS: r"\bdot\("}
-"""Extensions by what a text has that needs them."""
+"""The extensions, each with a pattern for texts that need it."""
 
 _KEYWORDS = """
     kernel global local constant private half uchar ushort uint ulong size_t ptrdiff_t event_t sampler_t
@@ -171,7 +173,7 @@ class OpenclCodegen(LaunchCodegen):
     forms = ("cl",)
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
-        """OpenCL C 1.2, with indices of 32 bits where they suffice."""
+        """OpenCL C 1.2. Indices have 32 bits if all sizes fit."""
         levels = (("block", "get_group_id"), ("thread", "get_local_id"))
         axes = {f"{level}.{axis}": f"{word}({i})" for i, axis in enumerate(AXES) for level, word in levels}
         words = {"barrier": "barrier(CLK_LOCAL_MEM_FENCE)"}
@@ -182,7 +184,7 @@ class OpenclCodegen(LaunchCodegen):
             words |= plain.dot_words(_DOT)
         moves = source.Moves(_LANES, widest=WIDEST)
         if facts.extra.get(PROCESSOR):
-            # The executor of threads compiles C, whose vectors have no such operators.
+            # The simulator compiles C, whose vectors lack these operators.
             own = target.kind.name == KIND.name
             moves = replace(moves, load=_LOAD, store=_STORE, arithmetic=own)
         return source.Dialect(
@@ -193,8 +195,8 @@ class OpenclCodegen(LaunchCodegen):
             float_suffix="",
             zero="0",
             index="int" if kernels.narrow_index(module) else "long",
-            # The words `local` and `__local` are one: declarations can be told from pointers.
-            # What a kernel allocates is its threads' own, unless they share it.
+            # `local` and `__local` mean the same. Declarations use one and pointers the other, to distinguish
+            # them. Memory that a kernel allocates belongs to one thread, unless its scope is shared.
             scopes={"local": "", "global": "", "shared": "__local"},
             alignment="__attribute__((aligned({align})))",
             headers=(),
@@ -216,7 +218,7 @@ class OpenclCodegen(LaunchCodegen):
         return writer.OpenclWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The kernels, behind what their text needs besides the language."""
+        """Write the kernels, preceded by the definitions and pragmas that they need."""
         made = super().emit(module, target)
         text = made.code.decode()
         needs = [name for name, use in _EXTENSIONS.items() if re.search(use, text)]

@@ -1,7 +1,7 @@
-"""The launches of a call as commands of a queue: kernels with their arguments set, sizes checked.
+"""The launches of a call as commands of a queue, with arguments set and sizes checked.
 
-Each launch has its own kernel object, so that only arguments that differ from those of the previous call are
-set.
+Each launch has its own kernel object, so that a call sets only the arguments that differ from those of the
+previous call.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ Array = np.ndarray[Any, Any]
 class _Command:
     kernel: Any
     threads: tuple[int, int, int]
-    """Of the whole launch, along each axis."""
+    """The threads of the whole launch along each axis."""
     group: tuple[int, int, int]
     launch: Launch
 
 
 class Commands:
-    """The launches of a call.  One thread at a time may use it."""
+    """The launches of a call. Only one thread at a time may use it."""
 
     def __init__(self, session: Session, program: Any, launches: Sequence[Launch]) -> None:
-        """Raises RuntimeFailure for launches that the device cannot do, ArtifactError for unknown kernels."""
+        """Raises RuntimeFailure for launches that exceed the limits of the device, and ArtifactError for
+        unknown kernels.
+        """
         self._session = session
         self._commands = [self._command(program, launch) for launch in launches]
         self._uses: dict[int, list[tuple[Any, int]]] = {}
-        """For each buffer of the entry the arguments that it is."""
+        """The kernel arguments of each buffer of the entry point."""
         self._needed: dict[int, int] = {}
-        """Bytes that the launches access of it."""
+        """The bytes that launches access of each buffer."""
         for command in self._commands:
             for window, argument in zip(command.launch.buffers, _positions(command.launch, "b"), strict=True):
                 self._uses.setdefault(window.place, []).append((command.kernel, argument))
@@ -63,7 +65,7 @@ class Commands:
         return _Command(made, (x, y, z), launch.group, launch)
 
     def _check(self, launch: Launch, kernel: Any) -> None:
-        """RuntimeFailure for a launch that the device cannot do."""
+        """Raise RuntimeFailure for a launch that exceeds the limits of the device."""
         cl, device = self._session.cl, self._session.device
         info = cl.kernel_work_group_info
         limits: list[tuple[str, int, int]] = [
@@ -73,17 +75,17 @@ class Commands:
         limits += [
             ("threads of a group", launch.threads, device.max_work_group_size),
             (
-                "threads of a group with so many registers",
+                "threads of a group, because of their registers",
                 launch.threads,
                 kernel.get_work_group_info(info.WORK_GROUP_SIZE, device),
             ),
-            ("bytes that a group shares", launch.kernel.shared_bytes, device.local_mem_size),
+            ("bytes of shared memory of a group", launch.kernel.shared_bytes, device.local_mem_size),
         ]
         hint = "compile with -device=, or with smaller -group-threads= and -shared-bytes="
         check_limits(launch, self._session.name, limits, hint)
 
     def take(self, handles: Sequence[int]) -> None:
-        """Set the arguments that are these buffers; RuntimeFailure where one is too small."""
+        """Set the arguments to these buffers. Raises RuntimeFailure if one is too small."""
         for place, uses in self._uses.items():
             handle = handles[place]
             if self._taken.get(place) == handle:
@@ -98,12 +100,12 @@ class Commands:
             self._taken[place] = handle
 
     def submit(self) -> None:
-        """Have all launches run, in order, after everything that was launched before."""
+        """Enqueue all launches."""
         self._enqueue(self._session.queue)
         self._session.queue.flush()
 
     def measure(self, figures: Array) -> None:
-        """Run all launches; add nanoseconds and 1 to `figures` for each of the entry's calls of kernels."""
+        """Run all launches. For each call of a kernel, add its nanoseconds and 1 to `figures`."""
         self.finish()
         events = self._enqueue(self._session.clocked)
 
@@ -128,7 +130,7 @@ class Commands:
         return events
 
     def finish(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        """Wait until all commands have finished. Raises RuntimeFailure if one failed."""
         try:
             self._session.queue.finish()
         except self._session.cl.Error as error:
@@ -136,7 +138,9 @@ class Commands:
 
 
 def _positions(launch: Launch, kind: str) -> Iterable[int]:
-    """The arguments that are buffers ("b") or scalars ("s"); a buffer is followed by its place."""
+    """The positions of arguments that are buffers ("b") or scalars ("s"). A buffer is followed by
+    its offset.
+    """
     at = 0
     for each in launch.kernel.order:
         if each == kind:

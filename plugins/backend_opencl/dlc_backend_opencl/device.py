@@ -20,11 +20,11 @@ from dlc_core.diag import UnsupportedError
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
-"""Sizes of calls whose commands an entry keeps."""
+"""The number of combinations of scalars whose commands an entry point caches."""
 
 
 class Event(PolledEvent):
-    """A place in the queue."""
+    """A position in the queue."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -33,12 +33,12 @@ class Event(PolledEvent):
 
     @property
     def done(self) -> bool:
-        """Whether everything that was submitted before has finished."""
+        """Whether all commands before it have finished."""
         status = self._event.command_execution_status
         return bool(status == self._session.cl.command_execution_status.COMPLETE or status < 0)
 
     def finish(self) -> None:
-        """Wait until it has; RuntimeFailure for what failed."""
+        """Wait until all commands before it have finished. Raises RuntimeFailure if one failed."""
         try:
             self._event.wait()
         except self._session.cl.Error as error:
@@ -47,7 +47,7 @@ class Event(PolledEvent):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry point: what a call launches."""
+    """An entry point: the launches of a call."""
 
     session: Session
     program: Any
@@ -56,7 +56,7 @@ class Entry:
     known: dict[tuple[int, ...], Commands]
 
     def commands(self, scalars: Sequence[int]) -> Commands:
-        """Those of a call with these scalars, kept for the next one; to be used under `lock`."""
+        """The commands of a call with these scalars, which are cached. The caller must hold `lock`."""
         key = tuple(scalars)
         found = self.known.get(key)
         if found is None:
@@ -67,11 +67,11 @@ class Entry:
         return found
 
     def made(self, scalars: tuple[int, ...]) -> Commands:
-        """Commands of their own for a call with these scalars."""
+        """New commands for a call with these scalars."""
         return Commands(self.session, self.program, self.list.launches(scalars))
 
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
-        """A call with all arguments set, which returns when it is done."""
+        """A function that makes a call with these arguments, and returns when it has finished."""
         commands = self.made(tuple(scalars))
         commands.take(buffers)
 
@@ -83,7 +83,7 @@ class Entry:
 
 
 class OpenclProgram:
-    """Kernels on a device, and the lists of what its entries launch."""
+    """The kernels on a device, and the launches of each entry point."""
 
     def __init__(self, session: Session, program: Any, lists: dict[str, LaunchList]) -> None:
         self._session = session
@@ -91,15 +91,17 @@ class OpenclProgram:
         self._lists = lists
 
     def entry(self, symbol: str) -> Entry:
-        """An entry point; ArtifactError where there is none of that name."""
+        """The entry point `symbol`. Raises ArtifactError if there is none."""
         return Entry(self._session, self._program, find_entry(self._lists, symbol), threading.Lock(), {})
 
     def close(self) -> None:
-        """The program goes with the last entry."""
+        """Does nothing: the program is freed with its last entry point."""
 
 
 class OpenclDevice(OpenedDevice[Session]):
-    """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
+    """An OpenCL device of this machine. It is opened on first use. `at` returns the device that a target
+    names.
+    """
 
     name = "opencl"
     formats = (FORMAT,)
@@ -109,37 +111,39 @@ class OpenclDevice(OpenedDevice[Session]):
         self._named = platform, device
 
     def at(self, target: Target) -> OpenclDevice:
-        """The device that a target's options name."""
+        """The device that the options of a target name."""
         found: OpenclDevice = self.like((target["platform"], target["device"]))
         return found
 
     def another(self, which: Any) -> OpenclDevice:
-        """The device of a platform and a name."""
+        """The device with this (platform, name)."""
         return OpenclDevice(*which)
 
     def opened(self) -> Session:
-        """The device in use.  Raises UnsupportedError without OpenCL, TargetError for a device that is not
-        there.
+        """Open the device. Raises UnsupportedError if there is no OpenCL, and TargetError if there is no such
+        device.
         """
         return Session(*self._named)
 
     def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory, aligned as the device likes it; RuntimeFailure where not so much is free."""
+        """Allocate uninitialised memory with the alignment of the device. Raises RuntimeFailure if there is
+        not enough.
+        """
         return self.session.memory.alloc(size)
 
     def free(self, handle: int) -> None:
-        """Give memory back; what was launched before may still use it."""
-        self._command("giving memory back", lambda: self.session.memory.free(handle))
+        """Free memory. Earlier commands may still use it."""
+        self._command("freeing memory", lambda: self.session.memory.free(handle))
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        """Copy bytes to the device, after everything that was launched before."""
+        """Copy bytes to the device, after all earlier commands."""
         given = np.frombuffer(data, np.uint8)
         block = self.session.memory.window(handle, offset, given.nbytes)
         if given.nbytes:
             self._command("writing memory", lambda: block.write(self.session.queue, given, offset))
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
+        """Copy bytes from the device to fill `out`, after all earlier commands."""
         wanted = np.frombuffer(out, np.uint8)
         block = self.session.memory.window(handle, offset, wanted.nbytes)
         if wanted.nbytes:
@@ -152,10 +156,10 @@ class OpenclDevice(OpenedDevice[Session]):
             raise self.session.failed(what, error) from None
 
     def load(self, artifact: Artifact) -> OpenclProgram:
-        """Build the kernels, or take them as they were built before; none runs yet.
+        """Build the kernels, or load them from the cache, without running any.
 
-        Raises ArtifactError for metadata that is malformed, UnsupportedError for a device that lacks what the
-        kernels need, CodegenError where its compiler refuses them.
+        Raises ArtifactError for malformed metadata, UnsupportedError if the device lacks features that the
+        kernels need, and CodegenError if its compiler refuses the kernels.
         """
         _, lists = read_launches(artifact.metadata.get(LAUNCHES))
         session = self.session
@@ -163,13 +167,13 @@ class OpenclDevice(OpenedDevice[Session]):
         if lacking:
             raise UnsupportedError(
                 f"{session.name} has no {', '.join(map(str, lacking))}, which the kernels need",
-                hint="compile with -device=, so that code is for what the device has",
+                hint="compile with -device=, so that the code uses only features of the device",
             )
         program = build(session.cl, session.context, session.device, artifact.code.decode())
         return OpenclProgram(session, program, lists)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Have all launches of an entry run after everything that was launched before; returns at once."""
+        """Enqueue all launches of an entry point, without waiting for them."""
         with entry.lock:
             commands = entry.commands(scalars)
             commands.take(buffers)
@@ -183,18 +187,18 @@ class OpenclDevice(OpenedDevice[Session]):
         threads: int,
         figures: np.ndarray[Any, Any],
     ) -> None:
-        """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
+        """Run an entry point. For each call of a kernel, add its nanoseconds and 1 to `figures`."""
         with entry.lock:
             commands = entry.commands(scalars)
             commands.take(buffers)
             commands.measure(figures)
 
     def record(self) -> Event:
-        """An event that is reached when everything launched so far has finished."""
+        """An event that is reached when all earlier commands have finished."""
         return Event(self.session)
 
     def sync(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        """Wait until all commands have finished. Raises RuntimeFailure if one failed."""
         if self.is_open:
             self._command("a command", self.session.queue.finish)
 

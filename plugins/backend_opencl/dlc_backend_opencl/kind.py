@@ -20,52 +20,60 @@ FP64, SHUFFLES = "cl_khr_fp64", "cl_khr_subgroup_shuffle"
 INTEGER_DOTS = "cl_khr_integer_dot_product"
 
 OPTIONS = (
-    Option("platform", "str", "", "of the device: a number, or a part of its name; empty is any"),
+    Option("platform", "str", "", "the platform of the device: a number, or a part of its name; empty: any"),
     Option(
         "device",
         "str",
         "",
-        "a number, or a part of its name: code is for it alone; empty is for any, and runs on the first one",
+        "the device that code is for: a number, or a part of its name; empty: any; the first one runs it",
     ),
-    Option("group-threads", "int", 0, "most threads of a group; 0 takes what the device has, or 256"),
-    Option("shared-bytes", "int", 0, "memory of a group; 0 takes what the device has, or 32 KiB"),
-    Option("subgroup", "int", 0, "threads that exchange values; 0 takes what the device has, or none"),
+    Option(
+        "group-threads", "int", 0, "the maximum number of threads of a group; 0: that of the device, or 256"
+    ),
+    Option("shared-bytes", "int", 0, "bytes of shared memory of a group; 0: those of the device, or 32 KiB"),
+    Option("subgroup", "int", 0, "threads of a subgroup; 0: those of the device, or none"),
     Option(
         "vector-bits",
         "int",
         0,
-        "of a processor, whose groups have one thread; 0 takes what the device has, or is for graphics cards",
+        "vector bits of a CPU, whose groups have one thread; 0: those of the device, or code for GPUs",
     ),
-    Option("cores", "int", 0, "units that run groups; 0 takes what the device has, or 16"),
-    Option("extensions", "strs", (), "what the device has besides, such as cl_khr_fp64"),
+    Option("cores", "int", 0, "compute units; 0: those of the device, or 16"),
+    Option("extensions", "strs", (), "extensions of the device, such as cl_khr_fp64"),
 )
 
 AXES = ("x", "y", "z")
 _GROUPS = (1 << 31) - 1
-"""Groups along an axis.  There is no limit but that of the numbers of threads, of 32 bits at least."""
+"""The maximum number of groups along an axis. OpenCL limits only the number of threads, which has at least 32
+bits.
+"""
 WIDEST = 256
-"""Bits of vectors beyond which some drivers of processors fail."""
+"""The maximum number of bits of vectors. Some drivers of CPUs fail with wider ones."""
 PROCESSOR = "processor"
-"""Where the extra facts of a description say that groups have one thread; see `processors`."""
+"""The key in `Description.extra` that says that groups have one thread (see `processors`)."""
 _LANES = 64
-"""Multiply-adds that a unit of a card begins in a cycle, which no driver tells: usual ones have 64 or 128."""
+"""The multiply-adds per cycle of a compute unit of a GPU. Drivers do not report it; usual values are 64 and
+128.
+"""
 _CPU_SHARED = 256 << 10
-"""Bytes of a group that a processor's caches hold: its local memory is of the ordinary kind."""
+"""The bytes of shared memory of a group on CPUs, so that it stays in cache: CPUs have no separate local
+memory.
+"""
 
 
 def description(options: Mapping[str, Any]) -> Description:
-    """The record that schedules read.  Raises TargetError for options that mean nothing, and where a device
-    is named that is not there.
+    """The description that schedules read. Raises TargetError for invalid options, and if the named device
+    does not exist.
     """
     threads, shared = options["group-threads"] or 256, options["shared-bytes"] or 32 << 10
     for name in ("group-threads", "shared-bytes", "subgroup", "vector-bits", "cores"):
         if options[name] < 0:
-            raise TargetError(f"target option -{name}={options[name]}: not a number of things")
+            raise TargetError(f"target option -{name}={options[name]}: must not be negative")
     for name in ("subgroup", "vector-bits"):
         if options[name] & (options[name] - 1):
             raise TargetError(f"target option -{name}={options[name]}: not a power of two")
     if 0 < options["vector-bits"] < 32:
-        raise TargetError(f"target option -vector-bits={options['vector-bits']}: no vector is so narrow")
+        raise TargetError(f"target option -vector-bits={options['vector-bits']}: too narrow for a vector")
     sides = (threads, threads, min(threads, 64))
     cores, subgroup, line = 16, 0, 64
     vector_bits, registers = options["vector-bits"], Description.vector_registers
@@ -112,12 +120,12 @@ def description(options: Mapping[str, Any]) -> Description:
 
 
 def is_named(options: Mapping[str, Any]) -> bool:
-    """Whether the options name a device, which is then asked what it has."""
+    """Whether the options name a device, whose properties are then queried."""
     return bool(options["platform"] or options["device"])
 
 
 def identity(options: Mapping[str, Any]) -> str:
-    """The device that the options name, and its driver."""
+    """A text for cache keys: the device that the options name, and its driver."""
     if not is_named(options):
         return ""
     device = find_device(options["platform"], options["device"])
@@ -126,7 +134,7 @@ def identity(options: Mapping[str, Any]) -> str:
 
 KIND = TargetKind(
     name="opencl",
-    doc="OpenCL devices: graphics cards, and processors through PoCL",
+    doc="OpenCL devices: GPUs, and CPUs through PoCL",
     codegen="opencl",
     device="opencl",
     options=OPTIONS,
@@ -137,10 +145,13 @@ KIND = TargetKind(
 
 SIMULATED_KIND = TargetKind(
     name="opencl_simulated",
-    doc="the same OpenCL C on this machine's processor, thread by thread, with no driver",
+    doc="the OpenCL C of the kind opencl, simulated on the CPU; needs no driver",
     codegen="opencl",
     device="opencl_simulated",
-    options=(*OPTIONS, Option("check", "bool", False, "report stray accesses and races between threads")),
+    options=(
+        *OPTIONS,
+        Option("check", "bool", False, "report accesses out of bounds and races between threads"),
+    ),
     describe=description,
     problem=compiler_problem,
     identity=identity,

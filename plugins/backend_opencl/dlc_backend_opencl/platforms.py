@@ -1,4 +1,4 @@
-"""The OpenCL devices of this machine, by platform and device as options of the target name them."""
+"""The OpenCL devices of this machine, and how the target options `platform` and `device` select one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from dlc_core.diag import TargetError, UnsupportedError, problem_of
 
 REMEDY = (
     'pip install "dlc-backend-opencl[device]", and a driver that has OpenCL;'
-    " [pocl] instead of [device] makes a device of this machine's processor"
+    " [pocl] instead of [device] installs PoCL, which makes the CPU a device"
 )
 
 
 @cache
 def pyopencl() -> Any:
-    """The package by which devices are reached; UnsupportedError where it is not installed."""
+    """The module pyopencl. Raises UnsupportedError if it is not installed."""
     try:
         import pyopencl as found
     except ImportError as error:
         raise UnsupportedError(
-            "pyopencl is not installed, by which OpenCL devices are reached", why=str(error), hint=REMEDY
+            "pyopencl, which accesses OpenCL devices, is not installed", why=str(error), hint=REMEDY
         ) from None
     return found
 
 
 def devices() -> list[tuple[int, int, Any]]:
-    """All devices with the numbers of their platform and of their own; UnsupportedError without pyopencl."""
+    """All devices, as (number of the platform, number of the device, device). Raises UnsupportedError without
+    pyopencl.
+    """
     cl = pyopencl()
     try:
         return [
@@ -35,7 +37,7 @@ def devices() -> list[tuple[int, int, Any]]:
             for p, platform in enumerate(cl.get_platforms())
             for d, device in enumerate(_of_platform(cl, platform))
         ]
-    except cl.Error:  # that there is no platform is an error of the loader
+    except cl.Error:  # the loader reports an error if there is no platform
         return []
 
 
@@ -50,37 +52,37 @@ def _of_platform(cl: Any, platform: Any) -> list[Any]:
 
 
 def listed() -> list[str]:
-    """A line for each device: its numbers and names."""
+    """A line for each device, with its numbers and names."""
     return [f"-platform={p} -device={d}: {v.name}, {v.platform.name}" for p, d, v in devices()]
 
 
 def find_device(platform: str = "", device: str = "") -> Any:
-    """The first device that the options fit: numbers, or parts of names, "" being any.
+    """The first device that matches. The options are numbers or parts of names; "" matches all.
 
-    Raises UnsupportedError where there is no device at all, TargetError where none fits.
+    Raises UnsupportedError if there is no device, and TargetError if none matches.
     """
     found = devices()
     if not found:
         raise UnsupportedError("there is no OpenCL device on this machine", hint=REMEDY)
     for p, d, each in found:
-        if _fits(platform, p, each.platform.name) and _fits(device, d, each.name):
+        if _matches(platform, p, each.platform.name) and _matches(device, d, each.name):
             return each
     asked = [f"-{name}={text}" for name, text in (("platform", platform), ("device", device)) if text]
     raise TargetError(
-        f"no OpenCL device is {' '.join(asked)}",
+        f"no OpenCL device matches {' '.join(asked)}",
         details=listed(),
-        hint="name one of these, by number or name",
+        hint="choose one of these, by number or name",
     )
 
 
-def _fits(wanted: str, number: int, name: str) -> bool:
+def _matches(wanted: str, number: int, name: str) -> bool:
     if wanted.isdecimal():
         return int(wanted) == number
     return wanted.lower() in name.lower()
 
 
 def problem() -> str | None:
-    """Why no OpenCL device can be used here, in a line; None where one can."""
+    """The reason in one line why no OpenCL device can be used; None if one can."""
     return problem_of(find_device)
 
 

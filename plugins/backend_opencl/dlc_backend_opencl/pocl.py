@@ -1,10 +1,10 @@
 """A workaround for PoCL on CPUs that are newer than its compiler.
 
-PoCL takes the name of the CPU from LLVM. If LLVM does not know the CPU, the name is `generic`, which the C
-frontend of the same LLVM refuses. Then no kernel can be built (PoCL's issues 512 and 1049; for example any
-Zen 5 with the LLVM 14 of the wheel). PoCL has no setting for the name. This module finds the device's record
-in PoCL's memory by that text, and replaces the name by the best one that all versions know and whose features
-this CPU has.
+PoCL takes the name of the CPU from LLVM. If LLVM does not know the CPU, the name is `generic`, which clang of
+the same LLVM refuses. Then no kernel can be built (PoCL's issues 512 and 1049; for example any Zen 5 with the
+LLVM 14 of the wheel). PoCL has no setting for the name. This module searches the device's record in PoCL's
+memory for the name `generic`. It replaces it by the best name that all versions of LLVM know and whose
+features this CPU has.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ NAMES = {
     "haswell": "avx2 fma bmi1 bmi2 f16c movbe",
     "x86-64": "sse2",
 }
-"""Names, the best first, and what /proc/cpuinfo calls their features; none is longer than the memory that
-`malloc` gives for the one that they replace."""
+"""Names of CPUs, the best first, with their features as /proc/cpuinfo names them. No name is longer than the
+memory that `malloc` allocates for the replaced name.
+"""
 
 _RECORD = struct.Struct("128Q")
-"""The part of the record that has the name's address, as words."""
+"""The part of the record that contains the address of the name, as 64-bit words."""
 
 
 def name_processor(device: Any) -> None:
-    """Give a device of PoCL that has no processor's name one; other devices stay as they are."""
+    """Replace the CPU name of a PoCL device if it is `generic`. Other devices are not changed."""
     if "PoCL" in device.version and device.version.endswith("-generic"):
         _name(device.int_ptr)
 
@@ -43,30 +44,32 @@ def _name(record: int) -> None:
 
 
 def best_name(words: str) -> str | None:
-    """The name for a processor of which the system tells `words`; None where it is none of x86-64."""
+    """The best name for a CPU. `words` is the text of /proc/cpuinfo. None if it is not an x86-64 CPU."""
     has = _features(words)
     return next((name for name, needs in NAMES.items() if set(needs.split()) <= has), None)
 
 
 def vector_registers(words: str) -> int:
-    """Vector registers of a processor of which the system tells `words`, for no driver tells them.
+    """The number of vector registers of a CPU, which drivers do not report. `words` is the text of
+    /proc/cpuinfo.
 
-    With the short vectors of AVX-512 there are more of these than with AVX2, too.
+    AVX-512 has more registers than AVX2 also for shorter vectors.
     """
     return 32 if {"avx512vl", "asimd"} & _features(words) else 16
 
 
 def _features(words: str) -> set[str]:
-    """The features that the system lists, as `flags` or, on AArch64, `Features`."""
+    """The features in /proc/cpuinfo: `flags`, or `Features` on AArch64."""
     lines = (line.partition(":") for line in words.splitlines())
     has = {name.strip().lower(): value.split() for name, _, value in lines}
     return {*has.get("flags", ()), *has.get("features", ())}
 
 
 def rename(record: int, name: bytes, memory: Path = Path("/proc/self/mem")) -> int:
-    """Replace the text `generic` wherever a word of the record is its address; gives how often.
+    """Replace the text `generic` wherever a word of the record is its address. Returns the number of
+    replacements.
 
-    It is read and written as a file, where an address of nothing is an error instead of a crash.
+    The process's memory is accessed as a file, so that an invalid address is an error and not a crash.
     """
     found = 0
     try:
@@ -78,8 +81,8 @@ def rename(record: int, name: bytes, memory: Path = Path("/proc/self/mem")) -> i
                     if file.read(len(UNKNOWN)) == UNKNOWN:
                         file.seek(word)
                         found += file.write(name + b"\0") > 0
-                except (OSError, OverflowError):  # no address
+                except (OSError, OverflowError):  # not an address
                     continue
-    except (OSError, struct.error):  # another system, or one that forbids it: PoCL says what it refuses
+    except (OSError, struct.error):  # not Linux, or not permitted: PoCL will report the error
         return 0
     return found

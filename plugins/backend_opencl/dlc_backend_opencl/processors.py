@@ -1,8 +1,8 @@
 """Schedules for CPU devices: the core's rules for CPUs, with a group of one thread for each parallel
 iteration.
 
-Drivers for CPUs run the threads of a group alternately on one core, so many threads with shared memory save
-nothing. A single thread with explicit vectors uses the CPU best.
+Drivers for CPUs run all threads of a group on one core, so sharing memory among many threads gains nothing.
+One thread per group with explicit vectors uses a CPU best.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.threads import is_axis
 
 _FIRST = 1000
-"""The priority of these rules above the core's."""
+"""The difference between the priorities of these rules and those of the core."""
 
 
 class ProcessorRule(ScheduleRule):
-    """A rule of the core for processors, its parallel loops over groups."""
+    """A CPU rule of the core, whose parallel loops are bound to groups."""
 
     def __init__(self, rule: ScheduleRule) -> None:
         self.rule = rule
-        # Rules are identified by names; each of these wraps one of the core's.
+        # Rules are identified by their names, and each of these wraps one of the core's.
         self.name = f"opencl.{rule.name}"  # type: ignore[misc]
         self.priority = _FIRST + rule.priority  # type: ignore[misc]
         self.decisions = rule.decisions  # type: ignore[misc]
@@ -41,11 +41,11 @@ class ProcessorRule(ScheduleRule):
         return f"{type(self).__doc__}\n\n{self.rule.about}"
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        """Whether the machine is a processor, and the rule knows the kernel."""
+        """Whether the machine is a CPU, and the wrapped rule matches the kernel."""
         return bool(machine.description.extra.get(PROCESSOR)) and self.rule.matches(func, _alone(machine))
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
-        """Schedule the kernel; ScheduleError where it cannot be launched so."""
+        """Schedule the kernel. Raises ScheduleError if its loops cannot be bound to groups."""
         self.rule.apply(schedule, _alone(machine))
         grid = Grid.of(machine)
         for block in outer_blocks(schedule.func.body):
@@ -53,13 +53,13 @@ class ProcessorRule(ScheduleRule):
 
 
 def _alone(machine: Machine) -> Machine:
-    """The machine as a rule for processors sees it."""
+    """The machine without thread axes, for rules of CPUs."""
     facts = replace(machine.description, thread_axes={}, parallel=True)
     return replace(machine, description=facts)
 
 
 def _launch(s: Schedule, grid: Grid, handle: BlockRV) -> None:
-    """Launch the nest that a block is in, unless that has been done."""
+    """Bind the loop nest of a block to groups, unless it is already bound."""
     loops = s.get_loops(handle)
     if any(is_axis(s.get_for(loop)) for loop in loops):
         return

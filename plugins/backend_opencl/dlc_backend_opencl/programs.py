@@ -1,7 +1,7 @@
 """Programs of a device: built from text, or taken from the cache.
 
-Binaries are kept in dlc's cache folder by text, device and driver. If a driver caches its binaries itself, as
-PoCL does, dlc keeps none.
+Binaries are stored in dlc's cache folder, with text, device and driver as keys. If a driver has its own
+cache, as PoCL has, dlc stores none.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from dlc_core.config import config
 from dlc_core.diag import CodegenError
 
 FLAGS = "-w"
-"""Compiler flags: warnings about generated text are off."""
+"""Compiler flags, which disable warnings."""
 _SHOWN = 40
-"""Lines of a compiler's log that an error shows."""
+"""The number of lines of a compiler's log that an error shows."""
 
 
 def build(cl: Any, context: Any, device: Any, text: str) -> Any:
-    """The program of a text; CodegenError with the compiler's log where it refuses it."""
-    place = None if _keeps_itself(device) else _place(device, text)
-    if place is not None and place.exists():
+    """Build the program of a text. Raises CodegenError with the compiler's log if the compiler refuses it."""
+    path = None if _keeps_itself(device) else _path(device, text)
+    if path is not None and path.exists():
         try:
-            return _built(cl, cl.Program(context, [device], [place.read_bytes()]))
-        except (cl.Error, OSError):  # it is of another driver after all, or damaged
-            place.unlink(missing_ok=True)
+            return _built(cl, cl.Program(context, [device], [path.read_bytes()]))
+        except (cl.Error, OSError):  # the binary is damaged, or of another driver
+            path.unlink(missing_ok=True)
     program = cl.Program(context, text)
     try:
         _built(cl, program)
     except cl.Error as error:
         raise _refused(cl, device, program, error) from None
-    if place is not None:
-        _keep(place, program.get_info(cl.program_info.BINARIES)[0])
+    if path is not None:
+        _keep(path, program.get_info(cl.program_info.BINARIES)[0])
     return program
 
 
@@ -54,7 +54,7 @@ def _refused(cl: Any, device: Any, program: Any, error: Exception) -> CodegenErr
 
 def _built(cl: Any, program: Any) -> Any:
     with warnings.catch_warnings():
-        # What a compiler says besides is no one's concern, nor that asking this makes pyopencl keep nothing.
+        # Ignore compiler warnings, and the warning of pyopencl that its cache is bypassed.
         warnings.simplefilter("ignore")
         program.get_info(cl.program_info.NUM_DEVICES)
         return program.build(FLAGS)
@@ -66,7 +66,7 @@ def _keeps_itself(device: Any) -> bool:
     return bool(has_src_build_cache(device))
 
 
-def _place(device: Any, text: str) -> Path:
+def _path(device: Any, text: str) -> Path:
     parts = (
         device.platform.name,
         device.platform.version,
@@ -78,14 +78,14 @@ def _place(device: Any, text: str) -> Path:
     return Path(config.cache_dir) / "opencl" / f"{key}.bin"
 
 
-def _keep(place: Path, binary: bytes) -> None:
-    """Keep a binary; a folder that cannot be written keeps none."""
+def _keep(path: Path, binary: bytes) -> None:
+    """Store a binary. If the folder is not writeable, nothing is stored."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=place.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(number, "wb") as file:
             file.write(binary)
-        Path(name).replace(place)
+        Path(name).replace(path)
     except OSError:
         return
 

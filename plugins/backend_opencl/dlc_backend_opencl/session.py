@@ -1,4 +1,4 @@
-"""A device in use, which everything that runs on it shares."""
+"""An open device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc_core.diag import RuntimeFailure
 
 
 class Session:
-    """A device in use: its context, queue and memory."""
+    """An open device: its context, queue and memory. All programs on it share them."""
 
     def __init__(self, platform: str, device: str) -> None:
         self.cl = cl = pyopencl()
@@ -27,13 +27,15 @@ class Session:
 
     @cached_property
     def clocked(self) -> Any:
-        """A queue whose commands say when they ran; it orders nothing besides its own."""
+        """A second queue with profiling, which reports the run times of its commands. It is not ordered with
+        the first one.
+        """
         return self.cl.CommandQueue(
             self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE
         )
 
     def failed(self, what: str, error: Exception) -> RuntimeFailure:
-        """Convert an OpenCL error."""
+        """Convert an OpenCL error to a RuntimeFailure."""
         if isinstance(error, self.cl.MemoryError):
             return self.memory.full(what, str(error))
         return RuntimeFailure(f"{self.name} failed: {what}", why=str(error))

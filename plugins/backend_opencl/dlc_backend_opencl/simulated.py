@@ -1,7 +1,7 @@
-"""The device `opencl_simulated`: OpenCL C on this machine's processor, by the core's executor of threads.
+"""The device `opencl_simulated`, which runs OpenCL C on the CPU by the core's simulator of threads.
 
-It needs no driver. Words that C lacks are defined before the kernels. Only vector literals, which C writes in
-braces, are rewritten in the text.
+It needs no driver. Words that C lacks are defined before the kernels. Only vector literals are rewritten in
+the text, because C writes them in braces.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ static inline void vstore_half_rte(float x, size_t i, uint16_t *p)
 
 
 def _text() -> str:
-    """The language's types, vectors and functions."""
+    """The C definitions of the language's types, vectors and functions."""
     lines = ["#include <tgmath.h>", _PRELUDE.strip()]
     for lanes in LANES:
         fields = " ".join(f"T s{k:x};" for k in range(lanes))
@@ -89,7 +89,7 @@ def c_literals(text: str) -> str:
     done, at = [], 0
     for found in _LITERAL.finditer(text):
         if found.start() < at:
-            continue  # vectors of values hold scalars
+            continue  # these literals contain scalars only
         depth, end = 1, found.end()
         while depth:
             depth += (text[end] == "(") - (text[end] == ")")
@@ -100,14 +100,14 @@ def c_literals(text: str) -> str:
 
 
 class SimulatedOpencl(LaunchDevice):
-    """A device that exists in software alone."""
+    """The simulated OpenCL device."""
 
     name = "opencl_simulated"
     formats = (FORMAT,)
     spelling = Spelling(text=_text(), shared="__local", offsets=True)
 
     def prepare_kernels(self, artifact: Artifact, found: Sequence[Kernel]) -> Any:
-        """The kernels as C."""
+        """Convert the kernels to C and compile them."""
         text = c_literals(artifact.code.decode())
         checked = artifact.metadata.get(CHECKED) is True
         return load_simt(text, found, self.spelling, checked=checked)

@@ -1,4 +1,4 @@
-"""OpenCL C kernels: group sizes and fences, in addition to the C family."""
+"""The writer of OpenCL C kernels: group sizes and memory fences, in addition to the C family."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _BOTH = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"
 
 
 class OpenclWriter(VectorWriter):
-    """Writes a kernel."""
+    """Writes a kernel in OpenCL C."""
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
-        """The text of a PrimFunc that is one launch; compilers know the size of groups where it is fixed."""
+        """The text of a PrimFunc that is one launch. A constant group size is an attribute, for
+        the compiler.
+        """
         sizes = group_extents(func)
         if sizes is not None:
             named = ", ".join(str(sizes.get(f"thread.{axis}", 1)) for axis in AXES)
@@ -30,7 +32,7 @@ class OpenclWriter(VectorWriter):
 
 
 def _has_global_barrier(func: PrimFunc) -> bool:
-    """Whether threads may read from the caller's memory what others wrote there."""
+    """Whether a barrier must order accesses of the caller's memory by different threads."""
     roots: dict[Buffer, Buffer] = {b: b for b in func.buffers}
     written: set[Buffer | None] = set()
     read: set[Buffer | None] = set()

@@ -9,6 +9,6 @@ import pytest
 
 from dlc_core.testing import conformance_suite
 
-TestDevice = conformance_suite("opencl -device=0", tiers=("device",))
-TestSomeOps = conformance_suite("opencl", tiers=("ops",), ops=("erf",), dtypes=("float32",))
-TestAll = pytest.mark.slow(conformance_suite("opencl", tiers=("ops", "graphs")))
+TestDevice = conformance_suite("opencl -device=0", levels=("device",))
+TestSomeOps = conformance_suite("opencl", levels=("ops",), ops=("erf",), dtypes=("float32",))
+TestAll = pytest.mark.slow(conformance_suite("opencl", levels=("ops", "graphs")))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dlc_backend_opencl import platforms, programs
-from dlc_backend_opencl.allocator import Apart, Shared, is_shared
+from dlc_backend_opencl.allocator import Separate, Shared, is_shared
 from dlc_backend_opencl.device import OpenclDevice
 
 import dlc_core as dlc
@@ -44,7 +44,7 @@ def test_without_pyopencl_models_compile_and_do_not_run() -> None:
     )
     assert done.returncode == 0, done.stderr
     what, *_, problem = done.stdout.strip().splitlines()
-    assert what == "pyopencl is not installed, by which OpenCL devices are reached"
+    assert what == "pyopencl, which accesses OpenCL devices, is not installed"
     assert problem.startswith(what)
     assert 'pip install "dlc-backend-opencl[device]"' in problem
 
@@ -63,7 +63,7 @@ def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     "text", ["opencl -device=99", "opencl -platform=nonsense", "opencl -device=nonsense"]
 )
 def test_devices_that_are_not_there(text: str) -> None:
-    with pytest.raises(TargetError, match="no OpenCL device is -") as caught:
+    with pytest.raises(TargetError, match="no OpenCL device matches -") as caught:
         find_target(text).describe()
     assert "-platform=0 -device=0: " in str(caught.value)
 
@@ -73,8 +73,8 @@ def test_devices_that_are_not_there(text: str) -> None:
     [
         ("-subgroup=12", "not a power of two"),
         ("-vector-bits=96", "not a power of two"),
-        ("-vector-bits=16", "no vector is so narrow"),
-        ("-group-threads=-1", "not a number of things"),
+        ("-vector-bits=16", "too narrow for a vector"),
+        ("-group-threads=-1", "must not be negative"),
     ],
 )
 def test_options_that_mean_nothing(text: str, said: str) -> None:
@@ -104,7 +104,7 @@ def test_launches_that_the_device_cannot_do() -> None:
     with pytest.raises((RuntimeFailure, CodegenError), match=r"cannot launch|refuses") as caught:
         exe(x)
     if isinstance(caught.value, RuntimeFailure):
-        assert "268435456 bytes that a group shares" in str(caught.value)
+        assert "268435456 bytes of shared memory of a group" in str(caught.value)
     most = exe.device.session.device.max_work_group_size
     wide = dlc.build(parse(COPIED.format(n=2 * most, shared=2 * most)), f"opencl -group-threads={2 * most}")
     with pytest.raises(RuntimeFailure, match=f"{2 * most} threads of a group along axis x, {most} at most"):
@@ -132,13 +132,13 @@ def test_out_of_memory_names_the_largest_buffers(device: Any) -> None:
     with pytest.raises(RuntimeFailure) as caught:
         device.alloc(1 << 50)
     text = str(caught.value)
-    assert "is out of memory: there is none for a buffer of 1.049e+06 GiB" in text
+    assert "is out of memory: cannot allocate a buffer of 1.049e+06 GiB" in text
     assert "the largest buffers in use: 3 MiB, 2 MiB, 5 KiB and 1 smaller" in text
     for handle in handles:
         device.free(handle)
     with pytest.raises(RuntimeFailure, match="not allocated"):
         device.free(handles[0])
-    with pytest.raises(RuntimeFailure, match="no memory of"):
+    with pytest.raises(RuntimeFailure, match="is not a memory handle of"):
         device.session.memory.get(handles[0])
 
 
@@ -146,7 +146,7 @@ def test_copies_wait_for_what_was_launched(device: Any) -> None:
     """Of blocks that host and device see at once, and of those that they do not."""
     session = device.session
     data = np.arange(1 << 17, dtype=np.float32)
-    kinds = [Apart, Shared] if is_shared(session.cl, session.device) else [Apart]
+    kinds = [Separate, Shared] if is_shared(session.cl, session.device) else [Separate]
     for kind in kinds:
         block = kind(session.cl, session.context, data.nbytes)
         block.write(session.queue, data.view(np.uint8), 0)
@@ -186,9 +186,9 @@ def test_memory_that_is_too_small(device: Any) -> None:
     artifact = dlc.build(parse(COPIED.format(n=8, shared=8)), "opencl").artifact
     entry = device.load(artifact).entry("main")
     handles = [device.alloc(16) for _ in range(4)]
-    with pytest.raises(RuntimeFailure, match="would leave its memory"):
+    with pytest.raises(RuntimeFailure, match="would access memory outside of its buffers"):
         device.launch(entry, handles, (), 1)
-    with pytest.raises(ArtifactError, match="no entry other"):
+    with pytest.raises(ArtifactError, match="no entry point other"):
         device.load(artifact).entry("other")
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compi
 
 TestAll = pytest.mark.slow(
     conformance_suite(
-        "opencl_simulated", tiers=("ops", "graphs", "device"), dtypes=("float32", "float16", "int8")
+        "opencl_simulated", levels=("ops", "graphs", "device"), dtypes=("float32", "float16", "int8")
     )
 )
 

@@ -126,8 +126,8 @@ def test_units_whose_results_are_operands():
     assert chain_of(WIDE) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
     assert suits(unit("float16", "float32"))
     assert not suits(WHOLE)
-    assert not suits(unit("float16", "float32", turns=False))
-    assert chain_of(replace(WIDE, of_a=WIDE.of_a.dealt(16, 16, 32))) is None
+    assert not suits(unit("float16", "float32", transposable=False))
+    assert chain_of(replace(WIDE, of_a=WIDE.of_a.distributed(16, 16, 32))) is None
 
 
 @pytest.mark.parametrize("b_transposed", [False, True])

@@ -14,19 +14,20 @@ T = TypeVar("T")
 
 TILE = Decision(
     "gpu.tile",
-    "The tile of a block of threads: rows and columns of a GEMM, or queries and keys of attention.",
+    "The tile of a group: rows and columns of a GEMM, or queries and keys of attention.",
     ("square", "tall", "wide"),
     has_values=True,
 )
 SPLIT_K = Decision(
     "gpu.split_k",
-    "Split-K: parts of the reduction, each for another block; a second launch adds the partial sums.",
+    "Split-K: the number of parts of the reduction. Each part is summed by a group of its own, and a second "
+    "launch adds the partial sums.",
     ("whole", "split"),
     has_values=True,
 )
 STAGES = Decision(
     "gpu.stages",
-    "Pipeline stages: tiles of an operand in shared memory; all but one are being filled.",
+    "Pipeline stages: tiles of an operand that shared memory holds. One is read while the others are loaded.",
     ("single", "double", "multi"),
     has_values=True,
 )
@@ -35,43 +36,45 @@ EPILOGUE = Decision(
     "Whether the epilogue of a GEMM runs on its accumulators or in a launch of its own.",
     ("fused", "separate"),
 )
-BLOCK_ORDER = Decision(
-    "gpu.block_order",
-    "The order of tiles of a GEMM: row by row, or a few rows column by column.",
+TILE_ORDER = Decision(
+    "gpu.tile_order",
+    "The order in which groups take tiles of a GEMM: row by row, or column by column within bands of rows.",
     ("row_major", "swizzled"),
 )
 SHARED_LAYOUT = Decision(
     "gpu.shared_layout",
-    "Whether rows of a tile in shared memory are padded, so that a column is spread over banks.",
+    "Whether rows of a tile in shared memory are padded, so that reading a column has no bank conflicts.",
     ("dense", "padded"),
 )
 VECTOR_WIDTH = Decision(
     "gpu.vector_width",
-    "Elements that a thread loads or stores as a vector.",
+    "The number of elements that a thread loads or stores at once.",
     ("scalar", "vector"),
     has_values=True,
 )
-THREADS_PER_BLOCK = Decision(
-    "gpu.threads_per_block",
-    "Threads of a block, if each thread has points of its own.",
+THREADS_PER_GROUP = Decision(
+    "gpu.threads_per_group",
+    "Threads per group, for kernels whose threads compute separate points.",
     ("one_subgroup", "several_subgroups", "most"),
     has_values=True,
 )
 GRID_STRIDE = Decision(
     "gpu.grid_stride",
-    "Whether each tile of points or rows has a block, or blocks take several in grid strides.",
-    ("block_per_tile", "grid_stride"),
+    "Whether there is a group for each tile of points or rows, or fewer groups that loop over tiles with the "
+    "number of groups as step.",
+    ("group_per_tile", "grid_stride"),
     has_values=True,
 )
 ROWS = Decision(
     "gpu.rows",
-    "The threads that reduce a row: one, those of a block with neighbouring columns, a warp, or a block.",
-    ("thread", "column_block", "warp", "block"),
+    "The threads that reduce a row: one thread, the threads of a group along a second axis (while "
+    "neighbouring threads have neighbouring columns), a subgroup, or a group.",
+    ("thread", "column_group", "subgroup", "group"),
     has_values=True,
 )
-ROWS_PER_BLOCK = Decision(
-    "gpu.rows_per_block",
-    "Rows of a block, if a warp or more reduces each row.",
+ROWS_PER_GROUP = Decision(
+    "gpu.rows_per_group",
+    "Rows per group, if a subgroup or a whole group of threads reduces each row.",
     ("one", "several"),
     has_values=True,
 )
@@ -82,22 +85,22 @@ ROW_STAGES = Decision(
 )
 RESULTS_PER_THREAD = Decision(
     "gpu.results_per_thread",
-    "Neighbouring pixels per thread of a sliding window.",
+    "Neighbouring pixels that a thread computes in kernels of sliding windows.",
     ("one", "several"),
     has_values=True,
 )
-GRID_DECISIONS = (THREADS_PER_BLOCK.name, GRID_STRIDE.name, VECTOR_WIDTH.name)
-"""What every rule that binds points to threads decides."""
+GRID_DECISIONS = (THREADS_PER_GROUP.name, GRID_STRIDE.name, VECTOR_WIDTH.name)
+"""The decisions of all rules that bind points to threads."""
 GEMM_DECISIONS = (
     TILE.name,
     SPLIT_K.name,
     STAGES.name,
     EPILOGUE.name,
-    BLOCK_ORDER.name,
+    TILE_ORDER.name,
     SHARED_LAYOUT.name,
     *GRID_DECISIONS,
 )
-"""What rules for GEMM with tiles in shared memory decide."""
+"""The decisions of rules for GEMM with tiles in shared memory."""
 
 
 def choose_tile(
@@ -109,9 +112,10 @@ def choose_tile(
     cost: Callable[[T], float] | None = None,
     weighed: Callable[[], Sequence[T]] | None = None,
 ) -> T:
-    """Choose a tile of `size` (rows, columns), named by `text`; the best candidate is first.
+    """Choose a tile. `size` gives its (rows, columns), `text` its name. The best candidate is first.
 
-    `cost` are its cycles; `weighed` are the candidates that the record lists.
+    `cost` gives the predicted cycles of a tile. `weighed` are the candidates that the record of decisions
+    lists.
     """
 
     def kind(tile: T) -> str:
@@ -129,7 +133,7 @@ def choose_parts(
     cost: Callable[[int], float] | None = None,
     refused: Callable[[int], str] | None = None,
 ) -> int:
-    """Choose the parts of split-K; `cost` are the cycles with so many."""
+    """Choose the number of parts of split-K. `cost` gives the predicted cycles for a number of parts."""
     kinds = {1: "whole"}
     return SPLIT_K.pick(
         preferred, candidates, lambda n: kinds.get(n, "split"), where=where, cost=cost, refused=refused
@@ -137,20 +141,21 @@ def choose_parts(
 
 
 def choose_stages(preferred: int, candidates: Iterable[int]) -> int:
-    """Choose the pipeline stages, tiles of an operand in shared memory: the most that cost no resident
-    group."""
+    """Choose the number of pipeline stages: the largest that does not reduce the number of
+    resident groups.
+    """
     kinds = {1: "single", 2: "double"}
 
     def refused(stages: int) -> str:
         if stages > preferred:
-            return "shared memory would hold fewer groups of a unit at once"
-        return "more tiles in flight hide more of the latency, and cost no group its memory"
+            return "fewer groups of a unit would fit in shared memory at once"
+        return "more tiles in flight hide more latency, and as many groups stay resident"
 
     return STAGES.pick(preferred, lambda: [*candidates], lambda n: kinds.get(n, "multi"), refused=refused)
 
 
 def choose_lanes(preferred: int, candidates: Iterable[int] | None = None, where: str = "") -> int:
-    """Choose the elements of a vector; the default candidates are divisors of the preferred width."""
+    """Choose the vector width in elements. The default candidates are divisors of the preferred width."""
 
     def widest_first() -> list[int]:
         narrower = (n for n in powers_of_two(1, preferred) if preferred % n == 0)
@@ -160,7 +165,7 @@ def choose_lanes(preferred: int, candidates: Iterable[int] | None = None, where:
 
     def refused(lanes: int) -> str:
         if lanes > preferred:
-            return "threads would have too little work, or elements that are not neighbours"
+            return "threads would have too little work, or elements that are not contiguous"
         return "wider loads and stores take fewer instructions"
 
     return VECTOR_WIDTH.pick(
@@ -174,7 +179,22 @@ def powers_of_two(least: int, most: int) -> list[int]:
 
 
 __all__ = [
-    "BLOCK_ORDER", "EPILOGUE", "GRID_STRIDE", "RESULTS_PER_THREAD", "ROWS", "ROWS_PER_BLOCK", "ROW_STAGES",
-    "SHARED_LAYOUT", "SPLIT_K", "STAGES", "THREADS_PER_BLOCK", "TILE", "VECTOR_WIDTH", "choose_lanes",
-    "choose_parts", "choose_stages", "choose_tile", "powers_of_two",
+    "EPILOGUE",
+    "GRID_STRIDE",
+    "RESULTS_PER_THREAD",
+    "ROWS",
+    "ROWS_PER_GROUP",
+    "ROW_STAGES",
+    "SHARED_LAYOUT",
+    "SPLIT_K",
+    "STAGES",
+    "THREADS_PER_GROUP",
+    "TILE",
+    "TILE_ORDER",
+    "VECTOR_WIDTH",
+    "choose_lanes",
+    "choose_parts",
+    "choose_stages",
+    "choose_tile",
+    "powers_of_two",
 ]  # fmt: skip

@@ -37,10 +37,10 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import (
-    BLOCK_ORDER,
     EPILOGUE,
     GEMM_DECISIONS,
     SHARED_LAYOUT,
+    TILE_ORDER,
     choose_lanes,
     choose_parts,
     choose_stages,
@@ -284,7 +284,7 @@ class Contract:
             else "the number of rows of tiles is symbolic",
         }
         preferred = "swizzled" if swizzled else "row_major"
-        if BLOCK_ORDER.choose(preferred, refused=reasons.__getitem__) == "swizzled":
+        if TILE_ORDER.choose(preferred, refused=reasons.__getitem__) == "swizzled":
             tiles = s.swizzle(mo, no, TILES.swizzled)
         else:
             tiles = s.fuse(mo, no)

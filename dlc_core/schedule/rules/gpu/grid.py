@@ -13,7 +13,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_BLOCK, powers_of_two
+from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_GROUP, powers_of_two
 from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.schedule.rules.gpu.launch_costs import Units, because
 from dlc_core.schedule.schedule import Schedule
@@ -113,7 +113,7 @@ class Grid:
         return GRID_STRIDE.pick(
             best,
             candidates,
-            lambda n: "block_per_tile" if n is None else "grid_stride",
+            lambda n: "group_per_tile" if n is None else "grid_stride",
             lambda n: "" if n is None else str(n),
             where=where,
             cost=cost,
@@ -141,7 +141,7 @@ class Grid:
             larger = f"fewer of {self.units} units would have a group"
             return because(larger if width > best else "units start fewer groups", cost(width), cost(best))
 
-        return THREADS_PER_BLOCK.pick(
+        return THREADS_PER_GROUP.pick(
             best,
             lambda: powers_of_two(max(1, self.subgroup), self.most_threads),
             kind,

@@ -112,7 +112,7 @@ def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
     steps = {axis.var for axis in found.k}
     lasts = [side.load.indices[-1] for side in (found.lhs, found.rhs)]
     along = all(steps & set(free_vars(last)) for last in lasts)
-    return [unit for unit in units if along or unit.turns or not unit.in_place]
+    return [unit for unit in units if along or unit.transposable or not unit.in_place]
 
 
 class MatrixContract(Contract):
@@ -189,7 +189,7 @@ class MatrixContract(Contract):
 
     def _is_transposed(self, side: Side) -> bool:
         """Whether K is innermost in an operand's tile; in normal form it is outermost."""
-        return side.along_k or not self.unit.turns
+        return side.along_k or not self.unit.transposable
 
     # Accumulators
 

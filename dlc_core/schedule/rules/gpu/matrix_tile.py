@@ -89,7 +89,7 @@ class MatrixTile:
             elements, together = side * self.depth // threads, run & -run
             if together * problem.bits < 8 * facts.copy_bytes:
                 count += elements // together
-            elif not along and not self.unit.turns:
+            elif not along and not self.unit.transposable:
                 count += elements * problem.bits // 32
         return count
 

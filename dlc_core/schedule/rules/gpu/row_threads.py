@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.rules.analysis import coefficients, loads_of, reduced
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_BLOCK, choose_lanes, powers_of_two
+from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_GROUP, choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, power_of_two
 from dlc_core.schedule.rules.gpu.heuristics import GRID, ROW, TILES
 from dlc_core.schedule.rules.gpu.launch_costs import because, row_cycles
@@ -55,8 +55,8 @@ class Sharing:
 
         def kind(deal: Deal) -> str:
             if deal.axis != grid.threads:
-                return "column_block" if deal.axis else "thread"
-            return "warp" if deal.threads <= max(1, grid.subgroup) else "block"
+                return "column_group" if deal.axis else "thread"
+            return "subgroup" if deal.threads <= max(1, grid.subgroup) else "group"
 
         def reason(other: Deal) -> str:
             if other.axis == preferred.axis:
@@ -148,7 +148,7 @@ class Sharing:
         if not grid.rows or count is None:
             return beside
         limit = min(grid.most_rows, grid.group_threads // threads)
-        return ROWS_PER_BLOCK.pick(
+        return ROWS_PER_GROUP.pick(
             beside,
             lambda: [n for n in powers_of_two(1, limit) if count % n == 0],
             lambda n: "one" if n == 1 else "several",

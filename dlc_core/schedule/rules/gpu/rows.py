@@ -33,7 +33,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     GRID_DECISIONS,
     ROW_STAGES,
     ROWS,
-    ROWS_PER_BLOCK,
+    ROWS_PER_GROUP,
 )
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import ROW
@@ -54,7 +54,7 @@ class RowsRule(ScheduleRule):
 
     name: ClassVar[str] = "gpu.rows"
     priority: ClassVar[int] = 40
-    decisions: ClassVar[tuple[str, ...]] = (ROWS.name, ROWS_PER_BLOCK.name, ROW_STAGES.name, *GRID_DECISIONS)
+    decisions: ClassVar[tuple[str, ...]] = (ROWS.name, ROWS_PER_GROUP.name, ROW_STAGES.name, *GRID_DECISIONS)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return has_row_stages(func)

@@ -4,9 +4,9 @@ import pytest
 
 from dlc_core.testing import conformance_suite
 
-TestDevice = conformance_suite("dpu", tiers=("device",))
+TestDevice = conformance_suite("dpu", levels=("device",))
 
 
 @pytest.mark.slow
-class TestOperators(conformance_suite("dpu", tiers=("ops", "graphs"))):
+class TestOperators(conformance_suite("dpu", levels=("ops", "graphs"))):
     """Levels 1 and 2: every operator, random graphs."""

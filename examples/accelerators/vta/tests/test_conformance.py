@@ -17,9 +17,9 @@ from dlc_core.testing.runner import PASSED, run_cases, usable_target
 INTEGERS = ("int8", "uint8", "int32")
 OPS = (*CHECKS, "integer_conv", "integer_matmul")
 
-TestLevel0 = pytest.mark.slow(conformance_suite("vta", tiers=["device"]))
-TestLevel1 = pytest.mark.slow(conformance_suite("vta", tiers=["ops"], dtypes=INTEGERS, ops=OPS))
-TestLevel2 = pytest.mark.slow(conformance_suite("vta", tiers=["graphs"], graphs=20))
+TestLevel0 = pytest.mark.slow(conformance_suite("vta", levels=["device"]))
+TestLevel1 = pytest.mark.slow(conformance_suite("vta", levels=["ops"], dtypes=INTEGERS, ops=OPS))
+TestLevel2 = pytest.mark.slow(conformance_suite("vta", levels=["graphs"], graphs=20))
 
 
 def taken(name: str) -> list[str]:

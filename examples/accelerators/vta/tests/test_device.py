@@ -157,7 +157,7 @@ def test_memory_is_limited_and_buffers_have_their_size(artifact):
     small = device.alloc(8)
     with pytest.raises(RuntimeFailure, match="a buffer of 8 bytes"):
         device.launch(loaded.entry("product"), [small, small], (), 1)
-    with pytest.raises(RuntimeFailure, match="no memory of device 'vta'"):
+    with pytest.raises(RuntimeFailure, match="is not a memory handle of device 'vta'"):
         device.launch(loaded.entry("product"), [99, small], (), 1)
     with pytest.raises(ArtifactError, match="no entry"):
         loaded.entry("other")

@@ -1,10 +1,10 @@
-"""Boards without an operating system, and the emulator that runs their programs on this machine.
+"""Boards without an operating system, and their emulator.
 
     run = build_firmware(board("mps2-an386"), [source, …], elf)
     text = emulate(board("mps2-an386"), elf)
 
-A firmware consists of start-up code, a memory map, and the sources. Standard input and output are those of
-the emulator, by semihosting.
+A firmware consists of start-up code, a memory map, and the sources. Its standard input and output are those
+of the emulator, by semihosting.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ EMULATOR = "qemu-system-arm"
 
 @dataclass(frozen=True)
 class Board:
-    """A board: its processor as targets of kind `c` name it, the options of its compiler, its memory map."""
+    """A board: its processor (a value of `-mcpu` of the kind `c`), the compiler's options, and its memory
+    map.
+    """
 
     name: str
     cpu: str
     flags: tuple[str, ...]
     code: tuple[int, int]
-    """First address and bytes of the memory for code and constants."""
+    """The first address and the bytes of the memory for code and constants."""
     ram: tuple[int, int]
-    """First address and bytes of the memory for data."""
+    """The first address and the bytes of the memory for data."""
 
 
 _SRAM = (0x00000000, 4 << 20), (0x20000000, 4 << 20)
@@ -57,14 +59,14 @@ BOARDS = {
 
 
 def board(name: str) -> Board:
-    """The board of that name; UnsupportedError for one that is not known."""
+    """The board with this name. Raises UnsupportedError for unknown boards."""
     if name not in BOARDS:
-        raise UnsupportedError(f"no board {name!r} is known", hint=f"known: {', '.join(BOARDS)}")
+        raise UnsupportedError(f"unknown board {name!r}", hint=f"known: {', '.join(BOARDS)}")
     return BOARDS[name]
 
 
 def problem() -> str | None:
-    """Why no firmware can be built and emulated here; None where it can."""
+    """The reason why no firmware can be built and emulated on this machine; None if it can."""
     missing = [tool for tool in (COMPILER, EMULATOR) if shutil.which(tool) is None]
     if not missing:
         return None
@@ -75,7 +77,7 @@ def problem() -> str | None:
 
 
 def linker_script(board: Board, stack: int) -> str:
-    """Where a firmware's parts lie; `stack` bytes at the end of the data memory are the stack's."""
+    """The linker script of a board. The last `stack` bytes of the data memory are the stack."""
     text = (HERE / "firmware.ld").read_text()
     numbers = {
         "CODE_AT": board.code[0],
@@ -97,11 +99,13 @@ def build_firmware(
     flags: Sequence[str] = ("-O2",),
     stack: int = 16 << 10,
 ) -> None:
-    """Compile and link a firmware.  Raises UnsupportedError without the compiler, CodegenError with what it
-    said where it refuses, as for a program that does not fit the board.
+    """Compile and link a firmware. Raises UnsupportedError if the compiler is not installed, and CodegenError
+    with its messages if it fails, for example because the program does not fit in the memory of the board.
     """
     if shutil.which(COMPILER) is None:
-        raise UnsupportedError(f"{board.name} has no compiler here", hint="install gcc-arm-none-eabi")
+        raise UnsupportedError(
+            f"the compiler for {board.name} is not installed", hint="install gcc-arm-none-eabi"
+        )
     script = out.with_suffix(".ld")
     script.write_text(linker_script(board, stack))
     command = [COMPILER, *board.flags, *flags, "-std=gnu99", "-Wall", "-Wextra", "-ffunction-sections"]
@@ -110,14 +114,18 @@ def build_firmware(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CodegenError(
-            f"the firmware for {board.name} does not build", details=done.stderr.splitlines()[:20]
+            f"the firmware for {board.name} cannot be built", details=done.stderr.splitlines()[:20]
         )
 
 
 def emulate(board: Board, elf: Path, *, stdin: bytes = b"", seconds: float = 60) -> bytes:
-    """Return the standard output of a firmware.  Raises RuntimeFailure if it fails or exceeds `seconds`."""
+    """Run a firmware and return its standard output. Raises RuntimeFailure if it fails or exceeds
+    `seconds`.
+    """
     if shutil.which(EMULATOR) is None:
-        raise UnsupportedError(f"{board.name} cannot be emulated here", hint="install qemu-system-arm")
+        raise UnsupportedError(
+            f"{board.name} cannot be emulated on this machine", hint="install qemu-system-arm"
+        )
     command = [EMULATOR, "-M", board.name, "-nographic", "-semihosting", "-kernel", str(elf)]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds, check=False)

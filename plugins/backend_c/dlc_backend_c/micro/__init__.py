@@ -3,13 +3,14 @@
     exe = dlc.compile(model, "c -mcpu=cortex-m4")
     with Session(exe, "mps2-an386") as board:
         x, y = board.array(image), board.empty((1, 10), "float32")
-        board.call([x], [y])                 the arrays stay on the board from call to call
+        board.call([x], [y])                 the arrays stay on the board between calls
         print(y.numpy(), board.cycles)
-        other = board.load(exe2)             another model, into the board's memory
+        other = board.load(exe2)             loads another model into the board's memory
         print(other.run(image))
 
-The firmware is the model's C, a loop that answers frames (`server.c`), and a small port to the board.  A real
-board needs its own port, `build_session` for its firmware, and a `Transport` to its serial line.
+The firmware consists of the model's C, a loop that answers frames (`server.c`), and a small port to the
+board. A real board needs its own port, a firmware built by `build_session`, and a `Transport` for its serial
+line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The firmware of a session: the loop that answers frames, the board's port, and the model's C; and modules,
-which are models that a session loads.
+"""The firmware of a session (the loop that answers frames, the port of the board, the model's C), and
+modules, which are models that a session loads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dlc_core.runtime.executable import Executable
 
 HERE = Path(__file__).parent
 FRAME = 4 << 10
-"""Largest payload of a frame in bytes."""
+"""The maximum payload of a frame in bytes."""
 NO_MODEL = "static const struct session_module session_model = {SESSION_MODULE, 0, 0, 0};\n"
 
 
@@ -27,11 +27,12 @@ def build_session(
     memory: int = 1 << 20,
     port: Path = HERE / "port_mps2.c",
 ) -> Path:
-    """Write and compile the firmware into `folder`, without a model where `exe` is None; the program's path.
+    """Write and compile the firmware in `folder`, and return the path of the program. If `exe` is None, it
+    has no model.
 
-    `memory` are the bytes for arrays and modules on the board; `port` is the C of the five functions that
-    `server.c` asks for.  Raises UnsupportedError without the compiler or for a model whose sizes are not
-    fixed, CodegenError where the firmware does not fit the board.
+    `memory` is the number of bytes for arrays and modules on the board. `port` is the C file with the five
+    functions that `server.c` calls. Raises UnsupportedError if the compiler is not installed or the model has
+    symbolic dims, and CodegenError if the firmware does not fit in the memory of the board.
     """
     sources: Sequence[Path] = [HERE / "server.c", port]
     if exe is not None:
@@ -46,9 +47,11 @@ def build_session(
 
 
 def build_module(exe: Executable, board: Board, folder: Path, address: int) -> bytes:
-    """The bytes of a model with all that it calls, to lie at an address of the board's memory."""
+    """The bytes of a model with all functions that it calls, linked for an address in the board's memory."""
     if shutil.which(COMPILER) is None:
-        raise UnsupportedError(f"{board.name} has no compiler here", hint="install gcc-arm-none-eabi")
+        raise UnsupportedError(
+            f"the compiler for {board.name} is not installed", hint="install gcc-arm-none-eabi"
+        )
     exe.export(folder / "net.c")
     declared = '__attribute__((section(".session_module"), used)) const struct session_module session_module'
     (folder / "module.c").write_text(f'#include "session_module.h"\n{module_text(exe, declared)}')
@@ -62,13 +65,15 @@ def build_module(exe: Executable, board: Board, folder: Path, address: int) -> b
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CodegenError(
-                f"the module for {board.name} does not build", details=done.stderr.splitlines()[:20]
+                f"the module for {board.name} cannot be built", details=done.stderr.splitlines()[:20]
             )
     return made.read_bytes()
 
 
 def module_text(exe: Executable, declared: str) -> str:
-    """C of what a session needs to know of a model: how large its arguments are, and how it is called."""
+    """The C of the description of a model for a session: the sizes of its arguments, and a function that
+    calls it.
+    """
     values = [*exe.signature.inputs, *exe.signature.outputs]
     sizes = []
     for value in values:

@@ -1,16 +1,16 @@
-"""The protocol of a session: small enough for any board with a serial port.
+"""The protocol of a session, for boards with a serial port.
 
-Both sides send frames, little endian:
+Both sides send frames. Integers are little-endian:
 
     2 bytes   the magic "LD" (0x444c)
-    1 byte    sequence: an answer has that of its request
+    1 byte    sequence number; an answer has that of its request
     1 byte    command of a request, status of an answer
     4 bytes   size of the payload
     payload
-    4 bytes   CRC-32 (that of zlib) of all before
+    4 bytes   CRC-32 (as in zlib) of all bytes before
 
-Each request gets one answer, in order, so that many may be on their way.  Addresses are offsets into the
-session's memory on the board.
+Each request has one answer. Answers come in the order of requests, so several requests may be sent before the
+first answer. Addresses are offsets in the session's memory on the board.
 
     command  payload                   answer
     HELLO    -                         version, bytes of memory, largest payload, arguments of a call, address
@@ -20,17 +20,18 @@ session's memory on the board.
     WRITE    address, bytes            -
     READ     address, size             bytes
     CALL     address of each argument  status of the model, cycles (uint64)
-    CLEAR    -                         -, all memory is free again
-    END      -                         -, the board stops
+    CLEAR    -                         -; frees all memory
+    END      -                         -; the board stops
     INVOKE   address of a module, of   as CALL
              each of its arguments
 
-A module is a model with its code and data, linked to lie where it was written; `session_module.h` says how it
-begins.
+A module is a model with its code and data, linked for the address that it is written to. `session_module.h`
+defines its header.
 
-A refusal has no payload, but NO_MEMORY has 4 bytes and MODEL_FAILED all that CALL answers.
+Error answers have no payload, except that NO_MEMORY has 4 bytes and MODEL_FAILED has the payload of CALL's
+answer.
 
-A frame whose checksum is wrong is answered with BAD_CHECKSUM and does nothing.
+A frame with a wrong checksum has no effect. Its answer is BAD_CHECKSUM.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Status(IntEnum):
 
 _REFUSALS = {status: 0 for status in Status if status is not Status.OK}
 _REFUSALS |= {Status.NO_MEMORY: 4, Status.MODEL_FAILED: 12}
-"""Bytes of an answer that refuses."""
+"""The payload of error answers in bytes."""
 
 
 class Transport(Protocol):
@@ -80,7 +81,7 @@ class Transport(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def receive(self, size: int) -> bytes:
-        """Exactly so many bytes; raises RuntimeFailure, or gives fewer, where none come any more."""
+        """Receive exactly `size` bytes. If no more bytes come, it raises RuntimeFailure or returns fewer."""
         ...
 
     def close(self) -> None: ...
@@ -88,7 +89,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """The board's answer to one request."""
+    """The answer to a request."""
 
     sequence: int
     status: Status
@@ -96,23 +97,23 @@ class Answer:
 
 
 def frame(sequence: int, code: int, payload: bytes = b"") -> bytes:
-    """The bytes of a frame."""
+    """Encode a frame."""
     body = _HEAD.pack(MAGIC, sequence & 0xFF, code, len(payload)) + payload
     return body + struct.pack("<I", zlib.crc32(body))
 
 
 def read_answer(transport: Transport, wanted: int | None = None) -> Answer:
-    """The next answer; RuntimeFailure for bytes that are none.
+    """Receive the next answer. Raises RuntimeFailure for invalid bytes.
 
-    `wanted` is the size of the payload where the request is not refused; without it any up to 16 MiB is
-    taken.  A damaged size is thereby noticed at once, not after waiting for bytes that nobody sends.
+    `wanted` is the expected size of the payload, unless the answer is an error. Without it, sizes up to 16
+    MiB are accepted. Thus a damaged size is detected at once, and not by a timeout.
     """
     head = _received(transport, _HEAD.size)
     magic, sequence, status, size = _HEAD.unpack(head)
     fits = size <= 1 << 24 if wanted is None else size == _REFUSALS.get(status, wanted)
     if magic != MAGIC or not fits or status not in list(Status):
-        why = f"it begins with {head.hex()}" + ("" if wanted is None else f"; {wanted} bytes are awaited")
-        raise RuntimeFailure("the board sends what is no answer", why=why)
+        why = f"it begins with {head.hex()}" + ("" if wanted is None else f"; {wanted} bytes are expected")
+        raise RuntimeFailure("the board sent an invalid answer", why=why)
     payload = _received(transport, size)
     (sent,) = struct.unpack("<I", _received(transport, 4))
     if sent != zlib.crc32(head + payload):

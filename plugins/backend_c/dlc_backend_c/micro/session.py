@@ -26,7 +26,9 @@ Array = np.ndarray[Any, Any]
 
 
 class _Request(NamedTuple):
-    """A request that waits for its answer of `size` bytes, which `then` takes."""
+    """A request without an answer yet. The payload of the answer has `size` bytes; `then` is
+    called with it.
+    """
 
     sequence: int
     command: Command
@@ -48,22 +50,22 @@ class BoardArray:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def numpy(self) -> Array:
-        """A copy of it here; waits for the calls before."""
+        """Copy the array to the host, after waiting for all earlier calls."""
         data = self._session.read(self.address, self.nbytes)
         values: Array = np.frombuffer(data, self.dtype).reshape(self.shape).copy()
         return values
 
     def write(self, values: Any) -> None:
-        """Copy values of the same shape and dtype there."""
+        """Copy values of the same shape and dtype to the array."""
         array = contiguous(np.asarray(values))
         if array.shape != self.shape or array.dtype != self.dtype:
             raise UsageError(
-                f"{array.dtype}{list(array.shape)} written to {self.dtype}{list(self.shape)} on the board"
+                f"cannot copy {array.dtype}{list(array.shape)} to {self.dtype}{list(self.shape)} there"
             )
         self._session.write(self.address, array.tobytes())
 
     def free(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         self._session.request(Command.FREE, struct.pack("<I", self.address))
 
 
@@ -74,10 +76,10 @@ class Module:
         self._session = session
         self.exe = exe
         self.address = address
-        """None for the model of the firmware."""
+        """The address in the board's memory; None for the model of the firmware."""
 
     def call(self, inputs: Sequence[BoardArray], outputs: Sequence[BoardArray]) -> None:
-        """Run the model on arrays on the board.  UsageError where they do not fit the model."""
+        """Run the model on arrays on the board. Raises UsageError if their shapes or dtypes are wrong."""
         signature = self.exe.signature
         for kind, values, arrays in (
             ("input", signature.inputs, inputs),
@@ -99,7 +101,7 @@ class Module:
         self._session.request(command, data, self._session.called, size=12)
 
     def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
-        """Run the model on host arrays: copied there, and the results back."""
+        """Run the model on host arrays, which are copied to the board. Results are copied back."""
         board = self._session
         inputs = [board.array(array) for array in arrays]
         outputs = [board.empty(v.type.static_shape() or (), v.type.dtype) for v in self.exe.outputs]
@@ -110,19 +112,21 @@ class Module:
         return results[0] if len(results) == 1 else results
 
     def free(self) -> None:
-        """Give the memory of a loaded model back."""
+        """Free the memory of a loaded model."""
         if self.address is None:
-            raise UsageError("the model of the firmware is not in the memory for arrays")
+            raise UsageError("the model of the firmware cannot be freed")
         self._session.request(Command.FREE, struct.pack("<I", self.address))
 
 
 class Session:
-    """A board and the models on it.  Calls are sent at once and answered in order; reading waits for them.
+    """A board and the models on it. Calls are sent without waiting for answers; reading an array waits for
+    them.
 
-    `where` is a board's name, for the emulator, or a Transport to one whose firmware `build_session` made.
-    `Session(exe, where)` has a model in its firmware, for `call` and `run`; `Session(where)` has none, and
-    both load others.  `memory` are the bytes for arrays and loaded models.  With `queued=False` each call is
-    waited for.  Raises RuntimeFailure for what the board refuses or where it does not answer.
+    `where` is the name of a board, which is emulated, or a Transport to a board with a firmware of
+    `build_session`. `Session(exe, where)` has a model in its firmware, for `call` and `run`; `Session(where)`
+    has none. Both can load models. `memory` is the number of bytes for arrays and loaded models. With
+    `queued=False` each call waits for its answer. Raises RuntimeFailure for error answers, and if the board
+    does not answer.
     """
 
     def __init__(
@@ -141,15 +145,15 @@ class Session:
         elif isinstance(exe, Executable):
             model = exe
         else:
-            raise UsageError(f"a {type(exe).__name__} is no executable")
+            raise UsageError(f"a {type(exe).__name__} is not an executable")
         self.queued = queued
         self.cycles = 0
-        """Of the last call that was answered."""
+        """The cycles of the last call that was answered."""
         self._model = None if model is None else Module(self, model, None)
         self._sequence = 0
         self._waiting: deque[_Request] = deque()
         self._lost: str | None = None
-        """Why nothing can be asked any more."""
+        """The reason why the connection is lost; None if it is not."""
         self._closed = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._board: Board | None = None
@@ -170,7 +174,7 @@ class Session:
             wanted = 0 if model is None else len(model.inputs) + len(model.outputs)
             if version != VERSION or arguments != wanted:
                 raise RuntimeFailure(
-                    "the board has another firmware than this session",
+                    "the firmware of the board does not match this session",
                     why=f"protocol {version}, {arguments} arguments; here {VERSION} and {wanted}",
                 )
             if self._frame < 8:
@@ -188,13 +192,13 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the board's program and the way to it; again, nothing."""
+        """End the board's program and close the transport. A second call has no effect."""
         if self._closed:
             return
         self._closed = True
         self._lost = self._lost or "it is closed"
         try:
-            with suppress(RuntimeFailure, OSError):  # it may be gone already
+            with suppress(RuntimeFailure, OSError):  # the board may have stopped already
                 self._transport.send(frame(0, Command.END))
             self._transport.close()
         finally:
@@ -211,15 +215,18 @@ class Session:
         *,
         size: int = 0,
     ) -> None:
-        """Send a request; its answer is read by a later `sync`, or now where calls are not queued.
+        """Send a request. Its answer is read by a later `sync`, or now if calls are not queued.
 
-        `then` takes the answer's payload of `size` bytes.
+        `then` is called with the payload of the answer, which has `size` bytes.
         """
         if self._lost is not None:
             raise RuntimeFailure(
-                f"{command.name} asked of a lost board", why=self._lost, hint="open a session"
+                f"{command.name} is not possible: the connection to the board is lost",
+                why=self._lost,
+                hint="open a session",
             )
-        # The board reads the next frame only after it has answered: what is on the way must fit the line.
+        # The board reads a frame only after it has answered the one before. Limit the bytes in the buffers of
+        # the line.
         while len(self._waiting) >= 8:
             self._next()
         self._sequence = (self._sequence + 1) & 0xFF
@@ -230,17 +237,17 @@ class Session:
             self.sync()
 
     def ask(self, command: Command, payload: bytes = b"", *, size: int = 0) -> bytes:
-        """The payload of the answer to a request, after all before it; `size` bytes."""
+        """Send a request, wait for all answers, and return the payload of `size` bytes of the last one."""
         found: list[bytes] = []
         self.request(command, payload, found.append, size=size)
         self.sync()
         return found[0]
 
     def sync(self) -> None:
-        """Wait for all answers; raises RuntimeFailure for the first request that was refused.
+        """Wait for all answers. Raises RuntimeFailure for the first error answer.
 
-        An answer that is damaged or does not come loses the board: no answer after it could be identified,
-        and all that a session still does is to close.
+        If an answer is damaged or missing, the connection is lost, because later answers could not be
+        assigned to requests. The session can then only be closed.
         """
         while self._waiting:
             self._next()
@@ -248,12 +255,12 @@ class Session:
     def _next(self) -> None:
         refusal = self._answered()
         if refusal is not None:
-            while self._waiting:  # what was sent after it is answered as well
+            while self._waiting:  # requests that were sent later are answered as well
                 self._answered()
             raise refusal
 
     def _answered(self) -> RuntimeFailure | None:
-        """Take the next answer; the error where it is a refusal."""
+        """Receive the next answer. Returns the error if it is an error answer."""
         sequence, command, size, then = self._waiting.popleft()
         with self._losing():
             answer = read_answer(self._transport, size)
@@ -261,30 +268,30 @@ class Session:
                 raise RuntimeFailure(f"the board answers request {answer.sequence}, not {sequence}")
         if answer.status is not Status.OK:
             why = {
-                Status.NO_MEMORY: f"its {getattr(self, 'memory', 0)} bytes for arrays are taken",
+                Status.NO_MEMORY: f"its {getattr(self, 'memory', 0)} bytes for arrays are in use",
                 Status.MODEL_FAILED: "the model returned an error",
             }.get(answer.status, answer.status.name.lower().replace("_", " "))
-            return RuntimeFailure(f"the board refuses {command.name}", why=why)
+            return RuntimeFailure(f"the board refused {command.name}", why=why)
         if then is not None:
             then(answer.payload)
         return None
 
     @contextmanager
     def _losing(self) -> Iterator[None]:
-        """The board is lost where this fails, also by an interrupt in the middle of a frame."""
+        """Within this context an error loses the connection, also an interrupt in the middle of a frame."""
         try:
             yield
         except BaseException as error:
             self._waiting.clear()
             self._lost = str(error) or type(error).__name__
             if isinstance(error, OSError):
-                raise RuntimeFailure("the way to the board fails", why=str(error)) from error
+                raise RuntimeFailure("the connection to the board failed", why=str(error)) from error
             raise
 
     # Memory
 
     def alloc(self, size: int) -> int:
-        """The address of so many bytes on the board."""
+        """Allocate `size` bytes on the board, and return their address."""
         (address,) = struct.unpack("<I", self.ask(Command.ALLOC, struct.pack("<I", size), size=4))
         return int(address)
 
@@ -296,7 +303,7 @@ class Session:
             self.request(Command.WRITE, place + data[begin : begin + step])
 
     def read(self, address: int, size: int) -> bytes:
-        """Copy bytes from the board, after all calls before."""
+        """Copy bytes from the board, after waiting for all earlier calls."""
         parts: list[bytes] = []
         for begin in range(0, size, self._frame):
             part = min(self._frame, size - begin)
@@ -306,33 +313,34 @@ class Session:
         return b"".join(parts)
 
     def empty(self, shape: Sequence[int], type_: DTypeLike = "float32") -> BoardArray:
-        """An array on the board with any content."""
+        """An uninitialised array on the board."""
         made = BoardArray(self, tuple(shape), dtype(type_).numpy, 0)
         made.address = self.alloc(made.nbytes)
         return made
 
     def array(self, values: Any) -> BoardArray:
-        """A copy of an array on the board."""
+        """Copy an array to the board."""
         given = contiguous(np.asarray(values))
         made = BoardArray(self, given.shape, given.dtype, self.alloc(given.nbytes))
         self.write(made.address, given.tobytes())
         return made
 
     def clear(self) -> None:
-        """Give all memory back; arrays made before must not be used any more."""
+        """Free all memory. Existing arrays and loaded models must not be used any more."""
         self.request(Command.CLEAR)
 
     # Models
 
     def load(self, exe: Executable, where: str | Board | None = None) -> Module:
-        """Put a model into the board's memory, beside arrays.  `where` names the board's kind where the
-        session was given a transport.
+        """Load a model into the board's memory. If the session has a transport, `where` names the type of the
+        board.
 
-        Raises RuntimeFailure where there is no room, UnsupportedError without the compiler.
+        Raises RuntimeFailure if there is not enough memory, and UnsupportedError if the compiler is not
+        installed.
         """
         kind = self._board if where is None else board(where) if isinstance(where, str) else where
         if kind is None:
-            raise UsageError("the board behind a transport is not known", hint="name it: load(exe, BOARD)")
+            raise UsageError("the type of the board is not known", hint="name it: load(exe, BOARD)")
         with tempfile.TemporaryDirectory(prefix="dlc-module-") as folder:
             size = len(build_module(exe, kind, Path(folder), self._base))
             address = self.alloc(size)
@@ -347,21 +355,21 @@ class Session:
 
     @property
     def model(self) -> Module:
-        """The model of the firmware; UsageError where it has none."""
+        """The model of the firmware. Raises UsageError if it has none."""
         if self._model is None:
-            raise UsageError("this session began without a model", hint="module = session.load(exe)")
+            raise UsageError("the firmware of this session has no model", hint="module = session.load(exe)")
         return self._model
 
     def call(self, inputs: Sequence[BoardArray], outputs: Sequence[BoardArray]) -> None:
-        """Run the model of the firmware on arrays on the board: see `Module.call`."""
+        """Run the model of the firmware on arrays on the board (see `Module.call`)."""
         self.model.call(inputs, outputs)
 
     def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
-        """Run the model of the firmware on host arrays: see `Module.run`."""
+        """Run the model of the firmware on host arrays (see `Module.run`)."""
         return self.model.run(*arrays)
 
     def called(self, payload: bytes) -> None:
-        """Take the answer to a call."""
+        """Read the cycles from the answer to a call."""
         _, low, high = struct.unpack("<3I", payload)
         self.cycles = low | high << 32
 

@@ -15,11 +15,13 @@ from dlc_core.diag import RuntimeFailure, UnsupportedError
 
 
 class Emulated:
-    """A firmware in the emulator; its first serial port is a socket."""
+    """A firmware in the emulator, whose first serial port is a socket."""
 
     def __init__(self, board: Board, elf: Path, seconds: float = 60) -> None:
         if shutil.which(EMULATOR) is None:
-            raise UnsupportedError(f"{board.name} cannot be emulated here", hint="install qemu-system-arm")
+            raise UnsupportedError(
+                f"{board.name} cannot be emulated on this machine", hint="install qemu-system-arm"
+            )
         self._seconds = seconds
         self._folder = tempfile.TemporaryDirectory(prefix="dlc-board-")
         place = Path(self._folder.name, "serial")
@@ -28,7 +30,8 @@ class Emulated:
         listening.listen(1)
         listening.settimeout(0.1)
         command = [EMULATOR, "-M", board.name, "-display", "none", "-monitor", "none", "-semihosting"]
-        # One instruction is one tick of a clock of 1 GHz / 2^shift: counts are the same each time.
+        # Each instruction takes one tick of a clock of 1 GHz / 2^shift, so that cycle counts are
+        # deterministic.
         command += ["-icount", "shift=5,sleep=off", "-serial", f"unix:{place}", "-kernel", str(elf)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -56,7 +59,7 @@ class Emulated:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise RuntimeFailure("the board takes nothing any more", why=str(error)) from None
+            raise RuntimeFailure("the board does not receive", why=str(error)) from None
 
     def receive(self, size: int) -> bytes:
         parts = bytearray()
@@ -66,7 +69,7 @@ class Emulated:
             except TimeoutError:
                 raise RuntimeFailure(f"the board did not answer in {self._seconds:g} seconds") from None
             except OSError as error:
-                raise RuntimeFailure("the board is gone", why=str(error)) from None
+                raise RuntimeFailure("the connection to the board failed", why=str(error)) from None
             if not part:
                 raise RuntimeFailure("the board stopped in the middle of an answer", why=self._said())
             parts += part

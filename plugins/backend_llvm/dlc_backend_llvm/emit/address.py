@@ -1,4 +1,4 @@
-"""Affine form of element offsets, split into a part that varies and a constant displacement."""
+"""The affine form of element offsets, split into variable terms and a constant displacement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dlc_core.ir.expr import Binary, Const, Expr, binary, const
 
 
 def affine(expr: Expr) -> tuple[dict[Expr, int], int]:
-    """`expr` as sum of integer coefficients times atoms, plus a constant."""
+    """The terms of an expression: a map from atoms to integer coefficients, and a constant."""
     terms: dict[Expr, int] = {}
     total = 0
     stack: list[tuple[Expr, int]] = [(expr, 1)]
@@ -23,7 +23,8 @@ def affine(expr: Expr) -> tuple[dict[Expr, int], int]:
         elif isinstance(e, Binary) and e.op == "mul" and isinstance(e.a, Const):
             stack.append((e.b, scale * int(e.a.value)))
         elif isinstance(e, Binary) and e.op == "mul" and isinstance(e.a, Binary) and e.a.op in ("add", "sub"):
-            # Distribute, so that constant rows of a symbolic stride become separate, hoistable terms.
+            # Distribute the product. So a constant row times a symbolic stride becomes a term that can be
+            # hoisted.
             stack += [(binary("mul", e.a.b, e.b), scale if e.a.op == "add" else -scale)]
             stack += [(binary("mul", e.a.a, e.b), scale)]
         else:
@@ -32,7 +33,7 @@ def affine(expr: Expr) -> tuple[dict[Expr, int], int]:
 
 
 def sum_of(terms: list[tuple[Expr, int]]) -> Expr:
-    """The sum of coefficient times atom, in the given order."""
+    """The sum of coefficients times atoms, in the given order."""
     total: Expr = const(0)
     for atom, scale in terms:
         total = total + (atom if scale == 1 else atom * scale)

@@ -1,10 +1,11 @@
 """Products of matrices in the tile registers of x86 (AMX).
 
-Accumulators are in memory. Around a statement that only multiplies, including its loops, they are values.
-LLVM keeps values that are only cast from and to tiles in tile registers, also across loops, and configures
-these registers itself. Other statements access the accumulators in memory.
+Accumulators are in memory. Statements that only multiply, including their loops, have them as SSA values:
+they are loaded before and stored after. LLVM keeps such values in tile registers, also across loops, if they
+are only cast from and to tiles. It configures the registers itself. Other statements access the accumulators
+in memory.
 
-A process must request these registers from Linux before it uses them. Kernels with products do so once.
+A process must request tile registers from Linux before it uses them. Kernels with products do so once.
 
 Source: LLVM Language Reference, x86_amx type.
 """
@@ -27,10 +28,12 @@ from dlc_core.tir.matrix import MATRIX, MatrixUnit, products, unit_of
 from dlc_core.tir.stmt import Alloc, Eval, For, Let, Seq, Stmt, Store, seq
 
 TILE = "vector_tile"
-"""An operand as a tile register holds it: rows of 32-bit words."""
+"""The internal function for an operand in the form of a tile register: rows of 32-bit words."""
 ENABLE = "dlc.request_tiles"
 MOST_SUMS = 4
-"""Sums that are values together: of eight registers operands need some, and LLVM cannot always free any."""
+"""The maximum number of accumulators that are values at the same time. There are eight registers, operands
+need some of them, and LLVM's tile register allocation cannot always spill.
+"""
 ENABLE_IR = f"""
 @{ENABLE}.done = internal global i8 0, align 1
 define internal void @{ENABLE}() nounwind noinline cold {{
@@ -53,13 +56,15 @@ _SIGNS = {"int8": "s", "uint8": "u"}
 
 
 class TileEmitter(FunctionEmitter):
-    """Emits a function that has such products."""
+    """Emits a function with tile products."""
 
-    def sums_of(self, body: Stmt) -> None:
-        """Take note of what products add to."""
+    def find_accumulators(self, body: Stmt) -> None:
+        """Record the buffers that products add to."""
         self._sums = {each.buffer for made in products(body) for each in loads_in(made.args[0])}
         self._slots: dict[tuple[Buffer, Expr], tuple[Buffer, MatrixUnit, Expr]] | None = None
-        """While products are emitted: where each sum is, as a value, its sizes and the bytes between rows."""
+        """While products are emitted: for each accumulator its register buffer, its unit, and its row stride
+        in bytes.
+        """
 
     def visit_alloc(self, stmt: Alloc) -> None:
         if stmt.buffer in self._sums:
@@ -79,11 +84,13 @@ class TileEmitter(FunctionEmitter):
 
     def inner_emitter(self, name: str, body: Stmt) -> FunctionEmitter:
         inner = TileEmitter(self.unit, name, self.kernels)
-        inner.sums_of(body)
+        inner.find_accumulators(body)
         return inner
 
     def _parts(self, parts: Sequence[Stmt]) -> None:
-        """Statements in turn, those that add to the same sums taken together where they follow each other."""
+        """Emit statements in order. Consecutive statements that only multiply are emitted together, with at
+        most `MOST_SUMS` accumulators.
+        """
         together: list[Stmt] = []
         sums: set[tuple[Buffer, Expr]] = set()
         for part in (*parts, None):
@@ -114,34 +121,34 @@ class TileEmitter(FunctionEmitter):
         return True
 
     def _sums_in(self, stmt: Stmt) -> set[tuple[Buffer, Expr]]:
-        """The sums of a statement that does nothing but multiply; none of others."""
+        """The accumulators of a statement that only multiplies; empty for other statements."""
         if not self._only_multiplies(stmt):
             return set()
         first = [_rows(made.args[0])[0] for made in products(stmt)]
         return {(row.buffer, self._offset_of([row])[0]) for row in first}
 
     def _products(self, stmt: Stmt) -> None:
-        """Emit a statement that multiplies, with its sums as values."""
+        """Emit a statement that only multiplies, with its accumulators as values."""
         self.unit.helpers.setdefault(ENABLE, ENABLE_IR)
         slots: dict[tuple[Buffer, Expr], tuple[Buffer, MatrixUnit, Expr]] = {}
         self._slots = slots
         inner = self._with_slots(stmt)
-        for (buffer, start), (slot, unit, apart) in slots.items():
-            words = self._load_tile(unit.m, unit.n * 4, self.pointer(buffer, start), self.value(apart))
+        for (buffer, start), (slot, unit, stride) in slots.items():
+            words = self._load_tile(unit.m, unit.n * 4, self.pointer(buffer, start), self.value(stride))
             self.registers[slot] = {(0, unit.m * unit.n): self._from_tile(words, unit)}
         self.stmt(inner)
-        for (buffer, start), (slot, unit, apart) in slots.items():
+        for (buffer, start), (slot, unit, stride) in slots.items():
             (value,) = self.registers.pop(slot).values()
             tile, pointer = self._to_tile(value, unit), self.pointer(buffer, start)
             sizes = f"i16 {unit.m}, i16 {unit.n * 4}"
             self.unit.declare(_STORE, f"void @{_STORE}(i16, i16, ptr, i64, x86_amx)")
-            place = f"ptr {pointer}, i64 {self.value(apart)}"
-            self.lines.append(f"  call void @{_STORE}({sizes}, {place}, x86_amx {tile})")
+            address = f"ptr {pointer}, i64 {self.value(stride)}"
+            self.lines.append(f"  call void @{_STORE}({sizes}, {address}, x86_amx {tile})")
         self._forget([buffer for buffer, _ in slots])
         self._slots = None
 
     def _with_slots(self, stmt: Stmt) -> Stmt:
-        """The statement with every sum read from, and written to, its slot."""
+        """The statement with accumulators in register buffers in place of memory."""
 
         def moved(each: Stmt) -> Stmt | None:
             if not isinstance(each, Let) or not _is_product(each.value):
@@ -150,32 +157,34 @@ class TileEmitter(FunctionEmitter):
             sums, a, b, *numbers = each.value.args
             unit = unit_of(each.value)
             slot = self._slot(_rows(sums), unit, each.body)
-            place = _whole(unit.m * unit.n)
-            return Store(slot, place, call(MATRIX, (load(slot, place), a, b, *numbers), each.value.dtype))
+            indices = _whole(unit.m * unit.n)
+            return Store(slot, indices, call(MATRIX, (load(slot, indices), a, b, *numbers), each.value.dtype))
 
         return transform_stmt(stmt, stmt_fn=moved)
 
     def _slot(self, rows: Sequence[Load], unit: MatrixUnit, after: Stmt) -> Buffer:
-        """Return the slot of an accumulator that is read row by row, and written so by the following
-        statement.
+        """The register buffer of an accumulator whose rows are read. The following statement must write the
+        same rows; otherwise CodegenError is raised.
         """
         written = [(s.buffer, s.indices) for s in stmts(after) if isinstance(s, Store)]
-        start, apart = self._offset_of(rows)
-        if written != [(row.buffer, row.indices) for row in rows] or apart is None:
-            raise CodegenError(f"{self.name}: the sums of a product are not written where they are read")
+        start, stride = self._offset_of(rows)
+        if written != [(row.buffer, row.indices) for row in rows] or stride is None:
+            raise CodegenError(
+                f"{self.name}: accumulators of a tile product are not stored where they were loaded"
+            )
         assert self._slots is not None
         found = self._slots.get((rows[0].buffer, start))
         if found is None:
             slot = Buffer(f"tile{len(self._slots)}", (unit.m * unit.n,), unit.acc, scope="local")
-            found = self._slots[rows[0].buffer, start] = slot, unit, apart
+            found = self._slots[rows[0].buffer, start] = slot, unit, stride
         return found[0]
 
     def _offset_of(self, rows: Sequence[Load]) -> tuple[Expr, Expr | None]:
-        """Where the first of some rows begins, and their distance in bytes; None where that differs."""
+        """The offset of the first row, and the row stride in bytes; None if the stride is not constant."""
         analyzer = Analyzer()
-        places = [self.place(row.buffer, row.indices) for row in rows]
-        starts = [analyzer.simplify(start) for start, _, _ in places]
-        same = all(row.buffer is rows[0].buffer for row in rows) and all(step == 1 for _, step, _ in places)
+        accesses = [self.offsets_of(row.buffer, row.indices) for row in rows]
+        starts = [analyzer.simplify(start) for start, _, _ in accesses]
+        same = all(row.buffer is rows[0].buffer for row in rows) and all(step == 1 for _, step, _ in accesses)
         steps = [analyzer.simplify(b - a) for a, b in pairwise(starts)] or [const(0)]
         even = same and all(analyzer.prove_equal(step, steps[0]) for step in steps)
         return starts[0], analyzer.simplify(steps[0] * rows[0].buffer.dtype.itemsize) if even else None
@@ -201,29 +210,31 @@ class TileEmitter(FunctionEmitter):
         return self._from_tile(made, unit)
 
     def _operand(self, expr: Expr) -> str:
-        """The rows of a matrix as a tile: read where they lie, or through memory where that is uneven."""
+        """Load a matrix as a tile. If the row stride is not constant, its rows are first copied
+        to the stack.
+        """
         rows = _rows(expr)
-        start, apart = self._offset_of(rows)
+        start, stride = self._offset_of(rows)
         size = rows[0].dtype.lanes * rows[0].buffer.dtype.itemsize
-        if apart is not None:
-            return self._load_tile(len(rows), size, self.pointer(rows[0].buffer, start), self.value(apart))
+        if stride is not None:
+            return self._load_tile(len(rows), size, self.pointer(rows[0].buffer, start), self.value(stride))
         name = self.fresh("rows")
         self.entry_allocas.append(f"  {name} = alloca [{len(rows) * size} x i8], align 64")
         for number, row in enumerate(rows):
-            place, step, _ = self.place(row.buffer, row.indices)
+            offset, step, _ = self.offsets_of(row.buffer, row.indices)
             if step != 1:
-                raise CodegenError(f"{self.name}: a row of a product's operand is not contiguous")
-            value = self.emit(f"load <{size} x i8>, ptr {self.pointer(row.buffer, place)}, align 1")
+                raise CodegenError(f"{self.name}: a row of an operand of a tile product is not contiguous")
+            value = self.emit(f"load <{size} x i8>, ptr {self.pointer(row.buffer, offset)}, align 1")
             at = self.emit(f"getelementptr i8, ptr {name}, i64 {number * size}", "p")
             self.lines.append(f"  store <{size} x i8> {value}, ptr {at}, align 1")
         return self._load_tile(len(rows), size, name, str(size))
 
-    def _load_tile(self, rows: int, size: int, pointer: str, apart: str) -> str:
+    def _load_tile(self, rows: int, size: int, pointer: str, stride: str) -> str:
         self.unit.declare(_LOAD, f"x86_amx @{_LOAD}(i16, i16, ptr, i64)")
-        return self.emit(f"call x86_amx @{_LOAD}(i16 {rows}, i16 {size}, ptr {pointer}, i64 {apart})", "t")
+        return self.emit(f"call x86_amx @{_LOAD}(i16 {rows}, i16 {size}, ptr {pointer}, i64 {stride})", "t")
 
     def _from_tile(self, tile: str, unit: MatrixUnit) -> str:
-        """The values of a tile of sums."""
+        """Cast a tile of accumulators to a vector."""
         count = unit.m * unit.n
         words, kind = f"<{count} x i32>", register_type(dtype(unit.acc).with_lanes(count))
         name = f"{_X86}cast.tile.to.vector.v{count}i32"
@@ -246,11 +257,11 @@ def _is_product(value: Expr) -> bool:
 
 
 def _rows(value: Expr) -> list[Load]:
-    """The rows of a matrix."""
+    """The loads of the rows of a matrix."""
     parts = value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)
     rows = [part for part in parts if isinstance(part, Load)]
     if len(rows) < len(parts):
-        raise CodegenError("a product's matrix is not read row by row")
+        raise CodegenError("a matrix of a tile product is not loaded row by row")
     return rows
 
 

@@ -36,7 +36,7 @@ _SHUFFLES = {"subgroup_shuffle": "idx", "subgroup_shuffle_down": "down", "subgro
 _INT32 = dtype("int32")
 _WARP = 32
 _ALIGNED = 16
-"""Bytes at which memory of groups and of the caller begins, at least."""
+"""The minimum alignment in bytes of shared memory and of the caller's buffers."""
 
 
 class KernelEmitter(FunctionEmitter):
@@ -45,11 +45,11 @@ class KernelEmitter(FunctionEmitter):
     def __init__(self, unit: Unit, name: str) -> None:
         super().__init__(unit, name)
         self.arrays: list[str] = []
-        """The definitions of what groups share."""
+        """The definitions of shared buffers, as module-level text."""
         self.shared: list[Shared] = []
 
     def declare_shared(self, buffer: Buffer) -> None:
-        """Memory of a group, which stands outside of the function."""
+        """Define a shared buffer as a global variable of the module."""
         shape = buffer.static_shape()
         if shape is None:
             raise CodegenError(f"buffer {buffer!r} has no fixed size")
@@ -72,7 +72,7 @@ class KernelEmitter(FunctionEmitter):
             return
         register = _AXES.get(loop.thread)
         if register is None:
-            raise CodegenError(f"cards have no axis {loop.thread}", hint=f"axes: {', '.join(_AXES)}")
+            raise CodegenError(f"GPUs have no axis {loop.thread}", hint=f"axes: {', '.join(_AXES)}")
         self.unit.declare(register, f"i32 @{register}()")
         number = self.emit(f"zext i32 {self.emit(f'call i32 @{register}()')} to i64")
         if const_value(loop.begin) != 0:
@@ -95,7 +95,7 @@ class KernelEmitter(FunctionEmitter):
     def visit_eval(self, stmt: Eval) -> None:
         name = stmt.value.name if isinstance(stmt.value, Call) else ""
         if name in ("copies_begin", "copies_end"):
-            return  # what the thread writes is there at once
+            return  # copies are synchronous here
         if name not in BARRIERS:
             super().visit_eval(stmt)
             return
@@ -105,13 +105,13 @@ class KernelEmitter(FunctionEmitter):
             scope.volatile.clear()
 
     def _prefetch(self, handle: Expr) -> None:
-        """A hint, which cards do without."""
+        """Emits nothing: prefetches are hints, and GPUs hide latency by other means."""
 
     def _call(self, expr: Call) -> str:
         return self._dots(expr) if _is_of_bytes(expr) else super()._call(expr)
 
     def _dots(self, expr: Call) -> str:
-        """Four products of bytes added to each lane, by one instruction."""
+        """A dot product of four bytes for each lane, by one instruction per lane."""
         sums, *operands = expr.args
         lanes, kind = sums.dtype.lanes, register_type(sums.dtype)
         signs = ".".join("u" if each.dtype.kind == "uint" else "s" for each in operands)
@@ -132,13 +132,14 @@ class KernelEmitter(FunctionEmitter):
         return super()._intrinsic(expr, args) if how is None else self._shuffled_value(how, expr, args)
 
     def _shuffled_value(self, how: str, expr: Call, args: list[str]) -> str:
-        """A value of another thread, in words of 32 bits."""
+        """A value of another thread of the subgroup, exchanged in words of 32 bits."""
         kind, bits = register_type(expr.dtype), expr.dtype.bits
         width = const_value(expr.args[2])
         if not isinstance(width, int):
-            raise CodegenError(f"{expr.name} over {expr.args[2]} threads, a number that is not known")
+            raise CodegenError(f"{expr.name} over {expr.args[2]} threads: the number must be a constant")
         number = self.cast(args[1], expr.args[1].dtype, _INT32)
-        # Above the bits of the last lane that may be read are those in which lanes of a part agree.
+        # The low bits are the last lane that may be read; the bits above are a mask of the lane bits that are
+        # constant within a part of `width` lanes (PTX `shfl`, operand c).
         bounds = (_WARP - width) << 8 | (_WARP - 1)
         name = f"llvm.nvvm.shfl.sync.{how}.i32"
         self.unit.declare(name, f"i32 @{name}(i32, i32, i32, i32)")
@@ -160,7 +161,7 @@ class KernelEmitter(FunctionEmitter):
 
 
 def _is_of_bytes(expr: Call) -> bool:
-    """Whether it is a dot product of four bytes for each lane."""
+    """Whether a call is a dot product of four bytes for each lane."""
     if expr.name != "vector_dot" or expr.dtype.scalar is not _INT32:
         return False
     sums, *operands = expr.args
@@ -169,7 +170,7 @@ def _is_of_bytes(expr: Call) -> bool:
 
 
 def module_text(funcs: Sequence[PrimFunc], cpu: HostCpu) -> tuple[str, dict[str, tuple[Shared, ...]]]:
-    """LLVM IR of kernels, and the memory of their groups by the kernels' names."""
+    """The LLVM IR of kernels, and the shared buffers of each kernel by its name."""
     unit = Unit(cpu)
     shared = {}
     for func in funcs:

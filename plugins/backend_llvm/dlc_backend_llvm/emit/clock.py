@@ -1,8 +1,8 @@
-"""The steady clock that instrumented code reads.
+"""The monotonic clock that instrumented code reads.
 
     @CLOCK(ptr at, i64 sign)      adds sign times the clock's nanoseconds to the i64 at `at`
 
-One reading takes about 25 ns on Linux, where it needs no system call.
+A reading takes about 25 ns on Linux, because it makes no system call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ define internal void @NAME(ptr %at, i64 %sign) nounwind {
 
 
 def clock_ir(triple: str) -> str:
-    """The function's text for a machine; UnsupportedError for a system whose clock is not known."""
+    """The function as LLVM IR. Raises UnsupportedError if the clock of the system is not known."""
     for system, number in _MONOTONIC.items():
         if f"-{system}" in triple:
             return _TEXT.replace("NAME", CLOCK).replace("NUMBER", str(number))

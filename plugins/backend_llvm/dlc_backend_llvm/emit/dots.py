@@ -1,4 +1,4 @@
-"""Code for `vector_dot`: dot products of narrow elements by the instructions that a processor has."""
+"""Code for `vector_dot`: dot products of narrow elements by the instructions of a processor."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Call, Expr, call
 
 GROUP = "vector_group"
-"""An operand of `vector_dot` as the instructions take it: groups as words, one for each lane."""
+"""The internal function for an operand of `vector_dot` in the form that instructions take: one word of 32
+bits, which holds a group, for each lane.
+"""
 
 
 def emit_dot(emitter: ValueEmitter, expr: Call) -> str:
-    """The value of a `vector_dot`."""
+    """Emit a `vector_dot` and return its value."""
     return _Emit(emitter, expr).run()
 
 
 def emit_group(emitter: ValueEmitter, expr: Call) -> str:
-    """The value of a `GROUP`: its operand's bits, repeated for every lane where it is one group."""
+    """Emit a `GROUP`. An operand of one group is broadcast to all lanes."""
     (bits,) = expr.args
     lanes, size = expr.dtype.lanes, bits.dtype.lanes * bits.dtype.bits
     one = emitter.value(bits)
@@ -32,7 +34,7 @@ def emit_group(emitter: ValueEmitter, expr: Call) -> str:
 
 
 def bits_of(expr: Expr) -> Expr:
-    """A value's bits as they are in memory."""
+    """An expression for the bits of a value in memory. Narrow floats are wider in registers."""
     if expr.dtype.scalar.name not in NARROW_FLOATS:
         return expr
     return call("reinterpret", (expr,), dtype(f"uint{expr.dtype.bits}").with_lanes(expr.dtype.lanes))
@@ -49,7 +51,7 @@ class _Emit:
         cpu, a, b = self.e.unit.cpu, self.a.dtype.scalar, self.b.dtype.scalar
         sum32 = self.acc.dtype.scalar.name in ("float32", "int32")
         if not sum32 or self.lanes > cpu.lanes(32) or self.group * a.bits != 32 or a.bits != b.bits:
-            return self.written_out()
+            return self.expanded()
         found = instruction(cpu, a.name, b.name)
         if found is not None:
             acc = self.e.value(self.acc)
@@ -63,12 +65,12 @@ class _Emit:
             pairs = pairs_of_words(cpu)
             if pairs:
                 return self.by_pairs(pairs)
-        return self.written_out()
+        return self.expanded()
 
-    # Lanes as instructions have them
+    # Lanes of instructions
 
     def fit(self, names: dict[int, str]) -> tuple[str, int]:
-        """The instruction that has the lanes, or more of them."""
+        """The narrowest instruction with at least as many lanes: its name and its lanes."""
         wide = min(n for n in names if n >= self.lanes)
         return names[wide], wide
 
@@ -78,27 +80,27 @@ class _Emit:
         return self.e.value(words)
 
     def widened(self, value: str, scalar: str, lanes: int) -> str:
-        """The vector filled up to more lanes."""
+        """The vector, padded with poison to `lanes` lanes."""
         if lanes == self.lanes:
             return value
         if self.lanes == 1:
             return self.e.emit(f"insertelement <{lanes} x {scalar}> poison, {scalar} {value}, i32 0")
-        places = ", ".join(f"i32 {i}" if i < self.lanes else "i32 poison" for i in range(lanes))
+        indices = ", ".join(f"i32 {i}" if i < self.lanes else "i32 poison" for i in range(lanes))
         old = f"<{self.lanes} x {scalar}>"
-        return self.e.emit(f"shufflevector {old} {value}, {old} poison, <{lanes} x i32> <{places}>")
+        return self.e.emit(f"shufflevector {old} {value}, {old} poison, <{lanes} x i32> <{indices}>")
 
     def first(self, value: str, scalar: str, lanes: int) -> str:
-        """The lanes that are meant of a vector filled up."""
+        """The first `self.lanes` lanes of a padded vector."""
         if lanes == self.lanes:
             return value
         if self.lanes == 1:
             return self.e.emit(f"extractelement <{lanes} x {scalar}> {value}, i32 0")
-        places = ", ".join(f"i32 {i}" for i in range(self.lanes))
+        indices = ", ".join(f"i32 {i}" for i in range(self.lanes))
         old = f"<{lanes} x {scalar}>"
-        return self.e.emit(f"shufflevector {old} {value}, {old} poison, <{self.lanes} x i32> <{places}>")
+        return self.e.emit(f"shufflevector {old} {value}, {old} poison, <{self.lanes} x i32> <{indices}>")
 
     def narrowed(self, how: Instruction, name: str, lanes: int, acc: str, a: str, b: str) -> str:
-        """The instruction on words of `self.lanes` lanes."""
+        """Emit the instruction on operands that are padded to its lanes."""
         scalar = register_type(self.acc.dtype.scalar)
         operands = [self.widened(acc, scalar, lanes)]
         size = 16 if how.element == "bfloat" else 8
@@ -111,7 +113,7 @@ class _Emit:
         values = f"{type_} {operands[0]}, {kind} {operands[1]}, {kind} {operands[2]}"
         return self.first(self.e.emit(f"call {type_} @{name}({values})"), scalar, lanes)
 
-    # Integers by what there is
+    # Integers by other instructions
 
     def _int(self, op: str, a: str, b: str) -> str:
         return self.e.emit(f"{op} {vector('i32', self.lanes)} {a}, {b}")
@@ -120,8 +122,10 @@ class _Emit:
         return str(value) if self.lanes == 1 else f"splat (i32 {value})"
 
     def corrected(self, has: tuple[str, str], how: Instruction) -> str | None:
-        """By an instruction for bytes of the signs `has`, where one operand at most has another: that one is
-        moved by 128, and what this adds to the sum is taken away.
+        """Use an instruction for bytes of the dtypes `has`, although one operand has the other signedness.
+
+        128 is added to or subtracted from that operand by flipping the sign bits, and the effect on the sum
+        is subtracted. None if both operands have other dtypes.
         """
         fit = self.fit(how.names)
         operands = [self.a, self.b]
@@ -141,7 +145,9 @@ class _Emit:
         return self._int("sub", total, self.narrowed(how, *fit, zero, *moved))
 
     def by_pairs(self, pairs: dict[int, str]) -> str:
-        """By sums of two products of int16: of the even elements of each group, and of the odd ones."""
+        """Use instructions that sum two products of int16: first for the even bytes of each group, then for
+        the odd ones.
+        """
         name, lanes = self.fit(pairs)
         acc = self.e.value(self.acc)
         for odd in (False, True):
@@ -166,30 +172,30 @@ class _Emit:
         half = self.e.emit(f"{shift} {kind} {words}, splat (i16 8)")
         return self.e.emit(f"bitcast {kind} {half} to {vector('i32', self.lanes)}")
 
-    # Anything else
+    # No instruction
 
-    def written_out(self) -> str:
-        """Element by element of the groups, in the sum's dtype."""
+    def expanded(self) -> str:
+        """Multiply and add the elements of the groups one by one, in the dtype of the sum."""
         total = self.e.value(self.acc)
         type_ = self.acc.dtype
         kind = register_type(type_)
         multiply, add = ("fmul contract", "fadd contract") if type_.is_float else ("mul", "add")
-        for place in range(self.group):
-            a, b = (self.element(x, place, type_) for x in (self.a, self.b))
+        for index in range(self.group):
+            a, b = (self.element(x, index, type_) for x in (self.a, self.b))
             product = self.e.emit(f"{multiply} {kind} {a}, {b}")
             total = self.e.emit(f"{add} {kind} {total}, {product}")
         return total
 
-    def element(self, operand: Expr, place: int, type_: DType) -> str:
-        """Element `place` of every lane's group, widened."""
+    def element(self, operand: Expr, index: int, type_: DType) -> str:
+        """Element `index` of the group of each lane, converted to `type_`."""
         value, have = self.e.value(operand), operand.dtype.lanes
         shared = have == self.group and self.lanes > 1
-        places = [place + (0 if shared else lane * self.group) for lane in range(self.lanes)]
+        indices = [index + (0 if shared else lane * self.group) for lane in range(self.lanes)]
         old, scalar = register_type(operand.dtype), operand.dtype.scalar
         if have > 1 and self.lanes == 1:
-            value = self.e.emit(f"extractelement {old} {value}, i32 {place}")
+            value = self.e.emit(f"extractelement {old} {value}, i32 {index}")
         elif have > 1:
-            text = ", ".join(f"i32 {i}" for i in places)
+            text = ", ".join(f"i32 {i}" for i in indices)
             value = self.e.emit(f"shufflevector {old} {value}, {old} poison, <{self.lanes} x i32> <{text}>")
         elif self.lanes > 1:
             one = self.e.emit(f"insertelement {vector(old, self.lanes)} poison, {old} {value}, i32 0")

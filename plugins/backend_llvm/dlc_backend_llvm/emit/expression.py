@@ -1,8 +1,7 @@
 """Conversion of expressions to instructions.
 
 Pure expressions are placed in the prefix of the scope of their innermost variable (see `scope.py`).
-Expressions that read memory or may trap stay where they are, and are reused until memory that they read is
-written.
+Expressions that read memory or may trap are not moved. Their values are reused until the memory is written.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from dlc_core.tir.lanes import lane_of, ramp_form
 
 
 class ExpressionEmitter(ValueEmitter):
-    """Emits the expressions of one function.  Statements are emitted by the subclass in `function.py`."""
+    """Emits the expressions of one function. The subclass in `function.py` emits the statements."""
 
     def _instruction(self, expr: Expr) -> str:
         if isinstance(expr, Load):
@@ -67,11 +66,11 @@ class ExpressionEmitter(ValueEmitter):
         return self._call(expr)
 
     def nonnegative(self, expr: Expr) -> bool:
-        """Whether an integer is known to be at least 0."""
+        """Whether an integer expression is known to be at least 0."""
         return False
 
     def _rounded(self, operand: str, type_: DType) -> str:
-        """float16 and bfloat16 results are rounded to representable values after each operation."""
+        """Round the float32 result of an operation on float16 or bfloat16 to a value of that dtype."""
         if type_.scalar.name not in NARROW_FLOATS:
             return operand
         return self.cast(operand, dtype("float32").with_lanes(type_.lanes), type_)
@@ -84,7 +83,7 @@ class ExpressionEmitter(ValueEmitter):
         return result
 
     def _flushed(self, operand: str, to: DType) -> str:
-        """A float32 rounded to bfloat16 by the instruction, which takes denormal numbers for zero."""
+        """Round float32 to bfloat16 by the instruction of the processor, which flushes denormals to zero."""
         short, bits, wide = (vector(kind, to.lanes) for kind in ("bfloat", "i16", "float"))
         rounded = self.emit(f"fptrunc {wide} {operand} to {short}")
         return self._from_memory(self.emit(f"bitcast {short} {rounded} to {bits}"), to)
@@ -118,7 +117,9 @@ class ExpressionEmitter(ValueEmitter):
     # Memory
 
     def pointer(self, buffer: Buffer, offset: Expr) -> str:
-        """Pointer to an element; the varying part is computed far out, the constant part last."""
+        """The pointer to an element. The variable part is hoisted as far as possible, the constant part is
+        added last.
+        """
         base, base_depth = self.base(buffer)
         element = memory_type(buffer.dtype)
         terms, displacement = affine(offset)
@@ -143,15 +144,16 @@ class ExpressionEmitter(ValueEmitter):
         return operand
 
     def base(self, buffer: Buffer) -> tuple[str, int]:
-        """A buffer's pointer and the depth of the scope that has it."""
+        """The pointer of a buffer, and the depth of the scope that defines it."""
         if buffer not in self.pointers:
-            raise CodegenError(f"buffer {buffer.name} is used where it is not allocated")
+            raise CodegenError(f"buffer {buffer.name} is used outside of its allocation")
         return self.pointers[buffer]
 
-    def place(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, int | None, list[Expr]]:
-        """Where a vector access goes: (element offset of lane 0, constant stride or None, offsets of lanes).
+    def offsets_of(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, int | None, list[Expr]]:
+        """The element offsets of an access: (offset of lane 0, constant stride or None, offsets of all
+        lanes).
 
-        The offsets are given where the stride is None.
+        The list of offsets is empty if the stride is known.
         """
         lanes = max((i.dtype.lanes for i in indices), default=1)
         if lanes == 1:
@@ -170,14 +172,14 @@ class ExpressionEmitter(ValueEmitter):
 
     def _load(self, expr: Load) -> str:
         buffer, lanes = expr.buffer, expr.dtype.lanes
-        start, stride, offsets = self.place(buffer, expr.indices)
+        start, stride, offsets = self.offsets_of(buffer, expr.indices)
         if buffer in self.registers:
             return self._read_register(expr, start, stride)
         if stride == 1:
             return self._load_contiguous(buffer, start, expr.dtype)
         if self.mask:
-            places = offsets or [start + lane * (stride or 0) for lane in range(lanes)]
-            return self._gather_masked(buffer, places, expr.dtype)
+            offsets = offsets or [start + lane * (stride or 0) for lane in range(lanes)]
+            return self._gather_masked(buffer, offsets, expr.dtype)
         result = "poison"
         for lane in range(lanes):
             offset = offsets[lane] if offsets else start + lane * (stride or 0)
@@ -194,7 +196,7 @@ class ExpressionEmitter(ValueEmitter):
         if self.mask and type_.lanes > 1:
             loaded = self._masked_call("load", memory, f"ptr align {align} {pointer}", self.mask, type_.lanes)
         elif self.mask:
-            # One element for all lanes: read where any lane is on.
+            # One element for all lanes. Load it if any lane of the mask is set.
             some, lanes = self.mask, self.mask_lanes
             if lanes > 1:
                 some = self.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({vector('i1', lanes)} {some})")
@@ -206,31 +208,35 @@ class ExpressionEmitter(ValueEmitter):
         return self._from_memory(loaded, type_)
 
     def alignment(self, buffer: Buffer, start: Expr, lanes: int) -> int:
-        """The known alignment of the address of so many elements from `start` on."""
+        """The known alignment in bytes of an access of `lanes` elements at offset `start`."""
         return buffer.dtype.itemsize
 
-    def _masked_call(self, how: str, memory: str, place: str, mask: str, lanes: int) -> str:
-        """A load or gather of the lanes of `mask`; the others are zero."""
+    def _masked_call(self, how: str, memory: str, pointer: str, mask: str, lanes: int) -> str:
+        """A masked load or gather. Lanes that are not in `mask` are zero."""
         name = f"llvm.masked.{how}.{self.unit.overload(memory)}"
         name += ".p0" if how == "load" else f".v{lanes}p0"
-        return self.emit(f"call {memory} @{name}({place}, <{lanes} x i1> {mask}, {memory} zeroinitializer)")
+        return self.emit(f"call {memory} @{name}({pointer}, <{lanes} x i1> {mask}, {memory} zeroinitializer)")
 
-    def _gather_masked(self, buffer: Buffer, places: Sequence[Expr], type_: DType) -> str:
+    def _gather_masked(self, buffer: Buffer, offsets: Sequence[Expr], type_: DType) -> str:
         pointers = "poison"
-        for lane, place in enumerate(places):
-            pointer = self._pointer_of_lane(buffer, place, lane)
-            pointers = self.emit(f"insertelement <{len(places)} x ptr> {pointers}, ptr {pointer}, i32 {lane}")
-        where = f"<{len(places)} x ptr> align {buffer.dtype.itemsize} {pointers}"
-        loaded = self._masked_call("gather", memory_type(type_), where, self.mask, len(places))
+        for lane, offset in enumerate(offsets):
+            pointer = self._pointer_of_lane(buffer, offset, lane)
+            pointers = self.emit(
+                f"insertelement <{len(offsets)} x ptr> {pointers}, ptr {pointer}, i32 {lane}"
+            )
+        where = f"<{len(offsets)} x ptr> align {buffer.dtype.itemsize} {pointers}"
+        loaded = self._masked_call("gather", memory_type(type_), where, self.mask, len(offsets))
         return self._from_memory(loaded, type_)
 
-    def _pointer_of_lane(self, buffer: Buffer, place: Expr, lane: int) -> str:
-        """As `pointer`; what tells the place is read only where that lane of `mask` is on."""
-        if self.info(place)[2]:
-            return self.pointer(buffer, place)
+    def _pointer_of_lane(self, buffer: Buffer, offset: Expr, lane: int) -> str:
+        """The pointer for one lane of a masked access. Loads in its offset are masked by this
+        lane of `mask`.
+        """
+        if self.info(offset)[2]:
+            return self.pointer(buffer, offset)
         own = self.emit(f"extractelement {vector('i1', self.mask_lanes)} {self.mask}, i32 {lane}")
         with self._loads_where(own, 1):
-            return self.pointer(buffer, place)
+            return self.pointer(buffer, offset)
 
     def _from_memory(self, loaded: str, type_: DType) -> str:
         memory, register, name = memory_type(type_), register_type(type_), type_.scalar.name
@@ -249,7 +255,7 @@ class ExpressionEmitter(ValueEmitter):
         return loaded
 
     def to_memory(self, operand: str, type_: DType) -> str:
-        """A register value in its memory form."""
+        """Convert a value from its register type to its memory type."""
         memory, register, name = memory_type(type_), register_type(type_), type_.scalar.name
         if name == "bool":
             return self.emit(f"zext {register} {operand} to {memory}")
@@ -271,14 +277,14 @@ class ExpressionEmitter(ValueEmitter):
             return values[key]
         lanes = expr.dtype.lanes
         for (first, width), operand in values.items():
-            # One lane of a promoted vector, as horizontal reductions read them.
+            # Horizontal reductions read single lanes of a promoted vector.
             if lanes == 1 and first <= key[0] < first + width:
                 type_ = register_type(expr.buffer.dtype.with_lanes(width))
                 return self.emit(f"extractelement {type_} {operand}, i32 {key[0] - first}")
         return "poison"
 
     def register_key(self, buffer: Buffer, start: Expr, stride: int | None, lanes: int) -> tuple[int, int]:
-        """Which register of a promoted buffer an access means."""
+        """The key (first element, lanes) of the register of a promoted buffer that an access uses."""
         first = const_value(start)
         if first is None or stride != 1:
             raise CodegenError(f"buffer {buffer.name} was promoted to registers but is accessed at {start}")
@@ -311,7 +317,9 @@ class ExpressionEmitter(ValueEmitter):
         return self._intrinsic(expr, args)
 
     def _shuffled(self, expr: Call) -> str:
-        """Lanes of one vector, or of two concatenated: one instruction; more parts are put together first."""
+        """Lanes of concatenated vectors. Up to two parts take one instruction; more are
+        concatenated first.
+        """
         if expr.name == "vector_concat":
             parts, lanes = list(expr.args), list(range(expr.dtype.lanes))
         else:
@@ -329,14 +337,14 @@ class ExpressionEmitter(ValueEmitter):
         return self._two(scalar, a, first, b, second, lanes)
 
     def _two(self, scalar: str, a: str, first: int, b: str, second: int, lanes: Sequence[int]) -> str:
-        """Lanes of two vectors; the shorter one is filled up, as LLVM wants both of one type."""
+        """Lanes of two vectors. The shorter one is padded, because LLVM requires operands of one type."""
         count = max(first, second)
         a, b = (self._filled(scalar, value, have, count) for value, have in ((a, first), (b, second)))
-        places = [lane if lane < first else lane - first + count for lane in lanes]
-        kind, mask = vector(scalar, count), ", ".join(f"i32 {place}" for place in places)
+        indices = [lane if lane < first else lane - first + count for lane in lanes]
+        kind, mask = vector(scalar, count), ", ".join(f"i32 {index}" for index in indices)
         kind = f"<1 x {scalar}>" if count == 1 else kind
-        made = self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{mask}>")
-        if len(places) > 1:
+        made = self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(indices)} x i32> <{mask}>")
+        if len(indices) > 1:
             return made
         return self.emit(f"extractelement <1 x {scalar}> {made}, i32 0")
 
@@ -345,28 +353,28 @@ class ExpressionEmitter(ValueEmitter):
             return value
         if have == 1:
             return self.emit(f"insertelement <{count} x {scalar}> poison, {scalar} {value}, i32 0")
-        mask = ", ".join(f"i32 {place}" if place < have else "i32 poison" for place in range(count))
+        mask = ", ".join(f"i32 {lane}" if lane < have else "i32 poison" for lane in range(count))
         kind = vector(scalar, have)
         return self.emit(f"shufflevector {kind} {value}, {kind} poison, <{count} x i32> <{mask}>")
 
     def _reinterpret(self, operand: str, source: DType, to: DType) -> str:
-        """The same bits, which those of floats kept wider have in memory alone."""
+        """Reinterpret the bits of a value. Narrow floats are first converted to their memory type."""
         if source.scalar.name in NARROW_FLOATS:
             operand = self.to_memory(operand, source)
         return self._reinterpret_bits(operand, source, to)
 
     def _bits_in_memory(self, expr: Load) -> str | None:
-        """Elements of a narrow float as they are stored, where they are loaded from one place."""
+        """Load narrow floats without converting them; None if they are not contiguous in memory."""
         if expr.dtype.scalar.name not in NARROW_FLOATS or expr.buffer in self.registers or self.mask:
             return None
-        start, stride, _ = self.place(expr.buffer, expr.indices)
+        start, stride, _ = self.offsets_of(expr.buffer, expr.indices)
         if stride != 1:
             return None
         pointer = self.pointer(expr.buffer, start)
         return self.emit(f"load {memory_type(expr.dtype)}, ptr {pointer}, align {expr.buffer.dtype.itemsize}")
 
     def _reinterpret_bits(self, operand: str, source: DType, to: DType) -> str:
-        """The same, of bits as they are in memory."""
+        """Reinterpret the bits of a value that is in its memory type."""
         made = self.emit(f"bitcast {memory_type(source)} {operand} to {memory_type(to)}")
         return self._from_memory(made, to) if to.scalar.name in NARROW_FLOATS else made
 
@@ -378,7 +386,9 @@ class ExpressionEmitter(ValueEmitter):
         return result
 
     def _lazy_select(self, expr: Call) -> str:
-        """Only the taken side may touch memory: branches for one lane, masked loads for vectors."""
+        """A selection in which only the chosen side accesses memory: by branches for scalars, by masked loads
+        for vectors.
+        """
         cond, a, b = expr.args
         if isinstance(cond, Broadcast):
             cond = cond.value
@@ -393,7 +403,7 @@ class ExpressionEmitter(ValueEmitter):
         )
 
     def _masked(self, expr: Expr, mask: str) -> str:
-        """A vector value whose loads are made only in the lanes of `mask`."""
+        """The value of a vector expression whose loads are masked by `mask`."""
         if self.info(expr)[2]:
             return self.value(expr)
         if self.mask:
@@ -403,7 +413,7 @@ class ExpressionEmitter(ValueEmitter):
 
     @contextmanager
     def _loads_where(self, mask: str, lanes: int) -> Iterator[None]:
-        """Loads inside are masked by the lanes of `mask`, and are not reused outside."""
+        """Within this context loads are masked by `mask`. Their values are not reused outside."""
         saved, saved_lanes = self.mask, self.mask_lanes
         self.mask, self.mask_lanes = mask, lanes
         hidden = [s.volatile for s in self.scopes]
@@ -417,5 +427,5 @@ class ExpressionEmitter(ValueEmitter):
             self.mask, self.mask_lanes = saved, saved_lanes
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
-        """`a` or `b` by control flow; defined where basic blocks are made."""
+        """`a` or `b`, selected by a branch. The subclass that emits basic blocks implements it."""
         raise NotImplementedError

@@ -28,13 +28,13 @@ from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, 
 from dlc_core.tir.visitor import StmtVisitor
 
 STACK_LIMIT = 1 << 20
-"""Bytes of stack that one function's allocations may take."""
+"""The maximum size in bytes of the stack allocations of a function."""
 
 POOL = "dlc_parallel_for"
 
 
 class FunctionEmitter(ExpressionEmitter, StmtVisitor):
-    """Emits one function's body."""
+    """Emits the body of a function."""
 
     def __init__(self, unit: Unit, name: str, kernels: Sequence[str] = ()) -> None:
         super().__init__(unit)
@@ -50,7 +50,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self._written: dict[Stmt, frozenset[Buffer]] = {}
 
     def written(self, stmt: Stmt) -> frozenset[Buffer]:
-        """Buffers that a statement stores to; worked out once for each statement."""
+        """The buffers that a statement stores to. The result is cached."""
         if stmt not in self._written:
             walk(stmt, lambda part: part not in self._written, after=self._note_written)
         return self._written[stmt]
@@ -100,7 +100,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
 
     def visit_let(self, stmt: Let) -> Stmt:
         operand = self.value(stmt.value)
-        # What is computed from the variable comes after it; `stmt` ends the scope.
+        # Open a scope, so that expressions of the variable are emitted after it. `stmt` closes the scope.
         self.scopes.append(Scope(self.lines, len(self.scopes)))
         self.vars[stmt.var] = (operand, self.depth)
         return stmt.body
@@ -114,7 +114,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         buffer, lanes = stmt.buffer, max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
         if lanes > 1 and all(i.dtype.lanes == 1 for i in stmt.indices):
             raise CodegenError(f"a vector is stored to one element of {buffer.name}")
-        start, stride, offsets = self.place(buffer, stmt.indices)
+        start, stride, offsets = self.offsets_of(buffer, stmt.indices)
         operand = self.value(stmt.value)
         if stmt.value.dtype.lanes != lanes:
             operand = self._splat(stmt.value, lanes)
@@ -141,7 +141,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
                 scope.forget(self.root(buffer))
 
     def _carried(self, body: Stmt) -> list[tuple[Buffer, tuple[int, int]]]:
-        """Registers that a loop or branch changes."""
+        """The promoted registers that a loop or branch changes. They need phis."""
         written = self.written(body)
         return [(b, key) for b in self.registers if b in written for key in self.registers[b]]
 
@@ -151,7 +151,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
             return
         if loop.kind == "thread":
             raise CodegenError(
-                f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which a CPU has not"
+                f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which a CPU does not have"
             )
         begin, extent = (self.value(e.astype(INDEX)) for e in (loop.begin, loop.extent))
         known = const_value(loop.extent)
@@ -242,9 +242,9 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self._forget(self.written(stmt))
 
     def _if_lanes(self, stmt: If) -> None:
-        """A condition that differs between lanes: each lane's stores under its own branch."""
+        """A condition with several lanes: a branch for each lane, around a store of this lane."""
         if stmt.orelse is not None or not isinstance(stmt.then, Store):
-            raise CodegenError("only a single store may stand under a condition that differs between lanes")
+            raise CodegenError("a condition that differs between lanes may guard only a single store")
         inner = stmt.then
         for lane in range(stmt.cond.dtype.lanes):
             scalar = Store(
@@ -318,13 +318,13 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         if value.name == "prefetch":
             self._prefetch(value.args[0])
             return
-        raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
+        raise CodegenError(f"this backend does not support the intrinsic {value.name} as a statement")
 
     def _prefetch(self, handle: Expr) -> None:
-        """Prefetch a line to L2; the distance is too long for L1."""
+        """Prefetch a cache line to L2, because the prefetch distance is too large for L1."""
         self.unit.declare("llvm.prefetch.p0", "void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        place = self.typed(handle)
-        self.lines.append(f"  call void @llvm.prefetch.p0({place}, i32 0, i32 2, i32 1)")
+        pointer = self.typed(handle)
+        self.lines.append(f"  call void @llvm.prefetch.p0({pointer}, i32 0, i32 2, i32 1)")
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
         test = self.value(cond)
@@ -345,9 +345,11 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
     # Parallel loops
 
     def _parallel(self, loop: For) -> None:
-        """Outline the body and hand it to the pool."""
+        """Outline the body as a function of (closure, begin, end), and call the thread pool with it."""
         if any(b in self.registers for b in free_buffers(loop.body)):
-            raise CodegenError(f"parallel loop {loop.var.name} shares registers with the code around it")
+            raise CodegenError(
+                f"parallel loop {loop.var.name} uses a buffer that is in registers outside of the loop"
+            )
         self._regions += 1
         name = f"{self.name}.region{self._regions}"
         buffers = [b for b in free_buffers(loop.body) if b in self.pointers]
@@ -365,8 +367,8 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         for slot, captured in enumerate(captures):
             kind = "ptr" if isinstance(captured, Buffer) else register_type(captured.dtype)
             operand = self.base(captured)[0] if isinstance(captured, Buffer) else self.vars[captured][0]
-            place = self.emit(f"getelementptr i64, ptr {closure}, i64 {slot}", "p")
-            self.lines.append(f"  store {kind} {operand}, ptr {place}, align 8")
+            address = self.emit(f"getelementptr i64, ptr {closure}, i64 {slot}", "p")
+            self.lines.append(f"  store {kind} {operand}, ptr {address}, align 8")
             source, target = inner.fresh("p"), inner.fresh("c")
             head.append(f"  {source} = getelementptr i64, ptr %closure, i64 {slot}")
             head.append(f"  {target} = load {kind}, ptr {source}, align 8")
@@ -389,11 +391,13 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
             scope.volatile.clear()
 
     def inner_emitter(self, name: str, body: Stmt) -> FunctionEmitter:
-        """Return an emitter for the body of a parallel loop as a separate function."""
+        """An emitter for the outlined body of a parallel loop."""
         return FunctionEmitter(self.unit, name, self.kernels)
 
     def take_params(self, func: PrimFunc, about: str = "") -> list[str]:
-        """The parameters of a function's signature, whose values the emitter knows then; `about` pointers."""
+        """Define the parameters of a function. Returns their texts for its signature. `about` has more
+        attributes of pointers.
+        """
         params = []
         shared = shared_buffers(func)
         for index, param in enumerate(func.params):
@@ -409,7 +413,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         return params
 
     def function_text(self, signature: str, body: Stmt, head: Sequence[str] = ()) -> str:
-        """The whole text of a function with this signature and statement."""
+        """The text of a function with this signature and body."""
         with self.scope():
             self.stmt(body)
         code = flatten(self.lines)

@@ -1,4 +1,4 @@
-"""A PrimFunc as a function of the module."""
+"""Emission of a PrimFunc as an LLVM function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None
     emitter = FunctionEmitter(unit, func.name)
     if products(func.body):
         emitter = TileEmitter(unit, func.name)
-        emitter.sums_of(func.body)
+        emitter.find_accumulators(func.body)
     emitter.flushes = func.attrs.get("denormals") == "flush" and rounds_bfloat16(unit.cpu)
     params = ", ".join([*emitter.take_params(func), "i32 %threads"])
     signature = f"define {linkage} void @{func.name}({params})"

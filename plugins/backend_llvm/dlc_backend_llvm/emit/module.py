@@ -1,4 +1,4 @@
-"""A module of PrimFuncs as LLVM IR text, with the entry points that are called from outside."""
+"""Emission of a module of PrimFuncs as LLVM IR, with its entry points."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dlc_core.tir.stmt import PrimFunc
 
 
 def packed_entry(func: PrimFunc) -> str:
-    """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit
-    integers.  The result is 0.
+    """The entry point `i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`. Its arguments are an array
+    of pointers, an array of 64-bit integers, and the number of threads. It returns 0.
     """
     lines, args = [], []
     buffers = scalars = 0
@@ -39,7 +39,7 @@ def packed_entry(func: PrimFunc) -> str:
 
 
 def function_part(func: PrimFunc, cpu: HostCpu) -> Part:
-    """Return the part of a module that one function contributes."""
+    """Emit one function, with the declarations and helpers that it needs."""
     unit = Unit(cpu)
     emit_function(unit, func)
     return unit.part()
@@ -48,8 +48,8 @@ def function_part(func: PrimFunc, cpu: HostCpu) -> Part:
 def module_text(
     module: IRModule, cpu: HostCpu, parts: Mapping[str, Part] = MappingProxyType({})
 ) -> tuple[str, tuple[str, ...]]:
-    """LLVM IR of a module and the names of its entry points; `parts` are of functions that have been emitted
-    before, by name.
+    """The LLVM IR of a module, and the names of its entry points. `parts` has functions that are already
+    emitted, by name.
     """
     unit = Unit(cpu)
     entries: dict[int, PrimFunc] = {}
@@ -61,8 +61,8 @@ def module_text(
         if func.attrs.get("entry"):
             entries[len(unit.functions)] = func
             unit.functions.append("")
-    for place, func in entries.items():
-        unit.functions[place] = packed_entry(func)
+    for index, func in entries.items():
+        unit.functions[index] = packed_entry(func)
     return unit.text(), tuple(func.name for func in entries.values())
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and cast instructions."""
+"""Instructions for arithmetic, comparisons and casts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc_core.ir.expr import Binary, Broadcast, Const, Expr, Load
 
 Fresh = Callable[[], str]
 Convert = Callable[[str, str, str, int], tuple[list[str], str]]
-"""Operand, dtype, wanted dtype, lanes -> lines and result, the narrow floats in their memory form."""
+"""(operand, dtype, new dtype, lanes) -> (lines, result). Narrow floats are in their memory type."""
 
 _FLOAT = {
     "add": "fadd contract",
@@ -53,7 +53,7 @@ def _literal_of(expr: Expr) -> Const | None:
 def binary_instruction(
     expr: Binary, a: str, b: str, fresh: Fresh, nonnegative: bool
 ) -> tuple[list[str], str]:
-    """Lines and result of `expr.op` on operands a and b.  `nonnegative`: the left side is >= 0."""
+    """The lines and the result of `expr.op` on operands a and b. `nonnegative` means that a is at least 0."""
     op, type_ = expr.op, expr.a.dtype
     kind = register_type(type_)
     lines: list[str] = []
@@ -104,7 +104,9 @@ def _int_instruction(op: str, type_: DType, kind: str, a: str, b: str) -> str:
 
 
 def _shift(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
-    """Shifts by any amount: outside of [0, bits) all bits leave, only the sign stays in a signed `shr`."""
+    """Shifts by any amount. If it is outside of [0, bits), the result is 0, or the sign for a
+    signed `shr`.
+    """
     type_, kind = expr.a.dtype, register_type(expr.a.dtype)
     how = "shl" if expr.op == "shl" else "ashr" if type_.kind == "int" else "lshr"
     amount = _literal_of(expr.b)
@@ -124,7 +126,9 @@ def _shift(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
 
 
 def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
-    """min and max.  Of floats NaN wins; with a literal on one side that costs one instruction."""
+    """min and max. If one float is NaN, the result is NaN. With a literal operand this takes one
+    instruction.
+    """
     type_, kind = expr.a.dtype, register_type(expr.a.dtype)
     flags = vector("i1", type_.lanes)
     if not type_.is_float:
@@ -138,9 +142,10 @@ def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
     elif not ((known := _literal_of(expr.a)) is not None and known.value == known.value):
         known = None
         if isinstance(expr.a, Load) and expr.a.buffer.scope == "local":
-            # An accumulator: the test for NaN of the other side is not in the chain from step to step.
+            # `b` is an accumulator. Testing the other operand for NaN keeps the test out of the dependence
+            # chain.
             a, b = b, a
-    # "compare, else the right side" gives the right side when either is NaN: correct when only it may be NaN.
+    # The comparison is false if an operand is NaN, so b is selected. This is correct if only b may be NaN.
     result = emit(f"select {flags} {emit(f'fcmp {order} {kind} {a}, {b}')}, {kind} {a}, {kind} {b}")
     if known is not None:
         return result
@@ -158,7 +163,7 @@ def _floor_division(expr: Binary, a: str, b: str, emit: Callable[[str], str], no
         return emit(f"{unsigned.get(plain, plain)} {kind} {a}, {b}")
     flags = vector("i1", type_.lanes)
     rest = emit(f"srem {kind} {a}, {b}")
-    # Signs differ and the division is inexact: truncation went the wrong way.
+    # If the signs differ and the division is inexact, truncation has rounded up.
     mixed = emit(f"icmp slt {kind} {emit(f'xor {kind} {rest}, {b}')}, {_zero(type_)}")
     inexact = emit(f"icmp ne {kind} {rest}, {_zero(type_)}")
     fix = emit(f"and {flags} {mixed}, {inexact}")
@@ -171,9 +176,10 @@ def _floor_division(expr: Binary, a: str, b: str, emit: Callable[[str], str], no
 def cast_instructions(
     source: DType, to: DType, a: str, fresh: Fresh, convert: Convert
 ) -> tuple[list[str], str]:
-    """Conversion of a register value.
+    """Convert a register value: the lines and the result.
 
-    Float to integer truncates; out of range it gives some value.  `convert` converts between float dtypes.
+    Conversions from floats to integers truncate; the result is unspecified if the value is out of range.
+    `convert` converts between float dtypes.
     """
     lines: list[str] = []
 
@@ -217,7 +223,7 @@ def _float_zero(type_: DType) -> str:
 def _narrow(
     a: str, held: str, to: DType, emit: Callable[[str], str], lines: list[str], convert: Convert
 ) -> str:
-    """A float32 or float64 value rounded to the nearest float16 or bfloat16, held as float32 after that."""
+    """Round float32 or float64 to the nearest float16 or bfloat16 value. The result has the type float32."""
     name = to.scalar.name
     if name == "float16" or held == "float64":
         there, short = convert(a, held, name, to.lanes)
@@ -233,7 +239,7 @@ def _narrow(
     odd = emit(f"and {ints} {emit(f'lshr {ints} {bits}, {splat(16)}')}, {splat(1)}")
     nudged = emit(f"add {ints} {bits}, {emit(f'add {ints} {odd}, {splat(0x7FFF)}')}")
     kept = emit(f"and {ints} {nudged}, {splat(-0x10000)}")
-    # The nudge would carry a NaN into the sign or to infinity: keep NaNs, quietened.
+    # The addition that rounds could change a NaN to an infinity or another sign. So NaNs are selected, quiet.
     quiet = emit(f"and {ints} {emit(f'or {ints} {bits}, {splat(0x400000)}')}, {splat(-0x10000)}")
     nan = emit(f"fcmp uno {wide} {a}, {a}")
     return emit(f"bitcast {ints} {emit(f'select {flags} {nan}, {ints} {quiet}, {ints} {kept}')} to {wide}")

@@ -1,4 +1,4 @@
-"""Powers of integers: a loop of squarings, as a function of the module."""
+"""Integer powers by repeated squaring, as a function of the module."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _SIGNED = """
 
 
 def integer_power(type_: DType) -> tuple[str, str]:
-    """(name, definition) of x to the y, modulo the width.
+    """(name, definition) of x to the power y, modulo 2**bits.
 
-    Negative exponents give the power cut towards zero: 0, but for the bases 1 and -1.
+    For negative exponents the exact power is rounded towards zero: it is 0, except for the bases 1 and -1.
     """
     name = f"dlc_power_{type_.kind}_{suffix(type_)}"
     lanes, scalar = type_.lanes, register_type(type_.scalar)

@@ -1,9 +1,8 @@
-"""Placement of instructions: nested scopes, each with a prefix, in which pure values are computed once and as
-far out as possible.
+"""Scopes: where instructions are placed.
 
-A scope is the body of a loop, a branch or a function.  An expression without loads goes to the prefix of the
-innermost scope that binds one of its variables: loop-invariant code motion and common-subexpression
-elimination by construction, which is why the emitted text needs no pass over it.
+A scope is the body of a loop, a branch or a function. It begins with a prefix. An expression without loads is
+emitted once, in the prefix of the innermost scope that binds one of its variables. This does loop-invariant
+code motion and common-subexpression elimination, so the emitted text needs no further passes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ Lines = list[Union[str, "Lines"]]
 
 
 class Scope:
-    """One nesting level.  `lines` is the code; `prefix` a hole at its start, open while it is emitted."""
+    """A nesting level. `lines` is its code. `prefix` is at the beginning of `lines`, and grows while the
+    scope is open.
+    """
 
     def __init__(self, lines: Lines, depth: int) -> None:
         self.prefix: Lines = []
@@ -30,19 +31,19 @@ class Scope:
         self._readers: dict[Buffer, list[Expr]] = {}
 
     def remember(self, expr: Expr, operand: str, reads: Iterable[Buffer]) -> None:
-        """Keep a value until one of the buffers that it was read from is written."""
+        """Record the value of an expression until one of the buffers in `reads` is written."""
         self.volatile[expr] = operand
         for buffer in reads:
             self._readers.setdefault(buffer, []).append(expr)
 
     def forget(self, buffer: Buffer) -> None:
-        """Drop what was read from a buffer that is now written."""
+        """Discard the values that were read from a buffer, because it is written."""
         for expr in self._readers.pop(buffer, ()):
             self.volatile.pop(expr, None)
 
 
 def flatten(lines: Lines) -> list[str]:
-    """The text lines of nested lists, in order; iterative."""
+    """The lines of nested lists, in order. It does not recurse."""
     out: list[str] = []
     stack: list[str | Lines] = [lines]
     while stack:

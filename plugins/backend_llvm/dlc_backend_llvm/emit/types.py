@@ -1,8 +1,8 @@
-"""Dtypes in LLVM IR: in memory, in registers, and as literals.
+"""LLVM types of dtypes in memory and in registers, and literals.
 
-In memory bool is `i8` and bfloat16 is `i16` (its bits).  In registers bool is `i1`, and float16 and bfloat16
-are `float`s that hold a representable value: every operation computes in float32 and rounds once, as the
-interpreter does.
+In memory bool is `i8` and bfloat16 is `i16`. In registers bool is `i1`, and float16 and bfloat16 are `float`s
+with values that are representable in the narrow dtype. Each operation computes in float32 and rounds once,
+like the interpreter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def _scalar(type_: DType, table: dict[str, str]) -> str:
         return "i8"
     if type_.is_int and type_.bits >= 8:
         return f"i{type_.bits}"
-    raise CodegenError(f"dtype {name} has no code in this backend", hint="cast it to float32 or int32 first")
+    raise CodegenError(
+        f"this backend does not support the dtype {name}", hint="cast it to float32 or int32 first"
+    )
 
 
 def vector(scalar: str, lanes: int) -> str:
@@ -49,14 +51,14 @@ def register_type(type_: DType) -> str:
 
 
 def suffix(type_: DType) -> str:
-    """The overload suffix of LLVM intrinsics: `v8f32`, `f64`, `i32`."""
+    """The overload suffix of LLVM intrinsics, such as `v8f32`, `f64`, `i32`."""
     scalar = _scalar(type_, _REGISTER)
     short = {"float": "f32", "double": "f64"}.get(scalar, scalar)
     return short if type_.lanes == 1 else f"v{type_.lanes}{short}"
 
 
 def literal(value: float, type_: DType) -> str:
-    """A scalar literal as LLVM writes it; floats by their bits, so that nothing is lost."""
+    """A scalar literal in LLVM's syntax. Floats are written by their bits, which is exact."""
     if type_.is_float:
         bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
         return f"0x{bits:016X}"

@@ -1,4 +1,4 @@
-"""One LLVM module under construction: declarations, helper functions, intrinsics as instructions."""
+"""An LLVM module under construction: declarations, helper functions, and instructions for intrinsics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_redu
 
 
 class Part(NamedTuple):
-    """The contribution of one function to a module: its text, and its references."""
+    """The text of one function, and the declarations and helpers that it refers to."""
 
     functions: tuple[str, ...]
     declared: dict[str, str]
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 class Unit:
-    """Text of an LLVM module: `declare` and `define` what functions refer to, then `text()`."""
+    """An LLVM module under construction. `text()` returns the functions with all declarations and helpers."""
 
     def __init__(self, cpu: HostCpu) -> None:
         self.cpu = cpu
@@ -44,15 +44,15 @@ class Unit:
         self.helpers: dict[str, str] = {}
 
     def declare(self, name: str, signature: str) -> None:
-        """Declare an external function once; `signature` is `type @name(types)`."""
+        """Declare an external function, unless it is already declared. `signature` is `type @name(types)`."""
         self._declared.setdefault(name, f"declare {signature}")
 
     def part(self) -> Part:
-        """All that is here so far."""
+        """The contents of this unit."""
         return Part(tuple(self.functions), self._declared, self.helpers, self.vmath.needed)
 
     def add(self, part: Part) -> None:
-        """Take what another unit for the same machine had."""
+        """Add the contents of another unit for the same machine."""
         self.functions += part.functions
         for own, more in (
             (self._declared, part.declared), (self.helpers, part.helpers), (self.vmath.needed, part.math),
@@ -60,7 +60,7 @@ class Unit:
             own.update((name, text) for name, text in more.items() if name not in own)
 
     def use_clock(self) -> None:
-        """Define what reads the steady clock, once."""
+        """Define the function that reads the monotonic clock, unless it is already defined."""
         if CLOCK not in self.helpers:
             self.helpers[CLOCK] = clock_ir(self.cpu.triple)
 
@@ -85,7 +85,9 @@ class Unit:
     def intrinsic(
         self, name: str, args: Sequence[str], operand: DType, fresh: Fresh
     ) -> tuple[list[str], str]:
-        """Lines and result of an intrinsic on operands of dtype `operand` (lanes included)."""
+        """The lines and the result of an intrinsic on operands of dtype `operand`, which includes
+        the lanes.
+        """
         lines: list[str] = []
 
         def emit(instruction: str) -> str:
@@ -117,15 +119,15 @@ class Unit:
     def _vector_math(
         self, name: str, args: Sequence[str], type_: DType, fresh: Fresh, lines: list[str]
     ) -> str:
-        """An operation of the vector math, which works on powers of two of lanes: others are filled up."""
+        """An operation of the vector math. It needs a power of two of lanes; other vectors are padded."""
         lanes, kind = type_.lanes, register_type(type_)
         full = 1 << (lanes - 1).bit_length()
 
-        def shuffled(value: str, old: str, places: Sequence[int]) -> str:
-            mask = ", ".join(f"i32 {place}" for place in places)
+        def shuffled(value: str, old: str, indices: Sequence[int]) -> str:
+            mask = ", ".join(f"i32 {index}" for index in indices)
             result = fresh()
             lines.append(
-                f"  {result} = shufflevector {old} {value}, {old} poison, <{len(places)} x i32> <{mask}>"
+                f"  {result} = shufflevector {old} {value}, {old} poison, <{len(indices)} x i32> <{mask}>"
             )
             return result
 
@@ -147,7 +149,7 @@ class Unit:
         return emit(f"call {kind} @{full}({', '.join(f'{kind} {a}' for a in args)})")
 
     def _sign(self, a: str, type_: DType, emit: Callable[[str], str]) -> str:
-        """-1, 0 or 1 with the zero and NaN of the argument kept."""
+        """-1, 0 or 1. Signed zeros and NaN are unchanged."""
         kind, flags = register_type(type_), vector("i1", type_.lanes)
         zero = "zeroinitializer" if type_.lanes > 1 else literal(0.0, type_)
         one = self._call_llvm("copysign", [self._splat(1.0, type_), a], type_, emit)
@@ -183,7 +185,9 @@ class Unit:
         )
 
     def _reduce(self, name: str, a: str, type_: DType, emit: Callable[[str], str]) -> str:
-        """Horizontal reduction: halves are combined while the lanes are even, odd numbers one by one."""
+        """A horizontal reduction. Halves are combined while the number of lanes is even, then lanes one by
+        one.
+        """
         lanes, kind = type_.lanes, register_type(type_)
         scalar = register_type(type_.scalar)
         while lanes % 2 == 0:

@@ -1,4 +1,4 @@
-"""Values of expressions: each computed once, as far out as its operands allow."""
+"""Values of expressions. Each is computed once, in the outermost scope that has its operands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from dlc_core.tir.intrinsics import CONVERGENT
 _TRAPPING = ("floordiv", "floormod", "truncdiv", "truncmod", "div")
 
 Info = tuple[int, frozenset[Buffer], bool]
-"""Depth of the innermost scope that binds a variable of it, buffers read, and whether it may move."""
+"""Of an expression: the depth of the innermost scope that binds one of its variables, the buffers that it
+reads, and whether it may be hoisted.
+"""
 
 
 class ValueEmitter(ABC):
-    """Emits each expression of one function once, at the outermost scope that has its operands."""
+    """Emits each expression of a function once, in the outermost scope that has its operands."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -33,7 +35,7 @@ class ValueEmitter(ABC):
         self.mask = ""
         self.mask_lanes = 0
         self.flushes = False
-        """Whether bfloat16 may be rounded to by an instruction that flushes denormal numbers."""
+        """Whether rounding to bfloat16 may use an instruction that flushes denormals."""
         self._count = 0
         self._info: dict[Expr, Info] = {}
 
@@ -43,7 +45,7 @@ class ValueEmitter(ABC):
         return f"%{hint}{self._count}"
 
     def emit(self, instruction: str, hint: str = "v") -> str:
-        """Append an instruction at the current place; its result's name."""
+        """Append an instruction, and return the name of its result."""
         name = self.fresh(hint)
         self.lines.append(f"  {name} = {instruction}")
         return name
@@ -53,7 +55,7 @@ class ValueEmitter(ABC):
         return len(self.scopes) - 1
 
     def value(self, expr: Expr) -> str:
-        """The operand that holds an expression's value (without its type)."""
+        """The LLVM operand with the value of an expression, without its type."""
         if isinstance(expr, Const):
             return literal(expr.value, expr.dtype)
         if isinstance(expr, Var):
@@ -86,13 +88,15 @@ class ValueEmitter(ABC):
         return found
 
     def root(self, buffer: Buffer) -> Buffer:
-        """The buffer that a window looks at, or the buffer itself: what is written to one is read by all."""
+        """The allocated buffer that a view refers to, or the buffer itself. All views of it share
+        its memory.
+        """
         while buffer in self.windows:
             buffer = self.windows[buffer]
         return buffer
 
     def typed(self, expr: Expr) -> str:
-        """`type operand`, as LLVM's instructions take arguments."""
+        """The LLVM operand with its type: `type operand`."""
         return f"{register_type(expr.dtype)} {self.value(expr)}"
 
     def info(self, root: Expr) -> Info:
@@ -130,15 +134,15 @@ class ValueEmitter(ABC):
 
     @abstractmethod
     def cast(self, operand: str, source: DType, to: DType) -> str:
-        """The operand of one dtype converted to another."""
+        """Convert an operand from one dtype to another."""
 
     @abstractmethod
     def _instruction(self, expr: Expr) -> str:
-        """The instructions of an expression over the values of its operands; its result's name."""
+        """Emit the instructions of an expression, and return the name of its result."""
 
     @abstractmethod
     def _load(self, expr: Load) -> str:
-        """The instructions of a load."""
+        """Emit a load, and return the name of its result."""
 
 
 __all__ = ["ValueEmitter"]

@@ -1,11 +1,12 @@
-"""The target `emulated`: code for any Linux machine, run here by QEMU's user emulation.
+"""The target `emulated`: code for any Linux machine, which QEMU's user emulation runs on this one.
 
     dlc.compile(model, "emulated -mtriple=aarch64-linux-gnu -mcpu=cortex-a72")(x)
 
-It is for testing code for machines that are not available. The code and the thread pool are those of `llvm`
-with the same options, as a library for the foreign machine. Its speed says nothing about the real machine.
+It tests code for machines that are not available. The code and the thread pool are those of the target `llvm`
+with the same options, linked to a library for the other machine. Run times do not predict those of a real
+machine.
 
-    qemu.py      which emulator shows which processor, and what must be installed
-    server.py    the foreign process: memory, libraries and calls through a pipe
+    qemu.py      the emulator for a processor, and the packages that it needs
+    server.py    the emulated process: memory, libraries and calls, by requests through a pipe
     device.py    the device `emulator`
 """

@@ -1,6 +1,6 @@
-"""The device `emulator`: object files of other machines, run by QEMU.
+"""The device `emulator`, which runs object files of other machines by QEMU.
 
-Memory is kept in this process until code is launched on it. It is then moved to the emulated process.
+Memory is in this process until a launch uses it. Then it is moved to the emulated process.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ else:
     process = lazy("dlc_backend_llvm.emulator.server")
 
 MEMORY_BYTES = 1 << 34
-"""Memory of all machines together."""
+"""Bytes of memory of all emulated machines together."""
 
 _servers: dict[tuple[str, str, str], Server] = {}
 _lock = threading.RLock()
 
 
 def server_for(cpu: HostCpu) -> Server:
-    """The process of a machine, started where there is none."""
+    """The process of a machine. It is started on first use."""
     key = (cpu.triple, cpu.cpu, cpu.features)
     with _lock:
         found = _servers.get(key)
@@ -47,9 +47,9 @@ def server_for(cpu: HostCpu) -> Server:
 
 @dataclass
 class _Block:
-    """Memory: its bytes here, or its place in a foreign process.
+    """Allocated memory: its bytes in this process, or its address in an emulated process.
 
-    With a layout, that of guard mode, what may not be touched is protected there.
+    In guard mode it has a layout. Pages outside of its slots are then protected in the emulated process.
     """
 
     size: int
@@ -60,7 +60,7 @@ class _Block:
     layout: Layout | None = None
 
     def move(self, server: Server) -> None:
-        """To a foreign process."""
+        """Move the memory to an emulated process."""
         data = self.here
         if data is None and self.server is not None:
             self._protect(True)
@@ -76,7 +76,7 @@ class _Block:
         self._protect(False)
 
     def release(self) -> None:
-        """Give back what it has in a foreign process."""
+        """Free the memory in the emulated process."""
         if self.server is None or not self.server.alive:
             return
         if self.layout is None:
@@ -86,11 +86,11 @@ class _Block:
 
     @property
     def _mapped(self) -> int:
-        """Bytes of its pages and of one before and one after these."""
+        """The bytes of its pages, and of a guard page before and after these."""
         return self.size if self.layout is None else -(-self.layout.size // PAGE) * PAGE + 2 * PAGE
 
     def _protect(self, touched: bool) -> None:
-        """Say whether the pages between values may be touched."""
+        """Allow or forbid accesses of the pages between values."""
         if self.layout is None or self.server is None:
             return
         first = self.place - self.layout.begin
@@ -111,7 +111,7 @@ class Entry:
 
 
 class LoadedCode:
-    """A library in a foreign process, which it stays in."""
+    """A library in an emulated process. It is never unloaded."""
 
     def __init__(self, server: Server, library: int) -> None:
         self._server = server
@@ -124,11 +124,11 @@ class LoadedCode:
         return Entry(symbol, self._server, address)
 
     def close(self) -> None:
-        """Threads may sleep in a library: it is not unmapped."""
+        """Does not unload the library, because worker threads may wait in its code."""
 
 
 class EmulatorDevice:
-    """Processes of foreign machines, one for each processor that code was made for."""
+    """Emulated processes, one for each processor that code was compiled for."""
 
     name = "emulator"
     formats = (FORMAT,)
@@ -139,11 +139,11 @@ class EmulatorDevice:
     # Memory
 
     def alloc(self, size: int, align: int = 64) -> int:
-        """Memory of zeros; RuntimeFailure where not so much is free."""
+        """Allocate zeroed memory. Raises RuntimeFailure if there is not enough."""
         return self._blocks.add(size, lambda: _Block(size, align, bytearray(size)))
 
     def alloc_guarded(self, layout: Layout) -> int:
-        """Memory for guard mode."""
+        """Allocate memory with a layout of guard mode."""
 
         def make() -> _Block:
             whole = bytearray(layout.size)
@@ -176,7 +176,7 @@ class EmulatorDevice:
         return self._blocks.window(handle, offset, size)
 
     def _on(self, handle: int, server: Server) -> int:
-        """The address of memory in a process, moved there where it is elsewhere."""
+        """The address of memory in an emulated process, after moving it there if necessary."""
         block = self._blocks.get(handle).memory
         if block.server is not server:
             block.move(server)
@@ -185,13 +185,13 @@ class EmulatorDevice:
     # Code
 
     def check(self, artifact: Artifact) -> None:
-        """Raise ArtifactError where the code cannot be linked or run here."""
+        """Raise ArtifactError if the code cannot be linked or run on this machine."""
         machine, cpu = read_object(artifact.code).machine, _cpu(artifact.metadata)
         if machine != cpu.arch:
-            raise ArtifactError(f"the code is for {machine}, but is said to be for {cpu.triple}")
+            raise ArtifactError(f"the code is for {machine}, but its metadata says {cpu.triple}")
         why = problem(cpu)
         if why is not None:
-            raise ArtifactError(f"code for {cpu.triple} cannot be emulated here", why=why)
+            raise ArtifactError(f"code for {cpu.triple} cannot be emulated on this machine", why=why)
 
     def load(self, artifact: Artifact) -> LoadedCode:
         self.check(artifact)
@@ -199,7 +199,7 @@ class EmulatorDevice:
         return LoadedCode(server, server.load(artifact.code))
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Returns when the work is done."""
+        """Run an entry point, and return when it has finished."""
         with _lock:
             places = [self._on(handle, entry.server) for handle in buffers]
         status = entry.server.call(entry.address, places, scalars, threads)

@@ -20,18 +20,19 @@ _LEVELS = {"x86-64-v2": "nehalem", "x86-64-v3": "haswell"}
 
 
 def emulator(cpu: HostCpu) -> list[str]:
-    """The command that runs a program of `cpu`'s machine on a processor that has no more than `cpu`, as far
-    as the emulator knows such; else on one that has all it can show.
+    """The command that emulates a machine with the processor `cpu`.
 
-    Raises UnsupportedError, saying what to install, where that is not possible.
+    QEMU emulates that processor or one with fewer features, if it knows one. Otherwise it emulates all
+    features that it supports. Raises UnsupportedError, which says what to install, if this is not possible.
     """
     if "linux" not in cpu.triple or cpu.arch not in ARCHES:
         raise UnsupportedError(
-            f"programs for {cpu.triple} are not emulated", hint=f"Linux on {', '.join(ARCHES)} is"
+            f"programs for {cpu.triple} cannot be emulated", hint=f"supported: Linux on {', '.join(ARCHES)}"
         )
     if cpu.arch == "x86_64" and cpu.vector_bits > 256:
         raise UnsupportedError(
-            "vectors of 512 bits are not emulated", hint="choose -mcpu=x86-64-v3 or below, or run it natively"
+            "vectors of 512 bits cannot be emulated",
+            hint="choose -mcpu=x86-64-v3 or below, or run it natively",
         )
     name = f"qemu-{cpu.arch}"
     found = shutil.which(name)
@@ -45,7 +46,7 @@ def emulator(cpu: HostCpu) -> list[str]:
 
 
 def problem(cpu: HostCpu) -> str | None:
-    """Why programs for a processor can be neither linked nor run here; None where they can."""
+    """The reason why programs for a processor cannot be linked or run on this machine; None if they can."""
     try:
         emulator(cpu)
         find_compiler(linked_for(cpu))
@@ -55,12 +56,12 @@ def problem(cpu: HostCpu) -> str | None:
 
 
 def linked_for(cpu: HostCpu) -> str:
-    """The triple that the linker is asked for: none where the machine is of this kind."""
+    """The triple for the linker; "" if `cpu` has the architecture of this machine."""
     return "" if cpu.arch == host_cpu().arch else cpu.triple
 
 
 def any_problem() -> str | None:
-    """Why nothing at all is emulated here."""
+    """The reason why no machine can be emulated; None if one can."""
     if not any(shutil.which(f"qemu-{arch}") for arch in ARCHES):
         return "QEMU's user emulation (qemu-user) is not installed"
     return None
@@ -68,7 +69,7 @@ def any_problem() -> str | None:
 
 @lru_cache(maxsize=8)
 def version(arch: str) -> tuple[int, ...]:
-    """The version of an architecture's emulator, (7, 2, 0); nothing where there is none."""
+    """The version of the emulator for an architecture, such as (7, 2, 0); () if it is not installed."""
     program = shutil.which(f"qemu-{arch}")
     if program is None:
         return ()
@@ -87,7 +88,7 @@ def _processor(cpu: HostCpu, program: str) -> str:
 
 @lru_cache(maxsize=8)
 def _known(program: str) -> dict[str, str]:
-    """The processors that an emulator names, by their names in lower case."""
+    """The processors that an emulator supports, by their names in lower case."""
     done = subprocess.run([program, "-cpu", "help"], capture_output=True, text=True, check=False)
     names = re.findall(r"^\s*(?:x86 )?([\w.-]+)", done.stdout, re.MULTILINE)
     return {name.lower(): name for name in names}

@@ -1,6 +1,6 @@
-"""The foreign process: a C program that executes requests from a pipe.
+"""The emulated process: a C program that executes requests from a pipe.
 
-A request is six 64-bit integers and what follows them; an answer one integer and what follows it.
+A request consists of six 64-bit integers and data. An answer consists of one integer and data.
 """
 
 from __future__ import annotations
@@ -119,9 +119,10 @@ int main(void) {
 
 
 class Server:
-    """A process of `cpu`'s machine.  Methods may be called by several threads: one after the other is served.
+    """A process of an emulated machine. Threads may call methods concurrently; requests are executed in
+    sequence.
 
-    Raises UnsupportedError where an emulator or a compiler is missing, RuntimeFailure once the process has
+    Raises UnsupportedError if the emulator or a compiler is missing, and RuntimeFailure if the process has
     ended.
     """
 
@@ -147,31 +148,31 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def alloc(self, size: int, align: int) -> int:
-        """Address of new memory."""
+        """Allocate memory and return its address."""
         place = self._ask(_ALLOC, max(size, 1), max(align, 64))
         if not place:
-            raise RuntimeFailure(f"the emulated process has no {size} bytes left")
+            raise RuntimeFailure(f"the emulated process cannot allocate {size} bytes")
         return place
 
     def free(self, place: int) -> None:
         self._ask(_FREE, place)
 
     def map(self, size: int) -> int:
-        """Address of new pages."""
+        """Map new pages and return their address."""
         place = self._ask(_MAP, size)
         if not place:
-            raise RuntimeFailure(f"the emulated process has no {size} bytes left")
+            raise RuntimeFailure(f"the emulated process cannot allocate {size} bytes")
         return place
 
     def unmap(self, place: int, size: int) -> None:
         self._ask(_UNMAP, place, size)
 
     def protect(self, place: int, size: int, touched: bool) -> None:
-        """Say whether pages may be touched; RuntimeFailure where these are none."""
+        """Allow or forbid accesses of pages. Raises RuntimeFailure if the system refuses."""
         if size and self._ask(_PROTECT, place, size, touched):
             raise RuntimeFailure("the emulated process cannot protect pages")
 
@@ -184,7 +185,9 @@ class Server:
             return self._get(size)
 
     def load(self, code: bytes, *, everywhere: bool = False) -> int:
-        """Link an object into a library and load it; `everywhere`: later ones may refer to its symbols."""
+        """Link an object into a library and load it. With `everywhere`, later libraries may refer to its
+        symbols.
+        """
         with self._lock:
             self._count += 1
             path = self._folder / f"code{self._count}.so"
@@ -198,12 +201,12 @@ class Server:
             return library
 
     def symbol(self, library: int, name: str) -> int:
-        """Address of a symbol; 0 where the library has none of that name."""
+        """The address of a symbol of a library, or 0."""
         data = name.encode()
         return self._ask(_SYMBOL, library, len(data), data=memoryview(data))
 
     def call(self, entry: int, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> int:
-        """The status of an entry point."""
+        """Call an entry point and return its status."""
         count = len(buffers) + len(scalars)
         data = struct.pack(f"<{count}q", *buffers, *scalars)
         return self._ask(_CALL, entry, len(buffers), len(scalars), threads, data=memoryview(data))
@@ -250,7 +253,7 @@ class Server:
         return RuntimeFailure(
             f"the emulated process for {self.cpu.triple} {how}",
             details=[line for line in said if line][-5:],
-            hint="an illegal instruction is one that the processor shown by the emulator has not",
+            hint="an illegal instruction is one that the emulated processor does not have",
         )
 
     def _build(self) -> Path:

@@ -1,1 +1,1 @@
-"""The thread pool in C, and the LLVM IR that `tools/make_pool_ir.py` makes of it for each architecture."""
+"""The thread pool in C, and its LLVM IR for each architecture, made by `tools/make_pool_ir.py`."""

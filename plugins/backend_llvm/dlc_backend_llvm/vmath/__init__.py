@@ -1,22 +1,21 @@
-"""Vector math as LLVM IR text: every transcendental function of dlc, straight-line, no libm, no libmvec.
+"""Vector math as LLVM IR: the transcendental functions of dlc, without libm or libmvec.
 
-    vm = VMath(machine_of(host_cpu()))                    one per module being written
-    lines, result = vm.emit("exp", ["%x"], "float32", 8, fresh)
-    lines, result = vm.convert("%h", "float16", "float32", 8, fresh)
-    vm.functions() -> str                                 append to the module: what the lines call
-    vm.function("exp", "float32", 8) -> (name, text)      any operation as an internal function
-    OPS, ULP, INLINE
+    vm = VMath(machine_of(host_cpu()))                    one for each module lines, result = vm.emit("exp",
+    ["%x"], "float32", 8, fresh) lines, result = vm.convert("%h", "float16", "float32", 8, fresh)
+    vm.functions() -> str                                 the functions that the lines call; add them to the
+    module vm.function("exp", "float32", 8) -> (name, text)      any operation as an internal function OPS,
+    ULP, INLINE
 
-`emit` gives the lines (no trailing newlines, no indentation) that compute an operation on operands of LLVM
-type `<lanes x float>` (plain `float` for lanes 1), and the operand text of the result.  `fresh()` must return
-a new SSA name each time it is called (`%12`, `%v12`); names derived from it are unique with it.  The
-operations in INLINE are straight lines; the others are calls of internal functions that `functions()` then
-defines.  Intrinsics need no declaration. float16 and bfloat16 compute in float32.  Lanes are any power of
-two: vectors wider than the target's registers are worked in register-sized parts, one after another, which
-keeps the temporaries in registers.
+`emit` returns the lines (without newlines and indentation) that compute an operation on operands of the LLVM
+type `<lanes x float>` (`float` for one lane), and the operand of the result. `fresh()` must return a new SSA
+name at each call (`%12`, `%v12`); further names are derived from it. The operations in INLINE are emitted as
+straight-line code. The others are calls of internal functions, which `functions()` defines. Intrinsics need
+no declaration. float16 and bfloat16 are computed in float32. The number of lanes is a power of two. Vectors
+that are wider than the target's registers are computed in register-sized parts one after the other, so that
+temporaries stay in registers.
 
-`ULP[op][dtype]` is the largest error in units in the last place that the tests allow, and measure, over all
-finite arguments.
+`ULP[op][dtype]` is the maximum error in units in the last place (ulp) over all finite arguments. The tests
+measure it.
 """
 
 from __future__ import annotations
@@ -66,10 +65,10 @@ INLINE = frozenset(
         "trunc",
     ]
 )
-"""Operations that `VMath.emit` writes in place; the others become calls."""
+"""The operations that `VMath.emit` emits inline; the others become calls."""
 
 OPS: dict[str, int] = {name: 2 if name in ("atan2", "fmod", "pow") else 1 for name in _FORMULAS}
-"""Every operation and its number of operands."""
+"""All operations, with their numbers of operands."""
 
 ULP: dict[str, dict[str, float]] = {
     name: {"float32": single, "float64": double}
@@ -108,36 +107,36 @@ ULP: dict[str, dict[str, float]] = {
 }
 
 _HELPERS = {trig.REDUCE: trig.REDUCE_TEXT, power.LONG_DIVISION: power.LONG_DIVISION_TEXT}
-"""Functions that operations call, by name."""
+"""The functions that operations call, by name."""
 
 _BITS = {"float16": 32, "bfloat16": 32, "float32": 32, "float64": 64}
 _LLVM = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
 
 
 def machine_of(cpu: HostCpu) -> Machine:
-    """The part of a processor's description that formulas depend on."""
+    """The properties of a processor that the formulas depend on."""
     return Machine(cpu.vector_bits, cpu.fma, cpu.rounding, cpu.float16)
 
 
 def llvm_type(dtype: str, lanes: int) -> str:
-    """`<8 x float>`; `float` for one lane."""
+    """The LLVM type, such as `<8 x float>`; `float` for one lane."""
     element = _LLVM[dtype]
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
 class VMath:
-    """Writes math into one LLVM module and remembers which functions that module then needs."""
+    """Emits math into one LLVM module, and records the functions that the module needs."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.needed: dict[str, str] = {}
-        """Definitions of functions that were asked for, by name."""
+        """The definitions of the functions that are needed, by name."""
 
     def emit(
         self, op: str, args: Sequence[str], dtype: str, lanes: int, fresh: Callable[[], str]
     ) -> tuple[list[str], str]:
-        """(lines, result) of `op`; see the module.  CodegenError for an unknown operation, dtype or argument
-        count.
+        """(lines, result) of `op` (see the module). Raises CodegenError for an unknown operation or dtype, or
+        a wrong number of arguments.
         """
         _check(op, len(args), dtype, lanes)
         if op in INLINE:
@@ -157,7 +156,7 @@ class VMath:
         return _instantiate(_conversion(source, to, lanes, self.machine), [value], fresh)
 
     def function(self, op: str, dtype: str, lanes: int) -> tuple[str, str]:
-        """(name, definition) of `op` as an internal function; `functions()` will hold the definition."""
+        """(name, definition) of `op` as an internal function. `functions()` includes the definition."""
         _check(op, OPS.get(op, 0), dtype, lanes)
         name, text = _function(op, dtype, lanes, self.machine)
         for helper, definition in _HELPERS.items():
@@ -167,7 +166,7 @@ class VMath:
         return name, text
 
     def functions(self) -> str:
-        """Definitions of every function that was asked for or called so far."""
+        """The definitions of all functions that are needed so far."""
         return "\n".join(self.needed.values())
 
 
@@ -176,13 +175,13 @@ def _check(op: str, count: int, dtype: str, lanes: int) -> None:
         known = ", ".join(sorted(OPS))
         raise CodegenError(f"vector math has no {op!r} of {count} operands", hint=f"it has: {known}")
     if dtype not in _BITS:
-        raise CodegenError(f"vector math does not work on {dtype}", hint=f"it does on {', '.join(_BITS)}")
+        raise CodegenError(f"vector math does not support {dtype}", hint=f"it supports {', '.join(_BITS)}")
     if lanes < 1 or lanes & (lanes - 1):
-        raise CodegenError(f"vector math works on a power of two of lanes, not on {lanes}")
+        raise CodegenError(f"vector math supports powers of two of lanes, not {lanes}")
 
 
 class _Template:
-    """Lines over operands `%@a0`, `%@a1` and temporaries `%@.N`, ready to be named."""
+    """Lines with placeholders for names: operands `%@a0`, `%@a1`, temporaries `%@.N`."""
 
     def __init__(self, text: str, result: str) -> None:
         self.text = text
@@ -245,19 +244,19 @@ def _narrow(c: Code, value: str, dtype: str) -> str:
 
 
 def part_lanes(bits: int, lanes: int, machine: Machine) -> int:
-    """How many of `lanes` elements are worked at a time: what one register holds."""
+    """The number of elements that are computed at once: those of one register, at most `lanes`."""
     return min(lanes, max(1, machine.vector_bits // bits))
 
 
 def _in_parts(c: Code, op: str, args: list[str]) -> str:
-    """Write the formula for register-sized parts of the operands and put the results together."""
+    """Emit the formula for register-sized parts of the operands, and concatenate the results."""
     width = part_lanes(c.bits, c.lanes, c.machine)
     part = Code(c.bits, width, c.machine, c.lines)
     return in_parts(c, part, args, lambda pieces: _FORMULAS[op](part, *pieces))
 
 
 def in_parts(c: Code, part: Code, args: Sequence[str], work: Callable[[list[str]], str]) -> str:
-    """Apply `work` to parts of `args` of `part.lanes` lanes each, and put the results together."""
+    """Apply `work` to parts of `args` of `part.lanes` lanes each, and concatenate the results."""
     if part.lanes == c.lanes:
         return work(list(args))
     starts = range(0, c.lanes, part.lanes)

@@ -1,15 +1,15 @@
-"""`Code`: writes straight-line LLVM IR for one element type and lane count, so that each formula is written
-once.
+"""`Code` emits straight-line LLVM IR for one element type and number of lanes. So each formula is written
+once for all types.
 
-A value is its operand text (`%m.3`, `splat (float 0x3FF0000000000000)`); the kind of each operation is in the
-method's name: plain names work on floating-point vectors, names beginning with `i` on integer vectors of the
-same width, `b` on masks.  `f64` is also reachable from a float32 `Code` through `wide()`.
+A value is an LLVM operand (`%m.3`, `splat (float 0x3FF0000000000000)`). Methods with plain names work on
+floating-point vectors, those whose names begin with `i` on integer vectors of the same width, and those that
+begin with `b` on masks. `wide()` of a float32 `Code` returns one for float64.
 
-Temporaries are named `%@.N`; `@` is replaced by a unique prefix when a formula is instantiated, so that
-formulas can be cached as templates.
+Temporaries are named `%@.N`. `@` is replaced by a unique prefix when a formula is instantiated, so that
+formulas are cached as templates.
 
-A fused multiply-add is one instruction where the target has it and a product and a sum elsewhere (`llvm.fma`
-would call libm per lane there); formulas that need the exact product use `two_product`.
+A fused multiply-add is one instruction if the target has it. Otherwise it is a product and a sum, because
+`llvm.fma` would call libm for each lane. Formulas that need the exact product use `two_product`.
 """
 
 from __future__ import annotations
@@ -22,30 +22,28 @@ from dlc_core.target.vmath.code import Code as Formula
 
 @dataclass(frozen=True)
 class Machine:
-    """The target facts of formulas; `vector_bits` 0 means scalar only."""
+    """The properties of a target that formulas depend on. `vector_bits` 0 means scalar code."""
 
     vector_bits: int = 128
     fma: bool = False
     rounding: bool = True
     """Whether rounding to integral values is an instruction."""
     float16: bool = False
-    """Whether float16 <-> float32 conversion is an instruction."""
+    """Whether conversions between float16 and float32 are instructions."""
 
 
 def hex_float(value: float) -> str:
-    """A constant as LLVM reads it exactly, for float and double alike."""
+    """An exact constant in LLVM's syntax, for float and double."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
 def hex_float32(value: float) -> str:
-    """A float32 constant: the value is rounded to float32 first."""
+    """A constant that is first rounded to float32."""
     return hex_float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 class Code(Formula):
-    """A growing list of lines over vectors of `lanes` elements of `bits`-bit floats (32 or 64); see the
-    module.
-    """
+    """Emits lines over vectors of `lanes` floats of `bits` bits, 32 or 64 (see the module)."""
 
     def __init__(self, bits: int, lanes: int, machine: Machine, lines: list[str] | None = None) -> None:
         super().__init__(bits, fused=machine.fma)
@@ -62,22 +60,22 @@ class Code(Formula):
         return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
 
     def put(self, text: str) -> str:
-        """Append an instruction; returns the name of its result."""
+        """Append an instruction, and return the name of its result."""
         name = f"%@.{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
         return name
 
     def const(self, value: float) -> str:
-        """A floating-point constant in every lane (rounded to the element type)."""
+        """A floating-point constant in all lanes, rounded to the element type."""
         text = hex_float32(value) if self.bits == 32 else hex_float(value)
         return text if self.lanes == 1 else f"splat ({self.scalar_type} {text})"
 
     def iconst(self, value: int) -> str:
-        """An integer constant in every lane."""
+        """An integer constant in all lanes."""
         return str(value) if self.lanes == 1 else f"splat (i{self.bits} {value})"
 
     def wide(self) -> Code:
-        """The same lanes in float64, writing into the same list."""
+        """A `Code` for float64 with the same lanes, which appends to the same list."""
         return Code(64, self.lanes, self.machine, self.lines)
 
     # Floating-point operations.  Operands are values or numbers.
@@ -109,12 +107,12 @@ class Code(Formula):
         return self.put(f"fneg {self.type} {a}")
 
     def call(self, intrinsic: str, *args: str | float) -> str:
-        """An intrinsic overloaded on the vector type only."""
+        """A call of an intrinsic whose only overload is the vector type."""
         listed = ", ".join(f"{self.type} {self._of(arg)}" for arg in args)
         return self.put(f"call {self.type} @llvm.{intrinsic}.{self.mangled}({listed})")
 
     def fma(self, a: str | float, b: str | float, c: str | float) -> str:
-        """a * b + c, fused where the target fuses."""
+        """a * b + c, fused if the target has FMA."""
         if self.machine.fma:
             return self.call("fma", a, b, c)
         return self.add(self.mul(a, b), c)
@@ -136,7 +134,7 @@ class Code(Formula):
         return self.put(f"fcmp {relation} {self.type} {self._of(a)}, {self._of(b)}")
 
     def select(self, mask: str, yes: str | float, no: str | float) -> str:
-        """Lane by lane choice between floats."""
+        """Select floats by lane."""
         return self.put(
             f"select {self.btype} {mask}, {self.type} {self._of(yes)}, {self.type} {self._of(no)}"
         )
@@ -155,7 +153,7 @@ class Code(Formula):
         return self.put(f"icmp {relation} {self.itype} {self._int(a)}, {self._int(b)}")
 
     def iselect(self, mask: str, yes: str | int, no: str | int) -> str:
-        """Lane by lane choice between integers."""
+        """Select integers by lane."""
         return self.put(
             f"select {self.btype} {mask}, {self.itype} {self._int(yes)}, {self.itype} {self._int(no)}"
         )

@@ -1,7 +1,8 @@
 """pow and fmod, both operands vectors.
 
-float32 pow works in float64.  float64 pow takes the logarithm in two words: with s = (m - 1)/(m + 1), log m =
-2 s + s^3 (2/3 + s^2 T(s^2)), good to about 2^-67, so that |y log x| < 750 keeps an error far below one ulp.
+float32 pow is computed in float64. float64 pow computes the logarithm in two words (double-double): with s =
+(m - 1)/(m + 1), log m = 2 s + s^3 (2/3 + s^2 T(s^2)). Its error is about 2^-67, so the error of y log x, for
+|y log x| < 750, is far below one ulp.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _log_single(c: Code, a: str) -> tuple[str, str]:
 
 
 def _magnitude(c: Code, x: str, y: str, *, exact: bool) -> str:
-    """|x|^y in float64 for everything but nan, y = 0 and |x| = 1 with infinite y."""
+    """|x|^y in float64, except for NaN, for y = 0, and for |x| = 1 with infinite y."""
     a = c.abs(x)
     log_high, log_low = _log_pair(c, a) if exact else _log_single(c, a)
     log_high = c.select(c.compare("oeq", a, 0.0), -math.inf, log_high)
@@ -188,8 +189,8 @@ define internal {{ i64, i64 }} @{LONG_DIVISION}_parts(i64 %a) nounwind {{
 def fmod(c: Code, x: str, y: str) -> str:
     """Remainder of x / y with the sign of x, exact.
 
-    Quotients below 2^29 take one division and an exact product; a branch sends everything else to a long
-    division, lane by lane.
+    Quotients below 2^29 take one division and an exact product. If any lane has a larger quotient, a branch
+    is taken to a long division of every lane.
     """
     a, b = c.abs(x), c.abs(y)
     plain = c.compare("olt", c.div(a, b), 2.0**29)
@@ -218,7 +219,7 @@ def fmod(c: Code, x: str, y: str) -> str:
 
 
 def _by_lane(c: Code, x: str, y: str) -> str:
-    """The long division of every lane."""
+    """Call the long division for every lane."""
 
     def one(a: str, b: str) -> str:
         if c.bits == 64:
@@ -237,7 +238,7 @@ def _by_lane(c: Code, x: str, y: str) -> str:
 
 
 def _remainder(c: Code, a: str, b: str) -> str:
-    """a - trunc(a / b) b, repaired where the rounded quotient is one too large."""
+    """a - trunc(a / b) b, corrected if the rounded quotient is too large by one."""
     quotient = rounding.trunc(c, c.div(a, b))
     product, lost = c.two_product(quotient, b)
     r = c.sub(c.sub(a, product), lost)

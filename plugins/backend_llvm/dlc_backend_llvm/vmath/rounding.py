@@ -1,9 +1,9 @@
-"""floor, ceil, round (half to even), trunc, sqrt, rsqrt, and conversions of the 16-bit floats.
+"""floor, ceil, round (ties to even), trunc, sqrt, rsqrt, and conversions of the 16-bit floats.
 
-Where the target has no rounding instruction (x86 before SSE4.1) LLVM would call libm per lane; there the sum
-with 2^23 (2^52) rounds instead.  bfloat16 is always converted by integer code: the instruction some
-processors have flushes denormals.  float16 uses the target's instructions where there are any, integer code
-elsewhere.
+If the target has no rounding instruction (x86 before SSE4.1), LLVM would call libm for each lane. Instead,
+adding 2^23 (2^52 for float64) rounds. bfloat16 is always converted by integer instructions, because the
+conversion instruction of some processors flushes denormals. float16 is converted by the target's instructions
+if it has them, else by integer instructions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dlc_backend_llvm.vmath.code import Code
 
 _FLOAT32_END = 2.0**128 - 2.0**103
-"""From here on float64 becomes infinite in float32."""
+"""The smallest float64 value that is rounded to infinity in float32."""
 
 
 def sqrt(c: Code, x: str) -> str:
@@ -25,20 +25,20 @@ def rsqrt(c: Code, x: str) -> str:
 
 
 def _rounded(c: Code, a: str) -> str:
-    """round-half-even of a >= 0 (or nan) without a rounding instruction."""
+    """Round a >= 0 (or NaN) to an integral value, ties to even, without a rounding instruction."""
     limit = 2.0**c.mantissa
     return c.select(c.compare("olt", a, limit), c.sub(c.add(a, limit), limit), a)
 
 
 def round_even(c: Code, x: str) -> str:
-    """To the nearest integral value, ties to even."""
+    """Round to the nearest integral value, ties to even."""
     if c.machine.rounding:
         return c.call("roundeven", x)
     return c.copysign(_rounded(c, c.abs(x)), x)
 
 
 def floor(c: Code, x: str) -> str:
-    """To the integral value below."""
+    """Round down to an integral value."""
     if c.machine.rounding:
         return c.call("floor", x)
     near = round_even(c, x)
@@ -47,7 +47,7 @@ def floor(c: Code, x: str) -> str:
 
 
 def ceil(c: Code, x: str) -> str:
-    """To the integral value above."""
+    """Round up to an integral value."""
     if c.machine.rounding:
         return c.call("ceil", x)
     near = round_even(c, x)
@@ -56,7 +56,7 @@ def ceil(c: Code, x: str) -> str:
 
 
 def trunc(c: Code, x: str) -> str:
-    """To the integral value towards zero."""
+    """Round towards zero to an integral value."""
     if c.machine.rounding:
         return c.call("trunc", x)
     a = c.abs(x)
@@ -77,7 +77,7 @@ def bfloat16_to_float32(c: Code, x: str) -> str:
 
 
 def float32_to_bfloat16(c: Code, x: str) -> str:
-    """Nearest, ties to even; nan stays a quiet nan."""
+    """Round to nearest, ties to even. NaN becomes a quiet NaN."""
     bits = c.to_bits(x)
     high = c.integer("lshr", bits, 16)
     odd = c.integer("and", high, 1)
@@ -88,7 +88,9 @@ def float32_to_bfloat16(c: Code, x: str) -> str:
 
 
 def float16_to_float32(c: Code, x: str) -> str:
-    """Exact.  In integer code: shift into place, then multiply by 2^112, which also normalises denormals."""
+    """An exact conversion. The integer code shifts the fields into position and multiplies by 2^112, which
+    also normalises denormals.
+    """
     half = _vector(c.lanes, "half")
     if c.machine.float16:
         return c.put(f"fpext {half} {x} to {c.type}")
@@ -106,7 +108,7 @@ def float16_to_float32(c: Code, x: str) -> str:
 
 
 def float32_to_float16(c: Code, x: str) -> str:
-    """Nearest, ties to even, gradual underflow; nan stays a quiet nan."""
+    """Round to nearest, ties to even, with gradual underflow. NaN becomes a quiet NaN."""
     half = _vector(c.lanes, "half")
     if c.machine.float16:
         return c.put(f"fptrunc {c.type} {x} to {half}")
@@ -126,8 +128,8 @@ def float32_to_float16(c: Code, x: str) -> str:
 
 
 def float64_to_float32_odd(c: Code, x: str) -> str:
-    """float64 to float32 rounded to odd, so that a second rounding to 16 bits is right; `c` is the float64
-    code.
+    """Convert float64 to float32 with rounding to odd, so that a second rounding to 16 bits is correct. `c`
+    is the `Code` of float64.
     """
     narrow = Code(32, c.lanes, c.machine, c.lines)
     near = c.put(f"fptrunc {c.type} {x} to {narrow.type}")

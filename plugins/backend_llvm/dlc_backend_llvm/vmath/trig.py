@@ -1,9 +1,9 @@
 """sin, cos, tan.
 
-x = q pi/2 + r with |r| <= pi/4.  Below 2^20 the multiple of pi/2 is taken away in parts whose products with q
-are exact (Cody and Waite), always in float64, for float64 arguments with a second word of r.  Lanes beyond
-that go through `dlc_trig_reduce`, which multiplies the argument by 192 bits cut out of 2/pi at the right
-place (Payne and Hanek); it is reached by a branch that ordinary arguments never take.
+The argument is reduced: x = q pi/2 + r with |r| <= pi/4. Below 2^20 parts of pi/2 whose products with q are
+exact are subtracted (Cody and Waite), in float64; for float64 arguments r has a second word. If a lane is
+larger, a branch is taken to `dlc_trig_reduce`, which multiplies the argument by 192 bits of 2/pi, selected by
+its exponent (Payne and Hanek).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ finite:
 
 
 def _reduced(c: Code, x: str) -> tuple[str, str, str]:
-    """(q as integer, r, second word of r), in the float64 code `c`."""
+    """(q as integer, r, second word of r) in float64."""
     whole, q = c.nearest_product(x, 2.0 / math.pi)
     r = c.fnma(_PIO2[0], whole, x)
     s, lost = c.two_sum(r, c.mul(whole, -_PIO2[1]))
@@ -126,7 +126,7 @@ def _reduced(c: Code, x: str) -> tuple[str, str, str]:
 
 
 def _reduced_float32(c: Code, x: str) -> tuple[str, str]:
-    """(q, r) of float32 arguments, worked in float64."""
+    """(q, r) of float32 arguments, computed in float64."""
     w = c.wide()
     x64 = c.put(f"fpext {c.type} {x} to {w.type}")
     whole, q = w.nearest_product(x64, 2.0 / math.pi)
@@ -137,7 +137,7 @@ def _reduced_float32(c: Code, x: str) -> tuple[str, str]:
 
 
 def _repair_huge(c: Code, x: str, results: list[tuple[str, str]]) -> tuple[str, str, str]:
-    """Where some lane is huge, replace what the fast reduction gave by what `dlc_trig_reduce` gives."""
+    """If a lane is large, replace its result of the fast reduction by that of `dlc_trig_reduce`."""
     huge = c.compare("oge", c.abs(x), _LIMIT)
     some = huge
     if c.lanes > 1:
@@ -212,27 +212,27 @@ def _both(c: Code, x: str) -> tuple[str, str, str]:
     return q, *_kernels(c, r, low)
 
 
-def _turned(c: Code, q: str, odd: str, even: str) -> str:
-    """`even` or `odd` by the lowest bit of q, negated by the next."""
+def _by_quadrant(c: Code, q: str, odd: str, even: str) -> str:
+    """Select `even` or `odd` by the lowest bit of q, and negate it if the next bit is set."""
     chosen = c.select(c.icompare("ne", c.integer("and", q, 1), 0), odd, even)
     sign = c.integer("shl", c.integer("and", q, 2), c.bits - 2)
     return c.from_bits(c.integer("xor", c.to_bits(chosen), sign))
 
 
 def sin(c: Code, x: str) -> str:
-    """Sine of radians; nan at infinities."""
+    """Sine of radians; NaN for infinities."""
     q, sine, cosine = _both(c, x)
-    return c.select(c.compare("oeq", x, 0.0), x, _turned(c, q, cosine, sine))
+    return c.select(c.compare("oeq", x, 0.0), x, _by_quadrant(c, q, cosine, sine))
 
 
 def cos(c: Code, x: str) -> str:
-    """Cosine of radians; nan at infinities."""
+    """Cosine of radians; NaN for infinities."""
     q, sine, cosine = _both(c, x)
-    return _turned(c, c.integer("add", q, 1), cosine, sine)
+    return _by_quadrant(c, c.integer("add", q, 1), cosine, sine)
 
 
 def tan(c: Code, x: str) -> str:
-    """Tangent of radians; nan at infinities."""
+    """Tangent of radians; NaN for infinities."""
     q, sine, cosine = _both(c, x)
     odd = c.icompare("ne", c.integer("and", q, 1), 0)
     ratio = c.div(c.select(odd, c.neg(cosine), sine), c.select(odd, sine, cosine))

@@ -29,7 +29,7 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
         "fused": ("small product",),
         "separate": ("small product", "few rows", "few rows turned", "convolution", "units", "unknown rows"),
     },
-    "gpu.block_order": {
+    "gpu.tile_order": {
         "row_major": ("small product",),
         "swizzled": ("small product", "unknown rows", "units"),
     },
@@ -41,22 +41,22 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
         "scalar": ("elementwise", "softmax", "depthwise", "small product", "few rows turned", "units"),
         "vector": ("elementwise", "softmax", "layer norm", "pooling"),
     },
-    "gpu.threads_per_block": {
+    "gpu.threads_per_group": {
         "one_subgroup": ("elementwise", "pooling", "sums of columns"),
         "several_subgroups": ("elementwise", "transposition"),
         "most": ("elementwise", "depthwise"),
     },
     "gpu.grid_stride": {
-        "block_per_tile": ("elementwise",),
+        "group_per_tile": ("elementwise",),
         "grid_stride": ("elementwise", "elementwise of unknown sizes", "softmax over columns", "depthwise"),
     },
     "gpu.rows": {
         "thread": ("softmax", "layer norm", "argmax", "sums of rows", "sum", "softmax of unknown length"),
-        "column_block": ("short columns", "softmax on a larger machine", "sums on a larger machine"),
-        "warp": ("softmax", "layer norm", "argmax", "softmax over columns", "sums of columns"),
-        "block": ("softmax", "softmax over columns", "sums of columns", "softmax of unknown rows"),
+        "column_group": ("short columns", "softmax on a larger machine", "sums on a larger machine"),
+        "subgroup": ("softmax", "layer norm", "argmax", "softmax over columns", "sums of columns"),
+        "group": ("softmax", "softmax over columns", "sums of columns", "softmax of unknown rows"),
     },
-    "gpu.rows_per_block": {
+    "gpu.rows_per_group": {
         "one": ("softmax",),
         "several": ("softmax", "sums of rows"),
     },

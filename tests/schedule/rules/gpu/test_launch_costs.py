@@ -42,7 +42,7 @@ def test_threads_of_a_block(machine, points):
     grid = Grid.of(Machine(machine, 1))
     with scope("kernel") as made:
         width = grid.choose_width(points)
-    choice = check(only("gpu.threads_per_block", made))
+    choice = check(only("gpu.threads_per_group", made))
     assert choice.value == str(width)
     assert sum(one.cost is not None for one in choice.candidates) > 1
 
@@ -79,7 +79,7 @@ def test_a_choice_is_told_with_its_costs():
     schedule = Schedule(kernel_of(std.exp(x), [x]))
     with scope("kernel") as made:
         MapRule().apply(schedule, Machine(USUAL, 1))
-    choice = only("gpu.threads_per_block", made)
+    choice = only("gpu.threads_per_group", made)
     assert "cycles predicted; next " in choice.why()
     assert "* several_subgroups 256" in choice.table()
     assert "use at most 256 threads" in choice.table()
@@ -102,7 +102,7 @@ def test_costs_follow_the_heuristics_and_choose_nothing():
     def chosen() -> tuple[int, float | None]:
         with scope("kernel") as made:
             width = grid.choose_width(100_000)
-        return width, only("gpu.threads_per_block", made).chosen.cost
+        return width, only("gpu.threads_per_group", made).chosen.cost
 
     width, cost = chosen()
     with overridden("gpu.grid.group_cycles=200.0"):

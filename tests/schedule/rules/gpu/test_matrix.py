@@ -27,8 +27,8 @@ ROWS = Fragment(4, 4, ((2, 2), (4, 2)), ((1, 2), (8, 2)))
 COLUMNS = Fragment(4, 4, ((8, 2), (1, 2)), ((4, 2), (2, 2)))
 
 
-def unit(a: str, acc: str, turns: bool = True) -> MatrixUnit:
-    return MatrixUnit(a, a, acc, ROWS, COLUMNS, ROWS, turns=turns)
+def unit(a: str, acc: str, transposable: bool = True) -> MatrixUnit:
+    return MatrixUnit(a, a, acc, ROWS, COLUMNS, ROWS, transposable=transposable)
 
 
 TINY = replace(
@@ -38,7 +38,7 @@ TINY = replace(
     subgroup=4,
     shared_bytes=4096,
     cores=2,
-    matrix_units=(unit("float16", "float32"), unit("int8", "int32", turns=False)),
+    matrix_units=(unit("float16", "float32"), unit("int8", "int32", transposable=False)),
 )
 WIDE = MatrixUnit(
     "float16",
@@ -47,7 +47,7 @@ WIDE = MatrixUnit(
     Fragment(16, 16, ((2, 4), (16, 8)), ((1, 2), (128, 2), (8, 2))),
     Fragment(16, 8, ((16, 4), (1, 8)), ((8, 2), (64, 2))),
     Fragment(16, 8, ((2, 4), (8, 8)), ((1, 2), (64, 2))),
-    turns=True,
+    transposable=True,
 )
 LARGE = replace(USUAL, matrix_units=(WIDE,))
 
@@ -56,10 +56,10 @@ WHOLE = MatrixUnit(
     "float16",
     "float16",
     "float32",
-    Fragment.dealt(4, 4, 8),
-    Fragment.dealt(4, 64, 8),
+    Fragment.distributed(4, 4, 8),
+    Fragment.distributed(4, 64, 8),
     Fragment(4, 64, ((1, 2), (64, 4)), ((2, 32),)),
-    turns=True,
+    transposable=True,
     in_place=True,
 )
 PLACES = replace(
@@ -119,9 +119,9 @@ def test_units_that_read_operands_in_place(columns):
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 5))
-def test_any_way_to_deal_a_matrix_out_is_one(rows, columns, width):
-    dealt = Fragment.dealt(1 << rows, 1 << columns, 1 << min(width, rows + columns))
-    assert dealt.width == 1 << min(width, rows + columns)
+def test_elements_are_distributed_over_any_number_of_threads(rows, columns, width):
+    fragment = Fragment.distributed(1 << rows, 1 << columns, 1 << min(width, rows + columns))
+    assert fragment.width == 1 << min(width, rows + columns)
 
 
 def test_windows():
@@ -179,9 +179,9 @@ def test_operands_that_the_machine_widens_take_registers():
 @pytest.mark.parametrize("lies", [(True, 4095), (False, 4096)])
 def test_what_threads_copy_themselves_takes_registers(lies):
     """Elements that are no whole words, or words whose elements come to lie elsewhere."""
-    plain, problem = best_tile(replace(WIDE, turns=False))
-    found, other = best_tile(replace(WIDE, turns=False), lies=(lies, lies))
+    plain, problem = best_tile(replace(WIDE, transposable=False))
+    found, other = best_tile(replace(WIDE, transposable=False), lies=(lies, lies))
     assert plain.copied(problem, LARGE) == 0 < plain.copied(other, LARGE)
     assert found.registers(other, LARGE) <= 255
-    turning = replace(plain, unit=replace(plain.unit, turns=True))
+    turning = replace(plain, unit=replace(plain.unit, transposable=True))
     assert (turning.copied(other, LARGE) == 0) is (lies == (False, 4096))

@@ -1,4 +1,4 @@
-"""Common parts of the tiers: settings, command-line options, parametrisation, cases, exemptions."""
+"""Common parts of the levels: settings, command-line options, parametrisation, cases, exemptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Note = Callable[[list[Outcome]], list[Outcome]]
 Parameters = Callable[["Settings"], Sequence[Any]]
 
 OUTCOMES, TEST, FIGURES = "dlc-outcomes", "dlc-test", "dlc-figures"
-"""Properties of a test for the report: outcomes of the cases that it has run; target, tier, case; numbers
+"""Properties of a test for the report: outcomes of the cases that it has run; target, level, case; numbers
 that it has measured, by name.
 """
 
@@ -59,14 +59,14 @@ class Settings:
         )
 
 
-class Tier:
-    """Tests of one tier.  A parameter of a test is a name in `parameters`, which gives its values."""
+class Level:
+    """Tests of one level.  A parameter of a test is a name in `parameters`, which gives its values."""
 
     settings: ClassVar[Settings]
-    tier: ClassVar[str] = ""
+    level: ClassVar[str] = ""
     parameters: ClassVar[dict[str, Parameters]] = {}
     by_test: ClassVar[bool] = False
-    """Whether each test is a case `<tier>/<test>`, which exemptions can name."""
+    """Whether each test is a case `<level>/<test>`, which exemptions can name."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         settings = self.settings.narrowed(metafunc.config)
@@ -96,7 +96,7 @@ class Tier:
             return
         case = case_of(owner, request.node.originalname)
         if _is_reported(request):
-            request.node.user_properties.append((TEST, [conformance.target, owner.tier, case]))
+            request.node.user_properties.append((TEST, [conformance.target, owner.level, case]))
         if not owner.by_test:
             return
         expected = expectations_of(kind_of(conformance.target)).of(case)
@@ -127,21 +127,21 @@ def _is_reported(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--dlc-report", default=""))
 
 
-def owner_of(suite: type, test: str) -> type[Tier] | None:
-    """The tier that a test of a suite comes from."""
+def owner_of(suite: type, test: str) -> type[Level] | None:
+    """The level that a test of a suite comes from."""
     for owner in suite.__mro__:
-        if test in vars(owner) and issubclass(owner, Tier):
+        if test in vars(owner) and issubclass(owner, Level):
             return owner
     return None
 
 
-def case_of(owner: type[Tier], test: str) -> str:
+def case_of(owner: type[Level], test: str) -> str:
     """The name of the case that a test is."""
-    return f"{owner.tier}/{test.removeprefix('test_')}"
+    return f"{owner.level}/{test.removeprefix('test_')}"
 
 
-def tests_of(owner: type[Tier]) -> list[str]:
-    """The names of a tier's own tests."""
+def tests_of(owner: type[Level]) -> list[str]:
+    """The names of a level's own tests."""
     return [name for name in vars(owner) if name.startswith("test_")]
 
 
@@ -149,10 +149,10 @@ __all__ = [
     "FIGURES",
     "OUTCOMES",
     "TEST",
+    "Level",
     "Note",
     "Parameters",
     "Settings",
-    "Tier",
     "case_of",
     "owner_of",
     "tests_of",

@@ -1,4 +1,4 @@
-"""Tier `graphs`: random graphs, optimised and not, have the results of the reference."""
+"""Level `graphs`: random graphs, optimised and not, have the results of the reference."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.script import script
 from dlc_core.target import Target
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
+from dlc_core.testing.levels.base import Level, Note, Parameters, Settings
 from dlc_core.testing.runner import FAILED, judge, run_cases
 from dlc_core.testing.strategies import DTYPES, RandomGraph, graphs, random_graph
-from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
 
 TOLERANCES: dict[str, Tolerance] = {"float32": (2e-4, 2e-5), "float64": (1e-11, 1e-12)}
 """(rtol, atol): values are at most a few units, and a dozen ops follow each other."""
@@ -75,10 +75,10 @@ def on_two_devices(module: IRModule, target: Target) -> Executable:
     return driver.compile(module, targets=[target, beside], place=place, num_threads=2, cache=False)
 
 
-class GraphsTier(Tier):
+class GraphsLevel(Level):
     """Graphs of elementwise ops, broadcasts, reductions, contractions, views and gathers."""
 
-    tier: ClassVar[str] = "graphs"
+    level: ClassVar[str] = "graphs"
     parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups, "few": _few_groups}
 
     def test_optimised(self, seeds: range, target: Target, note: Note) -> None:
@@ -109,4 +109,4 @@ class GraphsTier(Tier):
         search()
 
 
-__all__ = ["GraphsTier", "graph_case", "on_two_devices"]
+__all__ = ["GraphsLevel", "graph_case", "on_two_devices"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dlc_core.target import Target
 from dlc_core.testing.catalogue import useless
+from dlc_core.testing.levels.base import Level
 from dlc_core.testing.runner import expectations_of
-from dlc_core.testing.tiers.base import Tier
 
 
-class ExemptionsTier(Tier):
+class ExemptionsLevel(Level):
     """It belongs to no level, so it runs with each level."""
 
     def test_exemptions_are_of_use(self, target: Target) -> None:
@@ -17,4 +17,4 @@ class ExemptionsTier(Tier):
         assert not unused, [e.name for e in unused]
 
 
-__all__ = ["ExemptionsTier"]
+__all__ = ["ExemptionsLevel"]

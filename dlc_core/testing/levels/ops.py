@@ -1,4 +1,4 @@
-"""Tier `ops`: every sample of every op in every dtype has the results of the op's reference."""
+"""Level `ops`: every sample of every op in every dtype has the results of the op's reference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dlc_core.op.samples import sample_dtypes
 from dlc_core.plugin.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import op_cases, symbolic_cases
+from dlc_core.testing.levels.base import Level, Note, Parameters, Settings
 from dlc_core.testing.runner import judge, run_cases
-from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
 
 
 def all_ops(settings: Settings) -> list[OpDecl]:
@@ -59,10 +59,10 @@ def _one_each(settings: Settings) -> Sequence[Any]:
     return [pytest.param(decl, id=decl.name) for decl in all_ops(settings)]
 
 
-class OpsTier(Tier):
+class OpsLevel(Level):
     """One test for each op: its samples are compiled together."""
 
-    tier: ClassVar[str] = "ops"
+    level: ClassVar[str] = "ops"
     parameters: ClassVar[dict[str, Parameters]] = {
         "op_dtypes": _by_speed,
         "op_samples": _symbolic,
@@ -90,4 +90,4 @@ class OpsTier(Tier):
             assert sample.message in str(caught.value)
 
 
-__all__ = ["OpsTier", "all_ops", "dtypes_of"]
+__all__ = ["OpsLevel", "all_ops", "dtypes_of"]

@@ -1,4 +1,4 @@
-"""Tier `speed`: the fraction of the roofline of its description that a target attains.
+"""Level `speed`: the fraction of the roofline of its description that a target attains.
 
 A case fails only below the required fraction (`conformance_suite(..., fraction=0.5)`, or `--dlc-fraction`).
 Without one it only measures and reports. If the device counts `cycles`, as simulated devices do, the time is
@@ -23,7 +23,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.target.cost import Machine, Work
 from dlc_core.testing.cases import module_of
-from dlc_core.testing.tiers.base import FIGURES, Settings, Tier
+from dlc_core.testing.levels.base import FIGURES, Level, Settings
 
 Measure = Callable[[Node, Node, Work], None]
 
@@ -36,10 +36,10 @@ def _weights(*shape: int) -> Node:
     return constant(drawn.astype(np.float32))
 
 
-class SpeedTier(Tier):
+class SpeedLevel(Level):
     """Moves, sums, products and convolutions of float32, each large enough for the machine's peak."""
 
-    tier: ClassVar[str] = "speed"
+    level: ClassVar[str] = "speed"
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
@@ -107,4 +107,4 @@ def seconds_of(exe: Executable, target: Target) -> tuple[float, bool]:
     return exe.time_evaluator(number=1, repeat=7)(*feeds).min, False
 
 
-__all__ = ["SpeedTier", "limit_of", "seconds_of"]
+__all__ = ["SpeedLevel", "limit_of", "seconds_of"]

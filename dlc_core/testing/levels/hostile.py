@@ -1,4 +1,4 @@
-"""Tier `hostile`: a failure is a clear error, affects nothing else, and leaks nothing."""
+"""Level `hostile`: a failure is a clear error, affects nothing else, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
-from dlc_core.testing.tiers.base import Tier, case_of
-from dlc_core.testing.tiers.layers import compiled_layers, inputs, same
+from dlc_core.testing.levels.base import Level, case_of
+from dlc_core.testing.levels.layers import compiled_layers, inputs, same
 
 GONE = "the bus is gone"
 ALL_MEMORY = 1 << 50
 """Bytes that no device has."""
 
 
-class HostileTier(Tier):
+class HostileLevel(Level):
     """Tests with a wrapper between the executable and the device, which fails on command."""
 
-    tier: ClassVar[str] = "hostile"
+    level: ClassVar[str] = "hostile"
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
     def compiled(self, target: Target, request: pytest.FixtureRequest) -> Executable:
-        return compiled_layers(target, case_of(HostileTier, request.node.originalname))
+        return compiled_layers(target, case_of(HostileLevel, request.node.originalname))
 
     @pytest.fixture
     def faulty(self, compiled: Executable) -> Iterator[Faulty]:
@@ -270,4 +270,4 @@ def fill(device: Any, taken: list[int]) -> None:
             size //= 2
 
 
-__all__ = ["HostileTier"]
+__all__ = ["HostileLevel"]

@@ -1,4 +1,4 @@
-"""Tier `core`: tests that need no target.
+"""Level `core`: tests that need no target.
 
 Texts and JSON parse back, inferred types equal the types of results, and rewrite rules keep results.
 """
@@ -29,8 +29,8 @@ from dlc_core.schedule import TensorIntrin
 from dlc_core.script import from_json, parse, script, to_json
 from dlc_core.testing.cases import fits_type, module_of, outputs_of, symbolic_node
 from dlc_core.testing.intrins import check_intrin
-from dlc_core.testing.tiers.base import Parameters, Settings, Tier
-from dlc_core.testing.tiers.ops import all_ops
+from dlc_core.testing.levels.base import Level, Parameters, Settings
+from dlc_core.testing.levels.ops import all_ops
 
 
 def _ops(settings: Settings) -> Sequence[Any]:
@@ -46,10 +46,10 @@ def _intrins(settings: Settings) -> Sequence[Any]:
     return [pytest.param(intrin, id=name) for name, intrin in registry().tensor_intrins.items()]
 
 
-class CoreTier(Tier):
+class CoreLevel(Level):
     """Everything here is about declarations, the core's and the plugins' alike."""
 
-    tier: ClassVar[str] = "core"
+    level: ClassVar[str] = "core"
     parameters: ClassVar[dict[str, Parameters]] = {"decl": _ops, "rule": _rules, "intrin": _intrins}
 
     def test_declaration_is_complete(self, decl: OpDecl) -> None:
@@ -118,4 +118,4 @@ def check_round_trip(module: IRModule) -> None:
     assert first_difference(module, from_json(data, registry().ops, arrays)) is None
 
 
-__all__ = ["CoreTier", "check_round_trip"]
+__all__ = ["CoreLevel", "check_round_trip"]

@@ -1,4 +1,4 @@
-"""Tier `device`: memory, every kind of call, concurrent calls, and errors that affect nothing else."""
+"""Level `device`: memory, every kind of call, concurrent calls, and errors that affect nothing else."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dlc_core.runtime.device import device_at, is_queued
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Target
-from dlc_core.testing.tiers.base import Tier, case_of
-from dlc_core.testing.tiers.events import check_events, long_launch
-from dlc_core.testing.tiers.layers import compiled_layers, in_numpy, inputs, layers, on_device, same
+from dlc_core.testing.levels.base import Level, case_of
+from dlc_core.testing.levels.events import check_events, long_launch
+from dlc_core.testing.levels.layers import compiled_layers, in_numpy, inputs, layers, on_device, same
 
 NDArray = np.ndarray[Any, Any]
 
 
-class DeviceTier(Tier):
+class DeviceLevel(Level):
     """The run half of a backend.  Memory is tested where the device gives any."""
 
-    tier: ClassVar[str] = "device"
+    level: ClassVar[str] = "device"
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
@@ -37,7 +37,7 @@ class DeviceTier(Tier):
 
     @pytest.fixture
     def exe(self, target: Target, request: pytest.FixtureRequest) -> Executable:
-        return compiled_layers(target, case_of(DeviceTier, request.node.originalname))
+        return compiled_layers(target, case_of(DeviceLevel, request.node.originalname))
 
     @pytest.fixture
     def expected(self, exe: Executable) -> Any:
@@ -269,4 +269,4 @@ class DeviceTier(Tier):
         assert again.artifact.metadata == exe.artifact.metadata
 
 
-__all__ = ["DeviceTier"]
+__all__ = ["DeviceLevel"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dlc_core.runtime.executable import Executable
-from dlc_core.testing.tiers.layers import OnDevice, inputs, on_device
+from dlc_core.testing.levels.layers import OnDevice, inputs, on_device
 
 LONG = 0.02
 """Seconds for which a launch shall keep the device busy."""

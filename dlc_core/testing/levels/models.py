@@ -1,4 +1,4 @@
-"""Tier `models`: whole networks have the results of the ops' references, or given expected results."""
+"""Level `models`: whole networks have the results of the ops' references, or given expected results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from dlc_core.target import Target
+from dlc_core.testing.levels.base import Level, Note, Parameters, Settings
 from dlc_core.testing.models import Models, all_models
 from dlc_core.testing.runner import judge, run_cases
-from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
 
 
 def _groups(settings: Settings) -> Sequence[Any]:
@@ -21,10 +21,10 @@ def _groups(settings: Settings) -> Sequence[Any]:
     ]
 
 
-class ModelsTier(Tier):
+class ModelsLevel(Level):
     """The core's networks in every float dtype that the target has, and what plugins give by `dlc_models`."""
 
-    tier: ClassVar[str] = "models"
+    level: ClassVar[str] = "models"
     parameters: ClassVar[dict[str, Parameters]] = {"group": _groups}
 
     def test_models(self, group: Models, target: Target, note: Note) -> None:
@@ -33,4 +33,4 @@ class ModelsTier(Tier):
         judge(note(run_cases(group.named(), target)))
 
 
-__all__ = ["ModelsTier"]
+__all__ = ["ModelsLevel"]

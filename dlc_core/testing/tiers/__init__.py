@@ -1,1 +1,0 @@
-"""The tiers of the conformance kit: one class of tests for each."""
