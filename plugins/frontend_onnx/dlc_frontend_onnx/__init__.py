@@ -1,6 +1,6 @@
-"""Reads ONNX models for the dlc compiler, and runs them for users of onnxruntime.
+"""Reads ONNX models for the dlc compiler, and runs them with an interface similar to onnxruntime's.
 
-The public names are resolved on first use, so that finding the plugin imports nothing heavy.
+The public names are resolved at their first use, so that plugin discovery imports only this file.
 """
 
 from __future__ import annotations

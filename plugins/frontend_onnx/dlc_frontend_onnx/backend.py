@@ -1,4 +1,4 @@
-"""dlc as a backend of ONNX, by the interface `onnx.backend.base`: this module itself, or `DlcBackend`.
+"""dlc as an ONNX backend with the interface of `onnx.backend.base`: this module itself, or `DlcBackend`.
 
     import onnx.backend.test
     import dlc_frontend_onnx.backend
@@ -6,8 +6,8 @@
     suite = onnx.backend.test.BackendTest(dlc_frontend_onnx.backend, __name__)
     globals().update(suite.test_cases)
 
-The device "CPU" is the best target of this machine, or the one that `DLC_ONNX_TARGET` names; any other target
-is a device by its own text, such as "reference".  What is not supported raises a `DlcError` that says what.
+The device "CPU" is the best target of this machine, or the one in `DLC_ONNX_TARGET`. Any other target is a
+device under its own text, such as "reference". Unsupported models raise a `DlcError` with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dlc_frontend_onnx.support import check_support, live_nodes
 
 _OPTIONS = ("target", "num_threads", "opt_level", "shapes", "config", "importers")
 _OF_TESTS = ("rtol", "atol")
-"""Arguments of ONNX's suite that are for the comparison, not for the backend."""
+"""Arguments of ONNX's suite for the comparison; the backend ignores them."""
 
 
 class DlcBackendRep(BackendRep):
@@ -42,9 +42,9 @@ class DlcBackendRep(BackendRep):
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs for these inputs: a list in the order of the graph, a dict by name, or one array.
+        """The outputs for inputs given as a list in the order of the graph, a dict by name, or one array.
 
-        A list leaves out the inputs that have an initializer, or gives all in the order of the graph.
+        A list contains either all inputs, or those without an initializer.
         """
         if kwargs:
             raise UsageError(f"run has no option {next(iter(kwargs))!r}")
@@ -69,12 +69,12 @@ class DlcBackend(Backend):
     """`onnx.backend.base.Backend` by dlc.
 
     Keywords are those of `dlc.compile` (`target`, `num_threads`, `opt_level`, `shapes`, `config`,
-    `importers`); `target` stands above `device`.
+    `importers`); `target` takes precedence over `device`.
     """
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models can be compiled for a device and run on it here."""
+        """Whether models can be compiled for a device and run on it on this machine."""
         try:
             target_of(device)
         except DlcError:
@@ -85,8 +85,7 @@ class DlcBackend(Backend):
     def is_compatible(cls, model: Source, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether a model can be imported.
 
-        Where values of inputs decide sizes, this is known only when there are such: then, whether all its
-        operators are.
+        If the import depends on values of inputs, the answer is only whether all operators are supported.
         """
         if not cls.supports_device(device):
             return False
@@ -109,8 +108,8 @@ class DlcBackend(Backend):
     def prepare(cls, model: Source, device: str = "CPU", **kwargs: Any) -> DlcBackendRep:
         """Compile a model: an `onnx.ModelProto`, its bytes, or a path.
 
-        Raises DlcError: ModelError where it breaks the standard, UnsupportedError, which names every such
-        node, where it needs what is not supported.
+        Raises ModelError if it violates the standard, and UnsupportedError, which names all unsupported
+        nodes.
         """
         options = {name: value for name, value in kwargs.items() if name not in _OF_TESTS}
         unknown = [name for name in options if name not in _OPTIONS]
@@ -133,10 +132,10 @@ class DlcBackend(Backend):
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run one node on arrays: a list in the order of its inputs, those left out by "" skipped, or a dict.
+        """Run one node on arrays: a dict, or a list in the order of its inputs without those omitted by "".
 
-        `opset_version` is that of the node's domain, by default the newest that is known.  `outputs_info`,
-        the dtypes and shapes of the outputs, need not be given; they are inferred.
+        `opset_version` is that of the node's domain, by default the newest known one. `outputs_info`, the
+        dtypes and shapes of the outputs, is optional; they are inferred.
         """
         version = kwargs.pop("opset_version", None)
         names = list(dict.fromkeys(name for name in node.input if name))

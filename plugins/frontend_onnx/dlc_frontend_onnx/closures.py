@@ -1,7 +1,7 @@
 """Closed functions for control flow.
 
-The graphs among a node's attributes are converted in place, over the surrounding nodes, so that known shapes
-are also known inside. `close` then extracts the result as a function. Values from outside become its params.
+The subgraphs of a node are converted within the enclosing graph, so that elements and dims known outside are
+known inside. `close` then extracts the results as a function. Outer values become its params.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ def close(
     frame: Frame | None = None,
     branch: bool = False,
 ) -> tuple[Function, list[Node]]:
-    """Close a function over its captured values: return it, and the outer nodes of its further params.
+    """A function of its own params and of its captured values. Returns the function and the captured outer
+    nodes.
 
-    `captured` are the outer nodes that the graph names; constants and integers of shapes stay inside.
-    `holders` maps a symbolic dim to a value that has it, because functions need an argument for each of their
-    dims, except data-dependent dims inside.  With `checks` the function checks the conditions of its params.
-    `frame` has the nodes that were converted for it: conditions of unused nodes become its attribute `needs`;
-    conditions without its own dims belong to the outer function, unless it is a `branch`.
+    `captured` are the outer nodes that the graph may use; constants and `dims_tensor` nodes are duplicated
+    inside. `holders` maps each symbolic dim to a value that has it. A function needs a param for each of its
+    dims, except data-dependent dims computed inside. If `checks` is true, the function contains the checks
+    that depend on its params. `frame` has the nodes that were converted for it. The conditions of its unused
+    nodes become the attribute `needs`. Conditions on outer dims move to the outer function, unless this
+    function is a `branch`.
     """
     needs: list[Need] = []
     if isinstance(holders, Holders):
         if frame is not None:
-            needs = holders.unread(results, frame)
-            needs = needs if branch else holders.divided(needs, frame, own)
-        results = holders.anchored(results, own, entry=False, checks=checks, needs=needs, frame=frame)
+            needs = holders.remaining_conditions(results, frame)
+            needs = needs if branch else holders.split_conditions(needs, frame, own)
+        results = holders.attached(results, own, entry=False, checks=checks, needs=needs, frame=frame)
     edge = {value for value in captured if not _stays(value)} - set(own)
     outer: list[Node] = []
     made: dict[Node, Node] = {value: value for value in own}
@@ -56,8 +58,8 @@ def close(
             made[current].add_spans(current.spans)
     bound = {dim for value in (*own, *outer) for dim in symbols_of(value.type)}
     bound.update(dim for value in made for dim in fresh_dims(value))
-    asked = (var for need in needs for var in free_vars(need[1], need[2]))
-    for var in (*_symbols(_inside(results, edge, {})), *asked):
+    condition_dims = (var for need in needs for var in free_vars(need[1], need[2]))
+    for var in (*_symbols(_inside(results, edge, {})), *condition_dims):
         if var not in bound and var in holders and holders[var] not in outer:
             holder = holders[var]
             outer.append(holder)
@@ -72,7 +74,7 @@ def close(
 def aligned(
     functions: Sequence[tuple[Function, list[Node]]], count: int
 ) -> tuple[list[Function], list[Node]]:
-    """The functions with one list of outer nodes for all; their first `count` params are their own."""
+    """The functions with equal lists of captured nodes. The first `count` params of each are its own."""
     shared: list[Node] = []
     for _, outer in functions:
         shared += [value for value in outer if value not in shared]
@@ -85,12 +87,12 @@ def aligned(
 
 
 def _stays(value: Node) -> bool:
-    """Whether a value is made again inside rather than passed: it costs nothing."""
+    """Whether a value is duplicated inside instead of passed, because it costs nothing."""
     return value.op is CONST or (not value.args and value.op is not PARAM)
 
 
 def _inside(results: Sequence[Node], edge: set[Node], known: Mapping[Node, Node]) -> list[Node]:
-    """The nodes of the results, arguments first, not looking behind the edge."""
+    """The nodes of the results, operands first, without the operands of edge nodes."""
     order: list[Node] = []
     seen: set[Node] = set()
     stack = [(value, False) for value in reversed(results)]
@@ -107,7 +109,7 @@ def _inside(results: Sequence[Node], edge: set[Node], known: Mapping[Node, Node]
 
 
 def _symbols(nodes: Iterable[Node]) -> list[Var]:
-    """The dims that types and attributes mention, in order."""
+    """The dims in types and attributes, in order."""
     found: dict[Var, None] = {}
     for current in nodes:
         found.update(dict.fromkeys(symbols_of(current.type)))

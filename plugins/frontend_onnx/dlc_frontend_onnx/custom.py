@@ -3,20 +3,20 @@
     from dlc_core.op import std
     from dlc_frontend_onnx import Result, host_function, operator
 
-    @operator("com.acme::Swish")                       # by ops of the core: compiled and fused like any other
+    @operator("com.acme::Swish")                       # as core ops: compiled and fused like any other
     def swish(c, x):
         return std.mul(x, std.sigmoid(std.mul(x, c.const(c.real("beta", 1.0), x.dtype))))
 
     @host_function("com.acme::Median", results=lambda x, axis=-1: Result(x.shape[:-1], x.dtype))
-    def median(x, axis=-1):                            # by NumPy, on the host
+    def median(x, axis=-1):                            # in NumPy, on the host
         return np.median(x, axis).astype(x.dtype)
 
     dlc.compile("model.onnx", importers=[swish, median])
 
 A plugin returns the same values from its hook `dlc_importers`; then every model may use the operators. A name
-may end in "@3", which means since version 3 of the domain. Of several versions, the newest one not above the
-model's is used. Custom operators take precedence over the package's operators. Functions of the model take
-precedence over both.
+may end in "@3", which means from version 3 of the domain on. Of several versions, the newest one not above
+the model's is used. Custom operators take precedence over the package's operators. Functions of the model
+take precedence over both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dlc_frontend_onnx.tensors import Tensor
 
 @dataclass(frozen=True)
 class Result:
-    """The type of an output: a shape of ints and expressions of the inputs' dims, and a dtype."""
+    """The type of an output: a shape of ints and expressions over the inputs' dims, and a dtype."""
 
     shape: Sequence[Dim]
     dtype: DTypeLike
@@ -49,14 +49,15 @@ class Result:
 
 DataDim: TypeAlias = "Result | TensorType"
 Results: TypeAlias = "Callable[..., DataDim | Sequence[DataDim]]"
-"""Of the types of the inputs (None for one that is left out) and the attributes: the types of the outputs."""
+"""A function from the types of the inputs (None if omitted) and the attributes to the types of the outputs.
+"""
 
 
 @dataclass(frozen=True)
 class Importer:
-    """How one operator is imported: a declaration of the hook `dlc_importers`.
+    """How one operator is imported; a declaration of the hook `dlc_importers`.
 
-    `name` is "domain::Op" or "domain::Op@version"; `convert` makes the nodes.
+    `name` is "domain::Op" or "domain::Op@version". `convert` makes the nodes.
     """
 
     name: str
@@ -78,13 +79,13 @@ class Importer:
         object.__setattr__(self, "entry", entry_of(int(version or 1), self.convert))
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
-        """The function itself."""
+        """Call the decorated function itself."""
         return self.convert(*args, **attrs)
 
 
 @dataclass(frozen=True)
 class HostFunction(Importer):
-    """An importer that makes calls of a Python function."""
+    """An importer whose nodes call a Python function."""
 
     call: Callable[..., Any] = lambda: None
 
@@ -93,12 +94,12 @@ class HostFunction(Importer):
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Importer]:
-    """The importer of an operator by a function of the call and the inputs, which makes nodes of core ops.
+    """Declare an importer by a function that takes the call and the inputs and makes nodes of core ops.
 
-    The function's signature says which inputs there are: those with the default None may be left out, `*xs`
-    takes any number.  It reads attributes through the call (`c.integer("axis", 0)`, `c.real`, `c.text`,
-    `c.integers`, `c.tensor`, ...) and gives a node, or one for each output.  An attribute of the model that
-    it does not read is an error; so is one that it wants and that is missing: both name the node.
+    The signature defines the inputs: those with the default None are optional, and `*xs` takes any number.
+    The function reads attributes through the call (`c.integer("axis", 0)`, `c.real`, `c.text`, `c.integers`,
+    `c.tensor`, ...). It returns a node, or one for each output. If the function does not read an attribute of
+    the node, or if an attribute is missing that it requires, an error names the node.
     """
 
     def register(function: Callable[..., Any]) -> Importer:
@@ -110,13 +111,13 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Importer]:
 def host_function(
     name: str, *, results: Results | None = None, pure: bool = True
 ) -> Callable[[Callable[..., Any]], HostFunction]:
-    """The importer of an operator by a function of arrays, which Python runs on the host.
+    """Declare an importer by a function of arrays, which runs in Python on the host.
 
-    It is called with the inputs as arrays (None for one that is left out) and the attributes by name (tensors
-    as arrays), and gives an array, or a tuple for several outputs, of the types that `results` tells: a
-    function of the inputs' types (`shape`, `dtype`) and the same attributes, which gives one or several.
-    Without `results` there is one output, of the first input's type.  A function that is not `pure` is called
-    each time, though its inputs are constants.
+    The function takes the inputs as arrays (None if omitted) and the attributes by name (tensors as arrays).
+    It returns an array, or a tuple for several outputs. `results` returns the types of the outputs; it takes
+    the types of the inputs (`shape`, `dtype`) and the same attributes. Without `results` there is one output
+    with the first input's type. If the function is not `pure`, it runs at every call, even if its inputs are
+    constants.
     """
 
     def register(function: Callable[..., Any]) -> HostFunction:
@@ -130,9 +131,9 @@ def host_function(
 
 
 def importers_for(given: Iterable[Any] = ()) -> Mapping[tuple[str, str], tuple[Entry, ...]]:
-    """By (domain, operator), the entries of plugins and of `given` importers, which stand above them.
+    """The entries of plugins and of the `given` importers, by (domain, operator). Given ones take precedence.
 
-    Raises UsageError for what is no importer, and for two of one name.
+    Raises UsageError for values that are not importers, and for duplicate names.
     """
     own: dict[str, Importer] = {}
     for item in given:
@@ -152,20 +153,20 @@ def importers_for(given: Iterable[Any] = ()) -> Mapping[tuple[str, str], tuple[E
 def _as_first(*types: TensorType | None, **attrs: Any) -> TensorType:
     first = next((type_ for type_ in types if type_ is not None), None)
     if first is None:
-        raise UsageError("it has no input whose type its output could have", hint="say results=...")
+        raise UsageError("it has no input whose type its output could have", hint="pass results=...")
     return first
 
 
 def _calls(
     c: Call, item: HostFunction, results: Results, pure: bool, inputs: Sequence[Node | None]
 ) -> Sequence[Node]:
-    """The nodes of one call: a node of `HOST` and what takes its outputs apart."""
+    """The `HOST` node of one call, and its outputs."""
     attrs: dict[str, Any] = {}
     plain: dict[str, Any] = {}
     args = [value for value in inputs if value is not None]
-    places: list[int | None] = []
+    slots: list[int | None] = []
     for value in inputs:
-        places.append(None if value is None else sum(place is not None for place in places))
+        slots.append(None if value is None else sum(slot is not None for slot in slots))
     for name, given in c.node.attrs.items():
         c.ignore(name)
         if isinstance(given, Tensor):
@@ -176,21 +177,21 @@ def _calls(
         elif _is_plain(given):
             attrs[name] = plain[name] = list(given) if isinstance(given, tuple) else given
         else:
-            raise c.unsupported(f"attribute {quoted(name)} cannot be given to a host function")
+            raise c.unsupported(f"attribute {quoted(name)} cannot be passed to a host function")
     try:
-        told = results(*(None if value is None else value.tensor_type for value in inputs), **attrs)
-        types = [tensor_type(one.shape, one.dtype) for one in _several(told)]
+        declared = results(*(None if value is None else value.tensor_type for value in inputs), **attrs)
+        types = [tensor_type(one.shape, one.dtype) for one in _several(declared)]
     except DlcError as error:
         raise c.error(f"{item.name}: {error.what}", why=error.why, hint=error.hint) from error
     except Exception as error:  # any error of a third party's function is reported with the node
         raise c.error(
-            f"the results of {item.name} cannot be told", why=f"{type(error).__name__}: {error}"
+            f"the result types of {item.name} cannot be computed", why=f"{type(error).__name__}: {error}"
         ) from error
     made = (HOST if pure else IMPURE)(
         *args,
         function=key_of(item),
-        where=c.node.place.describe(),
-        inputs=json.dumps(places),
+        where=c.node.loc.describe(),
+        inputs=json.dumps(slots),
         attributes=json.dumps(plain),
         dims=tuple(dim for type_ in types for dim in type_.shape),
         ranks=tuple(len(type_.shape) for type_ in types),
@@ -204,8 +205,8 @@ def _is_plain(value: Any) -> bool:
     return all(isinstance(item, (int, float, str)) for item in items)
 
 
-def _several(told: DataDim | Sequence[DataDim]) -> Sequence[DataDim]:
-    return [told] if isinstance(told, (Result, TensorType)) else list(told)
+def _several(declared: DataDim | Sequence[DataDim]) -> Sequence[DataDim]:
+    return [declared] if isinstance(declared, (Result, TensorType)) else list(declared)
 
 
 __all__ = ["HostFunction", "Importer", "Result", "host_function", "importers_for", "operator"]

@@ -1,8 +1,8 @@
 """The parts of an ONNX model as plain Python data: types, nodes, graphs and functions.
 
-Nothing here refers to protobuf.  Names are `str`; the default operator domain, which files write as `""` or
-`"ai.onnx"`, is always `""`.  Lists keep the order of the file, except that `nodes` is topologically sorted
-(stable: a sorted file keeps its order; `NodeDef.index` is always the position in the file).
+Nothing here refers to protobuf. Names are `str`. The default operator domain, which files write as `""` or
+`"ai.onnx"`, is always `""`. Lists keep the order of the file, except that `nodes` is sorted topologically.
+The sort is stable, and `NodeDef.index` is always the index in the file.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dlc_frontend_onnx.location import Place
+from dlc_frontend_onnx.location import Location
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
 Shape: TypeAlias = "tuple[int | str | None, ...]"
-"""Dimensions: a number, the name of a symbolic dimension, or `None` when nothing is known."""
+"""Each dim is a number, the name of a symbolic dim, or `None` if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
     """The declared type of a value.
 
-    `kind` is "tensor", "sparse_tensor", "sequence", "optional", "map" or "opaque".  Tensors have `dtype` (our
-    name, or `None` when undefined) and `shape` (`None`: unknown rank); sequences and optionals have `elem`;
-    maps have `key` (a dtype name) and `elem` (the type of the values).
+    `kind` is "tensor", "sparse_tensor", "sequence", "optional", "map" or "opaque". Tensors have `dtype` (a
+    dlc name, or `None` if undefined) and `shape` (`None`: unknown rank). Sequences and optionals have `elem`.
+    Maps have `key` (a dtype name) and `elem` (the type of the values).
     """
 
     kind: str
@@ -33,7 +33,7 @@ class ValueType:
     key: str | None = None
 
     def innermost(self) -> ValueType:
-        """The type inside all sequences, optionals and maps; the type itself for a tensor."""
+        """The type inside all sequences, optionals and maps; a tensor type itself."""
         inner = self
         while inner.elem is not None:
             inner = inner.elem
@@ -42,14 +42,14 @@ class ValueType:
 
 @dataclass(frozen=True, slots=True)
 class ValueInfo:
-    """A named value with its declared type; `type` is `None` when the file declares none."""
+    """A named value with its declared type; `type` is `None` if the file declares none."""
 
     name: str
     type: ValueType | None = None
 
     @property
     def kind(self) -> str:
-        """The kind of the type, "" when undeclared."""
+        """The kind of the type; "" if undeclared."""
         return self.type.kind if self.type is not None else ""
 
     @property
@@ -65,9 +65,9 @@ class ValueInfo:
 
 @dataclass(frozen=True, slots=True)
 class AttrRef:
-    """In a function body: the attribute takes the value of the function's own attribute `name`.
+    """In a function body: the attribute has the value of the function's attribute `name`.
 
-    `kind` is "INT", "FLOATS", ..., or "" in files that do not say.
+    `kind` is "INT", "FLOATS", ..., or "" if the file does not declare it.
     """
 
     name: str
@@ -76,15 +76,16 @@ class AttrRef:
 
 Scalar: TypeAlias = "int | float | str | bytes | Tensor | SparseTensor | Graph | ValueType"
 AttrValue: TypeAlias = "Scalar | tuple[Scalar, ...] | AttrRef"
-"""INT `int`, FLOAT `float`, STRING `str` (`bytes` when it is not UTF-8), TENSOR `Tensor`, SPARSE_TENSOR
-`SparseTensor`, GRAPH `Graph`, TYPE_PROTO `ValueType`; the plural kinds are tuples of these."""
+"""INT is `int`, FLOAT `float`, STRING `str` (`bytes` if it is not UTF-8), TENSOR `Tensor`, SPARSE_TENSOR
+`SparseTensor`, GRAPH `Graph`, TYPE_PROTO `ValueType`. The plural kinds are tuples of these.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class NodeDef:
-    """One operator call.  `""` in `inputs` is an omitted optional input, in `outputs` an output nobody wants.
+    """One operator call. `""` in `inputs` is an omitted optional input, in `outputs` an unused output.
 
-    `captures` are the names its subgraphs take from around the node.
+    `captures` are the names that its subgraphs use from enclosing scopes.
     """
 
     name: str
@@ -95,11 +96,11 @@ class NodeDef:
     outputs: tuple[str, ...]
     attrs: dict[str, AttrValue]
     index: int
-    place: Place
+    loc: Location
     captures: tuple[str, ...] = ()
 
     def subgraphs(self) -> list[tuple[str, Graph]]:
-        """The graphs among the attributes, as (attribute name, graph); lists of graphs are flattened."""
+        """The graphs among the attributes as (attribute name, graph). Lists of graphs are flattened."""
         found: list[tuple[str, Graph]] = []
         for name, value in self.attrs.items():
             if isinstance(value, Graph):
@@ -111,7 +112,7 @@ class NodeDef:
 
 @dataclass(slots=True, eq=False)
 class Graph:
-    """A graph: the main one or an attribute of a node (`captures`: the outer names it uses)."""
+    """The main graph, or a graph attribute of a node. `captures` are the outer names that it uses."""
 
     name: str
     inputs: list[ValueInfo]
@@ -120,12 +121,12 @@ class Graph:
     initializers: dict[str, Tensor]
     sparse_initializers: dict[str, SparseTensor]
     value_infos: dict[str, ValueInfo]
-    place: Place
+    loc: Location
     captures: tuple[str, ...] = ()
 
     @property
     def required_inputs(self) -> list[ValueInfo]:
-        """The inputs a caller must feed: those that no initializer gives a value."""
+        """The inputs without initializer, which a caller must feed."""
         return [
             x
             for x in self.inputs
@@ -135,9 +136,10 @@ class Graph:
 
 @dataclass(slots=True, eq=False)
 class FunctionDef:
-    """A function of the model: called by nodes with its (domain, name, overload).
+    """A function of the model, called by nodes with its (domain, name, overload).
 
-    `attributes` names those that a call must give; `attribute_defaults` holds the others with their values.
+    `attributes` names the required attributes; `attribute_defaults` holds the optional ones with their
+    values.
     """
 
     domain: str
@@ -150,7 +152,7 @@ class FunctionDef:
     nodes: list[NodeDef]
     opsets: dict[str, int]
     value_infos: dict[str, ValueInfo]
-    place: Place
+    loc: Location
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -3,8 +3,8 @@
     digest("resnet50.onnx") -> "3f5c…"       the file and the files of its external data
     digest(b"…")                             the bytes
 
-References to external data are found by their form in the file: the key `location` of an entry, followed by
-the value. A model that refers to files outside its folder has no digest; importing it raises the error.
+References to external data are found by a byte search for the key `location` of an entry, which is followed
+by its value. A model that refers to files outside its folder has no digest. Importing it raises the error.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dlc_core.facts import remembered
 
 _KEY = b"\x0a\x08location\x12"
 _MOST = 4096
-"""Different files of external data; a model with more has no digest."""
+"""A model with more different files of external data has no digest."""
 
 
 def digest(model: Any) -> str | None:
-    """The digest, or None where there is none."""
+    """The digest; None if there is none."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return None if bytes(model).find(_KEY) >= 0 else sha256(model).hexdigest()
     if not isinstance(model, (str, os.PathLike)):
@@ -36,24 +36,24 @@ def digest(model: Any) -> str | None:
 
 
 def _external(path: Path) -> list[Path] | None:
-    """The files of a model's external data; None where one is not inside the model's folder."""
+    """The files of a model's external data; None if one is not inside the model's folder."""
     names = _remembered_locations(path)
     if names is None:
         return None
     folder = path.parent.resolve()
     found = []
     for name in names:
-        place = Path(os.path.abspath(folder / name))  # noqa: PTH100 (no link may be followed here)
-        if place.parent != folder and folder not in place.parents:
+        target = Path(os.path.abspath(folder / name))  # noqa: PTH100 (no link may be followed here)
+        if target.parent != folder and folder not in target.parents:
             return None
-        if place.is_symlink() or not place.is_file():
+        if target.is_symlink() or not target.is_file():
             return None
-        found.append(place)
+        found.append(target)
     return found
 
 
 def _remembered_locations(path: Path) -> list[str] | None:
-    """As `_locations`, which reads the whole file, once for each state of the file."""
+    """As `_locations`, but cached by the file's stamp, because it reads the whole file."""
     stamp = file_stamp(path)
     if stamp is None:
         return _locations(path)
@@ -62,7 +62,7 @@ def _remembered_locations(path: Path) -> list[str] | None:
 
 
 def _locations(path: Path) -> list[str] | None:
-    """The values of all keys `location`, in the order in which they first occur; None where one is broken."""
+    """The values of all keys `location`, in order of first occurrence; None if one is malformed."""
     names: dict[str, None] = {}
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
@@ -79,7 +79,7 @@ def _locations(path: Path) -> list[str] | None:
 
 
 def _value(data: mmap.mmap, at: int) -> str | None:
-    """The text of a field whose length begins at `at`; None where there is none that is complete."""
+    """The text of a length-delimited field at an offset; None if it is incomplete."""
     size = shift = 0
     for byte in data[at : at + 2]:
         at += 1

@@ -1,8 +1,9 @@
-"""ONNX element types: the number in the file, our dtype name, the NumPy dtype, and how the values are stored.
+"""ONNX element types: the number in the file, dlc's dtype name, the NumPy dtype, and the storage of the
+values.
 
-`BY_NUMBER` and `BY_NAME` hold one `ElementType` per type of ONNX 1.23 (`TensorProto.DataType`).  NumPy dtypes
-of the types NumPy lacks come from ml_dtypes; those narrower than a byte take one byte per element in memory
-and are packed in files.  Strings are NumPy object arrays of `str`.
+`BY_NUMBER` and `BY_NAME` hold one `ElementType` per type of ONNX 1.23 (`TensorProto.DataType`). dtypes that
+NumPy lacks come from ml_dtypes. Types narrower than a byte take one byte per element in memory and are packed
+in files. Strings are NumPy object arrays of `str`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dlc_core.ir.dtype import scalar_dtypes
 
 @dataclass(frozen=True)
 class ElementType:
-    """One element type: `bits` per element in a file, `field` of TensorProto for values one by one."""
+    """One element type. `bits` is its width in a file; `field` is the typed field of TensorProto."""
 
     number: int
     name: str
@@ -81,21 +82,21 @@ BY_NAME = {row.name: row for row in ELEMENT_TYPES}
 
 
 TENSOR_DTYPES = frozenset((*scalar_dtypes(), "string"))
-"""Names of the element types that the compiler has; texts live on the host."""
+"""Names of the element types that the compiler supports. Strings exist only on the host."""
 
 
 def name_of(number: int) -> str:
-    """Our dtype name of an ONNX element type number; `KeyError` when ONNX 1.23 has no such number."""
+    """The dlc dtype name of an ONNX element type number; `KeyError` if ONNX 1.23 has no such number."""
     return BY_NUMBER[number].name
 
 
 def number_of(name: str) -> int:
-    """The ONNX element type number of our dtype name; `KeyError` when ONNX has no such type."""
+    """The ONNX element type number of a dlc dtype name; `KeyError` if ONNX has no such type."""
     return BY_NAME[name].number
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy (or ml_dtypes) dtype of our dtype name; `KeyError` when ONNX has no such type."""
+    """The NumPy (or ml_dtypes) dtype of a dlc dtype name; `KeyError` if ONNX has no such type."""
     return BY_NAME[name].numpy
 
 

@@ -1,4 +1,6 @@
-"""Declarations of converters: which versions of an operator a function converts, and with which inputs."""
+"""Declarations of converters: the versions of an operator that a function converts, and the inputs that it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ Check = Callable[[NodeDef], "str | None"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A converter: since which version, how many inputs it takes (`most` None: any number), and which of them
-    must be there: the `needed` of the first `named`, and all after these.
+    """A converter: its first version and its inputs. It takes `least` to `most` inputs (`most` None: any
+    number). Of the first `named` inputs those in `needed` must be present, and all inputs after the first
+    `named`.
 
-    `check` looks at the node alone, before anything is converted: why it is not supported, or None.
+    `check` sees only the node and runs before conversion. It returns why the node is not supported, or None.
     """
 
     since: int
@@ -35,7 +38,7 @@ Entries: TypeAlias = "Mapping[tuple[str, str], Sequence[Entry]]"
 
 
 def entry_of(since: int, function: Function, *, sequences: bool = False, check: Check | None = None) -> Entry:
-    """The entry of a function, whose signature says which inputs there are."""
+    """The entry of a converter function; its signature defines the inputs."""
     params = list(inspect.signature(function).parameters.values())[1:]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in params)
     plain = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]

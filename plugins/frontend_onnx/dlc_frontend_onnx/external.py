@@ -1,16 +1,16 @@
 """External tensor data, read only from the model's folder.
 
-These rules are enforced (each was violated by some ONNX loader once):
+These rules are enforced; each of them was violated by some ONNX loader:
 
-- a location is a relative path of plain components: not absolute, no `..`, no backslash, no NUL;
-- folders are opened one component at a time from a handle of the model's folder, without following symbolic
-  links, so that links created during the read have no effect either;
-- the file is a regular one with exactly one name (a hard link may be a foreign file in disguise);
-- the range asked for lies inside the file, and nothing is allocated before that is known;
-- the keys of an entry are looked up, never assigned to attributes; a repeated key is an error.
+- A location is a relative path of plain components: not absolute, no `..`, no backslash, no NUL.
+- Folders are opened one component at a time, relative to a handle of the parent, and without following
+  symbolic links. Links created during the read have no effect either.
+- The file is a regular one with exactly one name, because a hard link may refer to a file outside.
+- The requested range is inside the file, and this is checked before any allocation.
+- The keys of an entry are looked up, never assigned to attributes. A repeated key is an error.
 
-Files are memory-mapped and each is opened once per model.  Where the system has no folder handles (Windows)
-every component is checked by its path instead, and the opened file is compared with the checked one.
+Files are memory-mapped, and each is opened once per model. Systems without folder handles (Windows) check
+every component by its path, and compare the opened file with the checked one.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from dlc_frontend_onnx.location import Place, quoted
+from dlc_frontend_onnx.location import Location, quoted
 
 HAS_DIR_FDS = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system opens files relative to a folder handle without following links."""
 
 MAP_FROM = 1 << 16
-"""Files of fewer bytes are read: a process may hold only so many maps."""
+"""Smaller files are read instead of mapped, because the number of maps of a process is limited."""
 
 MAX_LOCATION = 4096
-"""Characters of the longest location accepted."""
+"""Limit of characters of a location."""
 
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
@@ -51,9 +51,9 @@ _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECT
 
 @dataclass(frozen=True, slots=True)
 class ExternalRef:
-    """Where a tensor's bytes lie: a file of the model's folder, from byte `offset` on, `length` bytes.
+    """The bytes of a tensor: `length` bytes from byte `offset` of a file of the model's folder.
 
-    `length` is `None` when the file does not say; `checksum` is what the file claims (never verified here).
+    `length` is `None` if the model does not declare it. `checksum` is the declared one; it is never verified.
     """
 
     location: str
@@ -62,24 +62,24 @@ class ExternalRef:
     checksum: str = ""
 
 
-def parse_ref(entries: Iterable[tuple[object, object]], what: str, place: Place) -> ExternalRef:
+def parse_ref(entries: Iterable[tuple[object, object]], what: str, loc: Location) -> ExternalRef:
     """The reference in a tensor's `external_data` entries; unknown keys are ignored."""
     found: dict[str, str] = {}
     for key, value in entries:
         if not isinstance(key, str) or not isinstance(value, str):
-            raise place.error(f"{what} has external data whose entry is not valid UTF-8")
+            raise loc.error(f"{what} has external data whose entry is not valid UTF-8")
         if key not in _KEYS:
             continue
         if key in found:
-            raise place.error(f"{what} has external data with two entries {key!r}")
+            raise loc.error(f"{what} has external data with two entries {key!r}")
         found[key] = value
     if not found.get("location"):
-        raise place.error(f"{what} has external data without a location")
+        raise loc.error(f"{what} has external data without a location")
     numbers: dict[str, int] = {}
     for key in ("offset", "length"):
         if key in found:
             if _DIGITS.fullmatch(found[key]) is None:
-                raise place.error(
+                raise loc.error(
                     f"{what} has external data with {key} {quoted(found[key])}, not a number of bytes"
                 )
             numbers[key] = int(found[key])
@@ -88,8 +88,8 @@ def parse_ref(entries: Iterable[tuple[object, object]], what: str, place: Place)
     )
 
 
-def split_location(location: str, what: str, place: Place) -> tuple[str, ...]:
-    """The components of a location, or an error when it is not a plain relative path."""
+def split_location(location: str, what: str, loc: Location) -> tuple[str, ...]:
+    """The components of a location; an error if it is not a plain relative path."""
     parts = tuple(part for part in location.split("/") if part not in ("", "."))
     if len(location) > MAX_LOCATION:
         why = "it is too long"
@@ -107,10 +107,10 @@ def split_location(location: str, what: str, place: Place) -> tuple[str, ...]:
         why = "it is a reserved name or a stream"
     else:
         return parts
-    raise place.error(
+    raise loc.error(
         f"{what} has external data at {quoted(location)}, which is not a file of the model's folder",
         why=why,
-        hint="save the model again with its data beside it, under a plain relative name",
+        hint="save the model again with its data in the same folder, under a plain relative name",
     )
 
 
@@ -125,9 +125,9 @@ def strange_on_windows(part: str) -> bool:
 
 
 class Folder:
-    """The folder of one model, for the time the model is read: a context manager.
+    """The folder of one model while the model is read; a context manager.
 
-    `path` is `None` for a model that came as bytes without `base_dir`: any external data is then an error.
+    `path` is `None` for a model given as bytes without `base_dir`; then any external data is an error.
     `dir_fds=False` checks paths instead of using folder handles, as on systems that have none.
     """
 
@@ -147,28 +147,28 @@ class Folder:
             os.close(self._root)
             self._root = -1
 
-    def read(self, ref: ExternalRef, nbytes: int, what: str, place: Place) -> memoryview:
+    def read(self, ref: ExternalRef, nbytes: int, what: str, loc: Location) -> memoryview:
         """The `nbytes` bytes of the tensor `what`, read-only and not copied."""
-        parts = split_location(ref.location, what, place)
+        parts = split_location(ref.location, what, loc)
         if ref.length is not None and ref.length != nbytes:
-            raise place.error(
+            raise loc.error(
                 f"{what} needs {nbytes} bytes of data, but its external data has length {ref.length}",
                 hint="the shape, the element type and the length must agree",
             )
         data = self._files.get(parts)
         if data is None:
-            data = self._files[parts] = self._open(parts, ref.location, what, place)
+            data = self._files[parts] = self._open(parts, ref.location, what, loc)
         if ref.offset > len(data) or nbytes > len(data) - ref.offset:
-            raise place.error(
+            raise loc.error(
                 f"{what} needs bytes {ref.offset} to {ref.offset + nbytes} of {quoted(ref.location)}, "
                 f"which has {len(data)} bytes",
                 why="the data file is truncated, or the offset is wrong",
             )
         return data[ref.offset : ref.offset + nbytes]
 
-    def _open(self, parts: tuple[str, ...], location: str, what: str, place: Place) -> memoryview:
+    def _open(self, parts: tuple[str, ...], location: str, what: str, loc: Location) -> memoryview:
         if self._path is None:
-            raise place.error(
+            raise loc.error(
                 f"{what} has external data at {quoted(location)}, but the model's folder is not known",
                 why="the model was given as bytes or as an object",
                 hint="pass base_dir, the folder that holds the data, or the path of the model",
@@ -185,8 +185,11 @@ class Folder:
                 "external data must be plain files of the model's folder; copy them there",
             )
         except (OSError, ValueError) as error:
-            why, hint = _reason(error), "the data files must lie beside the model, under the names it gives"
-        raise place.error(
+            why, hint = (
+                _reason(error),
+                "the data files must be in the model's folder, under the names in the model",
+            )
+        raise loc.error(
             f"{what} has external data at {quoted(location)}, which cannot be read", why=why, hint=hint
         )
 
@@ -210,7 +213,7 @@ class Folder:
 
 
 class _Refused(Exception):
-    """A file that exists and that we will not read; the text says why."""
+    """A file that exists and is refused; the text is the reason."""
 
 
 def _require(status: os.stat_result, name: str, *, folder: bool) -> None:

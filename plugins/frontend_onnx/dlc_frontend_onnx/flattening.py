@@ -21,7 +21,7 @@ from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.runtime.call.arrays import as_host
 from dlc_frontend_onnx.converters.ragged import RAGGED
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype
-from dlc_frontend_onnx.location import Place, quoted
+from dlc_frontend_onnx.location import Location, quoted
 from dlc_frontend_onnx.model import ValueType
 from dlc_frontend_onnx.symbols import identifier
 from dlc_frontend_onnx.values import SequenceValue, Value
@@ -29,7 +29,9 @@ from dlc_frontend_onnx.values import SequenceValue, Value
 
 @dataclass(frozen=True)
 class Parts:
-    """A sequence, optional, map or sequence of maps (`kind`, see `SequenceValue`) of layouts."""
+    """The layouts of the elements of a sequence, optional, map or sequence of maps (`kind`, see
+    `SequenceValue`).
+    """
 
     kind: str
     items: tuple[Layout, ...]
@@ -40,18 +42,18 @@ Layout: TypeAlias = "str | Parts"
 
 
 def fed(value: Any, what: str) -> np.ndarray[Any, Any]:
-    """A value as an array; one of objects or of NumPy's own texts as texts."""
+    """A value as an array; arrays of objects and NumPy strings become object arrays of `str`."""
     texts = isinstance(value, np.ndarray) and value.dtype.kind in "OUT"
     return as_host(value, what, STRING if texts else None)
 
 
 def dtype_of(array: np.ndarray[Any, Any]) -> str:
-    """The name of an array's element type."""
+    """The dlc dtype name of an array."""
     return "string" if array.dtype == object else array.dtype.name
 
 
 def has_parts(type_: ValueType | None) -> bool:
-    """Whether a type is a sequence, an optional or a map of tensors that the compiler knows."""
+    """Whether a type is a sequence, an optional or a map of supported tensors."""
     if type_ is None or type_.kind not in ("sequence", "optional", "map"):
         return False
     inner = type_.innermost()
@@ -59,7 +61,7 @@ def has_parts(type_: ValueType | None) -> bool:
 
 
 def spread(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
-    """The arrays in a value by the names of their params; UsageError where it is not of the type."""
+    """The arrays of a value by the names of their params; UsageError if it does not match the type."""
     if type_.kind == "tensor":
         array = fed(value, f"input {quoted(name)}")
         if dtype_of(array) != type_.dtype:
@@ -100,7 +102,7 @@ def _entries(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
 
 
 def shape_of(type_: ValueType, value: Any) -> object:
-    """The key of a compilation: lengths, empty optionals, shapes of the tensors."""
+    """A part of the compilation key: lengths, empty optionals, and shapes of the tensors."""
     if type_.kind == "tensor":
         return tuple(value.shape)
     assert type_.elem is not None
@@ -112,7 +114,9 @@ def shape_of(type_: ValueType, value: Any) -> object:
 
 
 def as_params(type_: ValueType, value: Any, name: str, params: list[Node]) -> Value:
-    """The value of an input that has the lengths and shapes of an example, and its new params."""
+    """The value of an input with the lengths and shapes of an example. Its new params are appended to
+    `params`.
+    """
     if type_.kind == "tensor":
         made = param(name, TensorType(tuple(map(dim, value.shape)), DType(str(type_.dtype))))
         params.append(made)
@@ -130,7 +134,7 @@ def as_params(type_: ValueType, value: Any, name: str, params: list[Node]) -> Va
 
 
 def as_map(type_: ValueType, name: str, params: list[Node], count: Dim | None = None) -> SequenceValue:
-    """A map of so many entries, or of any number, and its new params: the keys, ascending, and the values."""
+    """A map of `count` entries (None: symbolic). Its new params are the keys, ascending, and the values."""
     size = Var(identifier(name)) if count is None else count
     columns = [
         param(f"{name}[{index}]", TensorType((size,), DType(str(dtype))))
@@ -141,7 +145,7 @@ def as_map(type_: ValueType, name: str, params: list[Node], count: Dim | None = 
 
 
 def as_results(value: Value, name: str, results: list[Node]) -> Layout:
-    """The layout of an output; its tensors are added to the results, in the order of their names in it."""
+    """The layout of an output. Its tensors are appended to `results`, in the order of `names_in`."""
     if isinstance(value, Node):
         results.append(value)
         return name
@@ -173,17 +177,17 @@ def gathered(layout: Layout, found: Mapping[str, Any]) -> Any:
 
 
 def _cut_up(data: np.ndarray[Any, Any], shapes: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """The elements that lie behind each other."""
+    """The elements of a sequence from their concatenation, one per row of shapes."""
     ends = np.cumsum(shapes.prod(1))[:-1] if len(shapes) else ()
     parts = np.split(data, ends) if len(shapes) else []
     return [part.reshape(tuple(shape)) for part, shape in zip(parts, shapes.tolist())]
 
 
-def check_kind(type_: ValueType | None, value: SequenceValue, name: str, place: Place) -> None:
-    """The declared type of an output must not contradict what it is."""
+def check_kind(type_: ValueType | None, value: SequenceValue, name: str, loc: Location) -> None:
+    """Check that the declared type of an output does not contradict its value."""
     kind = "sequence" if value.kind in ("maps", RAGGED) else value.kind
     if type_ is not None and type_.kind != kind:
-        raise place.error(f"output {quoted(name)} is declared a {type_.kind}, but it is a {kind}")
+        raise loc.error(f"output {quoted(name)} is declared a {type_.kind}, but it is a {kind}")
 
 
 __all__ = [

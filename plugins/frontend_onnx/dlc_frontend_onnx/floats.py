@@ -1,9 +1,9 @@
-"""Floats that are data, and quotients of dims that `ratios` does not support: expressions in a tensor's
+"""Data-dependent floats, and quotients of dims that `ratios` does not support, as expressions in a tensor's
 precision.
 
-    floor(height * scale)        where the scale is fed
+    floor(height * scale)        where the scale is an input
 
-Sizes are made of them by `cut`.
+`truncated` converts them to integers, of which sizes are made.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlc_core.ir.expr import Expr, cast_to, const, logical_and, select
 from dlc_frontend_onnx.ratios import Ratio
 
 FLOATS = ("float32", "float64")
-"""The dtypes of such expressions; elements of narrower ones are float32."""
+"""The dtypes of these expressions; elements of narrower dtypes are float32."""
 
 _LARGE = 2.0**62
 
@@ -24,34 +24,38 @@ _LARGE = 2.0**62
 def in_floats(value: Any, dtype: DType) -> Expr:
     """An element as an expression of the dtype."""
     if isinstance(value, Ratio):
-        above = in_floats(value.above, dtype)
-        return above if value.below == 1 else above / const(float(value.below), dtype)
+        numerator = in_floats(value.numerator, dtype)
+        return numerator if value.denominator == 1 else numerator / const(float(value.denominator), dtype)
     if isinstance(value, Expr):
         return value if value.dtype is dtype else cast_to(dtype, value)
     return const(float(value), dtype)
 
 
-def cut(value: Expr) -> Expr:
-    """The integer toward zero; one far below zero where there is none, or none of 63 bits."""
+def truncated(value: Expr) -> Expr:
+    """The value truncated toward zero as an int64. NaN, infinities and values outside int64 become a large
+    negative integer, which no size may be.
+    """
     bound = const(_LARGE, value.dtype)
     inside = logical_and(value > -bound, value < bound)
     return cast_to(INDEX, select(inside, value, -bound))
 
 
 def floor(value: Expr) -> Expr:
-    whole = cast_to(value.dtype, cut(value))
+    whole = cast_to(value.dtype, truncated(value))
     one = const(1.0, value.dtype)
     return _where_fractions(value, select(whole > value, whole - one, whole))
 
 
 def ceil(value: Expr) -> Expr:
-    whole = cast_to(value.dtype, cut(value))
+    whole = cast_to(value.dtype, truncated(value))
     one = const(1.0, value.dtype)
     return _where_fractions(value, select(whole < value, whole + one, whole))
 
 
 def _where_fractions(value: Expr, rounded: Expr) -> Expr:
-    """Floats that are large, infinite or none are what they were."""
+    """The rounded value, if the value is small enough to have a fraction; else the value, including NaN and
+    infinities.
+    """
     bound = const(2.0**53, value.dtype)
     return select(logical_and(value > -bound, value < bound), rounded, value)
 
@@ -69,4 +73,4 @@ RULES: dict[str, Callable[..., Expr]] = {
 """Elementwise ops on expressions of one dtype."""
 
 
-__all__ = ["FLOATS", "RULES", "ceil", "cut", "in_floats"]
+__all__ = ["FLOATS", "RULES", "ceil", "in_floats", "truncated"]

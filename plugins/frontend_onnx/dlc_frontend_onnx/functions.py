@@ -1,4 +1,4 @@
-"""Functions: those of the model, and those by which the standard defines operators by others."""
+"""Functions of the model, and functions by which the standard defines operators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dlc_frontend_onnx.model import AttrRef, AttrValue, FunctionDef, NodeDef
 from dlc_frontend_onnx.reader import read_model
 
 STANDARD = "onnx.standard"
-"""Domain under which the bodies of the standard's own functions are read."""
+"""The domain in which the standard's function bodies are read."""
 
 
 def standard_function(body: bytes, opset: int, defaults: Sequence[onnx.AttributeProto] = ()) -> FunctionDef:
-    """The body of an operator in the standard as plain data, checked as a model's own functions are.
+    """The standard's body of an operator as a checked `FunctionDef`.
 
-    `opset` is the version of the default domain where the body names none, `defaults` are those of the
-    operator's attributes.  Outputs that the body leaves out for this call stay among the outputs' names.
+    `opset` is the version of the default domain if the body imports none. `defaults` are the default
+    attributes of the operator. Outputs that the body omits for this call keep their names.
     """
     own = onnx.FunctionProto.FromString(body)
     given = {item.name for item in own.attribute_proto}
@@ -45,16 +45,18 @@ def standard_function(body: bytes, opset: int, defaults: Sequence[onnx.Attribute
 
 
 def call_attributes(function: FunctionDef, node: NodeDef) -> dict[str, AttrValue]:
-    """The values of a function's attributes in a call; absent are those left out that have no default."""
+    """The attributes of a function in a call, with defaults. Omitted ones without default are absent."""
     known = {*function.attributes, *function.attribute_defaults}
     for name in node.attrs:
         if name not in known:
-            raise node.place.error(f"function {function.name!r} has no attribute {name!r}")
+            raise node.loc.error(f"function {function.name!r} has no attribute {name!r}")
     return {**function.attribute_defaults, **node.attrs}
 
 
 def resolved(node: NodeDef, attributes: dict[str, AttrValue]) -> NodeDef:
-    """The node with references to the function's attributes replaced; absent ones leave the node's out."""
+    """The node with references to function attributes replaced; it loses attributes that refer to absent
+    ones.
+    """
     if not any(isinstance(value, AttrRef) for value in node.attrs.values()):
         return node
     attrs: dict[str, AttrValue] = {}

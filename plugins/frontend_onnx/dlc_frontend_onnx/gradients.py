@@ -1,7 +1,7 @@
-"""Reverse-mode derivatives of graphs, for the operator Gradient.
+"""Reverse-mode differentiation of graphs, for the operator Gradient.
 
-A rule takes a node and the derivative of the value with respect to its result. It returns the derivatives
-with respect to its arguments (None if there is none). Composites without a rule are expanded.
+A rule takes a node and the derivative of the loss with respect to its result. It returns the derivatives with
+respect to its arguments (None if there is none). Composites without a rule are expanded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rule = Callable[..., "Sequence[Node | None]"]
 
 
 class NoDerivative(Exception):
-    """An op has no rule; its name."""
+    """An op has no rule; the message is its name."""
 
 
 def _number(value: float, like: Node) -> Node:
@@ -29,7 +29,7 @@ def _number(value: float, like: Node) -> Node:
 
 
 def _summed(gradient: Node, shape: Sequence[Any]) -> Node:
-    """The sum over the axes along which a tensor of this shape was spread."""
+    """The gradient summed over the axes along which a tensor of this shape was broadcast."""
     extra = len(gradient.shape) - len(shape)
     spread = [i for i, d in enumerate(shape) if d == 1 and gradient.shape[i + extra] != 1]
     axes = (*range(extra), *(i + extra for i in spread))
@@ -40,7 +40,7 @@ def _summed(gradient: Node, shape: Sequence[Any]) -> Node:
 
 
 def _both(f: Callable[[Node, Node, Node, Node], tuple[Node, Node]]) -> Rule:
-    """A rule of an op of two arguments that are spread over each other."""
+    """A rule of a binary op with broadcasting."""
 
     def rule(node: Node, g: Node, a: Node, b: Node) -> list[Node]:
         return [_summed(part, x.shape) for part, x in zip(f(node, g, a, b), (a, b), strict=True)]
@@ -49,7 +49,7 @@ def _both(f: Callable[[Node, Node, Node, Node], tuple[Node, Node]]) -> Rule:
 
 
 def _unary(f: Callable[[Node, Node], Node]) -> Rule:
-    """A rule by the derivative at (result, argument)."""
+    """A rule from the derivative as a function of the result and the argument."""
     return lambda node, g, x: [std.mul(g, f(node, x))]
 
 
@@ -157,24 +157,24 @@ _RULES: Mapping[str, Rule] = {
 }
 
 
-def _apart(y: Node, known: Mapping[Node, Node]) -> Node:
-    """The graph of y, over other nodes where `known` says so, its composites without a rule taken apart."""
+def _expanded(y: Node, known: Mapping[Node, Node]) -> Node:
+    """The graph of y with nodes replaced as `known` says, and with composites without a rule expanded."""
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         decl = old.op
         if not isinstance(decl, OpDecl) or decl.compose is None or decl.name in _RULES:
             return None
-        return _apart(decl.expand(args, old.attrs), {arg: arg for arg in args})
+        return _expanded(decl.expand(args, old.attrs), {arg: arg for arg in args})
 
     return rewrite(y, visit, dict(known))
 
 
 def gradients(y: Node, at: Mapping[Node, Node], xs: Sequence[Node]) -> list[Node]:
-    """The derivatives of the sum of y's elements by `xs`, where nodes have the values that `at` gives.
+    """The derivatives of the sum of y's elements with respect to `xs`. `at` replaces nodes by given values.
 
-    Raises NoDerivative for ops without a rule on the way.
+    Raises NoDerivative if an op between `xs` and y has no rule.
     """
-    whole = _apart(y, at)
+    whole = _expanded(y, at)
     points = [at[x] for x in xs]
     order = list(post_order(whole))
     reached = set(points)

@@ -1,8 +1,8 @@
-"""Calls of Python functions in graphs: the ops that `custom.host_function` makes nodes of.
+"""Ops that call Python functions: `custom.host_function` makes their nodes.
 
-A compiled model refers to its functions by name: functions of plugins by their names in the hook
-`dlc_importers`, others by a name that is valid in this process. A model file contains no Python code, so
-opening it runs none.
+A compiled model refers to its functions by name. Functions of plugins have their names in the hook
+`dlc_importers`. Other functions have names that are valid only in this process. A model file contains no
+Python code, so opening it runs none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 def key_of(item: Any) -> str:
-    """The name of a host function in compiled models: a plugin's own name, or a name of this process."""
+    """The name of a host function in compiled models. Without a plugin, it is unique to this process."""
     if registry().importers.get(item.name) is item:
         return str(item.name)
     for key, known in _given.items():
@@ -43,10 +43,10 @@ def _function(key: str, where: str) -> Callable[..., Any]:
         name = key.partition("#")[0]
         raise UnsupportedError(
             f"there is no host function {name!r}, which {where} calls",
-            why="the plugin that gives it is not installed"
+            why="the plugin that defines it is not installed"
             if name == key
-            else "it was given to one process alone",
-            hint="give it by a plugin's hook dlc_importers",
+            else "it was defined in one process only",
+            hint="define it in a plugin's hook dlc_importers",
         )
     return call
 
@@ -64,7 +64,7 @@ def _reference(
     *args: Any, function: str, where: str, inputs: str, attributes: str, ranks: Sequence[int], **types: Any
 ) -> Any:
     call = _function(function, where)
-    given = [None if place is None else args[place] for place in json.loads(inputs)]
+    given = [None if index is None else args[index] for index in json.loads(inputs)]
     attrs = {
         name: args[value["input"]] if isinstance(value, dict) else value
         for name, value in json.loads(attributes).items()
@@ -79,7 +79,7 @@ def _reference(
         ) from error
     several = isinstance(found, (tuple, list))
     if len(ranks) > 1 and (not several or len(found) != len(ranks)):
-        raise RuntimeFailure(f"{function.partition('#')[0]} must give {len(ranks)} arrays", details=[where])
+        raise RuntimeFailure(f"{function.partition('#')[0]} must return {len(ranks)} arrays", details=[where])
     return tuple(map(np.asarray, found)) if len(ranks) > 1 else np.asarray(found[0] if several else found)
 
 

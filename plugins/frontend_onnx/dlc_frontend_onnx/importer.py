@@ -1,9 +1,9 @@
-"""From an ONNX model to an `IRModule`: `load`.
+"""Import of an ONNX model as an `IRModule`: `load`.
 
-The module's entry is the graph function "main"; its params have the names of the model's inputs, and
-`attrs["inputs"]`, `attrs["outputs"]` hold the public names.  Initializers are constants by reference (also
-those of old models that list them among the inputs).  Named symbolic dims are one `Var` each, unnamed ones a
-fresh `Var`; shape arithmetic of the model is done on them while importing.
+The module's entry is the graph function "main". Its params have the names of the model's inputs;
+`attrs["inputs"]` and `attrs["outputs"]` hold the public names. Initializers are constants by reference, also
+in old models that list them among the inputs. Each named symbolic dim is one `Var`, each unnamed one a fresh
+`Var`. Shape arithmetic of the model is evaluated symbolically during the import.
 """
 
 from __future__ import annotations
@@ -37,16 +37,19 @@ from dlc_frontend_onnx.values import Missing, SequenceValue
 
 
 def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRModule:
-    """The model at a path, in bytes, in a `ModelProto` or read already, as a module.
+    """Import a model from a path, bytes, a `ModelProto` or a `Model`.
 
-    `context["shapes"]` pins and bounds dims by the inputs' names and their own (see `dlc_core.graph.shapes`).
-    `context["taps"]` are names of nodes or values that become outputs too (see `taps`).
-    A map is its keys, ascending, and its values, an input "m" the inputs "m[0]" and "m[1]"; an output that is
-    a sequence or a map is its tensors "y[0]", "y[1]", ..., one of ZipMap the labels and a row for each map;
-    a sequence of data-dependent length is "y[data]", its elements' numbers, and "y[shapes]", a row for each.
-    `context["importers"]` are importers of operators (see `custom`), in addition to those of plugins.
-    ModelError for models that contradict themselves or the standard, UnsupportedError, which names every such
-    node, for what cannot be expressed, UsageError for pins that do not fit.
+    `context["shapes"]` pins and bounds dims by names of inputs and of dims (see `dlc_core.graph.shapes`).
+    `context["taps"]` are names of nodes or values that become additional outputs (see `taps`).
+    `context["importers"]` are custom operators (see `custom`), in addition to those of plugins.
+
+    A map "m" as an input becomes the inputs "m[0]" (its keys, ascending) and "m[1]" (its values). An output
+    "y" that is a sequence or a map becomes the tensors "y[0]", "y[1]", ...; that of ZipMap the labels and a
+    matrix with a row per map. A sequence of data-dependent length becomes "y[data]", the concatenation of its
+    flattened elements, and "y[shapes]", with a row per element.
+
+    Raises ModelError if the model contradicts itself or the standard, UnsupportedError, which names all
+    unsupported nodes, and UsageError if pins do not match the model.
     """
     given = context or {}
     read = model if isinstance(model, Model) else read_model(model)
@@ -62,9 +65,9 @@ def import_parts(
 ) -> tuple[IRModule, tuple[Layout, ...]]:
     """As `load`, and the layouts of the outputs.
 
-    With `examples` (values by name, of the inputs that are sequences or optionals) the module is for their
-    lengths and shapes; without, there must be none of these.  `taps` are
-    names of nodes or values that become outputs too, behind the others.
+    `examples` are values of the inputs that are sequences or optionals, by name. The module is for their
+    lengths and shapes. Without `examples` the model must not have such inputs. `taps` are names of nodes or
+    values that become additional outputs, after the others.
     """
     wanted = taps_of(read, taps)
     nodes = live_nodes(read.graph, needs(read.graph, wanted))
@@ -85,15 +88,15 @@ def import_parts(
         own = param(info.name, symbols.type_of(info, read))
         scope.values[info.name] = own
         params.append(own)
-        session.holders.see(own)
+        session.holders.record(own)
     try:
         scope.run(nodes)
     except ModelTooLarge:
-        raise read.place.unsupported(
+        raise read.loc.unsupported(
             f"the loops and functions of the model unfold to more than {MAX_CONVERTED} nodes"
         ) from None
     except RecursionError:
-        raise read.place.unsupported(
+        raise read.loc.unsupported(
             "the graphs and functions of the model are nested too deep for the stack that is left"
         ) from None
     results, layouts = _results(read, scope, symbols)
@@ -103,8 +106,8 @@ def import_parts(
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]
     holders = session.holders
-    conditions = holders.unread(results, holders.frames[-1])
-    results = holders.anchored(results, params, entry=True, needs=conditions)
+    conditions = holders.remaining_conditions(results, holders.frames[-1])
+    results = holders.attached(results, params, entry=True, needs=conditions)
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {
         "inputs": tuple(own.attrs["name"] for own in params),
@@ -117,16 +120,16 @@ def import_parts(
 
 
 def _results(model: Model, scope: Scope, symbols: Symbols) -> tuple[list[Node], tuple[Layout, ...]]:
-    """The tensors of the outputs, and how each output is made of them."""
+    """The output tensors, and the layout of each output."""
     found: list[Node] = []
     layouts: list[Layout] = []
-    place = model.graph.place
+    loc = model.graph.loc
     for info in model.graph.outputs:
         value = scope.find(info.name)
         if isinstance(value, Missing):
             continue
         if isinstance(value, SequenceValue):
-            check_kind(info.type, value, info.name, place)
+            check_kind(info.type, value, info.name, loc)
         elif isinstance(value, Node):
             symbols.check_output(info, value, model)
         else:
@@ -135,9 +138,9 @@ def _results(model: Model, scope: Scope, symbols: Symbols) -> tuple[list[Node], 
     if scope.session.problems:
         raise combined(model, scope.session.problems)
     if not layouts:
-        raise place.error("the graph has no outputs")
+        raise loc.error("the graph has no outputs")
     if not found:
-        raise place.unsupported("no output of the graph holds a tensor")
+        raise loc.unsupported("no output of the graph holds a tensor")
     return found, tuple(layouts)
 
 

@@ -1,7 +1,7 @@
 """Locations in a model, and errors that name them.
 
-Names in a model are not trusted. Messages quote, escape and shorten them, so that no name can forge a line of
-a log.
+Names in a model are untrusted. Messages quote, escape and shorten them, so that no name can forge a line of a
+log.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from dlc_core.diag import ModelError, Span, UnsupportedError
 
 SHOWN = 96
-"""Characters of a foreign name that a message shows at most."""
+"""Limit of characters of an untrusted name in a message."""
 
 
 def shorten(text: str) -> str:
-    """The text with unprintable characters escaped, and cut when it is longer than `SHOWN` characters."""
+    """The text with unprintable characters escaped, truncated to `SHOWN` characters."""
     short = text if len(text) <= SHOWN else text[:SHOWN] + "…"
     return short if short.isprintable() else repr(short)[1:-1]
 
@@ -26,8 +26,8 @@ def quoted(name: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
-    """A node of a graph (or, with `index` -1, the graph or function itself) in the model `source`."""
+class Location:
+    """A node in the model `source`. If `index` is -1, it is the graph or function itself."""
 
     source: str
     scope: str
@@ -38,12 +38,12 @@ class Place:
 
     @property
     def span(self) -> Span:
-        """The place as the core's `Span`."""
+        """The location as the core's `Span`."""
         name = self.name if len(self.name) <= SHOWN else self.name[:SHOWN] + "…"
         return Span(shorten(self.source), name, shorten(self.op))
 
     def describe(self) -> str:
-        """One phrase: which node, its operator and domain, its index, and the graph around it."""
+        """A phrase with the node's index, name, operator and domain, and the enclosing graph."""
         if self.index < 0:
             return f"in {self.scope}"
         name = quoted(self.name) if self.name else "(unnamed)"
@@ -51,12 +51,12 @@ class Place:
         return f"in node {self.index} {name}, operator {quoted(self.op)} of domain {domain}, of {self.scope}"
 
     def error(self, what: str, *, why: str = "", hint: str = "") -> ModelError:
-        """An error about a malformed, inconsistent or unsafe part of the model at this place."""
+        """An error about a malformed, inconsistent or unsafe part of the model."""
         return ModelError(what, spans=[self.span], why=why, hint=hint, details=[self.describe()])
 
     def unsupported(self, what: str, *, why: str = "", hint: str = "") -> UnsupportedError:
-        """An error about a valid part of the model at this place that this version cannot read."""
+        """An error about a valid part of the model that this version does not support."""
         return UnsupportedError(what, spans=[self.span], why=why, hint=hint, details=[self.describe()])
 
 
-__all__ = ["Place", "quoted", "shorten"]
+__all__ = ["Location", "quoted", "shorten"]

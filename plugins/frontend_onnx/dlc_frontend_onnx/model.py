@@ -14,14 +14,14 @@ from dlc_frontend_onnx.definitions import Shape as Shape
 from dlc_frontend_onnx.definitions import ValueInfo as ValueInfo
 from dlc_frontend_onnx.definitions import ValueType as ValueType
 from dlc_frontend_onnx.entries import Entries
-from dlc_frontend_onnx.location import Place
+from dlc_frontend_onnx.location import Location
 
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """A whole model.  `opsets` maps each imported domain to its version; `source` is its path.
+    """A whole model. `opsets` maps each imported domain to its version, `source` is its path.
 
-    `description` and `graph_description` are what people wrote about the model and its graph.
+    `description` and `graph_description` are the doc strings of the model and of its graph.
     """
 
     ir_version: int
@@ -37,12 +37,12 @@ class Model:
     description: str = ""
     graph_description: str = ""
     importers: Entries = field(default_factory=dict)
-    """The operators that third parties import."""
+    """Custom converters (see `custom`)."""
 
     @property
-    def place(self) -> Place:
-        """The model as a place for errors."""
-        return Place(self.source, "the model")
+    def loc(self) -> Location:
+        """The location of the model as a whole."""
+        return Location(self.source, "the model")
 
 
 __all__ = [

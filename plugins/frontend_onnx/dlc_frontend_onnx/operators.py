@@ -1,8 +1,8 @@
 """The generated table of supported operators, with versions, types, and how they run.
 
-`operators.json` holds it; `python -m dlc_frontend_onnx.testing.operators` makes it and the page of it again,
-from models of single operators: those that random models are drawn from, in each version and type, and those
-of the onnx package's own suite.
+The table is `operators.json`. `python -m dlc_frontend_onnx.testing.operators` regenerates it and its page. It
+runs models of single operators in each version and type: those of the random model generator, and those of
+the onnx package's test suite.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from functools import cache
 from pathlib import Path
 
 WAYS = ("native", "function", "host")
-"""Compiled as ops of the core; by the body that the standard gives the operator; at least partly run on the
-host by Python."""
+"""How an operator runs: as core ops that are compiled, as the standard's function body, or at least partly in
+Python on the host.
+"""
 
 PATH = Path(__file__).with_name("operators.json")
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A row: from `since` on, the operator of a domain runs in one `way` for `types` of its first input."""
+    """A row: from version `since` on, the operator runs in one `way` for these `types` of its first input."""
 
     domain: str
     op: str
@@ -33,7 +34,7 @@ class Operator:
 
 @cache
 def operator_table() -> tuple[Operator, ...]:
-    """The rows, by domain, operator, version and way."""
+    """The rows, sorted by domain, operator, version and way."""
     rows = json.loads(PATH.read_text(encoding="utf-8"))
     return tuple(
         Operator(domain, op, since, way, tuple(types)) for domain, op, since, way, types in rows["rows"]
@@ -41,15 +42,15 @@ def operator_table() -> tuple[Operator, ...]:
 
 
 def to_json(rows: Iterable[Operator], versions: str) -> str:
-    """The file's text: one row a line."""
+    """The text of the JSON file, one row per line."""
     lines = [json.dumps([r.domain, r.op, r.since, r.way, r.types]) for r in rows]
     return f'{{"onnx": "{versions}", "rows": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def page(rows: Iterable[Operator], untried: Mapping[str, Iterable[tuple[str, Iterable[int]]]]) -> str:
-    """The page of the documents: versions of an operator that do not differ are one line.
+    """The documentation page. Versions of an operator that do not differ share a line.
 
-    `untried` are the operators that are imported and have no row, by domain.
+    `untried` are imported operators without a row, by domain.
     """
     by_version: dict[tuple[str, str], dict[int, dict[str, tuple[str, ...]]]] = {}
     for row in rows:

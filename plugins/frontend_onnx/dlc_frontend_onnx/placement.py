@@ -1,4 +1,4 @@
-"""The targets of devices of `onnx.backend` and of providers of an inference session."""
+"""Targets for the devices of `onnx.backend` and the providers of an inference session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dlc_frontend_onnx.plugin import TARGET
 
 
 def target_of(name: str) -> Target:
-    """The target of a name: "CPU" is the setting `onnx_target`, or the best one of this machine; others are
-    the text of a target, such as "reference" or "llvm -mcpu=znver4", or a kind's name in any case with the
-    number of the first device, such as "ACME:0".
+    """The target of a name. "CPU" is the setting `onnx_target`, or the best target of this machine. Other
+    names are the text of a target, such as "reference" or "llvm -mcpu=znver4", or a kind with the number of
+    its first device, such as "ACME:0".
 
-    Raises UsageError where there is none, or where it does not run on this machine.
+    Raises UsageError if there is no such target, or if it does not run on this machine.
     """
     text = name.strip()
     kind, _, number = text.partition(":")

@@ -1,4 +1,4 @@
-"""The declarations of this package."""
+"""The hooks of this package."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TARGET = Knob[str | None](
     "onnx_target",
     str,
     None,
-    'Target that stands for "CPU" in dlc_frontend_onnx.backend and InferenceSession; unset is the best one.',
+    'Target of the device "CPU" in dlc_frontend_onnx.backend and InferenceSession; by default the best.',
 )
 
 
 @record(frozen=True)
 class Onnx:
-    """The ONNX frontend; the importer itself is imported when the first model is read."""
+    """The ONNX frontend. The importer is loaded when the first model is read."""
 
     name: str = "onnx"
     suffixes: tuple[str, ...] = (".onnx",)
@@ -35,13 +35,13 @@ class Onnx:
         return load(model, context)
 
     def digest(self, model: Any, context: Mapping[str, Any] | None = None) -> str | None:
-        """A name for the model's content, external data included; None where only importing it tells."""
+        """A digest of the model's content, including external data; None if there is none."""
         from dlc_frontend_onnx.digest import digest
 
         return digest(model)
 
     def accepts(self, model: Any) -> bool:
-        """Whether `load` takes a model given in memory: bytes, or an `onnx.ModelProto`."""
+        """Whether `load` takes this in-memory value: bytes, or an `onnx.ModelProto`."""
         if isinstance(model, (bytes, bytearray, memoryview)):
             return True
         return any(
@@ -50,7 +50,7 @@ class Onnx:
         )
 
     def supported_ops(self) -> list[Any]:
-        """The table of operators: their versions, types, and how they run."""
+        """The table of operators with their versions, types, and how they run."""
         from dlc_frontend_onnx.operators import operator_table
 
         return list(operator_table())

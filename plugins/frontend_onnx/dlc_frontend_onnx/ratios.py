@@ -1,7 +1,8 @@
-"""Floats that are dims times a number: half a height, twice a width, as models compute sizes for Resize.
+"""Floats that are a dim times a rational number, for example half a height, as models compute sizes for
+Resize.
 
-An element of a tensor of floats is a Python float, or a `Ratio`: an integer expression over dims divided by a
-positive number. Decimal factors are read as exact fractions: 0.1 is 1/10.
+An element of a float tensor is a Python float or a `Ratio`: an integer expression over dims divided by a
+positive integer. Decimal factors are read as exact fractions: 0.1 is 1/10.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ MAX_DENOMINATOR = 1 << 16
 
 
 class NoRatio(Exception):
-    """The result is no dim times a number."""
+    """The result is not a rational multiple of a dim."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """`above / below`."""
+    """`numerator / denominator`."""
 
-    above: Expr
-    below: int = 1
+    numerator: Expr
+    denominator: int = 1
 
 
 def fraction(value: Any) -> Fraction:
-    """The fraction that a float stands for; exact where it is an integer."""
+    """The fraction that a float approximates; exact for integers."""
     number = float(value)
     if not abs(number) < 2.0**53:
         raise NoRatio
@@ -41,17 +42,17 @@ def fraction(value: Any) -> Fraction:
 
 def _parts(value: Any) -> tuple[Expr, int]:
     if isinstance(value, Ratio):
-        return value.above, value.below
+        return value.numerator, value.denominator
     if isinstance(value, Expr):
         raise NoRatio
     near = fraction(value)
     return as_expr(near.numerator), near.denominator
 
 
-def _made(above: Expr, below: int) -> Ratio:
-    if below > MAX_DENOMINATOR:
+def _made(numerator: Expr, denominator: int) -> Ratio:
+    if denominator > MAX_DENOMINATOR:
         raise NoRatio
-    return Ratio(above, below)
+    return Ratio(numerator, denominator)
 
 
 def add(a: Any, b: Any) -> Any:
@@ -70,14 +71,14 @@ def multiply(a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any) -> Any:
-    """Only by numbers."""
+    """Supports only constant divisors."""
     x, p = _parts(a)
     y, q = _parts(b)
     if not isinstance(y, Const) or y.value == 0:
         raise NoRatio
     number = int(y.value)
-    above, below = x * q, p * abs(number)
-    return _made(above if number > 0 else as_expr(0) - above, below)
+    numerator, denominator = x * q, p * abs(number)
+    return _made(numerator if number > 0 else as_expr(0) - numerator, denominator)
 
 
 def floor(a: Any) -> Any:
@@ -104,6 +105,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "ceil": ceil,
     "neg": negative,
 }
-"""Elementwise ops on such elements."""
+"""Elementwise ops on these elements."""
 
 __all__ = ["MAX_DENOMINATOR", "RULES", "NoRatio", "Ratio", "fraction"]

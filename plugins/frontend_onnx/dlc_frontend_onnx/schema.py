@@ -27,7 +27,7 @@ _OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 
 @lru_cache(maxsize=4096)
 def find_schema(domain: str, op: str, version: int) -> Any:
-    """The schema of an operator in a version of its domain; None where the standard has none."""
+    """The schema of an operator in a version of its domain; None if the standard does not define it."""
     try:
         return defs.get_schema(op, min(version, (1 << 31) - 1), domain)
     except defs.SchemaError:
@@ -47,15 +47,15 @@ def type_text(dtype: str) -> str:
 
 
 def check_call(node: NodeDef, version: int, values: Sequence[Value | None]) -> None:
-    """Compare a call with the operator's schema: attributes' names, number and types of inputs."""
+    """Check a call against the operator's schema: attribute names, number and types of inputs."""
     schema = find_schema(node.domain, node.op, version)
     if schema is None:
         return
-    place, op = node.place, quoted(node.op)
+    loc, op = node.loc, quoted(node.op)
     for name in node.attrs:
         if name not in schema.attributes:
             known = ", ".join(sorted(schema.attributes)) or "none"
-            raise place.error(
+            raise loc.error(
                 f"operator {op} of opset {version} has no attribute {quoted(name)}", hint=f"it has: {known}"
             )
     if not schema.min_input <= len(values) <= schema.max_input:
@@ -64,7 +64,7 @@ def check_call(node: NodeDef, version: int, values: Sequence[Value | None]) -> N
             if schema.min_input == schema.max_input
             else f"{schema.min_input} to {schema.max_input}"
         )
-        raise place.error(f"operator {op} of opset {version} takes {wanted} inputs, not {len(values)}")
+        raise loc.error(f"operator {op} of opset {version} takes {wanted} inputs, not {len(values)}")
     bound: dict[str, str] = {}
     formal = schema.inputs
     constraints = _constraints(node.domain, node.op, version)
@@ -72,27 +72,27 @@ def check_call(node: NodeDef, version: int, values: Sequence[Value | None]) -> N
         param = formal[min(index, len(formal) - 1)]
         if value is None:
             if param.option not in (_OPTIONAL, _VARIADIC):
-                raise place.error(f"operator {op} needs its input {index} ({param.name})")
+                raise loc.error(f"operator {op} needs its input {index} ({param.name})")
             continue
         if isinstance(value, SequenceValue):
             continue
         found = type_text(value.dtype.name)
         allowed = constraints.get(param.type_str, frozenset([param.type_str]))
         if found not in allowed:
-            raise place.error(
+            raise loc.error(
                 f"input {index} ({param.name}) of operator {op} is a {found}",
                 hint=f"opset {version} allows {', '.join(sorted(allowed))}",
             )
         homogeneous = param.option is not _VARIADIC or param.is_homogeneous
         if homogeneous and bound.setdefault(param.type_str, found) != found:
-            raise place.error(
+            raise loc.error(
                 f"inputs of operator {op} differ in type: {bound[param.type_str]} and {found}",
                 hint=f"input {index} ({param.name}) must have the type of the earlier ones",
             )
 
 
 def function_body(node: NodeDef, version: int, values: Sequence[Value | None]) -> bytes | None:
-    """The bytes of the FunctionProto that defines this call in the standard, None where there is none.
+    """The serialized FunctionProto that defines this call in the standard; None if there is none.
 
     Bodies that depend on the types of the inputs need `values`.
     """
@@ -112,12 +112,12 @@ def function_body(node: NodeDef, version: int, values: Sequence[Value | None]) -
             made: bytes = schema.get_context_dependent_function_with_opset_version(
                 max(known), message.SerializeToString(), types
             )
-            return made or None  # nothing where a body asks for sizes that are not known
+            return made or None  # empty if the body needs sizes that are unknown
     return None
 
 
 def has_body(domain: str, op: str, version: int) -> bool:
-    """Whether the standard defines the operator by other operators."""
+    """Whether the standard defines the operator by a function body."""
     schema = find_schema(domain, op, version)
     if schema is None:
         return False
@@ -136,13 +136,13 @@ def _type(value: Value) -> bytes | None:
 
 
 def default_attributes(node: NodeDef, version: int) -> list[onnx.AttributeProto]:
-    """The defaults of an operator's attributes."""
+    """The default attributes of an operator."""
     schema = find_schema(node.domain, node.op, version)
     return [item.default_value for item in schema.attributes.values() if item.default_value.name]
 
 
 def _call_message(node: NodeDef) -> onnx.NodeProto | None:
-    """The node as a message; None where an attribute is more than numbers and texts."""
+    """The node as a message; None if an attribute is neither a number nor a string."""
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in node.attrs.items()

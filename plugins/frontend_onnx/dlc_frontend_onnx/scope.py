@@ -1,6 +1,6 @@
-"""Running the nodes of a graph or function: names to values, node by node, with spans and errors.
+"""Conversion of the nodes of a graph or function, one by one, with spans and errors.
 
-A `Scope` is one graph or one call of a function.  Values of outer graphs are found through `outer`.
+A `Scope` is one graph or one function call. It finds the values of enclosing graphs through `outer`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dlc_frontend_onnx.tensors import MAX_RANK
 from dlc_frontend_onnx.values import ABSENT, MISSING, Absent, Missing, SequenceValue, Value
 
 MAX_ELEMENTS = 1 << 60
-"""Elements of a tensor; zeros among the dims do not make the others harmless."""
+"""Larger tensors are refused. Dims of 0 count as 1 here, because later arithmetic multiplies the others."""
 
 MAX_NESTED = 64
-"""Graphs and functions inside each other."""
+"""Limit of the nesting of graphs and function calls."""
 
 
 class ModelTooLarge(Exception):
@@ -33,17 +33,19 @@ class ModelTooLarge(Exception):
 
 
 class NotMade(Exception):
-    """A graph inside a node has outputs that are missing; why has gone to the session."""
+    """An output of a subgraph is missing. The session already has the reason."""
 
 
 class Scope(Frame):
-    """A frame whose nodes are converted."""
+    """A frame that converts nodes."""
 
     def run(self, nodes: Iterable[NodeDef]) -> None:
-        """Convert nodes in order.  Problems go to the session, and what they would have made is missing."""
+        """Convert nodes in order. Unsupported nodes are recorded in the session, and their outputs are
+        missing.
+        """
         session = self.session
         if session.depth > MAX_NESTED:
-            raise session.model.place.unsupported(
+            raise session.model.loc.unsupported(
                 f"graphs and functions nested deeper than {MAX_NESTED} levels"
             )
         session.depth += 1
@@ -75,16 +77,16 @@ class Scope(Frame):
                 if name:
                     self.values[name] = value
                 if isinstance(value, Node):
-                    self.session.holders.see(value)
+                    self.session.holders.record(value)
             if self.session.taps.values:
-                self.session.taps.see(node, outputs)
+                self.session.taps.record(node, outputs)
 
     def run_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value]:
-        """The outputs of a graph among a node's attributes, for these values of its inputs."""
+        """The outputs of a subgraph of a node for these input values."""
         scope = Scope(self.session, self.opsets, self, attributes=self.attributes, visible=self.visible)
         scope.add_constants(graph)
         if len(args) != len(graph.inputs):
-            raise graph.place.error(f"the graph takes {len(graph.inputs)} inputs, {len(args)} are given")
+            raise graph.loc.error(f"the graph takes {len(graph.inputs)} inputs, {len(args)} are given")
         for info, value in zip(graph.inputs, args):
             scope.values[info.name] = value
         scope.run(graph.nodes)
@@ -94,12 +96,12 @@ class Scope(Frame):
         return [value for value in outputs if not isinstance(value, (Missing, Absent))]
 
     def try_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value] | None:
-        """As `run_graph`, but None, and no trace of the problems, where it fails."""
+        """As `run_graph`, but if it fails, None without recording problems."""
         before, tapped = len(self.session.problems), len(self.session.taps.found)
         try:
             with self.session.holders.frame() as frame:
                 results = self.run_graph(graph, args)
-            self.session.holders.keep(frame)
+            self.session.holders.merge(frame)
             return results
         except (NotMade, DlcError):
             del self.session.problems[before:]
@@ -127,9 +129,7 @@ class Scope(Frame):
         if entry is None:
             body = function_body(node, version, values)
             if body is None:
-                raise node.place.unsupported(
-                    f"operator {quoted(node.op)} of opset {version} is not supported"
-                )
+                raise node.loc.unsupported(f"operator {quoted(node.op)} of opset {version} is not supported")
             defaults = default_attributes(node, version)
             function = standard_function(body, self.opsets.get("", version), defaults)
             return self._inline(function, node, values, visible=False)
@@ -139,9 +139,9 @@ class Scope(Frame):
             raise _refused(node, values, error) from error
         except ModelError as error:
             if _is_about_symbols(error, values):
-                # The model may be fine: these dims are not known yet.
+                # The model may be valid: these dims are symbolic.
                 hint = "pin the dims with shapes={...}"
-                raise node.place.unsupported(error.what, why=error.why, hint=hint) from error
+                raise node.loc.unsupported(error.what, why=error.why, hint=hint) from error
             raise
 
     def _call(
@@ -152,14 +152,14 @@ class Scope(Frame):
             wanted = (
                 f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most or 'any'}"
             )
-            raise node.place.error(f"operator {op} takes {wanted} inputs, not {len(values)}")
+            raise node.loc.error(f"operator {op} takes {wanted} inputs, not {len(values)}")
         lacking = next((index for index in sorted(entry.needed) if values[index] is None), None)
         if lacking is None and None in values[entry.named :]:
             lacking = values.index(None, entry.named)
         if lacking is not None:
-            raise node.place.error(f"operator {op} lacks its input {lacking}")
+            raise node.loc.error(f"operator {op} lacks its input {lacking}")
         if not entry.sequences and any(isinstance(value, SequenceValue) for value in values):
-            raise node.place.error(f"operator {op} takes tensors, not sequences or optionals")
+            raise node.loc.error(f"operator {op} takes tensors, not sequences or optionals")
         call = Call(node, version, self)
         result = entry.function(call, *values)
         left = call.unread()
@@ -174,7 +174,7 @@ class Scope(Frame):
         self, function: FunctionDef, node: NodeDef, values: list[Value | None], *, visible: bool
     ) -> Sequence[Value | Missing | None]:
         if len(values) > len(function.inputs):
-            raise node.place.error(
+            raise node.loc.error(
                 f"function {quoted(node.op)} takes {len(function.inputs)} inputs, not {len(values)}"
             )
         attributes = call_attributes(function, node)
@@ -191,7 +191,7 @@ class Scope(Frame):
         for index, name in enumerate(node.outputs):
             value = values[index] if index < len(values) else None
             if value is None and name:
-                raise node.place.unsupported(f"output {index} of operator {quoted(node.op)} is not supported")
+                raise node.loc.unsupported(f"output {index} of operator {quoted(node.op)} is not supported")
             if isinstance(value, Node):
                 _check_size(node, index, value)
             outputs.append(
@@ -204,36 +204,36 @@ def _check_size(node: NodeDef, index: int, value: Node) -> None:
     rank, size = len(value.shape), 1
     if rank > MAX_RANK:
         name = quoted(node.outputs[index])
-        raise node.place.unsupported(
+        raise node.loc.unsupported(
             f"output {index}, {name}, has {rank} dimensions; at most {MAX_RANK} are supported"
         )
     for extent in value.shape:
         size *= extent if isinstance(extent, int) and extent else 1
         if size > MAX_ELEMENTS:
-            raise node.place.error(f"output {index} would be a tensor of more elements than any memory holds")
+            raise node.loc.error(f"output {index} would be a tensor of more elements than any memory holds")
 
 
 def span_of(node: NodeDef) -> Span:
-    """Where a node is; one without a name is known by its first output."""
-    span = node.place.span
+    """The span of a node. A node without a name is identified by its first output."""
+    span = node.loc.span
     if span.name:
         return span
     return Span(span.source, next((name for name in node.outputs if name), "")[:SHOWN], span.op)
 
 
 def located(error: DlcError, node: NodeDef) -> None:
-    """Say in an error where the node is, once."""
+    """Add the node's span to an error, unless the error has it."""
     span = span_of(node)
-    error.spans = tuple(span if known == node.place.span else known for known in error.spans)
+    error.spans = tuple(span if known == node.loc.span else known for known in error.spans)
     error.at([span])
 
 
 _WANTS_NUMBER = "it must be a number"
-"""The message of ops for a symbolic dim."""
+"""A part of the messages of ops that refuse a symbolic dim."""
 
 
 def _is_about_symbols(error: ModelError, values: Sequence[Value | None]) -> bool:
-    """Whether an error tells of the type of a value that has symbolic dims."""
+    """Whether the error message mentions the type of an input that has symbolic dims."""
     types = (v.type for v in values if isinstance(v, Node) and symbols_of(v.type))
     return any(str(type_) in error.what for type_ in types)
 
@@ -241,21 +241,21 @@ def _is_about_symbols(error: ModelError, values: Sequence[Value | None]) -> bool
 def _refused(
     node: NodeDef, values: Sequence[Value | None], error: TypeInferenceError
 ) -> ModelError | UnsupportedError:
-    """The error about a node that an op refused.
+    """The error for a node whose inputs an op refused.
 
-    A dtype that the standard allows is not supported; nor are symbolic dims that must be equal but differ, or
-    that must be numbers.
+    Usually the model is wrong. The node is only unsupported if the standard allows the dtype, or if symbolic
+    dims had to be equal or static.
     """
-    make: Callable[..., ModelError | UnsupportedError] = node.place.error
+    make: Callable[..., ModelError | UnsupportedError] = node.loc.error
     hint = error.hint
     if " has dtype " in error.what:
-        make = node.place.unsupported
+        make = node.loc.unsupported
     elif any(isinstance(v, Node) and symbols_of(v.type) for v in values):
         if " do not broadcast" in error.what:
-            make = node.place.unsupported
+            make = node.loc.unsupported
             hint = "pin dims that are equal with shapes={...}, or give them one name"
         elif _WANTS_NUMBER in f"{error.what} {error.hint}":
-            make = node.place.unsupported
+            make = node.loc.unsupported
             hint = "pin the dim with shapes={...}"
     made = make(f"operator {quoted(node.op)} does not fit its inputs", why=error.what, hint=hint)
     made.details += tuple(error.details)

@@ -30,15 +30,15 @@ from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import apply
-from dlc_frontend_onnx.floats import FLOATS, cut, in_floats
+from dlc_frontend_onnx.floats import FLOATS, in_floats, truncated
 from dlc_frontend_onnx.ratios import RULES as RATIO_OPS
 from dlc_frontend_onnx.ratios import NoRatio, Ratio
 
 MAX_ELEMENTS = 1024
-"""Elements of a tensor that is followed."""
+"""Larger tensors are not followed."""
 
 MAX_NODES = 50_000
-"""Nodes looked at for one answer."""
+"""Limit of nodes that one query visits."""
 
 Known = npt.NDArray[Any]
 Element = Any
@@ -47,21 +47,23 @@ _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
 class Unknown(Exception):
-    """Elements that cannot be told."""
+    """The elements cannot be computed from constants and dims."""
 
 
 _ELEMENTS: WeakSet[Var] = WeakSet()
 
 
 def element(name: str, dtype: DType = INDEX) -> Var:
-    """A variable for a number that is data: any integer, where a dim is at least 1, or a float."""
+    """A variable for an integer or float whose value is data. Unlike a dim, an integer may be any, not only 1
+    or more.
+    """
     made = Var(name, dtype)
     _ELEMENTS.add(made)
     return made
 
 
 def has_elements(value: Element) -> bool:
-    """Whether an integer depends on data, not on dims alone; what is computed in floats counts as data."""
+    """Whether an integer depends on data, not only on dims. A value computed in floats counts as data."""
     if not isinstance(value, Expr):
         return False
     return any(var in _ELEMENTS for var in free_vars(value)) or any(
@@ -70,7 +72,7 @@ def has_elements(value: Element) -> bool:
 
 
 def analyzer_of(*values: Expr) -> Analyzer:
-    """An analyzer that knows which of the variables are dims."""
+    """An analyzer in which all free variables are declared as dims, except elements."""
     analyzer = Analyzer()
     for var in free_vars(*values):
         if var not in _ELEMENTS:
@@ -79,7 +81,7 @@ def analyzer_of(*values: Expr) -> Analyzer:
 
 
 def at_most(size: Dim) -> Bounds | None:
-    """The bounds of a dim that is never larger than a size; None where that is not known to be a number."""
+    """The bounds of a dim that is at most `size`; None if `size` has no constant upper bound."""
     if isinstance(size, int):
         return Bounds(0, max(1, size))
     high = analyzer_of(size).quick_bounds(size)[1]
@@ -87,10 +89,14 @@ def at_most(size: Dim) -> Bounds | None:
 
 
 def simple(value: Element) -> Element:
-    """An element in simplest form: a Python number where it is one."""
+    """An element simplified; a Python number if it is constant."""
     if isinstance(value, Ratio):
-        above = simple(value.above)
-        return Ratio(above, value.below) if isinstance(above, Expr) else above / value.below
+        numerator = simple(value.numerator)
+        return (
+            Ratio(numerator, value.denominator)
+            if isinstance(numerator, Expr)
+            else numerator / value.denominator
+        )
     if not isinstance(value, Expr):
         return value
     found = analyzer_of(value).simplify(value)
@@ -102,14 +108,16 @@ def simple(value: Element) -> Element:
 
 
 def objects(values: Sequence[Element], shape: Sequence[int]) -> Known:
-    """An object array of elements."""
+    """An object array of the elements in the given shape."""
     flat = np.empty(len(values), object)
     flat[:] = values
     return flat.reshape(tuple(shape))
 
 
 def numeric(values: Known, dtype: DType) -> Known:
-    """The array in the dtype where all its elements are numbers, else unchanged."""
+    """The array converted to the dtype if all its elements are numbers, else unchanged. Raises Unknown on
+    overflow.
+    """
     if values.dtype != object or any(isinstance(item, (Expr, Ratio)) for item in values.flat):
         return values
     if dtype.is_float:
@@ -126,7 +134,7 @@ def int_elements(values: Known) -> tuple[Dim, ...]:
 
 
 def materialised(values: Known, type_: TensorType) -> Node:
-    """The integer tensor of these elements, of rank at most 1: a constant where all are numbers."""
+    """The tensor of these integer elements, of rank 0 or 1. It is a constant if all of them are numbers."""
     if values.dtype != object or not any(isinstance(item, Expr) for item in values.flat):
         return constant(np.asarray(values, type_.dtype.numpy))
     vector = std.dims_tensor(dims=int_elements(values))
@@ -135,13 +143,15 @@ def materialised(values: Known, type_: TensorType) -> Node:
 
 
 class ShapeTable:
-    """Answers, remembered for each node."""
+    """The known elements of nodes, memoised."""
 
     def __init__(self) -> None:
         self._memo: dict[Node, Known | None] = {}
 
     def known(self, node: Node) -> Known | None:
-        """The elements of the node's tensor, or None."""
+        """The elements of the node's tensor; None if they are unknown, or if the tensor has more than
+        `MAX_ELEMENTS`.
+        """
         if not _small(node):
             return None
         stack = [node]
@@ -162,7 +172,7 @@ class ShapeTable:
         return self._memo[node]
 
     def settled(self, node: Node) -> Node:
-        """The node itself, or its elements as a constant or a `dims_tensor` where they are known integers."""
+        """The node, or its replacement by a constant or `dims_tensor` if its elements are known integers."""
         if node.op is CONST or not isinstance(node.type, TensorType) or node.type.ndim > 1:
             return node
         if not node.type.dtype.is_int and not node.type.dtype.is_bool:
@@ -175,7 +185,7 @@ class ShapeTable:
         return made
 
     def _unknown(self, node: Node) -> Known | None:
-        """The placeholder for the elements of a tensor without known values."""
+        """The result for a tensor whose elements cannot be computed. `ElementTable` overrides it."""
         return None
 
     def _compute(self, node: Node) -> Known | None:
@@ -195,7 +205,7 @@ class ShapeTable:
             return None
 
     def _field(self, node: Node) -> Known | None:
-        """A field of a split."""
+        """The elements of one output of a split."""
         source = node.args[0]
         if source.op is not std.split.decl:
             return None
@@ -208,7 +218,7 @@ class ShapeTable:
 
 
 def _small(node: Node) -> bool:
-    """Whether a tensor is small enough to be followed."""
+    """Whether the tensor is static and has at most `MAX_ELEMENTS` elements."""
     if not isinstance(node.type, TensorType):
         return False
     shape = node.type.static_shape()
@@ -216,7 +226,7 @@ def _small(node: Node) -> bool:
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
-    """The nodes whose elements those of a node are made of."""
+    """The nodes from whose elements the elements of this node are computed."""
     if node.op is GET:
         return node.args[0].args if node.args[0].op is std.split.decl else ()
     return () if node.op is TUPLE else node.args
@@ -292,15 +302,15 @@ def _nonnegative(*values: Element) -> bool:
 
 
 def _quotient(a: Element, b: Element) -> Element:
-    """Division of integers that cuts toward zero: floor division where nothing is negative."""
+    """Integer division that truncates toward zero. It equals floor division for nonnegative operands."""
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
-    below = simple(b)
+    denominator = simple(b)
     if not _nonnegative(a, b):
-        if not isinstance(below, int) or below == 0:
+        if not isinstance(denominator, int) or denominator == 0:
             raise Unknown
-        return binary("truncdiv", as_expr(a), as_expr(below))
-    if below == 0:
+        return binary("truncdiv", as_expr(a), as_expr(denominator))
+    if denominator == 0:
         raise Unknown
     return as_expr(a) // as_expr(b)
 
@@ -343,7 +353,7 @@ def _cast(node: Node, value: Known) -> Known:
             return _as_integer(item)
         expr = as_expr(item)
         if expr.dtype.is_float:
-            return ne(expr, 0.0) if to_bool else cut(expr)
+            return ne(expr, 0.0) if to_bool else truncated(expr)
         if to_bool:
             return expr if expr.dtype.is_bool else binary("ne", expr, as_expr(0))
         return select(expr, as_expr(1), as_expr(0)) if expr.dtype.is_bool else expr
@@ -360,11 +370,11 @@ def _as_float(item: Element, to: DType) -> Element:
 
 
 def _as_integer(item: Element) -> Element:
-    """Cut toward zero."""
+    """The value truncated toward zero."""
     if isinstance(item, Ratio):
-        if not _nonnegative(item.above):
+        if not _nonnegative(item.numerator):
             raise Unknown
-        return item.above // item.below
+        return item.numerator // item.denominator
     return int(item)
 
 
@@ -467,7 +477,7 @@ _RULES: dict[str, Rule] = {
 
 
 _ANY_ELEMENTS = frozenset({"reshape", "broadcast_to", "gather", "cast"})
-"""Rules that move elements, whatever they are."""
+"""Rules that only move or convert elements, so that they apply to floats too."""
 
 _RATIO_RULES = {name: _elementwise(combine) for name, combine in RATIO_OPS.items()}
 

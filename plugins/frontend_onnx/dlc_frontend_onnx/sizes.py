@@ -1,12 +1,12 @@
-"""Sizes that are data: elements of inputs, or computed from inputs.
+"""Data-dependent sizes: elements of inputs, or integers computed from them.
 
-    Reshape(x, shape)        with the shape as an input, or made of the lengths of sentences
+    Reshape(x, shape)        with the shape as an input, or computed from the lengths of sentences
 
-If the elements of a small tensor of integers are unknown during the import, each becomes a variable
-(`element` of `shapes`), and converters compute sizes as integer expressions of elements and dims.
-`Holders.dim` returns the dim of such an expression. There are two ways to compute the dim. Any program can
-run the nodes that end in `dim_of`. If all elements are elements of inputs, the caller can also compute it
-(`dlc_core.graph.data_dims`), so that native code knows the dim from the beginning.
+If the elements of a small integer tensor are unknown during the import, each element becomes a variable
+(`element` of `shapes`). Converters compute sizes as integer expressions over elements and dims. `Holders.dim`
+returns the dim of such an expression. There are two ways to compute the dim at run time. Any program can run
+the nodes that end in `dim_of`. If all elements are elements of inputs, the dim is host-computed: the caller
+evaluates it (`dlc_core.graph.data_dims`), so that native code knows it from the beginning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dlc_frontend_onnx.shapes import Known, ShapeTable, at_most, element, has_el
 from dlc_frontend_onnx.symbols import identifier
 
 MAX_ELEMENTS = 64
-"""Elements of a tensor that are looked at one by one."""
+"""Larger tensors get no variable per element."""
 
 _OPS = {
     "add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "floormod": "mod", "truncdiv": "div",
@@ -44,19 +44,21 @@ _OPS = {
     "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "logical_and", "or": "logical_or",
     "neg": "neg", "not": "logical_not", "div": "div",
 }  # fmt: skip
-"""The ops for what integers are made of."""
+"""The graph op of each operator of integer expressions."""
 
 
 class ElementTable(ShapeTable):
-    """As `ShapeTable`; what it does not know of small tensors of integers and truths are variables."""
+    """A `ShapeTable` with variables for the unknown elements of small tensors of integers and booleans."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: dict[Var, tuple[Node, int]] = {}
-        """The tensor and the row-major place of each variable."""
+        self.sources: dict[Var, tuple[Node, int]] = {}
+        """The tensor of each variable, and the row-major index in it."""
 
     def reals(self, node: Node) -> Known | None:
-        """The elements of a small tensor of floats, whatever computes it: floats, ratios and expressions."""
+        """The elements of a small float tensor: floats, ratios and expressions. Unknown elements become
+        variables.
+        """
         found = self.known(node)
         if found is None and isinstance(node.type, TensorType) and node.type.dtype.is_float:
             found = self._memo[node] = self._elements(node, node.type)
@@ -69,7 +71,7 @@ class ElementTable(ShapeTable):
         return self._unknown(node) if found is None else found
 
     def _in_floats(self, node: Node) -> Known | None:
-        """Convert data-dependent floats, or quotients of dims, to known values."""
+        """The elements of an op on floats that are data, or on quotients of dims, as float expressions."""
         rule = FLOAT_RULES.get(node.op.name)
         if rule is None or not isinstance(node.type, TensorType) or node.type.dtype.name not in FLOATS:
             return None
@@ -85,7 +87,7 @@ class ElementTable(ShapeTable):
         if not isinstance(node.type, TensorType):
             return None
         whole = node.type.dtype.is_int or node.type.dtype.is_bool
-        # Computed floats are left to the program; sizes made from fed ones are host-computed.
+        # Floats of inputs get variables, so that sizes computed from them are host-computed.
         return self._elements(node, node.type) if whole or node.op is PARAM else None
 
     def _elements(self, node: Node, type_: TensorType) -> Known | None:
@@ -99,16 +101,16 @@ class ElementTable(ShapeTable):
         own = dtype if dtype.name in FLOATS else DType("float32") if dtype.is_float else INDEX
         name = node.attrs["name"] if node.op is PARAM else node.op.name
         elements: list[Any] = []
-        for place in range(count):
-            var = element(identifier(f"{name}_{place}" if shape else name), own)
-            self.places[var] = node, place
+        for index in range(count):
+            var = element(identifier(f"{name}_{index}" if shape else name), own)
+            self.sources[var] = node, index
             elements.append(ne(var, 0) if dtype.is_bool else var)
         return objects(elements, shape)
 
 
 @dataclass
 class Frame:
-    """The nodes converted for one function: the outputs of its nodes, and further conditions on dims.
+    """The nodes converted for one function, and conditions on dims in addition to those of the nodes.
 
     See `dlc_core.passes.graph.needs`.
     """
@@ -118,23 +120,25 @@ class Frame:
 
 
 class Holders(dict[Var, Node]):
-    """For each symbolic dim of a model a value whose shape has it; creates data-dependent dims."""
+    """For each symbolic dim of a model, a value whose shape has that dim. It also creates data-dependent
+    dims.
+    """
 
     def __init__(self, bounds: Callable[[str], Bounds | None] = lambda name: None) -> None:
-        """`bounds` says what a dim of that name lies within."""
+        """`bounds` returns the declared bounds of the dim of a name."""
         super().__init__()
         self._bounds = bounds
         self.elements = ElementTable()
         self.data_dims: dict[Var, tuple[Expr, str]] = {}
-        """The definition of each dim, in order of creation, and the error if it is negative."""
+        """The definition of each dim, in order of creation, and the error message if it is negative."""
         self._required: dict[Var, None] = {}
-        """The dims that are checks."""
+        """Dims that exist only as checks: a call fails if they are negative."""
         self._placed: set[Var] = set()
-        """Those of them that are in a body already."""
+        """The checks that a function body contains already."""
         self.frames = [Frame()]
-        """Those of the entry and of the bodies around what is converted now, innermost last."""
+        """The frame of the entry and of each enclosing body, innermost last."""
         self._read: dict[Var, tuple[set[Node], list[Var]]] = {}
-        """The params that the value which shows a dim is computed of, and the dims that it mentions."""
+        """The params that the holder of a dim depends on, and the dims that it mentions."""
         self._dims: dict[Expr, Var] = {}
         self._nodes: dict[Expr, Node] = {}
 
@@ -143,8 +147,8 @@ class Holders(dict[Var, Node]):
         """The names of data-dependent dims."""
         return [dim.name for dim in self.data_dims if dim not in self._required]
 
-    def see(self, value: Node) -> None:
-        """Take note of a node's output, and of the dims that it is the first to show."""
+    def record(self, value: Node) -> None:
+        """Record a node's output. It becomes the holder of the dims that no earlier value has."""
         self.frames[-1].nodes[value] = None
         for size in value.shape if isinstance(value.type, TensorType) else ():
             if isinstance(size, Var):
@@ -152,25 +156,26 @@ class Holders(dict[Var, Node]):
 
     @contextmanager
     def frame(self) -> Iterator[Frame]:
-        """The nodes converted inside belong to a function of their own, or are dropped."""
+        """A frame for nodes that belong to a separate function, or that may be discarded."""
         self.frames.append(Frame())
         try:
             yield self.frames[-1]
         finally:
             self.frames.pop()
 
-    def keep(self, frame: Frame) -> None:
-        """A frame that has ended is part of the one around."""
+    def merge(self, frame: Frame) -> None:
+        """Merge a finished frame into the enclosing one."""
         self.frames[-1].nodes.update(frame.nodes)
         self.frames[-1].needs += frame.needs
 
-    def note(self, need: Need) -> None:
-        """A condition on dims of what is converted now."""
+    def add_condition(self, need: Need) -> None:
+        """Record a condition on dims in the innermost frame."""
         self.frames[-1].needs.append(need)
 
-    def unread(self, results: Sequence[Node], frame: Frame) -> list[Need]:
-        """The conditions of a frame that its results do not have: those noted, and those of nodes that the
-        results do not need, such as nodes only asked for their shapes.  A run of all nodes would fail.
+    def remaining_conditions(self, results: Sequence[Node], frame: Frame) -> list[Need]:
+        """The conditions of a frame that its results do not imply. These are the recorded ones, and those of
+        nodes that are not live, for example nodes used only for their shapes. A run of all nodes would check
+        them.
         """
         live = set(post_order(*results))
         waiting = [n for n in frame.nodes if n not in live]
@@ -183,8 +188,8 @@ class Holders(dict[Var, Node]):
                 waiting += n.args
         return [*frame.needs, *needs_of_nodes(found)]
 
-    def divided(self, needs: Sequence[Need], frame: Frame, own: Sequence[Node]) -> list[Need]:
-        """Those of a loop's conditions that are about dims in it; the others go to the frame around."""
+    def split_conditions(self, needs: Sequence[Need], frame: Frame, own: Sequence[Node]) -> list[Need]:
+        """The conditions of a loop that concern dims of its body. The others move to the enclosing frame."""
         inside = []
         for need in needs:
             dims = [self.get(var) for var in free_vars(need[1], need[2])]
@@ -192,14 +197,16 @@ class Holders(dict[Var, Node]):
             if any(n is None or n in frame.nodes or n in params or self._reads(n, params) for n in dims):
                 inside.append(need)
             else:
-                self.note(need)
+                self.add_condition(need)
         return inside
 
     def _reads(self, holder: Node, params: set[Node]) -> bool:
         return any(n in params for n in post_order(holder))
 
     def dim(self, size: Expr, what: str, name: str) -> Var:
-        """The dim that is an integer expression; one that is negative at run time is refused by `what`."""
+        """The dim whose value is an integer expression. If it is negative at run time, the call fails with
+        the error `what`.
+        """
         found = self._dims.get(size)
         if found is None:
             own = self._unused(size.name if isinstance(size, Var) else name)
@@ -209,23 +216,23 @@ class Holders(dict[Var, Node]):
         return found
 
     def _within(self, name: str, size: Expr) -> Bounds | None:
-        """The bounds of a dim from its definition and from `shapes`."""
+        """The bounds of a dim: the intersection of those of its definition and those declared by `shapes`."""
         known, said = at_most(size), self._bounds(name)
         return known if said is None else met(f"dim {name!r}", said, known)
 
     def _unused(self, name: str) -> str:
-        """A variant of the name that no other data-dependent dim has."""
+        """The name, with a suffix if another data-dependent dim has it."""
         known = {var.name for var in self.data_dims}
         wanted = identifier(name)
         numbers = (f"{wanted}_{number}" for number in range(2, len(known) + 3))
         return next(text for text in (wanted, *numbers) if text not in known)
 
     def require(self, failing: Expr, what: str) -> None:
-        """Refuse calls for which a number is negative."""
+        """Refuse calls for which this integer is negative."""
         self._required[self.dim(failing, what, "required")] = None
 
     def number(self, size: Expr) -> Node:
-        """The integer or truth as a scalar of the graph."""
+        """The integer or boolean expression as a scalar of the graph."""
         for e in operands_first(size):
             if e not in self._nodes:
                 self._nodes[e] = self._made(e)
@@ -234,10 +241,10 @@ class Holders(dict[Var, Node]):
     def _made(self, e: Expr) -> Node:
         if isinstance(e, Const):
             return constant(e.value, e.dtype.name)
-        if isinstance(e, Var) and e in self.elements.places:
-            tensor, place = self.elements.places[e]
+        if isinstance(e, Var) and e in self.elements.sources:
+            tensor, index = self.elements.sources[e]
             flat = std.reshape(tensor, shape=(-1,))
-            one = std.squeeze(std.slice(flat, begins=(place,), ends=(place + 1,)), axes=(0,))
+            one = std.squeeze(std.slice(flat, begins=(index,), ends=(index + 1,)), axes=(0,))
             return one if one.dtype is e.dtype else std.cast(one, to=e.dtype)
         if not has_elements(e) and e.dtype is DType("int64"):
             return std.squeeze(std.dims_tensor(dims=(e,)), axes=(0,))
@@ -250,7 +257,7 @@ class Holders(dict[Var, Node]):
         made: Node = getattr(std, _OPS[e.op])(*args)
         return made
 
-    def anchored(
+    def attached(
         self,
         results: Sequence[Node],
         params: Sequence[Node],
@@ -260,31 +267,31 @@ class Holders(dict[Var, Node]):
         needs: Sequence[Need] = (),
         frame: Frame | None = None,
     ) -> list[Node]:
-        """Return the results of a function with its data-dependent dims: those in its types, in checks, and
-        in conditions.
+        """The results of a function, with the holders of its data-dependent dims attached by `with_dims`.
 
-        Dims that depend on no param of a body are computed outside.  `entry` has the rest, except checks that
-        callers make (see `attributes`).  Without `checks` the function has none.
+        Attached are the dims in its types, checks and conditions. A dim that depends on no param of a loop or
+        branch body is computed outside the body. The `entry` gets the remaining dims, except checks that the
+        caller evaluates (see `attributes`). If `checks` is false, the function gets no checks.
         """
         if all(value.op is PARAM for value in self.values()):
             return list(results)
         own = set(params)
         bound = {var for value in params for var in symbols_of(value.type)}
-        checked = self._tellable(params) if entry else {}
+        checked = self._host_computed(params) if entry else {}
         live = set(post_order(*results)) if needs else set()
-        asked = dict.fromkeys(var for need in needs for var in free_vars(need[1], need[2]))
+        condition_dims = dict.fromkeys(var for need in needs for var in free_vars(need[1], need[2]))
         made = frame.nodes if frame is not None else {}
         checks_left = self._required.keys() - self._placed - checked.keys() if checks else ()
         waiting = [
             *_missing(results, bound),
             *(var for var in self._required if var in checks_left),
-            *(var for var in asked if var not in bound and self.get(var) not in live),
+            *(var for var in condition_dims if var not in bound and self.get(var) not in live),
         ]
         inside: dict[Var, bool] = {}
         while waiting:
             var = waiting.pop()
             if var in self and var not in inside:
-                given = self._behind(var)
+                given = self._params_of(var)
                 inside[var] = given <= own if entry else bool(given & own) or self[var] in made
                 waiting += _missing([self[var]], bound)
         found = [var for var in self if inside.get(var)]
@@ -293,8 +300,8 @@ class Holders(dict[Var, Node]):
             return list(results)
         return [std.with_dims(*(self[var] for var in found), results[0]), *results[1:]]
 
-    def _behind(self, var: Var) -> set[Node]:
-        """The params that a dim is computed of, be it by way of other dims."""
+    def _params_of(self, var: Var) -> set[Node]:
+        """The params that a dim depends on, also transitively through other dims."""
         found: set[Node] = set()
         seen = {var}
         waiting = [var]
@@ -311,31 +318,31 @@ class Holders(dict[Var, Node]):
         return found
 
     def attributes(self, params: Sequence[Node], body: Node) -> dict[str, Any]:
-        """The attributes of the entry about the dims in it that elements of its params tell."""
+        """The attributes of the entry that define its host-computed dims."""
         used = set(post_order(body))
-        tellable = self._tellable(params)
-        waiting = [var for var in tellable if var in self._required or self[var] in used]
+        known = self._host_computed(params)
+        waiting = [var for var in known if var in self._required or self[var] in used]
         wanted: set[Var] = set()
         while waiting:
             var = waiting.pop()
             if var not in wanted:
                 wanted.add(var)
-                waiting += (part for part in free_vars(self.data_dims[var][0]) if part in tellable)
-        elements = dict.fromkeys(element for var in tellable if var in wanted for element in tellable[var])
-        told: tuple[DataDim, ...] = tuple((var, *self.data_dims[var]) for var in tellable if var in wanted)
-        return {ELEMENTS: tuple(elements), DATA_DIMS: told} if told else {}
+                waiting += (part for part in free_vars(self.data_dims[var][0]) if part in known)
+        elements = dict.fromkeys(element for var in known if var in wanted for element in known[var])
+        host_dims: tuple[DataDim, ...] = tuple((var, *self.data_dims[var]) for var in known if var in wanted)
+        return {ELEMENTS: tuple(elements), DATA_DIMS: host_dims} if host_dims else {}
 
-    def _tellable(self, params: Sequence[Node]) -> dict[Var, tuple[Element, ...]]:
-        """The dims that follow from elements and dims of params alone, and these elements."""
+    def _host_computed(self, params: Sequence[Node]) -> dict[Var, tuple[Element, ...]]:
+        """The dims that depend only on elements and dims of the params, with these elements."""
         names = {own: own.attrs["name"] for own in params}
         known = {var for own in params for var in symbols_of(own.type)}
         found: dict[Var, tuple[Element, ...]] = {}
         for var, (size, _) in self.data_dims.items():
             elements: list[Element] = []
             for part in free_vars(size):
-                tensor, place = self.elements.places.get(part, (None, 0))
+                tensor, index = self.elements.sources.get(part, (None, 0))
                 if tensor in names and tensor is not None:
-                    elements.append((part, names[tensor], place))
+                    elements.append((part, names[tensor], index))
                 elif part not in known:
                     break
             else:
@@ -345,7 +352,7 @@ class Holders(dict[Var, Node]):
 
 
 def _missing(roots: Sequence[Node], bound: set[Var]) -> list[Var]:
-    """The dims in types and attributes of a graph that are not known where a node needs them."""
+    """The dims in types and attributes of a graph that no node before defines."""
     known = set(bound)
     found: dict[Var, None] = {}
     for n in post_order(*roots):

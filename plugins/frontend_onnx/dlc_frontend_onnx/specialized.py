@@ -1,16 +1,16 @@
-"""Callable models: compiled once, or once for each combination of the values or shapes that the import
-depends on.
+"""Callable models. A model is compiled once, or once for each combination of input values or shapes that the
+import depends on.
 
     model = CallableModel("model.onnx")
     model({"x": x})                          # the outputs, in the order of the graph
 
-Most models are compiled when they are read, for all values of their symbolic dims and of sizes that are
-inputs. If the importer refuses a model because an axis, a scale or a number of iterations is an input, the
-model is compiled at its first call. The fewest such inputs that must be known become constants, and the model
-is compiled again when their values change. If that is not enough and inputs have symbolic dims, for example
-one that must be the number of channels, it is compiled for the shapes of the call. Values for inputs with an
-initializer replace the initializer in the same way. If inputs are sequences or optionals, the model is
-compiled for their lengths and shapes.
+Most models are compiled when they are read. The executable serves all values of symbolic and data-dependent
+dims. If the importer refuses a model because an axis, a scale or a number of iterations is an input, the
+model is compiled at its first call: the smallest set of such inputs becomes constants, and the model is
+compiled again when their values change. If this is not enough and inputs have symbolic dims, for example a
+number of channels, the model is compiled for the shapes of the call. If a call feeds an input that has an
+initializer, the fed value becomes a constant in the same way. If inputs are sequences or optionals, the model
+is compiled for their lengths and shapes.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 
 MAX_DECISIVE = 4096
-"""Elements of an input whose values may become constants."""
+"""Inputs with more elements never become constants."""
 
 MAX_KEPT = 16
-"""Compiled forms of one model that are kept for values that come again."""
+"""Compiled forms of one model that are kept, least recently used first out."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A compiled form of a model: the executable, and how each output is made of its results."""
+    """A compiled form of a model: the executable, and how each output is assembled from its results."""
 
     exe: Executable
     layouts: tuple[Layout, ...]
 
 
 class CallableModel:
-    """A model with the executables made of it.
+    """A model with its executables.
 
-    `importers` and `options` are arguments of `dlc.compile`.  Raises what reading, importing and compiling
-    raise; where values of inputs are needed first, what they cannot cure is raised by the first call.
+    `importers` and `options` are arguments of `dlc.compile`. The constructor raises the errors of reading,
+    importing and compiling. If the import depends on values of inputs, the remaining errors are raised by the
+    first call.
     """
 
     def __init__(
@@ -79,19 +80,19 @@ class CallableModel:
         self._lock = Lock()
         self._made: OrderedDict[object, Form] = OrderedDict()
         self.decisive: tuple[str, ...] = ()
-        """The inputs whose values the latest compilation made constants."""
+        """The inputs whose values became constants in the latest compilation."""
         self.whole: Executable | None = None
-        """The executable for all calls, where there is one."""
+        """The executable that serves all calls, if there is one."""
         self._by_shape: Callable[[ValueInfo], bool] | None = None
-        """Which inputs have a compilation of their own for each of their shapes."""
+        """A predicate: the inputs for whose shapes the model is compiled; None if it depends on no shape."""
         self._form: Form
         self.latest: Executable
-        """The executable that was used last; there is none before the first call where `whole` is None."""
+        """The executable that was used last. Before the first call there is none if `whole` is None."""
         graph = self.model.graph
         self.inputs: Sequence[ValueInfo] = graph.required_inputs
-        """The inputs a call must feed."""
+        """The inputs that a call must feed."""
         self.defaults: Sequence[ValueInfo] = [info for info in graph.inputs if info not in self.inputs]
-        """The inputs that have a value and may be fed another one."""
+        """The inputs with an initializer, which a call may override."""
         self._overridable = {info.name for info in self.defaults}
         self._composed = {
             info.name: info.type for info in self.inputs if info.type is not None and has_parts(info.type)
@@ -110,16 +111,16 @@ class CallableModel:
             self.whole = self.latest = self._form.exe
 
     def __call__(self, feeds: Mapping[str, Any]) -> tuple[Any, ...]:
-        """All outputs, in the order of the graph; raises UsageError for feeds that do not fit.
+        """All outputs, in the order of the graph. Raises UsageError if feeds do not match the inputs.
 
-        A sequence is a list of arrays, an empty optional None.
+        A sequence is a list of arrays, an empty optional is None.
         """
         form, rest = self.pick(feeds)
         found = form.exe.run(rest)
         return tuple(gathered(layout, found) for layout in form.layouts)
 
     def pick(self, feeds: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
-        """The form for these feeds, and what its executable takes of them."""
+        """The form for these feeds, and the feeds that its executable takes."""
         overridden = [name for name in feeds if name in self._overridable]
         if self.whole is not None and not overridden:
             return self._form, feeds
@@ -131,7 +132,7 @@ class CallableModel:
             key = self._key(values, shapes, feeds)
             form = self._made.get(key)
             if form is None:
-                # Values that decide may have become others with the values that were fed.
+                # The set of decisive inputs may differ for these values.
                 values = self._values(feeds, overridden)
                 if self.whole is None:
                     values = self._decided(feeds, values)
@@ -150,11 +151,11 @@ class CallableModel:
         return form, rest
 
     def _key(self, values: Arrays, shapes: object, feeds: Mapping[str, Any]) -> object:
-        """The key of a compiled form."""
+        """The cache key of a compiled form."""
         return _key(values), repr(shapes), self._pins(feeds)
 
     def _decided(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
-        """The values to make constants; shapes alone if they are enough, values, or from now on both."""
+        """The values that become constants. It tries shapes first, then values, then both."""
         if self._by_shape is not None or not any(map(has_open_dims, self.inputs)):
             return self._fewest(feeds, always)
         by_values: UnsupportedError | None = None
@@ -177,19 +178,19 @@ class CallableModel:
         raise by_values
 
     def _none(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
-        """`always`, where the model is imported with these values."""
+        """`always`, if the model can be imported with these values alone."""
         self._import(frozen(self.model, always), feeds)
         return dict(always)
 
     def _pins(self, feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """The shapes of a call that is compiled by itself, of the inputs whose dims are open."""
+        """The shapes of the inputs that the compilation is specific to."""
         if self._by_shape is None:
             return ()
         own = filter(self._by_shape, self.inputs)
         return tuple((info.name, _fed(info, feeds[info.name]).shape) for info in own)
 
     def _fewest(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
-        """`always` and the fewest other values with which the model is imported as constants."""
+        """`always`, and a minimal set of other values with which the model can be imported."""
         names = [info.name for info in self.inputs if may_decide(info)]
         others = {n: a for n, a in self._values(feeds, names).items() if a.size <= MAX_DECISIVE}
         self._import(frozen(self.model, {**always, **others}), feeds)
@@ -214,7 +215,7 @@ class CallableModel:
             said = Symbols(self.model.graph, self._request.shapes)
             for name, shape in own.items():
                 said.check_fed(name, shape)
-            # Shapes that are fed take the place of those in which dims were given names.
+            # Shapes of the call replace shapes from `shapes` in which the caller named dims.
             shapes = [pin for pin in pins.values() if isinstance(pin, (tuple, list))]
             left = {dim for shape in shapes for dim in shape if isinstance(dim, str)}
             pins = {name: pin for name, pin in pins.items() if name in left or name not in said.chosen}
@@ -244,7 +245,7 @@ class CallableModel:
 
 
 def may_decide(info: ValueInfo) -> bool:
-    """Whether sizes may depend on an input: integers and booleans, or a short list of other numbers."""
+    """Whether sizes may depend on the input's values: integers, booleans, or a vector or scalar of floats."""
     if info.kind != "tensor" or info.dtype is None:
         return False
     shape = info.shape
@@ -254,20 +255,20 @@ def may_decide(info: ValueInfo) -> bool:
 
 
 def has_open_dims(info: ValueInfo) -> bool:
-    """Whether an input is a tensor whose shape the model does not say."""
+    """Whether the input is a tensor whose declared shape is not static."""
     shape = info.shape
     return info.kind == "tensor" and (shape is None or not all(isinstance(size, int) for size in shape))
 
 
 def has_open_length(info: ValueInfo) -> bool:
-    """Whether an input is a list of integers, which may be a shape, whose length the model does not say."""
+    """Whether the input is a vector of numbers, possibly a shape, whose declared length is unknown."""
     return has_open_dims(info) and may_decide(info) and info.shape is not None and len(info.shape) == 1
 
 
 def frozen(model: Model, values: Mapping[str, Array]) -> Model:
-    """The model with inputs made constants; its weights are shared."""
+    """The model with inputs replaced by constants; the weights are shared."""
     graph = model.graph
-    constants = {name: Tensor.of(name, array, graph.place) for name, array in values.items()}
+    constants = {name: Tensor.of(name, array, graph.loc) for name, array in values.items()}
     sparse = {name: tensor for name, tensor in graph.sparse_initializers.items() if name not in constants}
     changed = replace(graph, initializers={**graph.initializers, **constants}, sparse_initializers=sparse)
     return replace(model, graph=changed)
@@ -282,7 +283,7 @@ def _content(array: Array) -> object:
 
 
 def _fed(info: ValueInfo, value: Any) -> Array:
-    """Return the array for an input; UsageError if it does not fit."""
+    """The array for an input; UsageError if its dtype or shape does not match."""
     array = fed(value, f"input {quoted(info.name)}")
     if info.dtype is not None and dtype_of(array) != info.dtype:
         raise UsageError(

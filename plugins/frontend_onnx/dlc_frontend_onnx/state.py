@@ -1,4 +1,4 @@
-"""The state of an import: what all its graphs share, and the values of one graph or function call."""
+"""The state of an import: the part shared by all graphs, and the values of one graph or function call."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _SMALL = 64
 
 
 MAX_CONVERTED = 30_000
-"""Nodes that loops and functions may unfold to, beside four times the nodes of the model."""
+"""Limit of nodes that loops and functions may unfold to, in addition to four times the nodes of the model."""
 
 
 @dataclass
 class Session:
     """The state that all scopes of one import share.
 
-    `problems` collects what is not supported; `holders` gives for each symbolic dim a value that has it;
-    `taps` are the values that become outputs; `budget` is how many more nodes may be converted, `depth` how
-    deep the current one is nested.
+    `problems` collects unsupported nodes. `holders` maps each symbolic dim to a value that has it. `taps` are
+    intermediate values that become outputs. `budget` is the number of nodes that may still be converted,
+    `depth` the nesting level.
     """
 
     model: Model
@@ -50,10 +50,10 @@ class Session:
 
 
 class Frame(ABC):
-    """The values of one graph or of one call of a function.
+    """The values of one graph or of one function call.
 
-    `attributes` are those of the function around; `opsets` the versions that nodes are read by; nodes made
-    in a scope that is not `visible` (a body of the standard) carry only the spans around it.
+    `attributes` are those of the enclosing function call, `opsets` the operator set versions. If a scope is
+    not `visible` (the standard's body of an operator), its nodes carry only the spans of the calling node.
     """
 
     def __init__(
@@ -75,11 +75,13 @@ class Frame(ABC):
 
     @property
     def shapes(self) -> ShapeTable:
-        """The known values of small tensors."""
+        """The known elements of small tensors."""
         return self.session.shapes
 
     def constant(self, value: Any, dtype: DType | str) -> Node:
-        """A constant; small ones are shared, so that the spans of their users do not pile up on them."""
+        """A constant. Small ones are shared, so that spans of many users do not accumulate on equal
+        constants.
+        """
         array = np.asarray(value, DType.of(dtype).numpy)
         if array.nbytes > _SMALL:
             return constant(array)
@@ -90,12 +92,12 @@ class Frame(ABC):
         return found
 
     def add_constants(self, graph: Graph) -> None:
-        """The initializers of a graph, which become constants when they are used."""
+        """Register the initializers of a graph. They become constants at their first use."""
         self._lazy.update(graph.initializers)
         self._lazy.update(graph.sparse_initializers)
 
     def find(self, name: str) -> Value | Missing | Absent:
-        """The value of a name, here or around."""
+        """The value of a name in this scope or an enclosing one."""
         scope: Frame | None = self
         while scope is not None:
             found = scope.values.get(name)
@@ -109,16 +111,16 @@ class Frame(ABC):
     def _initializer(self, name: str) -> Node:
         tensor = self._lazy[name]
         if tensor.dtype not in TENSOR_DTYPES:
-            raise tensor.place.unsupported(f"constant {quoted(name)} is a tensor of {tensor.dtype}")
+            raise tensor.loc.unsupported(f"constant {quoted(name)} is a tensor of {tensor.dtype}")
         return constant_of(tensor.to_numpy())
 
     @abstractmethod
     def run_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value]:
-        """The outputs of a graph among a node's attributes, for these values of its inputs."""
+        """The outputs of a subgraph of a node for these input values."""
 
     @abstractmethod
     def try_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value] | None:
-        """As `run_graph`, but None, and no trace of the problems, where it fails."""
+        """As `run_graph`, but if it fails, None without recording problems."""
 
 
 __all__ = ["MAX_CONVERTED", "Frame", "Session"]

@@ -1,4 +1,4 @@
-"""The supported operators: the check of a whole model before conversion, and the table in the docs."""
+"""Supported operators: the check of a whole model before conversion, and the table in the docs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dlc_frontend_onnx.schema import default_attributes, find_schema, function_b
 from dlc_frontend_onnx.scope import located
 
 SHOWN = 50
-"""Different reasons that an error shows at most."""
+"""Limit of different reasons that an error lists."""
 
 
 def live_nodes(graph: Graph, more: Iterable[str] = ()) -> list[NodeDef]:
-    """The nodes that the outputs, and `more` values, depend on, in order."""
+    """The nodes that the outputs and the `more` values depend on, in order."""
     needed = {*(info.name for info in graph.outputs), *more}
     kept = []
     for node in reversed(graph.nodes):
@@ -35,7 +35,7 @@ def live_nodes(graph: Graph, more: Iterable[str] = ()) -> list[NodeDef]:
 
 
 def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
-    """UnsupportedError that names every node, at any depth, that no converter takes."""
+    """Raise an UnsupportedError that names every unsupported node, at any depth."""
     problems: list[UnsupportedError] = []
     seen: set[object] = set()
     pending: list[tuple[Iterable[NodeDef], dict[str, int]]] = [(nodes, model.opsets)]
@@ -50,7 +50,7 @@ def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
             if own is None:
                 reason = _reason(node, version, model.importers)
                 if reason:
-                    problem = node.place.unsupported(reason)
+                    problem = node.loc.unsupported(reason)
                     located(problem, node)
                     problems.append(problem)
                     continue
@@ -63,7 +63,7 @@ def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
 
 
 def _body(node: NodeDef, version: int, own: Entries) -> FunctionDef | None:
-    """The body of the standard that stands for a node, where it does not depend on types."""
+    """The standard's function body of a node, if it does not depend on types."""
     if find_entry(node.domain, node.op, version, own) is not None:
         return None
     schema = find_schema(node.domain, node.op, version)
@@ -74,7 +74,7 @@ def _body(node: NodeDef, version: int, own: Entries) -> FunctionDef | None:
 
 
 def _reason(node: NodeDef, version: int, own: Entries) -> str:
-    """Why a node is not supported; empty where it is."""
+    """Why a node is not supported; empty if it is."""
     entry = find_entry(node.domain, node.op, version, own)
     if entry is not None:
         return (entry.check(node) or "") if entry.check is not None else ""
@@ -86,7 +86,7 @@ def _reason(node: NodeDef, version: int, own: Entries) -> str:
         return f"{what} of opset {version} is not supported, only from opset {known[0].since} on"
     newer = own.get((node.domain, node.op))
     if newer:
-        return f"the importer of {what} is for versions from {newer[0].since} on, not {version}"
+        return f"the importer of {what} supports versions from {newer[0].since} on, not {version}"
     schema = find_schema(node.domain, node.op, version)
     if schema is not None:
         return f"{what} is not supported"
@@ -96,7 +96,7 @@ def _reason(node: NodeDef, version: int, own: Entries) -> str:
 
 
 def combined(model: Model, problems: Sequence[UnsupportedError]) -> UnsupportedError:
-    """One error about all of them: the spans name every node, the details say what and how often."""
+    """One error for all problems: its spans name every node, its details count each reason."""
     if len(problems) == 1:
         return problems[0]
     counts: Counter[str] = Counter()
@@ -118,7 +118,7 @@ def combined(model: Model, problems: Sequence[UnsupportedError]) -> UnsupportedE
 
 @dataclass(frozen=True)
 class SupportedOp:
-    """A row of the table of operators: which versions of the domain's operator are converted, and how."""
+    """A row of the table of operators: the converted versions of an operator, and how it is converted."""
 
     domain: str
     op: str
@@ -127,9 +127,9 @@ class SupportedOp:
 
 
 def supported_ops() -> list[SupportedOp]:
-    """Every operator that can be imported, with the versions that the installed `onnx` knows of it.
+    """Every operator that can be imported, with the versions that the installed `onnx` defines.
 
-    `how` is "converter", or "function" for operators that the standard defines by others.
+    `how` is "converter", or "function" for operators imported by the standard's function body.
     """
     history: dict[tuple[str, str], list[int]] = {}
     for schema in defs.get_all_schemas_with_history():
@@ -148,9 +148,9 @@ def supported_ops() -> list[SupportedOp]:
 
 
 def untried(rows: Iterable[Operator]) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
-    """The operators that converters take and no row of the table is of, by domain: names and versions.
+    """Operators with a converter but without a row in the table, by domain: names and versions.
 
-    Those that a check refuses before anything is converted are left out.
+    Operators that are always refused before conversion are left out.
     """
     tried = {(row.domain, row.op) for row in rows}
     found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}

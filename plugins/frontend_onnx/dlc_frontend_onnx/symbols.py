@@ -21,18 +21,18 @@ from dlc_frontend_onnx.shapes import simple
 from dlc_frontend_onnx.tensors import MAX_RANK
 
 Given = Mapping[str, Any]
-"""Statements about dims: see `dlc_core.graph.shapes`."""
+"""Sizes, bounds and names of dims given by the caller: see `dlc_core.graph.shapes`."""
 _EXPRESSION = re.compile(r"[A-Za-z0-9_+*/() -]{1,200}")
 
 
 class WrongShapeWarning(UserWarning):
-    """A model declares a shape of an output that is not the one that it computes."""
+    """The declared shape of an output contradicts the inferred one."""
 
 
 class Symbols:
-    """The dims of the inputs: names to Vars, with their bounds, or to the ints they are pinned to.
+    """The dims of the inputs: each name is mapped to a Var with bounds, or to the int it is pinned to.
 
-    A dim without a name in the model has that of its input and axis: "x_0".
+    A dim without a name in the model is named after its input and axis: "x_0".
     """
 
     def __init__(self, graph: Graph, given: Given) -> None:
@@ -55,20 +55,20 @@ class Symbols:
         self._shapes = Shapes(said, self._declared, names - self._plain)
 
     def take(self, name: str) -> Bounds | None:
-        """The bounds of a data-dependent dim."""
+        """The bounds given for a data-dependent dim."""
         return self._shapes.take(name)
 
     @property
     def chosen(self) -> Collection[str]:
-        """The names of dims that are not the model's."""
+        """The names of dims that come from the caller, not from the model."""
         return self._shapes.chosen
 
     def check_fed(self, name: str, shape: Sequence[int]) -> None:
-        """UsageError where the shape of an input is not within what is said of its dims."""
+        """Raise UsageError if the shape of an input violates what the caller gave for its dims."""
         self._shapes.check_fed(name, shape)
 
     def of_outputs(self, infos: Sequence[ValueInfo], values: Mapping[str, Any]) -> dict[Var, Expr]:
-        """Return the replacements of data-dependent dims that outputs name and `shapes` bounds."""
+        """Replacements of data-dependent dims that the model names in its outputs and `shapes` bounds."""
         found: dict[Var, Expr] = {}
         for info in infos:
             value = values.get(info.name)
@@ -82,33 +82,33 @@ class Symbols:
         return found
 
     def check_used(self, others: Sequence[str] = ()) -> None:
-        """Raise UsageError for statements about dims that the model does not have; `others` are
-        data-dependent dims.
+        """Raise UsageError if `shapes` names a dim that the model does not have. `others` are data-dependent
+        dims, which are valid too.
         """
         self._shapes.check_used(others)
 
     def type_of(self, info: ValueInfo, model: Model) -> TensorType:
         """The type of an input."""
-        place = model.graph.place
+        loc = model.graph.loc
         what = f"input {quoted(info.name)}"
         if info.type is None or (info.kind == "tensor" and info.dtype is None):
-            raise place.error(f"{what} has no type")
+            raise loc.error(f"{what} has no type")
         if info.kind != "tensor":
-            raise place.unsupported(f"{what} is a {info.kind}, not a tensor")
+            raise loc.unsupported(f"{what} is a {info.kind}, not a tensor")
         if info.dtype not in TENSOR_DTYPES:
-            raise place.unsupported(f"{what} is a tensor of {info.dtype}")
+            raise loc.unsupported(f"{what} is a tensor of {info.dtype}")
         shape = self._shapes.shapes.get(info.name, self._declared[info.name])
         if shape is None:
-            raise place.unsupported(
+            raise loc.unsupported(
                 f"{what} has an unknown rank", hint=f"give its shape: shapes={{{info.name!r}: (...)}}"
             )
         if len(shape) > MAX_RANK:
-            raise place.unsupported(f"{what} has {len(shape)} dimensions; at most {MAX_RANK} are supported")
+            raise loc.unsupported(f"{what} has {len(shape)} dimensions; at most {MAX_RANK} are supported")
         dims = [self._named(d) if isinstance(d, str) else d for d in shape]
         return TensorType(tuple(dim(d) for d in dims), DType(str(info.dtype)))
 
     def _named(self, name: str) -> Dim:
-        """The dim of a name; a sum or product of other dims' names is that."""
+        """The dim of a name. A name such as "past + seq" whose parts are names of dims is evaluated."""
         name = self._shapes.name(name)
         if name not in self._dims:
             size = self._shapes.size(name)
@@ -125,16 +125,16 @@ class Symbols:
     def check_output(self, info: ValueInfo, value: Node, model: Model) -> None:
         """Check that the declared type of an output does not contradict the inferred one.
 
-        A contradicting shape is only a warning, because files have such shapes and are otherwise right.
+        A contradicting shape is only a warning, because otherwise correct files have such shapes.
         """
-        place = model.graph.place
+        loc = model.graph.loc
         what = f"output {quoted(info.name)} is declared"
         if info.type is None:
             return
         if info.kind != "tensor":
-            raise place.error(f"{what} a {info.kind}, but it is a tensor")
+            raise loc.error(f"{what} a {info.kind}, but it is a tensor")
         if info.dtype is not None and info.dtype != value.dtype.name:
-            raise place.error(f"{what} a tensor of {info.dtype}, but it is one of {value.dtype}").at(
+            raise loc.error(f"{what} a tensor of {info.dtype}, but it is one of {value.dtype}").at(
                 value.spans
             )
         if info.shape is None:
@@ -151,20 +151,20 @@ class Symbols:
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
-    """The name as one that is not taken."""
+    """The name, with underscores appended until it is not taken."""
     while name in taken:
         name += "_"
     return name
 
 
 def identifier(name: str) -> str:
-    """The name of a dim as a Python identifier, which the script needs."""
+    """The name of a dim as a Python identifier, because the script syntax needs one."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     return text if text and not text[0].isdigit() else f"d_{text}"
 
 
 def _names_in(text: str, known: set[str]) -> set[str]:
-    """The names in a text like "past + 2*seq", where all of them are known; else none."""
+    """The names in an expression such as "past + 2*seq" if all of them are known, else the empty set."""
     if not _EXPRESSION.fullmatch(text) or text.isidentifier():
         return set()
     try:

@@ -1,9 +1,8 @@
 """Intermediate values as outputs: the argument `taps` of `dlc.load` and `dlc.compile` for ONNX models.
 
-A tap is the name of a node, which means all its outputs, or the name of a value. It may be inside a function,
-a branch or a loop.  Where a node is converted several times (a function called twice, iterations of an
-unrolled
-loop), the further values are called "name@1", "name@2" and so on, in order.
+A tap is the name of a value, or the name of a node, which selects all its outputs. It may be inside a
+function, a branch or a loop. If a node is converted several times (a function called twice, iterations of an
+unrolled loop), the further values are called "name@1", "name@2" and so on, in order.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from dlc_frontend_onnx.model import Graph, Model, NodeDef
 
 @dataclass
 class Taps:
-    """The taps of one import: `values` are the names wanted, `found` what they are, as it is converted."""
+    """The taps of one import: `values` are the names, `found` the values, filled during the conversion."""
 
     values: frozenset[str] = frozenset()
     found: list[tuple[str, object, NodeDef]] = field(default_factory=list)
 
-    def see(self, node: NodeDef, outputs: Sequence[object]) -> None:
-        """A node has been converted."""
+    def record(self, node: NodeDef, outputs: Sequence[object]) -> None:
+        """Record the outputs of a converted node that are tapped."""
         for name, value in zip(node.outputs, outputs):
             if name in self.values:
                 self.found.append((name, value, node))
 
     def results(self, params: Sequence[Node], known: Sequence[str]) -> list[tuple[str, Node]]:
-        """The values by name, those `known` to be outputs already left out.
+        """The tapped values by name, except those that are outputs already (`known`).
 
-        UnsupportedError for values that only the body of a loop has, and for sequences.
+        Raises UnsupportedError for values inside a loop body and for sequences.
         """
         own = set(params)
         counts: dict[str, int] = dict.fromkeys(known, 1)
@@ -41,10 +40,10 @@ class Taps:
         refused: dict[str, UnsupportedError] = {}
         for name, value, node in self.found:
             if not isinstance(value, Node):
-                refused[name] = node.place.unsupported(f"{quoted(name)} is no tensor, which a tap must be")
+                refused[name] = node.loc.unsupported(f"{quoted(name)} is no tensor, which a tap must be")
             elif any(n.op is PARAM and n not in own for n in post_order(value)):
-                refused[name] = node.place.unsupported(
-                    f"{quoted(name)} is computed in the body of a loop, once in each round",
+                refused[name] = node.loc.unsupported(
+                    f"{quoted(name)} is computed in the body of a loop, once per iteration",
                     hint="tap the outputs of the loop, or add a scan output to it",
                 )
             elif name not in known and all(value is not other for _, other in made):
@@ -58,7 +57,7 @@ class Taps:
 
 
 def taps_of(model: Model, names: Sequence[str]) -> Taps:
-    """The taps of these names; UsageError for one that the model does not have."""
+    """The taps of these names; UsageError if the model does not have one."""
     if not names:
         return Taps()
     values: dict[str, None] = {}
@@ -82,7 +81,7 @@ def taps_of(model: Model, names: Sequence[str]) -> Taps:
 
 
 def all_nodes(model: Model) -> Iterator[NodeDef]:
-    """The nodes of the graph, of the graphs in them, and of the functions."""
+    """The nodes of the graph, of its subgraphs, and of the functions."""
     pending: list[Sequence[NodeDef]] = [model.graph.nodes, *(f.nodes for f in model.functions.values())]
     while pending:
         for node in pending.pop(0):
@@ -91,7 +90,7 @@ def all_nodes(model: Model) -> Iterator[NodeDef]:
 
 
 def needs(graph: Graph, taps: Taps) -> set[str]:
-    """The values of a graph that taps need: those that hold them in graphs inside too."""
+    """The values of a graph that must be computed for the taps, or for taps in its subgraphs."""
     wanted: set[str] = set()
     for node in graph.nodes:
         pending = [graph for _, graph in node.subgraphs()]

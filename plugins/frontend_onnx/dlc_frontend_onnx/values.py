@@ -1,4 +1,4 @@
-"""The values of a graph while it is imported: nodes, sequences of them, and those that are missing."""
+"""Values of a graph during the import: nodes, sequences of nodes, and missing values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dlc_core.op import std
 
 @dataclass(frozen=True)
 class SequenceValue:
-    """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none.
+    """An ONNX sequence or optional (`kind`) of known length, as its elements. An empty optional has none.
 
-    A "map" has two: the vector of its keys and that of its values; "maps" are a sequence of maps of the same
-    keys: these, and a matrix with a row for each.  A "ragged" sequence, whose length is data-dependent, has
-    two as well (see `ragged`).
+    A "map" has two elements: the vector of its keys and the vector of its values. "maps" is a sequence of
+    maps with equal keys: the keys, and a matrix with a row per map. A "ragged" sequence, whose length is
+    data-dependent, has two elements as well (see `ragged`).
     """
 
     items: tuple[Value, ...]
@@ -28,18 +28,18 @@ Value: TypeAlias = "Node | SequenceValue"
 
 
 class Missing:
-    """A value that could not be made, because something is not supported: what needs it is skipped."""
+    """A value that is not available because something is unsupported. Nodes that use it are skipped."""
 
 
 class Absent:
-    """An optional input that the call of a function leaves out."""
+    """An optional input that a function call omits."""
 
 
 MISSING, ABSENT = Missing(), Absent()
 
 
 def constant_of(array: np.ndarray[Any, Any]) -> Node:
-    """A constant tensor of numbers or texts."""
+    """A constant tensor of numbers or strings."""
     if array.dtype != object:
         return constant(array)
     return std.texts(values=tuple(map(str, array.flat)), shape=array.shape)

@@ -1,13 +1,12 @@
 """Parsing a model without copying its weights.
 
-A serialized model is mostly `raw_data` of tensors, and protobuf copies every byte of it, twice.  `parse`
-therefore first walks the wire format along the few fields that lead to tensors, puts a short marker in
-place of every large `raw_data`, and lets protobuf parse what remains, which is small.  `Cuts.resolve` turns a
-marker back into a view of the original bytes (a memory map, when the model is a file).
+A serialized model consists mostly of `raw_data` of tensors, and protobuf copies every byte of it twice.
+`parse` therefore first walks the wire format along the few fields that lead to tensors, and replaces every
+large `raw_data` by a short marker. protobuf parses the rest, which is small. `Cuts.resolve` maps a marker
+back to a view of the original bytes (a memory map if the model is a file).
 
-A marker begins with random bytes drawn for this parse, so no model can forge one.  The walk changes nothing
-else: a field it does not know, an odd encoding or a broken message is passed on as it is, for protobuf to
-judge.
+A marker begins with random bytes drawn for this parse, so no model can forge one. The walk changes nothing
+else. Unknown fields, unusual encodings and malformed messages are passed to protobuf unchanged.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from typing import TypeAlias
 import onnx
 
 CUT_FROM = 1 << 12
-"""Bytes from which a `raw_data` is cut out; also the size from which a message is looked into."""
+"""A `raw_data` of at least this many bytes is extracted. Smaller messages are not walked."""
 
 WALK_FROM = 1 << 18
-"""Bytes from which a model is walked at all: smaller ones are parsed as they are."""
+"""Smaller models are parsed without a walk."""
 
 MAX_PARSE = (1 << 31) - 1
-"""Bytes that protobuf can parse in one message."""
+"""Limit of bytes that protobuf parses in one message."""
 
 MAX_FIELDS = 1 << 22
-"""Fields that are walked at most; protobuf steps over a field a hundred times faster."""
+"""Limit of fields that are walked, because protobuf skips a field a hundred times faster."""
 
 _DEEPEST = 128
 
 Buffer: TypeAlias = "bytes | memoryview"
 
-# For each kind of message: the field numbers that lead to tensors, and the kind of message in these.
+# For each kind of message, the numbers of the fields that lead to tensors, with the kind of their messages.
 _PATHS: dict[str, dict[int, str]] = {
     "model": {7: "graph", 25: "function"},
     "function": {7: "node", 11: "attribute"},
@@ -48,7 +47,7 @@ _LENGTH_DELIMITED = 2
 
 
 class Cuts:
-    """The large `raw_data` fields of one model, each a view of the model's own bytes."""
+    """The large `raw_data` fields of one model, each a view of the model's bytes."""
 
     def __init__(self) -> None:
         self._token = secrets.token_bytes(16)
@@ -56,21 +55,21 @@ class Cuts:
         self.fields_left = MAX_FIELDS
 
     def mark(self, view: memoryview) -> bytes:
-        """Remember the view; returns its marker."""
+        """Store the view and return its marker."""
         self._views.append(view)
         return self._token + (len(self._views) - 1).to_bytes(8, "little")
 
     def resolve(self, data: bytes) -> Buffer:
-        """The data that `data` refers to: the extracted view of a marker, else the data themselves."""
+        """The extracted view if `data` is a marker, else `data` itself."""
         if len(data) == 24 and data.startswith(self._token):
             return self._views[int.from_bytes(data[16:], "little")]
         return data
 
 
 def parse(data: memoryview) -> tuple[onnx.ModelProto, Cuts]:
-    """The message in `data` and the cut-out weights; protobuf's `DecodeError` when it is none.
+    """The message in `data`, and the extracted weights. Raises protobuf's `DecodeError` if it is malformed.
 
-    `OverflowError` when, even without its weights, the message is larger than protobuf can parse.
+    Raises `OverflowError` if the message without its weights is larger than protobuf can parse.
     """
     cuts = Cuts()
     body: Buffer = data
@@ -84,7 +83,9 @@ def parse(data: memoryview) -> tuple[onnx.ModelProto, Cuts]:
 
 
 def _walk(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: Cuts) -> list[Buffer] | None:
-    """The message in data[start:end] in pieces, large `raw_data` replaced; `None` where nothing changes."""
+    """The message in data[start:end] as pieces with large `raw_data` replaced; `None` if nothing was
+    replaced.
+    """
     paths = _PATHS[kind]
     pieces: list[Buffer] = []
     kept = start
@@ -129,7 +130,7 @@ def _walk(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: C
 
 
 def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """A variable-length integer and the position after it; the position is -1 when there is none."""
+    """A variable-length integer and the offset after it; the offset is -1 if the integer is malformed."""
     value = shift = 0
     while at < end and shift < 70:
         byte = data[at]

@@ -101,7 +101,7 @@ def test_values_in_files_and_other_targets(tmp_path):
     own = bisect(parse(CHAIN), str(tmp_path / "values.npz"), {"x": X}).culprit
     assert own.node == "second"
     assert bisect(parse(CHAIN), "reference", {"x": X}).compared == 5
-    with pytest.raises(UsageError, match="says nothing to compare with"):
+    with pytest.raises(UsageError, match="is not a reference"):
         bisect(parse(CHAIN), "nobody", {"x": X})
 
 

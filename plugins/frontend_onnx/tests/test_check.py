@@ -347,5 +347,5 @@ def test_error_has_place_and_span(tmp_path: Path) -> None:
         read_model(path)
     (span,) = caught.value.spans
     assert (span.source[:20], span.name, span.op) == (str(path)[:20], "add", "Add")
-    error = read_model(model_of(node("Neg", ["x"], ["y"], name="n"))).graph.nodes[0].place.error("what")
+    error = read_model(model_of(node("Neg", ["x"], ["y"], name="n"))).graph.nodes[0].loc.error("what")
     assert "node 0 'n', operator 'Neg'" in str(error)

@@ -18,7 +18,7 @@ from dlc_core.diag import DlcError, ModelError, UsageError
 
 
 @pytest.fixture
-def places(tmp_path):
+def folders(tmp_path):
     """The folder of models, with links and hard links in it, and the folder beside it."""
     return traps(tmp_path)
 
@@ -46,15 +46,15 @@ def refused(path):
     assert SECRET.decode().strip() not in str(caught.value)
 
 
-def test_good_external_data_are_read(places):
-    path = written(places[0], external("weights.bin", offset=64, length=16))
+def test_good_external_data_are_read(folders):
+    path = written(folders[0], external("weights.bin", offset=64, length=16))
     found = read_model(path).graph.initializers["w"].to_numpy()
     np.testing.assert_array_equal(found, np.frombuffer(bytes(range(64, 80)), np.float32))
 
 
 @pytest.mark.parametrize("location", ["../outside/secret.bin", "/etc/hostname", "{outside}/secret.bin"])
-def test_cve_2022_25882_external_data_outside_of_the_folder(places, location):
-    refused(written(places[0], external(location.replace("{outside}", str(places[1])))))
+def test_cve_2022_25882_external_data_outside_of_the_folder(folders, location):
+    refused(written(folders[0], external(location.replace("{outside}", str(folders[1])))))
 
 
 @pytest.mark.parametrize(
@@ -69,40 +69,40 @@ def test_cve_2022_25882_external_data_outside_of_the_folder(places, location):
         "file:///etc/hostname",
     ],
 )
-def test_cve_2024_27318_other_spellings_of_the_same(places, location):
-    refused(written(places[0], external(location)))
+def test_cve_2024_27318_other_spellings_of_the_same(folders, location):
+    refused(written(folders[0], external(location)))
 
 
 @pytest.mark.parametrize("location", ["link.bin", "linkdir/secret.bin"])
-def test_cve_2026_27489_and_2026_34447_symbolic_links(places, location):
-    refused(written(places[0], external(location, length=16)))
+def test_cve_2026_27489_and_2026_34447_symbolic_links(folders, location):
+    refused(written(folders[0], external(location, length=16)))
 
 
-def test_cve_2026_34446_hard_links(places):
-    refused(written(places[0], external("hard.bin", length=16)))
+def test_cve_2026_34446_hard_links(folders):
+    refused(written(folders[0], external("hard.bin", length=16)))
 
 
-def test_cve_2025_51480_nothing_is_written_where_a_model_says(places):
-    secret = places[1] / "secret.bin"
+def test_cve_2025_51480_nothing_is_written_where_a_model_says(folders):
+    secret = folders[1] / "secret.bin"
     before = secret.read_bytes()
-    path = written(places[0], external("../outside/secret.bin"), external("../outside/new.bin", name="v"))
+    path = written(folders[0], external("../outside/secret.bin"), external("../outside/new.bin", name="v"))
     refused(path)
     with pytest.raises(DlcError):
         bisect(path, "onnx-reference", {"x": np.zeros(4, np.float32)})
     assert secret.read_bytes() == before
-    assert [file.name for file in places[1].iterdir()] == ["secret.bin"]
+    assert [file.name for file in folders[1].iterdir()] == ["secret.bin"]
 
 
-def test_cve_2024_5187_archives_are_not_unpacked(places):
-    inner = places[0] / "inner.txt"
+def test_cve_2024_5187_archives_are_not_unpacked(folders):
+    inner = folders[0] / "inner.txt"
     inner.write_text("inner", encoding="utf-8")
-    archive = places[0] / "model.onnx"
+    archive = folders[0] / "model.onnx"
     with tarfile.open(archive, "w") as tar:
         tar.add(inner, arcname="../outside/unpacked.txt")
     refused(archive)
-    assert not (places[1] / "unpacked.txt").exists()
+    assert not (folders[1] / "unpacked.txt").exists()
     with pytest.raises(UsageError, match="no frontend reads"):
-        dlc.load(archive.rename(places[0] / "model.tar.gz"))
+        dlc.load(archive.rename(folders[0] / "model.tar.gz"))
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_cve_2024_5187_archives_are_not_unpacked(places):
         ("length", -1),
     ],
 )
-def test_cve_2026_34445_keys_set_no_attributes_and_sizes_are_checked_first(places, key, value):
+def test_cve_2026_34445_keys_set_no_attributes_and_sizes_are_checked_first(folders, key, value):
     constant = external("weights.bin")
     constant.external_data.add(key=key, value=str(value))
-    path = written(places[0], constant)
+    path = written(folders[0], constant)
     try:
         found = read_model(path).graph.initializers["w"]
     except ModelError:
@@ -130,9 +130,9 @@ def test_cve_2026_34445_keys_set_no_attributes_and_sizes_are_checked_first(place
     assert found.to_numpy().shape == (4,)
 
 
-def test_cve_2026_34445_dims_ask_for_no_memory(places):
+def test_cve_2026_34445_dims_ask_for_no_memory(folders):
     huge = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 31, 1 << 31], raw_data=b"1234")
-    refused(written(places[0], huge))
+    refused(written(folders[0], huge))
 
 
 @pytest.mark.parametrize("name", ["https://example.com/model.onnx", "hub://onnx/resnet50.onnx"])
@@ -141,45 +141,45 @@ def test_cve_2026_28500_nothing_is_fetched(name):
         dlc.load(name)
 
 
-def test_sparse_constants_follow_the_same_rules(places):
+def test_sparse_constants_follow_the_same_rules(folders):
     values = external("../outside/secret.bin", name="w")
     values.dims[0] = 2
     indices = numpy_helper.from_array(np.array([0, 1], np.int64))
     sparse = helper.make_sparse_tensor(values, indices, [4])
     model = model_of(node("Sum", ["x", "w"], ["y"]))
     model.graph.sparse_initializer.append(sparse)
-    path = places[0] / "model.onnx"
+    path = folders[0] / "model.onnx"
     path.write_bytes(model.SerializeToString())
     with pytest.raises(ModelError):
         read_model(path)
 
 
-def test_constants_among_attributes_follow_the_same_rules(places):
+def test_constants_among_attributes_follow_the_same_rules(folders):
     constant = node("Constant", [], ["w"], value=external("../outside/secret.bin", name=""))
-    path = places[0] / "model.onnx"
+    path = folders[0] / "model.onnx"
     path.write_bytes(model_of(constant, node("Sum", ["x", "w"], ["y"])).SerializeToString())
     with pytest.raises(ModelError):
         read_model(path)
 
 
-def test_a_constant_with_two_sets_of_values_is_refused(places):
+def test_a_constant_with_two_sets_of_values_is_refused(folders):
     both = tensor("w", np.ones(4, np.float32))
     both.float_data.extend([0.0] * 4)
-    refused(written(places[0], both))
+    refused(written(folders[0], both))
 
 
-def test_addresses_of_memory_are_no_locations(places):
-    refused(written(places[0], external("*/_ORT_MEM_ADDR_/*", offset=4096, length=16)))
+def test_addresses_of_memory_are_no_locations(folders):
+    refused(written(folders[0], external("*/_ORT_MEM_ADDR_/*", offset=4096, length=16)))
 
 
-def test_pipes_and_devices_are_not_opened(places):
+def test_pipes_and_devices_are_not_opened(folders):
     for location in ("pipe.bin", "/dev/zero", "sub"):
-        refused(written(places[0], external(location, length=16)))
+        refused(written(folders[0], external(location, length=16)))
 
 
-def test_models_themselves_must_be_files(places):
+def test_models_themselves_must_be_files(folders):
     with pytest.raises(ModelError):
-        read_model(places[0] / "sub")
-    if (Path(places[0]) / "pipe.bin").exists():
+        read_model(folders[0] / "sub")
+    if (Path(folders[0]) / "pipe.bin").exists():
         with pytest.raises(ModelError):
-            read_model(places[0] / "pipe.bin")
+            read_model(folders[0] / "pipe.bin")

@@ -98,15 +98,15 @@ COMPRESS = "g (float[3,4] x, bool[{}] c) => (float[n,4] y) {{ y = Compress <axis
 
 
 def test_conditions_are_no_longer_than_their_axis() -> None:
-    with pytest.raises(ModelError, match="a condition of 5 is longer than what it chooses from, 3"):
+    with pytest.raises(ModelError, match="a condition of 5 is longer than the axis, 3"):
         run(parse(COMPRESS.format(5)), {"x": X, "c": np.ones(5, bool)})
     flat = "g (float[3,4] x, bool[13] c) => (float[n] y) { y = Compress (x, c) }"
-    with pytest.raises(ModelError, match="a condition of 13 is longer than what it chooses from, 12"):
+    with pytest.raises(ModelError, match="a condition of 13 is longer than the axis, 12"):
         run(parse(flat), {"x": X, "c": np.ones(13, bool)})
     found = run(parse(COMPRESS.format(2)), {"x": X, "c": np.array([False, True])})
     np.testing.assert_array_equal(found[0], X[1:2])
     exe = dlc.compile(parse(COMPRESS.format("k")), "reference", cache=False)
-    with pytest.raises(UsageError, match="is longer than what it chooses from"):
+    with pytest.raises(UsageError, match="is longer than the axis"):
         exe.run({"x": X, "c": np.ones(5, bool)})
     np.testing.assert_array_equal(exe.run({"x": X, "c": np.array([True])})["y"], X[:1])
 

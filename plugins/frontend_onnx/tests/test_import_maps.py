@@ -102,7 +102,7 @@ def test_dicts_of_numbers_are_cast_to_texts():
     sparse = model_of(
         "CastMap", map_of(INT64, FLOAT), tensor(STRING), cast_to="TO_STRING", map_form="SPARSE", max_map=4
     )
-    with pytest.raises(DlcError, match="no text for a gap"):
+    with pytest.raises(DlcError, match="missing keys have no string"):
         CallableModel(sparse)({"x": {1: 2.5}})
 
 

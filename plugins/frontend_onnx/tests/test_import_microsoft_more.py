@@ -196,10 +196,10 @@ def test_products_are_followed_by_gelu(biased):
 
 
 def test_embeddings_are_rows_of_the_table():
-    table, places = f(6, 4), np.array([[0, 5], [2, 2]], np.int64)
+    table, positions = f(6, 4), np.array([[0, 5], [2, 2]], np.int64)
     for more in ([], [np.array(2)], [None, np.array(True)]):
-        (found,) = only("TorchEmbedding", [table, places, *more])
-        np.testing.assert_array_equal(found, table[places])
+        (found,) = only("TorchEmbedding", [table, positions, *more])
+        np.testing.assert_array_equal(found, table[positions])
 
 
 @pytest.mark.parametrize(("dtype", "axes", "keepdims"), [("u1", [1], 0), ("i1", [0, 2], 1), ("u1", None, 1)])

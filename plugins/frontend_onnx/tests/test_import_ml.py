@@ -236,7 +236,7 @@ def test_classes_may_be_texts():
     feeds = {"x": x_of(2, 3)}
     model = model_of("TreeEnsembleClassifier", feeds, ("string", "float32"), version=3, **attrs)
     labels, scores = run(model, feeds)
-    assert labels.tolist() == [["a", "b"][place] for place in scores.argmax(1)]
+    assert labels.tolist() == [["a", "b"][position] for position in scores.argmax(1)]
 
 
 @pytest.mark.parametrize(
@@ -288,13 +288,13 @@ def test_gradients_are_those_of_differences():
         return np.maximum(q.T, 0.5).mean()
 
     for name, found in zip(feeds, run(model, feeds), strict=True):
-        for place in np.ndindex(feeds[name].shape):
+        for position in np.ndindex(feeds[name].shape):
             near = []
             for step in (1e-6, -1e-6):
                 moved = {key: value.copy() for key, value in feeds.items()}
-                moved[name][place] += step
+                moved[name][position] += step
                 near.append(y(moved))
-            np.testing.assert_allclose(found[place], (near[0] - near[1]) / 2e-6, rtol=1e-5, atol=1e-8)
+            np.testing.assert_allclose(found[position], (near[0] - near[1]) / 2e-6, rtol=1e-5, atol=1e-8)
 
 
 def test_an_op_without_a_derivative_is_named():

@@ -24,9 +24,9 @@ def _transposed(
     out = np.zeros((x.shape[0], w.shape[1], size), np.float64)
     for i in range(x.shape[2]):
         for k in range(w.shape[2]):
-            place = i * stride + k * dilation - start
-            if 0 <= place < size:
-                out[:, :, place] += x[:, :, i] @ w[:, :, k].astype(np.float64)
+            position = i * stride + k * dilation - start
+            if 0 <= position < size:
+                out[:, :, position] += x[:, :, i] @ w[:, :, k].astype(np.float64)
     return out
 
 
@@ -103,8 +103,8 @@ def test_windows(auto: str, size: int, kernel: int, stride: int, dilation: int) 
     x, w = _normal(1, 2, size), _normal(2, 1, kernel)
     whole = np.full((1, 2, size + total + stride), np.nan, np.float64)
     whole[:, :, before : before + size] = x
-    places = np.arange(count)[:, None] * stride + np.arange(kernel) * dilation
-    windows = whole[:, :, places]
+    positions = np.arange(count)[:, None] * stride + np.arange(kernel) * dilation
+    windows = whole[:, :, positions]
     common = {"auto_pad": auto, "strides": [stride], "dilations": [dilation]}
     pooled = {**common, "kernel_shape": [kernel]}
     known = np.isfinite(windows)

@@ -37,15 +37,15 @@ def test_a_loop_appends_as_often_as_data_says(target):
     }}""")
     exe = dlc.compile(model, target)
     x = np.arange(10, dtype=np.float32).reshape(5, 2)
-    for rounds, place in ((3, 1), (1, 0), (5, -1), (4, -4)):
-        found = exe.run({"n": one(rounds), "x": x, "p": one(place)})
+    for rounds, position in ((3, 1), (1, 0), (5, -1), (4, -4)):
+        found = exe.run({"n": one(rounds), "x": x, "p": one(position)})
         wanted = pieces(x, rounds)
         np.testing.assert_array_equal(found["joined"], np.concatenate(wanted))
-        np.testing.assert_array_equal(found["at"], wanted[place])
+        np.testing.assert_array_equal(found["at"], wanted[position])
         assert found["many"] == rounds
-    for rounds, place in ((3, 3), (3, -4), (0, 0)):
+    for rounds, position in ((3, 3), (3, -4), (0, 0)):
         with pytest.raises(UsageError, match="do not fit the model"):
-            exe.run({"n": one(rounds), "x": x, "p": one(place)})
+            exe.run({"n": one(rounds), "x": x, "p": one(position)})
 
 
 def test_what_comes_out_is_the_numbers_and_the_shapes():
@@ -92,12 +92,12 @@ def test_parts_of_a_size_that_is_fed(axis, target):
     }}""")
     exe = dlc.compile(model, target)
     x = np.arange(35, dtype=np.float32).reshape(5, 7)
-    for each, place in ((2, 1), (3, -1), (1, 0), (9, 0), (2**40, 0)):
+    for each, position in ((2, 1), (3, -1), (1, 0), (9, 0), (2**40, 0)):
         wanted = [
             np.take(x, range(b, min(b + each, x.shape[axis])), axis) for b in range(0, x.shape[axis], each)
         ]
-        y, z, many = exe(x, one(each), one(place))
-        np.testing.assert_array_equal(y, wanted[place])
+        y, z, many = exe(x, one(each), one(position))
+        np.testing.assert_array_equal(y, wanted[position])
         np.testing.assert_array_equal(z, x)
         assert many == len(wanted)
     for each in (0, -1):

@@ -58,7 +58,7 @@ def test_no_texts_have_no_tokens():
         ({"separators": [" "], "mincharnum": 0}, ModelError, "mincharnum is 0"),
         ({"separators": [""], "mincharnum": 2}, ModelError, "mincharnum is 2"),
         ({"separators": ["("]}, ModelError, "no regular expression"),
-        ({"separators": [" ", ""]}, UnsupportedError, "an empty separator beside others"),
+        ({"separators": [" ", ""]}, UnsupportedError, "an empty separator among others"),
     ],
 )
 def test_refused(attributes, kind, problem):

@@ -20,7 +20,7 @@ from onnx import helper
 import dlc_core as dlc
 from dlc_core.diag import DlcError, ModelError, RuntimeFailure, UnsupportedError, UsageError
 
-Place = tuple[int, int]
+Axis = tuple[int, int]
 """An input and an axis."""
 FEW = (
     "matmul",
@@ -45,7 +45,7 @@ def resized(array: Any, axis: int, size: int) -> Any:
     return np.ascontiguousarray(np.take(array, np.arange(size) % array.shape[axis], axis))
 
 
-def opened(model: onnx.ModelProto, arrays: list[Any], dims: Mapping[Place, str]) -> onnx.ModelProto:
+def opened(model: onnx.ModelProto, arrays: list[Any], dims: Mapping[Axis, str]) -> onnx.ModelProto:
     """The model for arrays of these types, some dims being symbols."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -100,9 +100,9 @@ def near(a: Any, b: Any) -> bool:
 
 def problems(op: str, model: onnx.ModelProto, arrays: list[Any], target: str, each: bool) -> Iterator[str]:
     """The errors of calls with other sizes than those of a case."""
-    places = [(i, axis) for i, array in enumerate(arrays) for axis, size in enumerate(array.shape) if size]
-    names = {place: f"d{place[0]}_{place[1]}" for place in places}
-    for dims in (names, *({place: name} for place, name in names.items() if each)):
+    positions = [(i, axis) for i, array in enumerate(arrays) for axis, size in enumerate(array.shape) if size]
+    names = {position: f"d{position[0]}_{position[1]}" for position in positions}
+    for dims in (names, *({position: name} for position, name in names.items() if each)):
         try:
             exe = dlc.compile(opened(model, arrays, dims), target)
         except (ModelError, UnsupportedError):

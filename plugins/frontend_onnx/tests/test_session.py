@@ -207,7 +207,7 @@ def test_providers(model):
     assert session.get_providers() == ["reference"]
     with pytest.raises(UsageError, match="none of the providers can be used here: Acme"):
         ours.InferenceSession(model, providers=["Acme"])
-    with pytest.raises(UsageError, match="providers is a text"):
+    with pytest.raises(UsageError, match="providers is a string"):
         ours.InferenceSession(model, providers="reference")
     with pytest.warns(IgnoredOptionWarning, match="options of the provider: arena"):
         ours.InferenceSession(model, providers=[("reference", {"arena": 1})])

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from dlc_frontend_onnx import dtypes, tensors
 from dlc_frontend_onnx.external import Folder
-from dlc_frontend_onnx.location import Place
+from dlc_frontend_onnx.location import Location
 from onnx import TensorProto, helper, numpy_helper
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
@@ -22,7 +22,7 @@ NUMERIC = [row for row in dtypes.ELEMENT_TYPES if row.name != "string"]
 
 
 def make(message: TensorProto) -> tensors.Tensor:
-    return tensors.make_tensor(message, "it", Folder(None), None, Place("m.onnx", "graph 'g'"))
+    return tensors.make_tensor(message, "it", Folder(None), None, Location("m.onnx", "graph 'g'"))
 
 
 def refused(message: TensorProto, match: str, kind: type[DlcError] = ModelError) -> None:
@@ -127,7 +127,7 @@ def test_strings() -> None:
 def test_raw_bytes_are_not_copied() -> None:
     data = np.arange(1 << 16, dtype=np.float32).tobytes()
     element = dtypes.BY_NAME["float32"]
-    tensor = tensors.Tensor("t", element, (1 << 16,), memoryview(data), Place("m", "g"))
+    tensor = tensors.Tensor("t", element, (1 << 16,), memoryview(data), Location("m", "g"))
     assert np.shares_memory(tensor.to_numpy(), np.frombuffer(data, np.uint8))
     assert tensor.to_numpy() is tensor.to_numpy()
 
@@ -258,7 +258,7 @@ def sparse(values: Any, indices: Any, dims: list[int]) -> tensors.SparseTensor:
     message = onnx.SparseTensorProto(dims=dims)
     message.values.CopyFrom(numpy_helper.from_array(np.asarray(values), "s"))
     message.indices.CopyFrom(numpy_helper.from_array(np.asarray(indices)))
-    return tensors.make_sparse(message, "it", Folder(None), None, Place("m.onnx", "graph 'g'"))
+    return tensors.make_sparse(message, "it", Folder(None), None, Location("m.onnx", "graph 'g'"))
 
 
 def test_sparse_by_linear_index() -> None:

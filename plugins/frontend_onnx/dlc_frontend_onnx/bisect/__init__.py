@@ -1,4 +1,4 @@
-"""Finding the node of a model whose result is wrong, and the smallest model that shows it."""
+"""Search for the node of a model whose result is wrong, and for the smallest model that reproduces it."""
 
 from dlc_frontend_onnx.bisect.search import Bisection, Culprit, bisect, plain_message
 

@@ -1,4 +1,4 @@
-"""`dlc bisect`"""
+"""The command `dlc bisect`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Find the first node of a model whose result is wrong.
 
-    Missing inputs get random values. The first wrong node alone is written as a model, with its inputs and
+    Missing inputs get random values. The first wrong node is written as a model, with its inputs and
     expected outputs in .npz files, for `dlc run --inputs --expect`. The exit code is 1 if something differs.
 
     Examples:
@@ -88,21 +88,21 @@ def command(
 
 
 def _given(names: list[str], single: list[str] | None, together: Path | None) -> dict[str, Array]:
-    """Inputs of a model that is compiled for their values: all must be given."""
+    """The inputs of a model that is compiled for their values. All must be given."""
     feeds = given_inputs(names, single, together)
     missing = [name for name in names if name not in feeds]
     if missing:
         raise UsageError(
             f"input {missing[0]!r} is not given",
-            why="sizes of the model depend on values of inputs, which are not drawn",
+            why="sizes of the model depend on values of inputs, so they cannot be random",
             hint="--input NAME=FILE or --inputs FILE.npz",
         )
     return feeds
 
 
 def record(found: Bisection, files: tuple[Path, ...]) -> dict[str, Any]:
-    """A result as JSON data."""
-    told: dict[str, Any] = {
+    """The result as JSON data."""
+    report: dict[str, Any] = {
         "compared": found.compared,
         "outputs": [{**vars(each), "fits": each.fits} for each in found.outputs],
         "spread": [vars(each) for each in found.spread],
@@ -110,7 +110,7 @@ def record(found: Bisection, files: tuple[Path, ...]) -> dict[str, Any]:
     }
     if found.culprit is not None:
         own = found.culprit
-        told["culprit"] = {
+        report["culprit"] = {
             "node": own.node,
             "op": own.op,
             "value": own.comparison.name,
@@ -119,7 +119,7 @@ def record(found: Bisection, files: tuple[Path, ...]) -> dict[str, Any]:
             "inside": list(own.inside),
             "files": list(map(str, files)),
         }
-    return told
+    return report
 
 
 def _print(found: Bisection, against: str, files: tuple[Path, ...]) -> None:

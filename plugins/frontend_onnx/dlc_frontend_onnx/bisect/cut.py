@@ -1,4 +1,4 @@
-"""Parts of ONNX models as models of their own: `cut(model, ["h"], {"x": array})`."""
+"""Parts of ONNX models as separate models: `cut(model, ["h"], {"x": array})`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def names_used(node: NodeProto) -> list[str]:
-    """The values that a node takes, those that graphs among its attributes take from around it included."""
+    """The values that a node takes, including those that its subgraphs capture."""
     found = dict.fromkeys(name for name in node.input if name)
     for graph in subgraphs(node):
         found.update(dict.fromkeys(captured(graph)))
@@ -33,7 +33,7 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 
 def captured(graph: GraphProto) -> list[str]:
-    """The names that a graph uses and does not define."""
+    """The names that a graph uses but does not define."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {tensor.values.name for tensor in graph.sparse_initializer}
     own.update(name for node in graph.node for name in node.output)
@@ -43,7 +43,7 @@ def captured(graph: GraphProto) -> list[str]:
 
 
 def needed_nodes(graph: GraphProto, outputs: Iterable[str], given: Iterable[str] = ()) -> list[NodeProto]:
-    """The nodes that values depend on, in the order of the graph, not looking behind the `given` ones.
+    """The nodes that the outputs depend on, in the order of the graph, without those before `given` values.
 
     The nodes of the graph must be in topological order.
     """
@@ -63,10 +63,10 @@ def cut(
     given: Mapping[str, Array] | None = None,
     known_types: Mapping[str, ValueInfoProto] | None = None,
 ) -> ModelProto:
-    """The part of a model that makes `outputs`, with the values of `given` as inputs where it takes them.
+    """The part of a model that computes `outputs`, with the `given` values as inputs.
 
-    Types of inputs are those of `known_types`, else those of the arrays, or as the model declares them.
-    Raises UsageError for an output that the model does not have.
+    The types of the inputs are `known_types`, else those of the arrays, or as the model declares them. Raises
+    UsageError for an output that the model does not have.
     """
     given, own_types = given or {}, known_types or {}
     wanted = list(dict.fromkeys(outputs))
@@ -98,12 +98,12 @@ def cut(
 
 
 def describe(name: str, array: Array) -> ValueInfoProto:
-    """An input of the dtype and shape of an array."""
+    """An input with the dtype and shape of an array."""
     return helper.make_tensor_value_info(name, number_of(array.dtype.name), array.shape)
 
 
 def _without_graph(model: ModelProto) -> ModelProto:
-    """Everything of a model but its graph, whose weights are not copied."""
+    """The model without its graph, so that weights are not copied."""
     made = ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
     made.opset_import.extend(model.opset_import)
     made.functions.extend(model.functions)

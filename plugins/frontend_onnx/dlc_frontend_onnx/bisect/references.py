@@ -1,6 +1,6 @@
 """References for the values of a model: `reference_of("onnx-reference")(model, feeds, names)`.
 
-A reference takes a model, its inputs and names of values, and returns the values that it can compute.
+A reference takes a model, its inputs and names of values. It returns the values that it can compute.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Reference: TypeAlias = "Callable[[ModelProto, Mapping[str, Array], Sequence[str]
 
 
 def reference_of(text: str) -> Reference:
-    """The reference of a text: "onnx-reference" is the evaluator of the onnx package, "onnxruntime" that
-    package, where it is installed; a path that ends in .npz saved values by name; all else is a target.
+    """The reference of a name: "onnx-reference" is the evaluator of the onnx package, "onnxruntime" is that
+    package if it is installed, a path that ends in .npz is saved values by name, and any other text is a
+    target.
 
-    Raises UsageError for what is none of these.
+    Raises UsageError for other texts.
     """
     if text == "onnx-reference":
         return by_evaluator
@@ -41,7 +42,7 @@ def reference_of(text: str) -> Reference:
         target = find_target(text)
     except DlcError as error:
         raise UsageError(
-            f"{text!r} says nothing to compare with",
+            f"{text!r} is not a reference",
             why=error.what,
             hint='"onnx-reference", "onnxruntime", a target, or a .npz file',
         ) from error
@@ -59,9 +60,9 @@ def run_dlc(
     types: dict[str, ValueInfoProto] | None = None,
     **options: Any,
 ) -> dict[str, Array]:
-    """Values of a model by dlc, which is compiled with them as outputs; sequences are left out.
+    """Values of a model by dlc, which compiles it with them as outputs. Sequences are left out.
 
-    `types` is filled with their types, whose dims are symbolic where those of the compiled model are.
+    `types` is filled with their types, which may have symbolic dims.
     """
     outputs = {value.name for value in model.graph.output}
     made = CallableModel(model, taps=[name for name in names if name not in outputs], **options)
@@ -79,7 +80,7 @@ def by_evaluator(model: ModelProto, feeds: Mapping[str, Array], names: Sequence[
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             found = ReferenceEvaluator(_giving(model, names)).run(list(names), dict(feeds))
-    except Exception as error:  # it says in many ways what it cannot do
+    except Exception as error:  # the evaluator has no common exception type
         raise UnsupportedError(
             "the evaluator of the onnx package does not run the model",
             why=f"{type(error).__name__}: {error}",
@@ -89,7 +90,7 @@ def by_evaluator(model: ModelProto, feeds: Mapping[str, Array], names: Sequence[
 
 
 def by_onnxruntime(model: ModelProto, feeds: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
-    """Values by onnxruntime, which does not optimise."""
+    """Values by onnxruntime without optimization."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -102,7 +103,7 @@ def by_onnxruntime(model: ModelProto, feeds: Mapping[str, Array], names: Sequenc
             _giving(model, names).SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         found = session.run(list(names), dict(feeds))
-    except Exception as error:  # its exceptions have no common base that is public
+    except Exception as error:  # its exceptions have no common public base
         raise UnsupportedError("onnxruntime does not run the model", why=str(error)) from error
     return _arrays(names, found)
 

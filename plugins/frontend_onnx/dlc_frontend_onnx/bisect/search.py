@@ -1,11 +1,10 @@
 """Find the wrong node of a model: `bisect("model.onnx", "onnx-reference", feeds)`.
 
 The reference computes all values of the model, and dlc computes them with every value as an output. The first
-differing node, in topological order, is compiled alone with the reference's values as inputs. If it still
-differs, it is the wrong one. If not, the error comes from nodes before it, or from compiling them together.
-Then more and more of these are added until the error shows. If nothing differs when every value is an output,
-but the model's outputs do, compiling nodes together is wrong, and the same search finds the group. The search
-also covers branches and loops.
+differing node, in topological order, is compiled alone with the reference's values as inputs. If it differs,
+it is the culprit. If not, preceding nodes are added until the difference appears. If nothing differs when
+every value is an output, but the model's outputs differ, the fusion of nodes is wrong, and the same search
+finds the group. The search also enters branches and loops.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, inliner, numpy_helper
 from dlc_core.cli.arrays import Comparison, compare
 from dlc_core.diag import DlcError, UsageError
 from dlc_frontend_onnx.bisect.cut import Array, cut, describe, needed_nodes
+from dlc_frontend_onnx.bisect.iterations import iterations_of
 from dlc_frontend_onnx.bisect.references import Reference, reference_of, run_dlc
-from dlc_frontend_onnx.bisect.rounds import rounds_of
 from dlc_frontend_onnx.reader import read_model
 
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first wrong value, and the smallest model that shows it.
+    """The first wrong value, and the smallest model that reproduces it.
 
-    `nodes` are those of the reproducer, the culprit last: one where it is wrong alone.  `inside` are the
-    nodes whose graphs it is in, outermost first.
+    `nodes` are those of the reproducer; the culprit is the last one, and the only one if it is wrong alone.
+    `inside` are the nodes whose subgraphs contain it, outermost first.
     """
 
     node: str
@@ -46,7 +45,7 @@ class Culprit:
     inside: tuple[str, ...] = ()
 
     def write(self, path: str | PathLike[str]) -> tuple[Path, Path]:
-        """Write the reproducer, a model, and beside it the inputs and expected outputs as .npz.
+        """Write the reproducer as a model, and its inputs and expected outputs as .npz files next to it.
 
         `dlc run repro.onnx --inputs repro.npz --expect repro.npz` shows the difference.
         """
@@ -67,7 +66,7 @@ class Culprit:
 class Bisection:
     """The result: the number of compared values, the outputs, and the culprit if there is one.
 
-    `spread` names values that differ although no part of the model does: errors that add up.
+    `spread` names values that differ although no part of the model does: accumulated rounding errors.
     """
 
     compared: int
@@ -85,10 +84,10 @@ def bisect(
     atol: float = 1e-4,
     **options: Any,
 ) -> Bisection:
-    """The first node whose value is not within `atol + rtol * |reference|` of the reference's.
+    """Find the first node whose value is not within `atol + rtol * |reference|` of the reference.
 
-    `options` are those of `dlc.compile`.  Raises UsageError for inputs that do not fit, UnsupportedError
-    where dlc or the reference cannot run the model.
+    `options` are those of `dlc.compile`. Raises UsageError for invalid inputs, UnsupportedError if dlc or the
+    reference cannot run the model.
     """
     reference = reference_of(against) if isinstance(against, str) else against
     search = _Search(reference, rtol, atol, options)
@@ -96,8 +95,8 @@ def bisect(
 
 
 def plain_message(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
-    """The model as one message, read by the rules of `reader`: with external data in it, functions inlined,
-    nodes in order.
+    """The model as one message, read by the rules of `reader`, with external data embedded, functions
+    inlined, and nodes sorted.
     """
     read = read_model(source)
     if isinstance(source, ModelProto):
@@ -110,7 +109,9 @@ def plain_message(source: str | PathLike[str] | bytes | ModelProto) -> ModelProt
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             array = read.graph.initializers[tensor.name].to_numpy()
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    order = {name: place for place, node in enumerate(read.graph.nodes) for name in node.outputs if name}
+    order = {
+        name: position for position, node in enumerate(read.graph.nodes) for name in node.outputs if name
+    }
     nodes = sorted(
         message.graph.node, key=lambda node: max((order.get(n, 0) for n in node.output), default=0)
     )
@@ -189,8 +190,8 @@ class _Search:
     # Parts
 
     def _part(self, base: _Base, name: str, size: int) -> _Part:
-        """Return the part of a model that computes a value: its region, and the `size` - 1 nearest nodes
-        before it.
+        """The part of a model that computes a value: its region, and the `size` - 1 nearest nodes before
+        it.
         """
         known = {**base.feeds, **base.wanted}
         before = {n: array for n, array in known.items() if n != name}
@@ -208,27 +209,29 @@ class _Search:
         return _Part(part, feeds, name, known[name])
 
     def _differs(self, part: _Part) -> Comparison | None:
-        """How the value of a part differs; None where it does not, or dlc does not compile the part."""
+        """The difference of the value of a part; None if it is within the tolerance, or if dlc does not
+        compile the part.
+        """
         try:
             found = self._run(part.model, part.feeds, ())
         except DlcError:
             return None
-        told = compare(part.name, found[part.name], part.wanted, self.rtol, self.atol)
-        return None if told.fits else told
+        mismatch = compare(part.name, found[part.name], part.wanted, self.rtol, self.atol)
+        return None if mismatch.fits else mismatch
 
     def _alone(self, base: _Base, name: str) -> Culprit | None:
         part = self._part(base, name, 1)
-        told = self._differs(part)
-        return None if told is None else self._entered(part, told)
+        mismatch = self._differs(part)
+        return None if mismatch is None else self._entered(part, mismatch)
 
     def _culprit(self, base: _Base, name: str) -> Culprit | None:
-        """The smallest part around the node of a value that shows a difference."""
+        """The smallest part that ends in the node of a value and shows a difference."""
         found = self._alone(base, name)
         if found is not None:
             return found
         most = len(needed_nodes(base.model.graph, [name]))
         low, high = 1, 2
-        while (told := self._differs(self._part(base, name, high))) is None:
+        while (mismatch := self._differs(self._part(base, name, high))) is None:
             if high >= most:
                 return None
             low, high = high, min(2 * high, most)
@@ -238,11 +241,11 @@ class _Search:
             if again is None:
                 low = middle
             else:
-                high, told = middle, again
-        return self._made(self._part(base, name, high), told)
+                high, mismatch = middle, again
+        return self._made(self._part(base, name, high), mismatch)
 
     def _first_of(self, base: _Base, failing: Sequence[str]) -> list[str]:
-        """The first value that differs when it is the only output; searched among those before an output."""
+        """The first value that differs if it is the only output, by binary search before an output."""
         if not failing:
             return []
         nodes = needed_nodes(base.model.graph, failing[:1])
@@ -258,23 +261,23 @@ class _Search:
             low, high = (low, middle) if differs(names[middle]) else (middle, high)
         return [names[high]]
 
-    # The answer
+    # The result
 
-    def _made(self, part: _Part, told: Comparison) -> Culprit:
+    def _made(self, part: _Part, mismatch: Comparison) -> Culprit:
         nodes = [_name(node) for node in part.model.graph.node]
         last = part.model.graph.node[-1]
         part.model.graph.ClearField("output")
         part.model.graph.output.append(describe(part.name, part.wanted))
         wanted = {part.name: part.wanted}
-        return Culprit(_name(last), last.op_type, told, tuple(nodes), part.model, part.feeds, wanted)
+        return Culprit(_name(last), last.op_type, mismatch, tuple(nodes), part.model, part.feeds, wanted)
 
-    def _entered(self, part: _Part, told: Comparison) -> Culprit:
-        """The culprit, in the graph of the node where that has one and something in it differs."""
-        plain = self._made(part, told)
+    def _entered(self, part: _Part, mismatch: Comparison) -> Culprit:
+        """The culprit inside a subgraph of the node, if something in it differs; else the node."""
+        plain = self._made(part, mismatch)
         node = part.model.graph.node[-1]
         if len(part.model.graph.node) > 1:
             return plain
-        for body, feeds in rounds_of(part.model, node, part.feeds, self.reference):
+        for body, feeds in iterations_of(part.model, node, part.feeds, self.reference):
             try:
                 inner = self.whole(body, feeds).culprit
             except DlcError:
@@ -286,7 +289,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Base:
-    """A model with what it is fed, what its values should be, and the types that they have in dlc."""
+    """A model with its inputs, the reference's values, and the types of the values in dlc."""
 
     model: ModelProto
     feeds: Mapping[str, Array]

@@ -1,4 +1,4 @@
-"""The converters of all operators, one file for each family; importing the package fills the table."""
+"""The converters of all operators, one file per family. Importing the package fills the table."""
 
 from __future__ import annotations
 

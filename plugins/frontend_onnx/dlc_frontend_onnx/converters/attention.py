@@ -21,7 +21,7 @@ def split_heads(x: Node, heads: int) -> Node:
 
 
 def joined(x: Node) -> Node:
-    """The way back of `split_heads`."""
+    """The inverse of `split_heads`."""
     batch, heads, length, size = x.shape
     assert isinstance(heads, int)
     assert isinstance(size, int)
@@ -29,7 +29,7 @@ def joined(x: Node) -> Node:
 
 
 def attend(c: Call, q: Node, k: Node, v: Node, bias: Sequence[Node], scale: float, *, causal: bool) -> Node:
-    """softmax(q k' scale + bias) v, of [batch, heads, length, size]."""
+    """softmax(q k' scale + bias) v, for [batch, heads, length, size]."""
     scores = scaled(c, std.matmul(q, k, transpose_b=True), scale)
     for part in bias:
         scores = std.add(scores, part)
@@ -42,7 +42,7 @@ def attend(c: Call, q: Node, k: Node, v: Node, bias: Sequence[Node], scale: floa
 
 
 def mask_bias(c: Call, mask: Node, batch: Dim, keys: Dim, dtype: object, fill: float) -> Node:
-    """The bias that a mask of zeros and ones adds to the scores."""
+    """A mask of zeros and ones as a bias of the scores."""
     if len(mask.shape) == 1:
         limit = std.reshape(std.slice(mask, begins=(0,), ends=(batch,), axes=(0,)), shape=(batch, 1))
         seen = std.less(std.arange(stop=keys, dtype=mask.dtype), limit)
@@ -75,7 +75,7 @@ def attention(
 def self_attention(
     c: Call, total: Node, sizes: Sequence[int], mask: Node | None, past: Node | None, extra: Node | None
 ) -> Sequence[Node | None]:
-    """Attention of queries, keys and values that are concatenated [batch, length, sizes]."""
+    """Attention of concatenated queries, keys and values [batch, length, sizes]."""
     heads = c.integer("num_heads")
     if c.flag("do_rotary") or c.flag("past_present_share_buffer"):
         raise c.unsupported(f"{c.node.op} with rotary embedding or a shared cache")
@@ -99,7 +99,7 @@ def self_attention(
 
 
 def head_scale(c: Call, q: Node) -> float:
-    """The attribute, or 1 / sqrt(size of a head)."""
+    """The attribute `scale`, by default 1 / sqrt(size of a head)."""
     given: float = c.real("scale", 0.0)
     size = q.shape[-1]
     if given:
@@ -110,11 +110,11 @@ def head_scale(c: Call, q: Node) -> float:
 
 
 def _three(c: Call, query: Node, key: Node | None, value: Node | None, bias: Node | None) -> list[Node]:
-    """Queries, keys and values [batch, heads, length, size], of the ways that they may be packed."""
+    """Queries, keys and values as [batch, heads, length, size], from separate or packed inputs."""
     heads = c.integer("num_heads")
     packed = query if key is None else key
     if len(packed.shape) == 5 and value is None:
-        # The fields lie between the heads and their elements.
+        # The layout is [batch, length, heads, fields, elements].
         count = 3 if key is None else 2
         fields = std.split(packed, sizes=(1,) * count, axis=3)
         parts = [std.squeeze(get_item(fields, index), axes=(3,)) for index in range(count)]
@@ -138,7 +138,7 @@ def _width(c: Call, part: Node) -> int:
 
 
 def with_bias(c: Call, parts: list[Node], bias: Node | None, heads: int) -> list[Node]:
-    """Parts [batch, length, hidden] plus their own pieces of the bias, as heads."""
+    """Parts [batch, length, hidden] plus their parts of the bias, split into heads."""
     hidden = [part.shape[-1] for part in parts]
     if any(len(part.shape) != 3 for part in parts) or not all(
         isinstance(size, int) and size % heads == 0 for size in hidden
@@ -176,14 +176,14 @@ def multi_head_attention(
 
 @converter("RotaryEmbedding", 1, MICROSOFT)
 def rotary_embedding(c: Call, x: Node, positions: Node, cosines: Node, sines: Node) -> Node:
-    """Pairs of features turned by an angle that depends on the position."""
+    """Pairs of features rotated by an angle that depends on the position."""
     c.ignore("is_packed_batching", "scale")
     heads = c.integer("num_heads", 0)
-    turned = c.integer("rotary_embedding_dim", 0)
+    rotary = c.integer("rotary_embedding_dim", 0)
     interleaved = c.flag("interleaved")
     folded = len(x.shape) == 3
     if folded:
-        size = turned if turned and not heads else None
+        size = rotary if rotary and not heads else None
         width = x.shape[2]
         half = cosines.shape[1]
         if not isinstance(width, int) or not isinstance(half, int):
@@ -193,22 +193,22 @@ def rotary_embedding(c: Call, x: Node, positions: Node, cosines: Node, sines: No
     length, size = x.shape[2], x.shape[3]
     if not isinstance(size, int):
         raise c.unsupported(f"heads of size {size}")
-    used = turned or size
+    used = rotary or size
     parts = std.split(x, sizes=(used, size - used), axis=-1) if used < size else None
     moving = x if parts is None else get_item(parts, 0)
     if len(positions.shape) == 1:
         start = std.reshape(positions, shape=(-1, 1))
-        places = std.add(start, std.arange(stop=length, dtype="int64"))
+        indices = std.add(start, std.arange(stop=length, dtype="int64"))
     else:
-        places = positions
-    cos, sin = (std.unsqueeze(std.gather(table, places), axes=(1,)) for table in (cosines, sines))
-    made = turned_pairs(moving, cos, sin, used, interleaved)
+        indices = positions
+    cos, sin = (std.unsqueeze(std.gather(table, indices), axes=(1,)) for table in (cosines, sines))
+    made = rotated_pairs(moving, cos, sin, used, interleaved)
     if parts is not None:
         made = std.concat(made, get_item(parts, 1), axis=-1)
     return joined(made) if folded else made
 
 
-def turned_pairs(x: Node, cos: Node, sin: Node, size: int, interleaved: bool) -> Node:
+def rotated_pairs(x: Node, cos: Node, sin: Node, size: int, interleaved: bool) -> Node:
     half = size // 2
     if interleaved:
         pairs = std.reshape(x, shape=(*x.shape[:-1], half, 2))

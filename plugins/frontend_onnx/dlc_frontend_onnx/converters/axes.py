@@ -1,4 +1,4 @@
-"""Axes that are data: the axes of a tensor that an operator uses are known only at run time."""
+"""Data-dependent axes: the axes that an operator uses are known only at run time."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _ABSOLUTE, _SQUARED = ("reduce_l1",), ("reduce_l2", "reduce_sumsquare")
 
 
 def chosen_axes(c: Call, axes: Sequence[Dim], rank: int) -> list[Expr]:
-    """For each axis whether it is one of `axes`, which must be in range and differ."""
+    """For each axis of a tensor, whether it is one of `axes`. They must be in range and distinct."""
     for index, axis in enumerate(axes):
         c.require(
             logical_and(as_expr(axis) >= -rank, as_expr(axis) < rank), f"an axis is out of range for {rank}"
         )
         for other in axes[:index]:
-            c.require(ne(as_expr(axis) % rank, as_expr(other) % rank), "an axis is there twice")
+            c.require(ne(as_expr(axis) % rank, as_expr(other) % rank), "an axis is repeated")
     found: list[Expr] = []
-    for place in range(rank):
+    for position in range(rank):
         here: Expr = const(False, "bool")
         for axis in axes:
-            here = here | eq(as_expr(axis) % rank, place)
+            here = here | eq(as_expr(axis) % rank, position)
         found.append(here)
     return found
 
 
 def without_axes(c: Call, x: Node, gone: Sequence[Expr], left: int) -> Node:
-    """x, whose dims at the axes that are gone are 1, in the shape of the `left` other axes."""
+    """x reshaped without the axes in `gone`, whose dims are 1; `left` axes remain."""
     dims: list[Dim] = []
-    for place in range(left):
+    for position in range(left):
         dim, before = as_expr(0), as_expr(0)
         for absent, size in zip(gone, x.shape, strict=True):
-            dim = select(logical_and(~absent, eq(before, place)), size, dim)
+            dim = select(logical_and(~absent, eq(before, position)), size, dim)
             before = before + select(absent, 0, 1)
         dims.append(c.size(dim, "a dim"))
     return std.reshape(x, shape=tuple(dims))
 
 
 def squeezed(c: Call, x: Node, axes: Sequence[Dim]) -> Node:
-    """x without axes that are data, whose dims must be 1."""
+    """x without data-dependent axes, whose dims must be 1."""
     gone = chosen_axes(c, axes, len(x.shape))
     for absent, size in zip(gone, x.shape, strict=True):
         c.require(~absent | eq(size, 1), f"a dim of {size} is squeezed")
@@ -51,24 +51,23 @@ def squeezed(c: Call, x: Node, axes: Sequence[Dim]) -> Node:
 
 
 def unsqueezed(c: Call, x: Node, axes: Sequence[Dim]) -> Node:
-    """Insert axes of extent 1 into x at data-dependent positions."""
+    """x with axes of size 1 inserted at data-dependent positions."""
     rank = len(x.shape) + len(axes)
     dims: list[Dim] = []
     before = as_expr(0)
     for new in chosen_axes(c, axes, rank):
         dim = as_expr(1)
-        for place, size in enumerate(x.shape):
-            dim = select(logical_and(~new, eq(before, place)), size, dim)
+        for position, size in enumerate(x.shape):
+            dim = select(logical_and(~new, eq(before, position)), size, dim)
         before = before + select(new, 0, 1)
         dims.append(c.size(dim, "a dim"))
     return std.reshape(x, shape=tuple(dims))
 
 
 def reduced_along(c: Call, name: str, x: Node, axes: Sequence[Dim], *, keepdims: bool) -> Node:
-    """The reduction `name` of floats or integers of x along axes that are data.
+    """The reduction `name` of floats or integers along data-dependent axes.
 
-    Along every axis elements are folded or left as they are, as the data say; of an axis that is folded one
-    place is kept.
+    Each axis is either reduced or unchanged, selected at run time. A reduced axis keeps size 1.
     """
     rank = len(x.shape)
     gone = chosen_axes(c, axes, rank)

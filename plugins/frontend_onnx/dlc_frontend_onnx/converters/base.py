@@ -1,8 +1,8 @@
-"""Conversion of ONNX operators to graph nodes: the table of converters, and the `Call` that a converter gets.
+"""Conversion of ONNX operators to graph nodes: the table of converters, and the `Call` they work on.
 
-    @converter("Clip", 11)                      # operator, since which version; domain="..." for another one
+    @converter("Clip", 11)                      # operator, first version; domain="..." for another domain
     def clip(c, x, low=None, high=None):        # the call, then the inputs; the signature is the arity
-        return ...                              # a node, or a sequence of them, one for each output
+        return ...                              # a node, or a sequence of nodes, one per output
 
 For a model of opset V, the converter with the largest version not above V is used. A missing input is None,
 which only parameters annotated `Node | None` accept. Attributes are read through the call (`c.integer("axis",
@@ -41,7 +41,7 @@ MICROSOFT = "com.microsoft"
 
 Result: TypeAlias = "Value | Sequence[Value | None]"
 TABLE: dict[tuple[str, str], list[Entry]] = {}
-"""(domain, operator) -> its entries, by version."""
+"""(domain, operator) -> its entries, sorted by version."""
 
 F = TypeVar("F", bound=Function)
 
@@ -49,7 +49,7 @@ F = TypeVar("F", bound=Function)
 def converter(
     ops: str, since: int = 1, domain: str = "", *, sequences: bool = False, check: Check | None = None
 ) -> Callable[[F], F]:
-    """Registers a function for operators (names separated by blanks) from a version on."""
+    """Register a function for operators (names separated by blanks) from a version on."""
 
     def register(function: F) -> F:
         for op in ops.split():
@@ -68,14 +68,16 @@ def add_entry(
     sequences: bool = False,
     check: Check | None = None,
 ) -> None:
-    """Registers one function for one operator from a version on."""
+    """Register a function for one operator from a version on."""
     entries = TABLE.setdefault((domain, op), [])
     entries.append(entry_of(since, function, sequences=sequences, check=check))
     entries.sort(key=lambda entry: entry.since)
 
 
 def find_entry(domain: str, op: str, version: int, own: Entries | None = None) -> Entry | None:
-    """The converter for an operator in a version of its domain, of those in `own` or else of the table."""
+    """The entry for an operator in a version of its domain. Entries in `own` take precedence over the
+    table.
+    """
     for entries in ((own or {}).get((domain, op), ()), TABLE.get((domain, op), ())):
         found = None
         for entry in entries:
@@ -90,7 +92,7 @@ _REQUIRED: Any = object()
 
 
 class Call:
-    """One call of an operator while it is converted: its attributes, and ways to read and make values."""
+    """One operator call during its conversion: its attributes, and methods to read and make values."""
 
     def __init__(self, node: NodeDef, version: int, scope: Frame) -> None:
         self.node = node
@@ -101,15 +103,15 @@ class Call:
     # Attributes
 
     def has(self, name: str) -> bool:
-        """Whether the node gives the attribute."""
+        """Whether the node has the attribute."""
         return name in self.node.attrs
 
     def ignore(self, *names: str) -> None:
-        """Attributes that make no difference here."""
+        """Mark attributes as read that do not affect the conversion."""
         self._read.update(names)
 
     def unread(self) -> list[str]:
-        """Attributes nobody asked for."""
+        """The attributes that the converter has not read."""
         return [name for name in self.node.attrs if name not in self._read]
 
     def _attr(self, name: str, kind: type | tuple[type, ...], word: str, default: Any) -> Any:
@@ -143,7 +145,7 @@ class Call:
         return self._attr(name, str, "a text", default)
 
     def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
-        """A text attribute that must be one of `choices`."""
+        """A string attribute that must be one of `choices`."""
         found: str = self.text(name, default)
         if found not in choices:
             raise self.error(
@@ -174,7 +176,7 @@ class Call:
         return found
 
     def dtype(self, name: str, default: Any = _REQUIRED) -> Any:
-        """An attribute that holds the number of an element type, as a DType."""
+        """The DType of an attribute that holds an element type number."""
         number = self.integer(name, default)
         return number if number is default else self.element_type(number)
 
@@ -185,7 +187,7 @@ class Call:
         return self.tensor_dtype(element.name)
 
     def tensor_dtype(self, name: str) -> DType:
-        """Our dtype of an ONNX element type that has one."""
+        """The DType of an ONNX element type name, if tensors may have it."""
         if name not in TENSOR_DTYPES:
             raise self.unsupported(f"tensors of {name} are not supported")
         return DType(name)
@@ -193,20 +195,22 @@ class Call:
     # Values
 
     def wants(self, index: int) -> bool:
-        """Whether anyone uses this output."""
+        """Whether the output is used."""
         return index < len(self.node.outputs) and self.node.outputs[index] != ""
 
     def known(self, value: Node) -> Known | None:
-        """The elements of a small tensor as far as they do not depend on inputs' data (see `shapes`)."""
+        """The elements of a small tensor if they depend only on constants and dims (see `shapes`)."""
         return self.scope.shapes.known(value)
 
     def array(self, value: Node) -> np.ndarray[Any, Any] | None:
-        """The elements of a small constant tensor, None where they are not all numbers."""
+        """The elements of a small constant tensor; None if they are not all numbers."""
         found = self.known(value)
         return None if found is None or found.dtype == object else found
 
     def dims(self, value: Node, what: str) -> tuple[Dim, ...]:
-        """The elements of an integer vector (or scalar) that is not data: ints or expressions of dims."""
+        """The elements of an integer vector or scalar as ints or expressions over dims. Data-dependent ones
+        are refused.
+        """
         if not value.dtype.is_int or len(value.shape) > 1:
             raise self.error(f"{what} must be a vector of integers, not {value.type}")
         found = self.known(value)
@@ -218,14 +222,14 @@ class Call:
         return int_elements(found)
 
     def sizes(self, value: Node, what: str) -> tuple[Dim, ...]:
-        """As `dims`, where none may be negative; of elements that are data new dims are made."""
+        """As `dims`, but nonnegative. Data-dependent elements become new dims."""
         found = self.elements(value, what)
         if any(isinstance(item, int) and item < 0 for item in found):
             raise self.error(f"{what} is {found}", why="sizes must not be negative")
         return tuple(self.size(item, what) for item in found)
 
     def _of_unknown_length(self, value: Node, what: str) -> UnsupportedError:
-        """The error for a list of sizes that are data."""
+        """The error for a list of data-dependent sizes whose length is unknown."""
         length = value.shape[0] if value.shape else 1
         shown = self.scope.session.holders.get(length) if isinstance(length, Var) else None
         if isinstance(length, Var) and shown is not None and shown.op is PARAM:
@@ -241,11 +245,11 @@ class Call:
         )
 
     def number_of(self, value: Dim) -> Node:
-        """An integer of elements and dims as a tensor without dims."""
+        """An integer expression over elements and dims as a scalar tensor."""
         return self.scope.session.holders.number(as_expr(value))
 
     def elements(self, value: Node, what: str) -> tuple[Dim, ...]:
-        """As `dims`, but elements may be data: expressions that `size` makes dims of."""
+        """As `dims`, but elements may be data-dependent expressions. `size` makes dims of them."""
         if not value.dtype.is_int or len(value.shape) > 1:
             raise self.error(f"{what} must be a vector of integers, not {value.type}")
         known = self.known(value)
@@ -255,7 +259,7 @@ class Call:
         return int_elements(found)
 
     def floats(self, value: Node, what: str) -> tuple[float | Expr, ...]:
-        """The elements of a vector (or scalar) of floats: numbers, or expressions of what is data."""
+        """The elements of a float vector or scalar: numbers, or expressions if they are data-dependent."""
         if not value.dtype.is_float or len(value.shape) > 1:
             raise self.error(f"{what} must be a vector of floats, not {value.type}")
         known = self.known(value)
@@ -268,7 +272,7 @@ class Call:
         )
 
     def size(self, value: Dim, what: str) -> Dim:
-        """A dim that is this integer; a data-dependent one must be at least 0 at run time."""
+        """The dim of this value. If it is data-dependent, a call with a negative value fails."""
         size: Dim = simple(value)
         if isinstance(size, int) and size < 0:
             raise self.error(f"{what} is {size}", why="sizes must not be negative")
@@ -278,11 +282,13 @@ class Call:
         return self.scope.session.holders.dim(size, f"{what} of {self._named} is negative", name)
 
     def offset(self, value: Dim, what: str) -> Dim:
-        """As `size`, for what is often 0: the dim is one more, for dims are taken to be at least 1."""
+        """As `size`, for values that are often 0. Dims are assumed to be at least 1, so the dim is value
+        + 1.
+        """
         return self.size(value + 1, what) - 1 if has_elements(value) else value
 
     def require(self, condition: Any, what: str) -> None:
-        """Refuse calls for which a condition about data and dims does not hold."""
+        """Refuse calls for which a condition on data and dims does not hold."""
         failing = simple(select(condition, as_expr(0), as_expr(-1)))
         if failing == -1:
             raise self.error(what)
@@ -290,15 +296,17 @@ class Call:
             self.scope.session.holders.require(failing, f"{what} in {self._named}")
 
     def at_least(self, have: Dim, least: Dim, what: str) -> None:
-        """Refuse calls for which a size is less than another; `what` is a law about them."""
+        """Refuse calls for which a size is less than another; `what` states the condition."""
         self._condition(AT_LEAST, have, least, what)
 
     def equal(self, have: Dim, wanted: Dim, what: str) -> None:
-        """Refuse calls for which two sizes differ; `what` is a law about them."""
+        """Refuse calls for which two sizes differ; `what` states the condition."""
         self._condition(EQUAL, have, wanted, what)
 
     def fixed(self, value: Node, shape: Sequence[Dim], what: str) -> Node:
-        """The value in a shape that it must have; `what` is a law about it."""
+        """The value with the given shape; calls with another shape are refused. `what` states the
+        condition.
+        """
         for have, wanted in zip(value.shape, shape, strict=True):
             self.equal(have, wanted, what)
         return value if tuple(value.shape) == tuple(shape) else std.reshape(value, shape=tuple(shape))
@@ -308,7 +316,7 @@ class Call:
         where = f"node {name!r} ({self.node.op})"
         need = Condition(kind, as_expr(have), as_expr(wanted), what, where)
         if need.dims:
-            self.scope.session.holders.note((kind, need.left, need.right, what, where))
+            self.scope.session.holders.add_condition((kind, need.left, need.right, what, where))
         elif isinstance(have, int) and isinstance(wanted, int) and not need.holds(have, wanted):
             raise self.error(what, why=f"they are {have} and {wanted}")
 
@@ -318,18 +326,18 @@ class Call:
         return f"{self.node.op} {quoted(name)}"
 
     def numpy_dtype(self, array: np.ndarray[Any, Any], what: str) -> DType:
-        """The dtype of an array, if tensors may have it."""
+        """The DType of an array, if tensors may have it."""
         try:
             return DType.of(array.dtype)
         except DlcError:
             raise self.unsupported(f"{what} is a tensor of {array.dtype}") from None
 
     def numbers(self, value: Node, what: str) -> tuple[int, ...]:
-        """As `dims`, where they must be plain numbers."""
+        """As `dims`, but constant."""
         return self.plain(self.dims(value, what), what)
 
     def plain(self, found: Sequence[Dim], what: str) -> tuple[int, ...]:
-        """Integers that must be numbers."""
+        """The dims as constants; an error if one is symbolic."""
         if not all(isinstance(item, int) for item in found):
             text = ", ".join(map(str, found))
             raise self.unsupported(f"{what} is ({text})", hint="pin the dims with shapes={...}")
@@ -343,7 +351,7 @@ class Call:
         return found[0]
 
     def scalar(self, value: Node, what: str) -> Any:
-        """A constant of one element as a Python number."""
+        """A constant with one element as a Python number."""
         found = self.array(value)
         if found is None:
             raise self.unsupported(f"{what} is not a constant")
@@ -352,7 +360,7 @@ class Call:
         return found.reshape(()).item()
 
     def static(self, value: Node, what: str) -> tuple[int, ...]:
-        """A shape that must not be symbolic."""
+        """The shape of a value; an error if it is symbolic."""
         shape = value.tensor_type.static_shape()
         if shape is None:
             raise self.unsupported(
@@ -361,7 +369,7 @@ class Call:
         return shape
 
     def axis(self, name: str, default: Any, rank: int) -> int:
-        """An axis attribute as a number in [0, rank)."""
+        """An axis attribute, normalized to [0, rank)."""
         return self.check_axis(self.integer(name, default), rank)
 
     def check_axis(self, axis: int, rank: int) -> int:
@@ -373,7 +381,7 @@ class Call:
         return len(value.shape)
 
     def const(self, value: Any, dtype: DType | str) -> Node:
-        """A constant; an error where the values are none of the dtype."""
+        """A constant; an error if the dtype cannot represent the values."""
         try:
             return self.scope.constant(value, dtype)
         except (ValueError, TypeError, OverflowError) as error:
@@ -385,39 +393,39 @@ class Call:
         elements[:] = dims
         return materialised(elements, TensorType((len(dims),), DType.of(dtype)))
 
-    def in_order(self, places: Node, size: Dim) -> Node:
-        """Places that the standard counts from the begin only, as an int64 tensor: negative ones go where no
-        index is, so that what is read there fails.
+    def in_order(self, positions: Node, size: Dim) -> Node:
+        """Indices that must not be negative, as an int64 tensor. Core ops count negative indices from the
+        end, so they are moved out of range, where a read fails.
         """
-        wide = self.cast(places, "int64")
+        wide = self.cast(positions, "int64")
         extent = self.number_of(size)
         return std.where(std.less(wide, self.const(0, "int64")), std.sub(wide, extent), wide)
 
     def draw(self) -> int:
-        """A number that no other draw of random numbers in this model has."""
+        """A number that is unique to each random op of the model."""
         self.scope.session.draws += 1
         return self.scope.session.draws
 
     def cast(self, value: Node, to: DType | str) -> Node:
-        """The value in another dtype; itself where it has it."""
+        """The value in another dtype; the value itself if it has that dtype."""
         wanted = DType.of(to)
         return value if value.dtype is wanted else std.cast(value, to=wanted)
 
     def inline(self, graph: Graph, args: Sequence[Value]) -> Sequence[Value]:
-        """The outputs of a graph among the attributes, converted here with these inputs.
+        """The outputs of a subgraph, converted in place with these inputs.
 
-        What is not supported inside is one error of this node's inside.
+        Errors inside are reported at the inner node.
         """
         return self.scope.run_graph(graph, args)
 
     def attempt(self, graph: Graph, args: Sequence[Value]) -> Sequence[Value] | None:
-        """As `inline`, but None where something inside is not supported or does not fit."""
+        """As `inline`, but None if something inside is unsupported or invalid."""
         return self.scope.try_graph(graph, args)
 
     # Errors
 
     def error(self, what: str, *, why: str = "", hint: str = "") -> ModelError:
-        return self.node.place.error(what, why=why, hint=hint)
+        return self.node.loc.error(what, why=why, hint=hint)
 
     def unsupported(self, what: str, *, why: str = "", hint: str = "") -> UnsupportedError:
-        return self.node.place.unsupported(what, why=why, hint=hint)
+        return self.node.loc.unsupported(what, why=why, hint=hint)

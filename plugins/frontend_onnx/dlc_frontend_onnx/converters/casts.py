@@ -15,14 +15,14 @@ _GREATEST = 254
 
 
 def saturated(c: Call, x: Node, to: DType) -> Node:
-    """x as floats of 8 bits; what is beyond their range becomes the nearest end of it, NaN stays."""
+    """x as 8-bit floats. Values out of range are saturated, NaN stays."""
     greatest = float(ml_dtypes.finfo(to.numpy).max)  # type: ignore[no-untyped-call]
     wide = x if x.dtype.is_float and x.dtype.bits >= 16 else c.cast(x, "float32")
     return c.cast(std.clip(wide, min=-greatest, max=greatest), to)
 
 
 def _exponents(c: Call, x: Node, to: DType, *, saturate: bool, mode: str) -> Node:
-    """The exponents of floats, rounded up or down by what the mantissa has; signs do not matter.
+    """The exponents of floats (float8e8m0), rounded by the mantissa; signs are ignored.
 
     Infinities and NaN become NaN.
     """
@@ -38,7 +38,7 @@ def _exponents(c: Call, x: Node, to: DType, *, saturate: bool, mode: str) -> Nod
     if mode == "up":
         code = std.add(exponent, c.cast(std.greater(mantissa, number(0)), "uint32"))
     elif mode == "nearest":
-        # A half goes to the even code, of which only that of the smallest exponent is a lower one.
+        # A tie rounds up, except at the smallest exponent.
         above = std.greater(mantissa, number(0x400000))
         half = std.logical_and(std.equal(mantissa, number(0x400000)), std.greater(exponent, number(0)))
         code = std.add(exponent, c.cast(std.logical_or(above, half), "uint32"))
@@ -49,7 +49,7 @@ def _exponents(c: Call, x: Node, to: DType, *, saturate: bool, mode: str) -> Nod
 
 
 def converted(c: Call, x: Node, to: DType) -> Node:
-    """x in another dtype, by the rules that the attributes of the node name."""
+    """x in another dtype, by the rules of the node's attributes."""
     saturate, mode = c.flag("saturate", True), c.choice("round_mode", "up", _ROUNDS)
     if x.dtype is to:
         return x
@@ -83,6 +83,6 @@ def bit_cast(c: Call, x: Node) -> Node:
         raise c.error(f"the bits of {x.dtype} are not those of {to}")
     if to is x.dtype:
         return x
-    # A bool is a byte that is 0 or 1; of other bytes it is whether they are not 0.
+    # A bool is stored as a byte; any nonzero byte is true.
     given = c.cast(x, "uint8") if x.dtype.is_bool else x
     return c.cast(given, "bool") if to.is_bool else std.bitcast(given, to=to)

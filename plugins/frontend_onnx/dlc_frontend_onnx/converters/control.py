@@ -1,7 +1,7 @@
 """If, Loop, Scan.
 
-A branch whose condition is known is resolved by the importer. Loops with a known number of iterations become
-`scan`, or are unrolled if shapes or sequences change between iterations. Loops until a condition become
+A branch whose condition is constant is resolved by the importer. Loops with a known number of iterations
+become `scan`, or are unrolled if shapes or sequences change between iterations. Loops with a condition become
 `while_`.
 """
 
@@ -28,7 +28,7 @@ from dlc_frontend_onnx.symbols import identifier
 from dlc_frontend_onnx.values import SequenceValue, Value
 
 MAX_UNROLLED = 1024
-"""Rounds of a loop that are unrolled at most."""
+"""Limit of iterations of an unrolled loop."""
 
 
 @converter("If", 1, sequences=True)
@@ -45,7 +45,7 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
             given.append(_branch(c, graph))
         frames.append(frame)
     if len(given[0]) != len(given[1]) or len(given[0]) < len(c.node.outputs):
-        raise c.error(f"the branches give {len(given[0])} and {len(given[1])} values")
+        raise c.error(f"the branches return {len(given[0])} and {len(given[1])} values")
     pairs = [paired(c, one, other) for one, other in zip(*given)]
     both = [[node for value in column for node in tensors_in(value)] for column in zip(*pairs)] or [[], []]
     names = [info.name for info, (one, _) in zip(branches[0].outputs, pairs) for _ in tensors_in(one)]
@@ -54,9 +54,9 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
             raise c.error(f"result {index} is {one.type} in one branch and {other.type} in the other")
         if len(one.shape) != len(other.shape):
             raise c.unsupported(
-                f"result {index} has the rank of {one.type} or of {other.type}, as the condition says",
+                f"result {index} is {one.type} or {other.type}: its rank depends on the condition",
             )
-    # Sizes that the condition tells.
+    # Dims that differ between the branches.
     changing = [
         (index, axis)
         for index, (one, other) in enumerate(zip(*both))
@@ -70,18 +70,20 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     ]
     (chosen, other), outer = aligned(closed, 0)
     sizes = [Var(identifier(f"{names[index]}_{axis}")) for index, axis in changing]
-    places = [item for place in changing for item in place]
-    made = std.if_(cond, *outer, sizes=sizes, changing=places, then_branch=chosen, else_branch=other)
+    positions = [item for position in changing for item in position]
+    made = std.if_(cond, *outer, sizes=sizes, changing=positions, then_branch=chosen, else_branch=other)
     fields = iter([get_item(made, index) for index in range(len(both[0]))])
     return [rebuilt(one, fields) for one, _ in pairs]
 
 
 def _branch(c: Call, graph: Graph) -> Sequence[Value]:
-    """Convert a branch; one that does not fit may be for inputs of other shapes."""
+    """Convert a branch. If it contradicts the shapes, it is unsupported, because it may be meant for other
+    inputs.
+    """
     try:
         return c.inline(graph, ())
     except ModelError as error:
-        raise c.unsupported("a branch that the condition may choose does not fit", why=error.what) from error
+        raise c.unsupported("a branch does not fit the inputs", why=error.what) from error
 
 
 def _check_condition(c: Call, cond: Node) -> None:
@@ -91,12 +93,12 @@ def _check_condition(c: Call, cond: Node) -> None:
 
 def _tensors(c: Call, values: Sequence[Value], what: str) -> list[Node]:
     if not all(isinstance(value, Node) for value in values):
-        raise c.unsupported(f"{what} gives a sequence that depends on data")
+        raise c.unsupported(f"{what} returns a sequence that depends on data")
     return [value for value in values if isinstance(value, Node)]
 
 
 def _captured(c: Call) -> list[Node]:
-    """The tensors around that the node's graphs name."""
+    """The outer tensors that the node's subgraphs use."""
     found: list[Node] = []
     pending: list[Any] = [c.scope.find(name) for name in c.node.captures]
     while pending:
@@ -115,32 +117,35 @@ def loop(
     body = c.graph("body")
     if len(body.inputs) != len(state) + 2 or len(body.outputs) < len(state) + 1:
         raise c.error(
-            f"the body takes {len(body.inputs)}, gives {len(body.outputs)} values for {len(state)} of state"
+            f"the body takes {len(body.inputs)} and returns {len(body.outputs)} values,"
+            f" {len(state)} of them state"
         )
-    rounds = None if limit is None else _rounds(c, limit)
+    iterations = None if limit is None else _trip_count(c, limit)
     started = None if go is None else _truth(c, go)
     if go is not None and started is False:
-        rounds = 0
+        iterations = 0
     endless = go is None or started is True
     tensors = [value for value in state if isinstance(value, Node)]
-    # What is stacked has its size from the number of rounds; without such, data need not become a dim.
-    stacks = any(c.wants(place) for place in range(len(state), len(body.outputs) - 1))
-    told = stacks and limit is not None and rounds not in (0, 1)
-    known = endless and rounds is not None and rounds not in (0, 1)
-    if len(tensors) == len(state) and (told or known):
-        count = (lambda: rounds) if known else partial(_dynamic_iterations, c, limit, None if endless else go)
+    # Only stacked results need the number of iterations as a dim.
+    stacks = any(c.wants(position) for position in range(len(state), len(body.outputs) - 1))
+    by_trip_count = stacks and limit is not None and iterations not in (0, 1)
+    known = endless and iterations is not None and iterations not in (0, 1)
+    if len(tensors) == len(state) and (by_trip_count or known):
+        count = (
+            (lambda: iterations) if known else partial(_dynamic_iterations, c, limit, None if endless else go)
+        )
         made = _scanned_loop(c, body, count, tensors)
         if made is not None:
             return made
-    if isinstance(rounds, int):
-        unrolled = _unrolled(c, body, rounds, state)
+    if isinstance(iterations, int):
+        unrolled = _unrolled(c, body, iterations, state)
         if unrolled is not None:
             return unrolled
-    return _while_loop(c, _Rounds(c, body, state), limit, rounds, go)
+    return _while_loop(c, _Body(c, body, state), limit, iterations, go)
 
 
-def _rounds(c: Call, limit: Value) -> Dim | None:
-    """The trip count where it is no data."""
+def _trip_count(c: Call, limit: Value) -> Dim | None:
+    """The trip count if it does not depend on data."""
     if not isinstance(limit, Node) or not limit.dtype.is_int:
         raise c.error("the trip count must be an integer")
     known = c.known(limit)
@@ -167,7 +172,7 @@ def _same_types(before: Sequence[Node], after: Sequence[Node]) -> bool:
 
 
 def _dynamic_iterations(c: Call, limit: Value | None, go: Value | None) -> Dim | None:
-    """The data-dependent trip count as a dim; `go` says whether there is an iteration at all."""
+    """The data-dependent trip count as a dim; 0 if the condition `go` is false at the start."""
     given = [
         value if value is limit else c.cast(value, "int64")
         for value in (limit, go)
@@ -188,7 +193,7 @@ def _dynamic_iterations(c: Call, limit: Value | None, go: Value | None) -> Dim |
 def _scanned_loop(
     c: Call, body: Graph, count: Callable[[], Dim | None], state: Sequence[Node]
 ) -> list[Value] | None:
-    """The loop as a `scan` over its round numbers, of which there are `count()`; None where it cannot be
+    """The loop as a `scan` over the iteration numbers, of which there are `count()`; None if it cannot be
     one.
     """
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
@@ -201,13 +206,13 @@ def _scanned_loop(
     cond, *values = (value for value in results if isinstance(value, Node))
     if _truth(c, cond) is not True or not _same_types(params, values):
         return None
-    rounds = count()
-    if rounds is None:
+    iterations = count()
+    if iterations is None:
         return None
     function, outer = close(
         "body", (*params, number), values, _captured(c), holders, always_tuple=True, frame=frame
     )
-    return _scan(c, function, params, outer, state, [std.arange(stop=rounds, dtype="int64")], len(values))
+    return _scan(c, function, params, outer, state, [std.arange(stop=iterations, dtype="int64")], len(values))
 
 
 def _scan(
@@ -219,7 +224,7 @@ def _scan(
     items: Sequence[Node],
     count: int,
 ) -> list[Value]:
-    """A `scan` whose body also takes outer values, which travel as state that does not change."""
+    """A `scan` whose body also takes outer values as state that does not change."""
     own = len(params)
     inner = function.params[own + len(items) :]
     results = [*function.results[:own], *inner, *function.results[own:]]
@@ -229,19 +234,19 @@ def _scan(
         raise AssertionError("a closed body reaches outside")
     whole = whole.with_attrs(**function.attrs)
     made = std.scan(*state, *outer, *items, num_state=own + len(outer), body=whole)
-    places = [*range(own), *range(own + len(outer), len(outer) + count)]
-    return [get_item(made, place) for place in places]
+    positions = [*range(own), *range(own + len(outer), len(outer) + count)]
+    return [get_item(made, position) for position in positions]
 
 
-def _unrolled(c: Call, body: Graph, rounds: int, state: Sequence[Value]) -> list[Value] | None:
-    """The rounds one after another, while it is known that there is a next one."""
-    if rounds > MAX_UNROLLED:
+def _unrolled(c: Call, body: Graph, iterations: int, state: Sequence[Value]) -> list[Value] | None:
+    """The unrolled loop; None if it is unknown whether another iteration follows."""
+    if iterations > MAX_UNROLLED:
         return None
     count = len(state)
     columns: list[list[Node]] = [[] for _ in body.outputs[count + 1 :]]
     values: list[Value] = list(state)
     go: Value = c.const(True, "bool")
-    for number in range(rounds):
+    for number in range(iterations):
         results = c.inline(body, (c.const(number, "int64"), go, *values))
         go, values = results[0], list(results[1 : count + 1])
         for column, item in zip(columns, results[count + 1 :]):
@@ -249,7 +254,7 @@ def _unrolled(c: Call, body: Graph, rounds: int, state: Sequence[Value]) -> list
                 raise c.error("a scan output of a loop is a sequence")
             column.append(item)
         more = _truth(c, go)
-        if more is None and number + 1 < rounds:
+        if more is None and number + 1 < iterations:
             return None
         if more is False:
             break
@@ -262,14 +267,16 @@ def _stacked(c: Call, body: Graph, index: int, column: Sequence[Node]) -> Node:
     info = body.outputs[len(body.inputs) - 1 + index]
     if info.dtype is None or info.shape is None or not all(isinstance(dim, int) for dim in info.shape):
         raise c.unsupported(
-            f"the loop makes no round, and the type of its result {info.name!r} is not declared"
+            f"the loop has no iterations, and the type of its result {info.name!r} is not declared"
         )
     dtype = c.tensor_dtype(info.dtype)
     return std.full(shape=(0, *info.shape), value=0.0, dtype=dtype)
 
 
-class _Rounds:
-    """A loop's body over tensors alone: sequences of its state are ragged, their two tensors are state."""
+class _Body:
+    """A loop's body over tensors only. Sequences in its state are ragged: each is two tensors of the
+    state.
+    """
 
     def __init__(self, c: Call, body: Graph, state: Sequence[Value]) -> None:
         self.c = c
@@ -282,10 +289,12 @@ class _Rounds:
             info.name for info, value in zip(body.inputs[2:], self.values) for _ in tensors_in(value)
         ]
         self.frame = Frame()
-        """The nodes of the last conversion."""
+        """The nodes of the latest conversion."""
 
     def _formed(self, state: Sequence[Value]) -> list[Value]:
-        """The state with ragged sequences; an empty one has the form that a round gives it."""
+        """The state with sequences as ragged ones. An empty sequence gets the dtype and rank that an
+        iteration gives it.
+        """
         c = self.c
         with c.scope.session.holders.frame():
             after: Sequence[Value | None] | None = c.attempt(self.body, (self.number, self.cond, *state))
@@ -305,7 +314,7 @@ class _Rounds:
         return found
 
     def __call__(self, params: Sequence[Node]) -> list[Node]:
-        """The condition, the state behind a round, and what is stacked."""
+        """The condition, the state after an iteration, and the stacked results."""
         c, tensors = self.c, iter(params)
         given = [rebuilt(value, tensors) for value in self.values]
         with c.scope.session.holders.frame() as self.frame:
@@ -314,38 +323,42 @@ class _Rounds:
             if isinstance(value, SequenceValue):
                 made = in_form(c, results[index], form_of(value))
                 if made is None:
-                    raise c.unsupported("a sequence of the state has another form behind a round")
+                    raise c.unsupported(
+                        "a sequence of the state changes its dtype or rank between iterations"
+                    )
                 results[index] = made
         count = len(self.values)
         after = [node for value in results[:count] for node in tensors_in(value)]
         if not all(isinstance(value, Node) for value in (cond, *results[count:])) or len(after) != len(
             params
         ):
-            raise c.unsupported("the body gives a sequence that depends on data")
+            raise c.unsupported("the body returns a sequence that depends on data")
         return _tensors(c, [cond, *after, *results[count:]], "the body")
 
 
 def _while_loop(
-    c: Call, body: _Rounds, limit: Value | None, rounds: Dim | None, go: Value | None
+    c: Call, body: _Body, limit: Value | None, iterations: Dim | None, go: Value | None
 ) -> list[Value | None]:
-    """A loop whose end depends on data, be it only before it has made the `rounds` that are its limit."""
+    """A loop that a data-dependent condition may end before the limit of `rounds`."""
     state, number, cond = body.state, body.number, body.cond
     count, own_count = len(state), len(body.values)
     params, results, changing = _settled(body)
     _check_condition(c, results[0])
     next_go = std.reshape(results[0], shape=())
     step = [std.add(number, c.const(1, "int64")), next_go, *results[1 : count + 1]]
-    stacked = [place for place in range(count, len(results) - 1) if c.wants(place - count + own_count)]
-    rows = [results[place + 1] for place in stacked]
+    stacked = [
+        position for position in range(count, len(results) - 1) if c.wants(position - count + own_count)
+    ]
+    rows = [results[position + 1] for position in stacked]
     stacking = bool(rows or changing)
-    most = None if stacking and rounds is not None else _scalar_tensor(c, limit, "int64")
+    most = None if stacking and iterations is not None else _scalar_tensor(c, limit, "int64")
     running = cond if most is None else std.logical_and(cond, std.less(number, most))
     first = c.const(True, "bool") if go is None else _scalar_tensor(c, go, "bool")
     own = (number, cond, *params)
     captured = [*_captured(c), *([most] if most is not None else [])]
     holders = c.scope.session.holders
     closed = [
-        # The condition is asked once more than there are rounds: checks are the body's.
+        # The condition is evaluated once more than the body, so the checks are in the body.
         close("cond", own, [running], captured, holders, checks=False),
         close("body", own, [*step, *rows], captured, holders, always_tuple=True, frame=body.frame),
     ]
@@ -361,24 +374,23 @@ def _while_loop(
     given = (c.const(0, "int64"), first, *state, *outer)
     if stacking:
         sizes = [Var(identifier(f"{body.names[value]}_{axis}")) for value, axis in changing]
-        places = [item for value, axis in changing for item in (2 + value, axis)]
-        dims = {"rounds": Var("rounds"), "most": rounds, "sizes": sizes, "changing": places}
+        positions = [item for value, axis in changing for item in (2 + value, axis)]
+        dims = {"rounds": Var("rounds"), "most": iterations, "sizes": sizes, "changing": positions}
         made = std.loop(*given, **dims, cond=test, body=run)
     else:
         made = std.while_(*given, cond=test, body=run)
-    fields = iter([get_item(made, 2 + place) for place in range(count)])
+    fields = iter([get_item(made, 2 + position) for position in range(count)])
     values: list[Value | None] = [rebuilt(value, fields) for value in body.values]
     values += [None] * (len(results) - 1 - count)
-    for index, place in enumerate(stacked):
-        values[place - count + own_count] = get_item(made, len(given) + index)
+    for index, position in enumerate(stacked):
+        values[position - count + own_count] = get_item(made, len(given) + index)
     return values
 
 
-def _settled(body: _Rounds) -> tuple[list[Node], list[Node], list[tuple[int, int]]]:
-    """Find params for the state of a loop's body that fit every iteration, the body's results, and the dims
-    that change.
+def _settled(body: _Body) -> tuple[list[Node], list[Node], list[tuple[int, int]]]:
+    """Params for the state that are valid in every iteration, the results of the body, and the changing dims.
 
-    A dim is a value and an axis.
+    A changing dim is given as (index of the value, axis). Dims that an iteration changes become new symbols.
     """
     c, state, names = body.c, body.state, body.names
     types = [value.tensor_type for value in state]
@@ -396,7 +408,7 @@ def _settled(body: _Rounds) -> tuple[list[Node], list[Node], list[tuple[int, int
                 )
             sizes = enumerate(zip(before.shape, after.shape))
             found += [(value, axis) for axis, (size, other) in sizes if size != other]
-        found = [place for place in found if place not in changing]
+        found = [position for position in found if position not in changing]
         if not found:
             break
         for value, axis in found:
@@ -419,7 +431,7 @@ def _scalar_tensor(c: Call, value: Value | None, dtype: str) -> Node | None:
 
 @converter("Scan", 8)
 def scan_8(c: Call, lengths: Node | None = None, *args: Node) -> Sequence[Value]:
-    """A scan along axis 1 of each element of a batch, which is axis 0."""
+    """A scan along axis 1 for each element of a batch, which is axis 0."""
     if lengths is not None:
         raise c.unsupported("Scan over sequences of different lengths")
     sizes = {arg.shape[0] for arg in args if arg.shape}
@@ -432,9 +444,9 @@ def scan_8(c: Call, lengths: Node | None = None, *args: Node) -> Sequence[Value]
         raise c.unsupported("Scan over an empty batch")
     backwards = c.integers("directions", None)
     rows = []
-    for place in range(size):
+    for position in range(size):
         own = [
-            std.squeeze(std.slice(arg, begins=(place,), ends=(place + 1,), axes=(0,)), axes=(0,))
+            std.squeeze(std.slice(arg, begins=(position,), ends=(position + 1,), axes=(0,)), axes=(0,))
             for arg in args
         ]
         rows.append(_scanned(c, own, backwards))
@@ -479,7 +491,7 @@ def _options(c: Call, name: str, count: int) -> tuple[int, ...]:
 
 
 def _scan_inputs(c: Call, values: Sequence[Node], directions: Sequence[int] | None) -> list[Node]:
-    """The scanned inputs with their axis in front, in the order of the rounds."""
+    """The scanned inputs with the scanned axis first, reversed if they are scanned backwards."""
     axes = _options(c, "scan_input_axes", len(values))
     backwards = tuple(directions or (0,) * len(values))
     if len(backwards) != len(values):
@@ -487,10 +499,10 @@ def _scan_inputs(c: Call, values: Sequence[Node], directions: Sequence[int] | No
     made = []
     for value, axis, reverse in zip(values, axes, backwards):
         rank = len(value.shape)
-        place = c.check_axis(axis, rank)
+        position = c.check_axis(axis, rank)
         moved = value
-        if place:
-            moved = std.transpose(value, axes=(place, *(k for k in range(rank) if k != place)))
+        if position:
+            moved = std.transpose(value, axes=(position, *(k for k in range(rank) if k != position)))
         made.append(std.flip(moved, axes=(0,)) if reverse else moved)
     return made
 
@@ -501,11 +513,11 @@ def _scan_outputs(c: Call, values: Sequence[Value]) -> list[Value]:
     made: list[Value] = []
     for value, axis, reverse in zip(values, axes, backwards):
         if not isinstance(value, Node):
-            raise AssertionError("scan gives tensors")
+            raise AssertionError("scan returns tensors")
         rank = len(value.shape)
-        place = c.check_axis(axis, rank)
+        position = c.check_axis(axis, rank)
         moved = std.flip(value, axes=(0,)) if reverse else value
         order = [*range(1, rank)]
-        order.insert(place, 0)
-        made.append(std.transpose(moved, axes=tuple(order)) if place else moved)
+        order.insert(position, 0)
+        made.append(std.transpose(moved, axes=tuple(order)) if position else moved)
     return made

@@ -27,7 +27,7 @@ def nonzero(c: Call, x: Node) -> Node:
 
 
 def _known(c: Call, made: Node, x: Node) -> Node | None:
-    """The results of an op on x as constants, whose sizes are numbers; None where x is not known."""
+    """The results of an op on x as constants, if the elements of x are known; else None."""
     found = c.array(x)
     if found is None:
         return None
@@ -46,18 +46,18 @@ def compress(c: Call, x: Node, condition: Node) -> Node:
     length, most = condition.shape[0], product(x.shape) if axis is None else x.shape[axis]
     c.require(
         as_expr(length) <= as_expr(most),
-        f"a condition of {length} is longer than what it chooses from, {most}",
+        f"a condition of {length} is longer than the axis, {most}",
     )
     found = c.array(condition)
     if found is None:
-        places = std.squeeze(
+        positions = std.squeeze(
             std.nonzero(condition, count=Var("chosen", bounds=at_most(product(condition.shape)))), axes=(0,)
         )
     else:
-        places = c.const(np.flatnonzero(found), "int64")
+        positions = c.const(np.flatnonzero(found), "int64")
     if axis is None:
-        return std.gather(std.reshape(x, shape=(-1,)), places, axis=0)
-    return std.gather(x, places, axis=axis)
+        return std.gather(std.reshape(x, shape=(-1,)), positions, axis=0)
+    return std.gather(x, positions, axis=axis)
 
 
 @converter("Unique", 11)
@@ -105,14 +105,16 @@ def non_max_suppression(
 
 @converter("CumProd", 26)
 def cumprod(c: Call, x: Node, axis: Node) -> Node:
-    """Running products: a `scan` along the axis."""
+    """Cumulative products by a `scan` along the axis."""
     reverse, exclusive = c.flag("reverse"), c.flag("exclusive")
-    return along_axis(c, x, axis, lambda place: _products(x, place, exclusive=exclusive, reverse=reverse))
+    return along_axis(
+        c, x, axis, lambda position: _products(x, position, exclusive=exclusive, reverse=reverse)
+    )
 
 
-def _products(x: Node, place: int, *, exclusive: bool, reverse: bool) -> Node:
+def _products(x: Node, position: int, *, exclusive: bool, reverse: bool) -> Node:
     rank = len(x.shape)
-    order = (place, *(k for k in range(rank) if k != place))
+    order = (position, *(k for k in range(rank) if k != position))
     rows = std.transpose(x, axes=order)
     rows = std.flip(rows, axes=(0,)) if reverse else rows
     item = TensorType(rows.shape[1:], x.dtype)

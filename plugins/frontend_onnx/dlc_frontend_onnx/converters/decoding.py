@@ -1,4 +1,4 @@
-"""Attention of one new token over the keys and values that decoders keep (com.microsoft)."""
+"""Attention of one new token with a KV cache (com.microsoft)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def decoder_masked_multi_head_attention(
     origins: Node | None = None,
     bias: Node | None = None,
 ) -> Sequence[Node | None]:
-    """Queries [batch, 1, hidden] see the keys and values before them and their own.
+    """Queries [batch, 1, hidden] attend to the cached keys and values and to their own.
 
-    With `past_present_share_buffer` the cache has room for more of them than the `length` that there are.
+    With `past_present_share_buffer` the cache has more rows than the valid `length`.
     """
     if origins is not None:
-        raise c.unsupported(f"{c.node.op} whose cache belongs to the beams of a search")
+        raise c.unsupported(f"{c.node.op} with beam search")
     heads = c.integer("num_heads")
     shared = c.flag("past_present_share_buffer")
     c.ignore("output_qk")
@@ -52,12 +52,12 @@ def decoder_masked_multi_head_attention(
         if shared:
             if length is None:
                 raise c.error("a shared cache without past_sequence_length")
-            place = std.reshape(c.cast(length, "int64"), shape=())
-            places = std.arange(stop=past_key.shape[2], dtype="int64")
-            own = std.unsqueeze(std.equal(places, place), axes=(1,))
+            position = std.reshape(c.cast(length, "int64"), shape=())
+            positions = std.arange(stop=past_key.shape[2], dtype="int64")
+            own = std.unsqueeze(std.equal(positions, position), axes=(1,))
             k, v = std.where(own, k, past_key), std.where(own, v, past_value)
             low = c.const(float("-inf"), q.dtype)
-            added.append(std.where(std.greater(places, place), low, c.const(0, q.dtype)))
+            added.append(std.where(std.greater(positions, position), low, c.const(0, q.dtype)))
         else:
             k, v = std.concat(past_key, k, axis=2), std.concat(past_value, v, axis=2)
     added = [_fitted(c, part, k) for part in added]
@@ -70,7 +70,7 @@ def decoder_masked_multi_head_attention(
 
 
 def _fitted(c: Call, x: Node, keys: Node) -> Node:
-    """A mask or bias of the keys that there are, for all that a cache has room for."""
+    """A mask or bias for the valid keys, extended to all rows of the cache."""
     missing = simplify(keys.shape[2] - x.shape[-1])
     if missing == 0 or x.shape[-1] == 1:
         return x

@@ -1,5 +1,5 @@
-"""Discrete Fourier transforms and mel filters whose lengths or axes are data: products with matrices that are
-computed when the model runs.
+"""Discrete Fourier transforms and mel filters with data-dependent lengths or axes: products with matrices
+that are computed at run time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlc_frontend_onnx.converters.rescaling import real
 from dlc_frontend_onnx.shapes import simple
 
 MAX_FILTERS = 1 << 24
-"""The most elements of a matrix of mel filters, or samples of all frames."""
+"""Limit of the elements of a matrix of mel filters, and of the samples of all frames."""
 
 
 def split_parts(x: Node) -> tuple[Node, Node | None]:
@@ -28,8 +28,8 @@ def split_parts(x: Node) -> tuple[Node, Node | None]:
 
 
 def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool) -> Node:
-    """Transform [..., samples, parts] along the samples, cropped or zero-padded to a size that may be
-    data-dependent.
+    """Transform [..., samples, parts] along the samples, cropped or zero-padded to a possibly data-dependent
+    size.
 
     Returns [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
     """
@@ -50,7 +50,7 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
     turns = std.mod(std.mul(time, std.arange(stop=count, dtype="int64")), c.number_of(whole))
     turn = std.div(c.const(2 * math.pi, dtype), c.cast(c.number_of(whole), dtype))
     angles = std.mul(std.cast(turns, to=dtype), turn)
-    # What is 0 for all lengths is 0 here, as in the sums of a signal that has no imaginary part.
+    # Cosines of quarter turns and sines of half turns are exactly 0; rounded angles would give tiny values.
     half, quarter = (
         std.equal(std.mod(std.mul(turns, c.const(k, "int64")), c.number_of(whole)), c.const(0, "int64"))
         for k in (2, 4)
@@ -63,7 +63,7 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
     else:
         share = std.div(c.const(1.0, dtype), c.cast(c.number_of(whole), dtype))
         if halves:
-            # All but the first frequency and, of an even number, the middle one stand for two.
+            # Each frequency counts twice, except the first and, for an even length, the middle one.
             alone = std.logical_or(
                 std.equal(time, c.const(0, "int64")),
                 std.equal(std.mul(time, c.const(2, "int64")), c.number_of(whole)),
@@ -79,17 +79,17 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
 
 
 def dynamic_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: bool, onesided: bool) -> Node:
-    """As `dynamic_transform`, along an axis that may be data."""
+    """As `dynamic_transform`, along a possibly data-dependent axis."""
     rank = len(x.shape)
     along = as_expr(axis)
     c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
-    place = along % rank
-    c.require(ne(place, rank - 1), "the axis of the transform holds the parts of the numbers")
+    position = along % rank
+    c.require(ne(position, rank - 1), "the axis of the transform holds the parts of the numbers")
     before, here, behind = as_expr(1), as_expr(0), as_expr(1)
     for k, dim in enumerate(x.shape[:-1]):
-        before = before * select(place > k, dim, 1)
-        here = select(eq(place, k), dim, here)
-        behind = behind * select(place < k, dim, 1)
+        before = before * select(position > k, dim, 1)
+        here = select(eq(position, k), dim, here)
+        behind = behind * select(position < k, dim, 1)
     outer, have, inner = (c.size(simple(dim), "a dim") for dim in (before, here, behind))
     grid = std.transpose(std.reshape(x, shape=(outer, have, inner, x.shape[-1])), axes=(0, 2, 1, 3))
     size = length
@@ -97,7 +97,9 @@ def dynamic_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: boo
         size = simple(maximum((as_expr(have) - 1) * 2, 1)) if inverse and onesided else have
     made = dynamic_transform(c, grid, size, inverse=inverse, onesided=onesided)
     count = made.shape[2]
-    dims = [c.size(simple(select(eq(place, k), count, dim)), "a dim") for k, dim in enumerate(x.shape[:-1])]
+    dims = [
+        c.size(simple(select(eq(position, k), count, dim)), "a dim") for k, dim in enumerate(x.shape[:-1])
+    ]
     return std.reshape(std.transpose(made, axes=(0, 2, 1, 3)), shape=(*dims, made.shape[3]))
 
 
@@ -107,17 +109,17 @@ def dynamic_frames(
     """Transform frames of a signal [batch, samples, 1 or 2] at regular steps; all sizes may be
     data-dependent.
     """
-    places = as_expr(x.shape[1])
+    positions = as_expr(x.shape[1])
     size = as_expr(x.shape[1] if length is None else length)
     if window is not None:
         if length is not None:
-            c.require(eq(size, window.shape[0]), "the window has another length than the frames")
+            c.require(eq(size, window.shape[0]), "the lengths of the window and the frames differ")
         size = as_expr(window.shape[0])
     step = as_expr(hop)
     c.require(step >= 1, "the frame_step is not positive")
-    c.require(logical_and(size >= 1, size <= places), "a frame is empty, or longer than the signal")
+    c.require(logical_and(size >= 1, size <= positions), "a frame is empty, or longer than the signal")
     each = c.size(size, "the frame_length")
-    count = c.size(maximum((places - size) // maximum(step, 1) + 1, 0), "the number of frames")
+    count = c.size(maximum((positions - size) // maximum(step, 1) + 1, 0), "the number of frames")
     starts = std.unsqueeze(std.mul(std.arange(stop=count, dtype="int64"), c.number_of(step)), axes=(1,))
     frames = std.gather(x, std.add(starts, std.arange(stop=each, dtype="int64")), axis=1)
     if window is not None:
@@ -126,7 +128,7 @@ def dynamic_frames(
 
 
 def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high: Node, dtype: str) -> Node:
-    """Triangles, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
+    """Triangular filters, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
     numbers = [as_expr(value) for value in (bins, length, rate)]
     for given, what in zip(numbers, ("num_mel_bins", "dft_length", "sample_rate"), strict=True):
         c.require(logical_and(given >= 1, given <= MAX_FILTERS), f"{what} is not positive, or too large")
@@ -134,7 +136,7 @@ def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high:
     for edge in (low, high):
         (value,) = c.floats(std.reshape(c.cast(edge, "float32"), shape=(1,)), "an edge")
         lowest, highest = real(value) > -700.0, real(value) < 1e30
-        c.require(logical_and(lowest, highest), "an edge is below -700 Hz, or no number")
+        c.require(logical_and(lowest, highest), "an edge is below -700 Hz, or NaN")
     count = c.size(numbers[0], "num_mel_bins")
     ln10, wide = math.log(10.0), "float64"
 
@@ -149,14 +151,14 @@ def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high:
     apart = std.div(std.sub(last, first), c.cast(c.number_of(numbers[0] + 2), wide))
     above, samples = (c.cast(c.number_of(value), wide) for value in (numbers[1] + 1, numbers[2]))
 
-    def place(behind: float) -> Node:
-        """The bins of the triangles' begins, or of what is so many steps after these."""
+    def position(behind: float) -> Node:
+        """The bins at which the triangles begin, or those `behind` mel steps later."""
         steps = std.add(std.arange(stop=count, dtype=wide), number(behind))
         mels = std.add(first, std.mul(steps, apart))
         hertz = std.mul(std.sub(std.exp(std.mul(mels, number(ln10 / 2595))), number(1.0)), number(700.0))
         return std.floor(std.div(std.mul(hertz, above), samples))
 
-    lows, centres, highs = map(place, (0.0, 1.0, 2.0))
+    lows, centres, highs = map(position, (0.0, 1.0, 2.0))
     rows = std.arange(stop=c.size(numbers[1] // 2 + 1, "the bins"), dtype=wide)
     spectrum = std.unsqueeze(rows, axes=(1,))
     one, zero = number(1.0), number(0.0)

@@ -1,4 +1,4 @@
-"""Einsum: as diagonals, sums, transposes and matrix products."""
+"""Einsum as diagonals, sums, transposes and matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlc_frontend_onnx.converters.base import Call, converter
 
 @dataclass(frozen=True)
 class Term:
-    """A tensor with a label for each of its axes, none twice."""
+    """A tensor with a distinct label for each axis."""
 
     value: Node
     labels: tuple[str, ...]
@@ -77,7 +77,7 @@ def _labels(c: Call, text: str, hidden: Sequence[int]) -> tuple[str, ...]:
 
 
 def _diagonal(c: Call, value: Node, labels: tuple[str, ...]) -> Term:
-    """Axes of one label become one: their diagonal."""
+    """Axes with equal labels are replaced by their diagonal."""
     while len(set(labels)) < len(labels):
         label = next(name for name in labels if labels.count(name) > 1)
         first = labels.index(label)
@@ -97,7 +97,7 @@ def _diagonal(c: Call, value: Node, labels: tuple[str, ...]) -> Term:
 
 
 def _summed(term: Term, wanted: set[str]) -> Term:
-    """Without the labels that nobody wants."""
+    """The term summed over labels that are not wanted."""
     axes = tuple(axis for axis, label in enumerate(term.labels) if label not in wanted)
     if not axes:
         return term
@@ -107,7 +107,7 @@ def _summed(term: Term, wanted: set[str]) -> Term:
 
 
 def _contract(c: Call, a: Term, b: Term, wanted: set[str]) -> Term:
-    """The product of two terms, summed over the labels that only they have."""
+    """The product of two terms, summed over unwanted labels that both have."""
     a, b = _summed(a, wanted | set(b.labels)), _summed(b, wanted | set(a.labels))
     shared = [label for label in a.labels if label in b.labels]
     inner = [label for label in shared if label not in wanted]
@@ -120,7 +120,7 @@ def _contract(c: Call, a: Term, b: Term, wanted: set[str]) -> Term:
     columns = [label for label in b.labels if label not in shared]
     left = _matrix(a, batch, rows, inner)
     right = _matrix(b, batch, inner, columns)
-    # Products of small integers are wider than their operands.
+    # The product of narrow integers has a wider dtype than its operands.
     made = c.cast(std.matmul(left, right), left.dtype)
     shape = (
         *made.shape[: len(batch)],
@@ -148,7 +148,7 @@ def _matrix(term: Term, batch: Sequence[str], rows: Sequence[str], columns: Sequ
 
 
 def _outer(a: Term, b: Term) -> Term:
-    """The product, elementwise over shared labels."""
+    """The elementwise product, broadcast over labels that are not shared."""
     labels = (*a.labels, *(label for label in b.labels if label not in a.labels))
     return Term(std.mul(_spread(a, labels), _spread(b, labels)), labels)
 

@@ -77,7 +77,7 @@ for _op, (_since, _name, _defaults) in _ATTRIBUTES.items():
 
 @converter("Erf", 9)
 def erf(c: Call, x: Node) -> Node:
-    """Of integers the integer part of the value."""
+    """For integers the result is truncated."""
     return std.erf(x) if x.dtype.is_float else c.cast(std.erf(c.cast(x, "float32")), x.dtype)
 
 
@@ -109,7 +109,7 @@ def shrink(c: Call, x: Node) -> Node:
 
 
 def _rounded(c: Call, value: float, like: Node) -> Node:
-    """A number in the dtype of a tensor, cut to an integer where that has integers."""
+    """A number in the dtype of a tensor, truncated for integers."""
     if like.dtype.is_float:
         return c.const(value, like.dtype)
     low, high = like.dtype.int_range()
@@ -123,7 +123,7 @@ def isinf(c: Call, x: Node) -> Node:
 
 @converter("Sum Mean Max Min", 8)
 def variadic(c: Call, *xs: Node) -> Node:
-    """The inputs folded by a binary op: in halves, so that many inputs stay shallow."""
+    """The inputs combined by a balanced tree of a binary op, so that the depth is logarithmic."""
     combine = {"Sum": std.add, "Mean": std.add, "Max": std.maximum, "Min": std.minimum}[c.node.op]
     if not xs:
         raise c.error("there is no input")
@@ -138,7 +138,9 @@ def variadic(c: Call, *xs: Node) -> Node:
 
 @converter("Pow", 7)
 def pow_(c: Call, base: Node, exponent: Node) -> Node:
-    """The result has the dtype of the base; of an integer base and a float exponent it is cut toward zero."""
+    """The result has the dtype of the base. An integer base with a float exponent is truncated toward
+    zero.
+    """
     if base.dtype is exponent.dtype:
         known = c.array(exponent)
         if known is not None and known.size == 1 and base.dtype.is_float:
@@ -185,7 +187,7 @@ def clip_6(c: Call, x: Node) -> Node:
 
 @converter("Clip", 11)
 def clip(c: Call, x: Node, low: Node | None = None, high: Node | None = None) -> Node:
-    """Bounds that are constants go into the op, others are taken at run time."""
+    """Constant bounds become attributes of the op; other bounds are operands."""
     bounds = [_exact_bound(c, bound) for bound in (low, high)]
     if all(fits for fits, _ in bounds):
         return std.clip(x, min=bounds[0][1], max=bounds[1][1])
@@ -194,7 +196,7 @@ def clip(c: Call, x: Node, low: Node | None = None, high: Node | None = None) ->
 
 
 def _exact_bound(c: Call, bound: Node | None) -> tuple[bool, float | None]:
-    """(whether the bound is a constant that a float holds exactly, that float)."""
+    """Whether the bound is absent or a constant that a float represents exactly, and that float."""
     if bound is None:
         return True, None
     found = c.array(bound)
@@ -205,7 +207,7 @@ def _exact_bound(c: Call, bound: Node | None) -> tuple[bool, float | None]:
 
 
 def _scalar(c: Call, value: Node) -> Node:
-    """A tensor of one element without dims."""
+    """A tensor with one element as a scalar."""
     return std.reshape(value, shape=()) if len(value.shape) else value
 
 

@@ -1,4 +1,4 @@
-"""Mixtures of experts of com.microsoft: every row takes a few of several small networks."""
+"""Mixture of experts of com.microsoft: each row uses a few of several small networks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def mixture_of_experts(
     third: Node | None = None,
     third_bias: Node | None = None,
 ) -> Node:
-    """Sums of the `k` likeliest experts' results, weighted by how likely each is.
+    """The sum of the results of the `k` most probable experts, weighted by their probabilities.
 
-    Weights are [experts, outputs, inputs].  All experts compute all rows: which are taken is known only then.
+    Weights are [experts, outputs, inputs]. All experts compute all rows, because the selection is
+    data-dependent.
     """
     k = c.integer("k", 1)
     if c.flag("use_sparse_mixer"):
@@ -36,7 +37,7 @@ def mixture_of_experts(
     if third is not None:
         inner = std.mul(inner, _each(rows, third, third_bias))
     made = _each(inner, second, second_bias)
-    shares = std.transpose(_shares(c, std.reshape(router, shape=(-1, experts)), k, experts), axes=(1, 0))
+    shares = std.transpose(_gates(c, std.reshape(router, shape=(-1, experts)), k, experts), axes=(1, 0))
     total = std.reduce_sum(std.mul(made, std.unsqueeze(c.cast(shares, made.dtype), axes=(2,))), axes=(0,))
     return std.reshape(total, shape=tuple(x.shape))
 
@@ -47,14 +48,14 @@ def _each(rows: Node, weights: Node, bias: Node | None) -> Node:
     return made if bias is None else std.add(made, std.unsqueeze(bias, axes=(1,)))
 
 
-def _shares(c: Call, logits: Node, k: int, experts: int) -> Node:
-    """The weight of each expert for each row: 0 for those that are not selected."""
+def _gates(c: Call, logits: Node, k: int, experts: int) -> Node:
+    """The weight of each expert for each row; 0 for experts that are not selected."""
     likely = std.softmax(logits, axis=-1)
-    places = std.top_indices(likely, count=k, largest=True)
-    values = std.gather_elements(likely, places, axis=-1)
+    positions = std.top_indices(likely, count=k, largest=True)
+    values = std.gather_elements(likely, positions, axis=-1)
     if c.flag("normalize_routing_weights"):
         values = std.div(values, std.reduce_sum(values, axes=(-1,), keepdims=True))
-    hot = std.one_hot(places, depth=experts, axis=-1, dtype=values.dtype)
+    hot = std.one_hot(positions, depth=experts, axis=-1, dtype=values.dtype)
     return std.reduce_sum(std.mul(hot, std.unsqueeze(values, axes=(-1,))), axes=(1,))
 
 
@@ -69,7 +70,7 @@ def _activated(c: Call, x: Node) -> Node:
         return std.gelu(x, approximate="tanh") if kind == "gelu" else plain[kind](x)
     size = x.shape[-1]
     if fusion not in (1, 2) or not isinstance(size, int) or size % 2:
-        raise c.unsupported(f"swiglu of {x.type} whose two parts are not in the first weights")
+        raise c.unsupported(f"swiglu of {x.type} whose gate is not part of the first weights")
     step, half = (2, 1) if fusion == 1 else (1, size // 2)
     gate = std.slice(x, begins=(0,), ends=(step * (size // 2),), axes=(-1,), strides=(step,))
     linear = std.slice(x, begins=(half,), ends=(size,), axes=(-1,), strides=(step,))

@@ -12,18 +12,18 @@ PREVIEW = "ai.onnx.preview"
 
 
 def _modified(c: Call, name: str, value: Node) -> Node:
-    """The value that the graph of an attribute makes of one; itself where there is none."""
+    """The value after the subgraph of an attribute; the value itself if there is none."""
     if name not in c.node.attrs:
         return value
     (made,) = c.inline(c.graph(name), [value])
     if not isinstance(made, Node) or len(made.shape) != 4:
-        raise c.error(f"the graph {name} must give a tensor like its input")
+        raise c.error(f"the graph {name} must return a tensor of its input's type")
     return c.cast(made, value.dtype)
 
 
 @converter("FlexAttention", 1, PREVIEW)
 def flex_attention(c: Call, q: Node, k: Node, v: Node) -> Node:
-    """Of [batch, heads, length, size]; heads of keys and values are shared by as many of the queries."""
+    """Operands are [batch, heads, length, size]; groups of query heads share a head of keys and values."""
     if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
         raise c.error(f"FlexAttention of {q.type}, {k.type} and {v.type}")
     heads, shared, size = q.shape[1], k.shape[1], q.shape[3]
@@ -31,7 +31,7 @@ def flex_attention(c: Call, q: Node, k: Node, v: Node) -> Node:
         raise c.unsupported(f"FlexAttention of {q.type}", hint="pin the dims with shapes={...}")
     if shared < 1 or heads % shared:
         raise c.error(f"{heads} heads of queries do not share {shared} of keys")
-    c.equal(v.shape[1], shared, "keys and values have as many heads")
+    c.equal(v.shape[1], shared, "keys and values have equally many heads")
     if heads != shared:
         k, v = (std.repeat(x, repeats=heads // shared, axis=1) for x in (k, v))
     scale = c.real("scale", 1 / math.sqrt(size)) if size > 0 else 1.0

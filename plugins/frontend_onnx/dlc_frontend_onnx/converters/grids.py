@@ -1,4 +1,4 @@
-"""Sampling grids, and images assembled from columns, with sizes that may be data-dependent."""
+"""Sampling grids, and images assembled from columns; sizes may be data-dependent."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def affine_grid(c: Call, theta: Node, size: Node) -> Node:
         raise c.error(f"an affine grid of {len(wanted)} sizes by {theta.type}")
     theta = c.fixed(theta, (theta.shape[0], rank, rank + 1), f"maps of {rank} dims are {rank} by {rank + 1}")
     batch, _, *dims = wanted
-    c.require(eq(as_expr(batch), theta.shape[0]), "the size has another batch than the maps")
+    c.require(eq(as_expr(batch), theta.shape[0]), "the batch of the size differs from that of the maps")
     align = c.flag("align_corners")
     dtype = theta.dtype if theta.dtype.name == "float64" else "float32"
     maps = c.cast(theta, dtype)
     made = _column(maps, rank, rank)
     for axis, dim in enumerate(dims):
-        places = _from_minus_one(c, dim, align, dtype)
-        spread = std.unsqueeze(places, axes=(0, *(k + 1 for k in range(rank) if k != axis), rank + 1))
-        # The first coordinate is that along the last dim.
+        positions = _from_minus_one(c, dim, align, dtype)
+        spread = std.unsqueeze(positions, axes=(0, *(k + 1 for k in range(rank) if k != axis), rank + 1))
+        # The first coordinate belongs to the last dim.
         made = std.add(made, std.mul(_column(maps, rank - 1 - axis, rank), spread))
     return c.cast(made, theta.dtype)
 
@@ -42,13 +42,13 @@ def _column(maps: Node, index: int, rank: int) -> Node:
 
 
 def _from_minus_one(c: Call, dim: Dim, align: bool, dtype: object) -> Node:
-    """`dim` positions from -1 to 1: the centres of elements, or with `align` from corner to corner."""
+    """`dim` positions from -1 to 1: the centres of elements, or with `align` including both ends."""
     count = c.cast(c.number_of(dim), str(dtype))
     one, two = c.const(1.0, str(dtype)), c.const(2.0, str(dtype))
-    places = std.arange(stop=dim, dtype=str(dtype))
+    positions = std.arange(stop=dim, dtype=str(dtype))
     if align:
-        return std.sub(std.div(std.mul(places, two), std.maximum(std.sub(count, one), one)), one)
-    return std.sub(std.div(std.add(std.mul(places, two), one), count), one)
+        return std.sub(std.div(std.mul(positions, two), std.maximum(std.sub(count, one), one)), one)
+    return std.sub(std.div(std.add(std.mul(positions, two), one), count), one)
 
 
 def dynamic_image(
@@ -60,7 +60,9 @@ def dynamic_image(
     dilation: Sequence[int],
     pads: Sequence[int],
 ) -> Node:
-    """Overlapping blocks [batch, channels * block, blocks] summed to an image of sizes that may be data."""
+    """Overlapping blocks [batch, channels * block, blocks] summed to an image of possibly data-dependent
+    size.
+    """
     rank = len(image)
     for k in block:
         c.require(as_expr(k) >= 1, "a block is empty")
@@ -74,8 +76,8 @@ def dynamic_image(
         counts.append(c.size(maximum(spare // s + 1, 0), "a number of blocks"))
     taps, blocks = product(tuple(block)), product(tuple(counts))
     batch, columns = x.shape[0], as_expr(x.shape[1])
-    c.require(eq(columns % taps, 0), "the columns are no whole blocks")
-    c.require(eq(as_expr(x.shape[2]), blocks), "the image does not hold as many blocks")
+    c.require(eq(columns % taps, 0), "the number of columns is not a multiple of the block size")
+    c.require(eq(as_expr(x.shape[2]), blocks), "the number of blocks does not match the image")
     channels = c.size(columns // taps, "the channels")
     steps: Dim = 1
     for axis in reversed(range(rank)):
@@ -85,16 +87,16 @@ def dynamic_image(
         outer = std.unsqueeze(outer, axes=tuple(k for k in range(2 * rank) if k != rank + axis))
         rows.append(std.mul(std.add(inner, outer), c.number_of(steps)))
         steps = simple(as_expr(steps) * whole[axis])
-    place = rows[0]
+    position = rows[0]
     for row in rows[1:]:
-        place = std.add(place, row)
+        position = std.add(position, row)
     images = simple(as_expr(batch) * channels)
     values = std.reshape(x, shape=(images, *block, *counts))
-    places = std.broadcast_to(std.unsqueeze(place, axes=(0,)), shape=(images, *block, *counts))
+    positions = std.broadcast_to(std.unsqueeze(position, axes=(0,)), shape=(images, *block, *counts))
     flat = (images, simple(as_expr(taps) * blocks))
     zeros = std.full(shape=(images, steps), value=0.0, dtype=x.dtype)
     summed = std.scatter_elements(
-        zeros, std.reshape(places, shape=flat), std.reshape(values, shape=flat), axis=1, reduction="add"
+        zeros, std.reshape(positions, shape=flat), std.reshape(values, shape=flat), axis=1, reduction="add"
     )
     made = std.reshape(summed, shape=(batch, channels, *whole))
     ends = tuple(simple(as_expr(n) + pads[k]) for k, n in enumerate(image))

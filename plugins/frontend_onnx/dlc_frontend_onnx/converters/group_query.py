@@ -1,4 +1,4 @@
-"""GroupQueryAttention and its relatives of com.microsoft: decoders with a cache of keys and values."""
+"""GroupQueryAttention and related operators of com.microsoft: decoders with a KV cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.expr import as_expr, maximum
 from dlc_core.ir.types import Dim, dim
 from dlc_core.op import std
-from dlc_frontend_onnx.converters.attention import joined, split_heads, turned_pairs
+from dlc_frontend_onnx.converters.attention import joined, rotated_pairs, split_heads
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.nn import scaled
 from dlc_frontend_onnx.shapes import int_elements
@@ -48,7 +48,7 @@ def _heads(c: Call, query: Node, key: Node | None, value: Node | None) -> _Heads
 
 
 def _cached(c: Call, past: Node | None, new: Node, begins: Node, total: Node) -> Node:
-    """The cache after this step: the new rows of each sequence start at `begins`.
+    """The cache after this step. The new rows of each sequence start at `begins`.
 
     A cache of the maximum length is updated in place; a shorter one grows.
     """
@@ -64,22 +64,24 @@ def _cached(c: Call, past: Node | None, new: Node, begins: Node, total: Node) ->
     if more != 0:
         zeros = std.full(shape=(*past.shape[:2], more, past.shape[3]), value=0.0, dtype=past.dtype)
         base = std.concat(past, zeros, axis=2)
-    places = std.add(std.reshape(begins, shape=(-1, 1)), std.arange(stop=steps, dtype="int64"))
-    places = std.unsqueeze(places, axes=(1, 3))
-    return std.scatter_elements(base, std.broadcast_to(places, shape=tuple(new.shape)), new, axis=2)
+    indices = std.add(std.reshape(begins, shape=(-1, 1)), std.arange(stop=steps, dtype="int64"))
+    indices = std.unsqueeze(indices, axes=(1, 3))
+    return std.scatter_elements(base, std.broadcast_to(indices, shape=tuple(new.shape)), new, axis=2)
 
 
-def _turned(c: Call, x: Node, places: Node, cosines: Node, sines: Node) -> Node:
-    """The first features of each head turned by its place; as many as the tables have pairs for."""
+def _rotated(c: Call, x: Node, indices: Node, cosines: Node, sines: Node) -> Node:
+    """The first features of each head rotated by the angles of its position. The tables define how many
+    features.
+    """
     half, size = cosines.shape[1], x.shape[3]
     if not isinstance(half, int) or not isinstance(size, int) or 2 * half > size:
         raise c.error(f"tables of {cosines.type} for heads of size {size}")
-    cos, sin = (std.unsqueeze(std.gather(table, places), axes=(1,)) for table in (cosines, sines))
+    cos, sin = (std.unsqueeze(std.gather(table, indices), axes=(1,)) for table in (cosines, sines))
     interleaved = c.flag("rotary_interleaved")
     if 2 * half == size:
-        return turned_pairs(x, cos, sin, size, interleaved)
+        return rotated_pairs(x, cos, sin, size, interleaved)
     parts = std.split(x, sizes=(2 * half, size - 2 * half), axis=-1)
-    made = turned_pairs(get_item(parts, 0), cos, sin, 2 * half, interleaved)
+    made = rotated_pairs(get_item(parts, 0), cos, sin, 2 * half, interleaved)
     return std.concat(made, get_item(parts, 1), axis=-1)
 
 
@@ -119,7 +121,7 @@ def group_query_attention(
         eps = c.real("qk_norm_epsilon", 1e-6)
         q, k = std.rms_norm(q, q_norm, axis=-1, eps=eps), std.rms_norm(k, k_norm, axis=-1, eps=eps)
     c.ignore("qk_norm_epsilon")
-    # How many rows of the cache each sequence has already; a prompt may be padded at its end.
+    # The number of valid cache rows per sequence, minus 1. A prompt may be padded at its end.
     lengths = std.reshape(c.cast(seqlens, "int64"), shape=(-1,))
     one, zero = c.const(1, "int64"), c.const(0, "int64")
     own = std.sub(std.add(lengths, one), std.squeeze(c.dims_tensor((steps,)), axes=(0,)))
@@ -127,9 +129,9 @@ def group_query_attention(
     rows = std.add(std.reshape(begins, shape=(-1, 1)), std.arange(stop=steps, dtype="int64"))
     if c.flag("do_rotary"):
         if cosines is None or sines is None:
-            raise c.error("GroupQueryAttention turns by tables of cosines and sines, which are missing")
-        places = rows if positions is None else positions
-        q, k = (_turned(c, x, places, cosines, sines) for x in (q, k))
+            raise c.error("GroupQueryAttention with do_rotary lacks the tables of cosines and sines")
+        indices = rows if positions is None else positions
+        q, k = (_rotated(c, x, indices, cosines, sines) for x in (q, k))
     else:
         c.ignore("rotary_interleaved")
     if past_key is not None and past_value is not None:
@@ -152,13 +154,13 @@ def group_query_attention(
     scale = c.real("scale", 0.0) or 1 / math.sqrt(parts.size)
     cap, smooth = c.real("softcap", 0.0), c.flag("smooth_softmax") or sink is not None
     if cap or smooth or bias is not None:
-        made = _spelt(c, q, keys, values, seen, scale, cap, bias, sink, smooth=smooth)
+        made = _expanded_attention(c, q, keys, values, seen, scale, cap, bias, sink, smooth=smooth)
     else:
         made = std.attention(q, keys, values, seen, scale=scale)
     return [joined(made), keys if c.wants(1) else None, values if c.wants(2) else None]
 
 
-def _spelt(
+def _expanded_attention(
     c: Call,
     q: Node,
     k: Node,
@@ -171,7 +173,9 @@ def _spelt(
     *,
     smooth: bool,
 ) -> Node:
-    """Attention with limited scores, something added to them, or a place beside the keys to look at."""
+    """Attention as single operations, for score capping, a bias, or a sink: one more column of the softmax,
+    without a key.
+    """
     heads, groups = q.shape[1], k.shape[1]
     assert isinstance(heads, int)
     assert isinstance(groups, int)
@@ -185,8 +189,8 @@ def _spelt(
     if not smooth:
         return std.matmul(std.softmax(scores, axis=-1), v)
     extra = c.const(0, scores.dtype) if sink is None else std.reshape(sink, shape=(1, -1, 1, 1))
-    beside = std.broadcast_to(extra, shape=(*scores.shape[:3], 1))
-    weights = std.softmax(std.concat(beside, scores, axis=-1), axis=-1)
+    sink_column = std.broadcast_to(extra, shape=(*scores.shape[:3], 1))
+    weights = std.softmax(std.concat(sink_column, scores, axis=-1), axis=-1)
     kept = std.slice(weights, begins=(1,), ends=(scores.shape[3] + 1,), axes=(3,))
     return std.matmul(kept, v)
 
@@ -195,6 +199,8 @@ def _spelt(
 def gemma_rotary_embedding(
     c: Call, angles: Node, q: Node, q_half: Node, k: Node, k_half: Node
 ) -> Sequence[Node]:
-    """Queries and keys turned by angles [batch, length, size], their halves exchanged already."""
+    """Queries and keys rotated by angles [batch, length, size]; the inputs include them with exchanged
+    halves.
+    """
     cos, sin = (c.cast(std.unsqueeze(turn(angles), axes=(1,)), q.dtype) for turn in (std.cos, std.sin))
     return [std.add(std.mul(x, cos), std.mul(half, sin)) for x, half in ((q, q_half), (k, k_half))]

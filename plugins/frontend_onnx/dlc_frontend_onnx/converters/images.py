@@ -1,4 +1,4 @@
-"""ImageDecoder: pictures of files."""
+"""ImageDecoder."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def scatter_nd(c: Call, x: Node, indices: Node, updates: Node) -> Node:
 
 
 def _scattered(c: Call, x: Node, updates: Node, scatter: Callable[[Node, Node, str], Node]) -> Node:
-    """`scatter` of x, updates and the reduction; truth values are reduced as 0 and 1."""
+    """`scatter` of x, updates and the reduction; booleans are reduced as 0 and 1."""
     reduction = c.choice("reduction", "none", _REDUCTIONS)
     if x.dtype is not BOOL or reduction == "none":
         return scatter(x, updates, reduction)
@@ -59,7 +59,7 @@ def one_hot(c: Call, indices: Node, depth: Node, values: Node) -> Node:
     (size,) = c.sizes(std.reshape(number, shape=(1,)), "the depth")
     if len(values.shape) != 1:
         raise c.error(f"the values must be two, not {values.type}")
-    values = c.fixed(values, (2,), "the values are two: off and on")
+    values = c.fixed(values, (2,), "there are two values: off and on")
     hot = std.one_hot(c.cast(indices, "int64"), depth=size, axis=c.integer("axis", -1), dtype="bool")
     found = c.array(values)
     if found is not None and np.array_equal(found, np.array([0, 1], found.dtype)):
@@ -70,7 +70,7 @@ def one_hot(c: Call, indices: Node, depth: Node, values: Node) -> Node:
 
 @converter("TensorScatter", 24)
 def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = None) -> Node:
-    """A cache with the update written at a place of each row of the batch along an axis."""
+    """A cache with the update written along an axis, at an index for each row of the batch."""
     rank = len(past.shape)
     axis = c.axis("axis", -2, rank)
     mode = c.choice("mode", "linear", ("linear", "circular"))
@@ -82,17 +82,17 @@ def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = Non
         std.full(shape=(batch,), value=0.0, dtype="int64") if indices is None else c.cast(indices, "int64")
     )
     offset = std.arange(stop=steps, dtype="int64")
-    place = std.add(std.unsqueeze(start, axes=(1,)), offset)
+    position = std.add(std.unsqueeze(start, axes=(1,)), offset)
     if mode == "circular":
-        place = std.mod(place, std.squeeze(c.dims_tensor((limit,)), axes=(0,)))
+        position = std.mod(position, std.squeeze(c.dims_tensor((limit,)), axes=(0,)))
     if indices is not None:
-        # Indices are not counted from the end: negative ones are out of range.
+        # Negative indices are out of range; they do not count from the end.
         first = std.unsqueeze(start, axes=(1,))
-        place = std.where(std.less(first, c.const(0, "int64")), c.in_order(first, limit), place)
+        position = std.where(std.less(first, c.const(0, "int64")), c.in_order(first, limit), position)
     row = std.broadcast_to(
         std.unsqueeze(std.arange(stop=batch, dtype="int64"), axes=(1,)), shape=(batch, steps)
     )
     order = (0, axis, *(k for k in range(1, rank) if k != axis))
-    places = std.stack(row, place, axis=-1)
-    moved = std.scatter_nd(std.transpose(past, axes=order), places, std.transpose(update, axes=order))
+    positions = std.stack(row, position, axis=-1)
+    moved = std.scatter_nd(std.transpose(past, axes=order), positions, std.transpose(update, axes=order))
     return std.transpose(moved, axes=tuple(order.index(k) for k in range(rank)))

@@ -1,5 +1,6 @@
-"""Operators of operator set 6, in which attributes define whether and along which axis the second input is
-broadcast, and whether a network is in training mode."""
+"""Operators of operator set 6. Attributes define whether and along which axis the second input is broadcast,
+and whether a network is in training mode.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _BINARY = {
 
 
 def _aligned(c: Call, a: Node, b: Node) -> Node:
-    """b with dims of 1 behind, so that its dims meet those of a from `axis` on."""
+    """b with trailing dims of 1, so that its dims align with those of a from `axis` on."""
     axis = c.integer("axis", None)
     rank, own = len(a.shape), len(b.shape)
     if not c.flag("broadcast"):
@@ -58,7 +59,7 @@ def pow_6(c: Call, base: Node, exponent: Node) -> Node:
 
 @converter("PRelu", SINCE)
 def prelu_6(c: Call, x: Node, slope: Node) -> Node:
-    """One slope for all, or one for each channel, which is dim 1."""
+    """One slope for all, or one per channel, which is dim 1."""
     c.ignore("consumed_inputs")
     if len(slope.shape) == 1 and slope.shape != (1,) and len(x.shape) > 2:
         slope = std.unsqueeze(slope, axes=tuple(range(1, len(x.shape) - 1)))

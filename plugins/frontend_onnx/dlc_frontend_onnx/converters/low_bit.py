@@ -1,6 +1,6 @@
 """Operators of com.microsoft with low-bit weights.
 
-A table of embeddings stays packed: rows are gathered first and dequantized afterwards.
+Tables of embeddings stay packed: rows are gathered first and dequantized afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.op import std
 from dlc_core.op.std.packed_product import WIDTHS, unpacked
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
-from dlc_frontend_onnx.converters.quantize import shaped, turned
+from dlc_frontend_onnx.converters.quantize import shaped, transposed
 
 
 @converter("MatMulNBits", 1, MICROSOFT)
@@ -25,7 +25,7 @@ def matmul_n_bits(
     groups: Node | None = None,
     bias: Node | None = None,
 ) -> Node:
-    """a times the transpose of b [n, blocks, bytes of a block], which has low-bit weights."""
+    """a times the transpose of the low-bit weights b [n, blocks, bytes of a block]."""
     c.ignore("accuracy_level")
     depth, columns = c.integer("K"), c.integer("N")
     bits, size = c.integer("bits", 4), c.integer("block_size")
@@ -38,8 +38,8 @@ def matmul_n_bits(
     ):
         raise c.error(f"b is {b.type}, [{columns}, {blocks}, {size * bits // 8}] is needed")
     c.integer("weight_prepacked", 0)
-    q = turned(shaped(b, (columns, blocks, size * bits // 8)), (1, 2, 0))
-    scale = turned(shaped(scales, (columns, blocks)))
+    q = transposed(shaped(b, (columns, blocks, size * bits // 8)), (1, 2, 0))
+    scale = transposed(shaped(scales, (columns, blocks)))
     if a.shape[-1] != depth:
         raise c.error(f"a is {a.type}, the last dim must be {depth}")
     if groups is not None:
@@ -73,7 +73,7 @@ QLoRA, 2023."""
 def matmul_bnb_4(c: Call, a: Node, b: Node, scales: Node) -> Node:
     """a times the transpose of weights [N, K] that index a table of 16 values, high half of a byte first.
 
-    The weights become floats while importing.
+    The weights become floats during the import.
     """
     c.ignore("training_mode")
     depth, columns, size = c.integer("K"), c.integer("N"), c.integer("block_size")
@@ -105,18 +105,18 @@ def _packed_points(c: Call, zeros: Node, columns: int, blocks: int, bits: int) -
 
 
 def _points(c: Call, zeros: Node | None, columns: int, blocks: int, bits: int, dtype: DType) -> Node:
-    """The zero points as floats [blocks, columns], or the middle of the range."""
+    """The zero points as floats [blocks, columns]; by default the middle of the range."""
     if zeros is None:
         return c.const(1 << (bits - 1), dtype)
     if zeros.dtype.is_float:
-        return c.cast(turned(shaped(zeros, (columns, blocks))), dtype)
+        return c.cast(transposed(shaped(zeros, (columns, blocks))), dtype)
     return c.cast(_packed_points(c, zeros, columns, blocks, bits), dtype)
 
 
 def _by_rows(
     c: Call, a: Node, q: Node, scale: Node, zeros: Node | None, groups: Node, depth: int, bits: int
 ) -> Node:
-    """Rows of weights that each name the block whose scale they have: the weights become floats."""
+    """Weights whose rows each name the block of their scale (g_idx). They become floats during the import."""
     array = const_array(q)
     if array is None:
         raise c.unsupported("MatMulNBits with g_idx and weights that are not constant")
@@ -133,19 +133,19 @@ def _by_rows(
 
 
 def _by_floats(c: Call, a: Node, q: Node, scale: Node, zeros: Node, bits: int) -> Node:
-    """Zero points that are not whole: the weights become floats."""
+    """Weights with float zero points. They become floats during the import."""
     array = const_array(q)
     if array is None:
         raise c.unsupported("MatMulNBits with zero points of floats and weights that are not constant")
     numbers = c.cast(constant(unpacked(array, bits)), scale.dtype)
-    points = std.unsqueeze(turned(zeros), axes=(1,))
+    points = std.unsqueeze(transposed(zeros), axes=(1,))
     weights = std.mul(std.sub(numbers, points), std.unsqueeze(scale, axes=(1,)))
     flat = std.reshape(weights, shape=(-1, array.shape[2]))
     return std.matmul(a, c.cast(flat, a.dtype))
 
 
 def _widened(c: Call, rows: Node, bits: int) -> Node:
-    """Bytes [..., n] as the numbers that they hold, [..., n 8 / bits], lowest bits first."""
+    """Bytes [..., n] as their low-bit numbers [..., n 8 / bits], lowest bits first."""
     each = 8 // bits
     if each == 1:
         return c.cast(rows, "int32")
@@ -159,15 +159,17 @@ def _widened(c: Call, rows: Node, bits: int) -> Node:
 def gather_block_quantized(
     c: Call, data: Node, indices: Node, scales: Node, zeros: Node | None = None
 ) -> Node:
-    """Rows of a low-bit table: gathered, then dequantized by the zero points and scales of their blocks."""
+    """Rows of a low-bit table, gathered and then dequantized by the zero points and scales of their
+    blocks.
+    """
     rank = len(data.shape)
     gather_axis = c.axis("gather_axis", 0, rank)
     axis = c.axis("quantize_axis", 1, rank)
     size, bits = c.integer("block_size", 128), c.integer("bits", 4)
     if len(scales.shape) != rank or axis == gather_axis:
         raise c.error(f"scales {scales.type} for {data.type}, gathered along axis {gather_axis}")
-    places = len(indices.shape)
-    at = axis if axis < gather_axis else axis + places - 1
+    positions = len(indices.shape)
+    at = axis if axis < gather_axis else axis + positions - 1
     limit = std.squeeze(c.dims_tensor((data.shape[gather_axis],)), axes=(0,))
     asked = c.cast(indices, "int64")
     where = std.where(std.less(asked, c.const(0, "int64")), std.add(asked, limit), asked)
@@ -198,7 +200,7 @@ def gather_block_quantized(
         return std.slice(value, begins=(0,), ends=(length,), axes=(at,))
 
     if point is not None:
-        # Packed rows may hold more points than there are blocks.
+        # Packed rows may have more points than there are blocks.
         point = std.slice(point, begins=(0,), ends=(scales.shape[axis],), axes=(at,))
         numbers = std.sub(numbers, spread(c.cast(point, scales.dtype)))
     elif middle:
@@ -209,6 +211,6 @@ def gather_block_quantized(
             scales, shape=tuple(data.shape[k] if k == gather_axis else d for k, d in enumerate(scales.shape))
         )
     made = std.mul(numbers, spread(picked(rows)))
-    beside = (1,) * (len(made.shape) - gather_axis - places)
+    beside = (1,) * (len(made.shape) - gather_axis - positions)
     here = std.reshape(inside, shape=(*indices.shape, *beside))
     return std.where(here, made, c.const(0, made.dtype))

@@ -1,4 +1,4 @@
-"""Operators of the domain com.microsoft that exported and optimised models use."""
+"""Operators of com.microsoft in exported and optimized models."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def bias_split_gelu(c: Call, x: Node, bias: Node) -> Node:
     last = len(total.shape) - 1
     size = total.shape[last]
     if not isinstance(size, int) or size % 2:
-        raise c.error(f"the last dim of {x.type} is no even number")
+        raise c.error(f"the last dim of {x.type} is not even")
     halves = std.split(total, sizes=(size // 2, size // 2), axis=last)
     return std.mul(get_item(halves, 0), std.gelu(get_item(halves, 1)))
 
 
 @converter("FusedMatMul", 1, MICROSOFT)
 def fused_matmul(c: Call, a: Node, b: Node) -> Node:
-    """alpha op(a) op(b); the batch flags move axis 0 of an operand in front of its last two."""
+    """alpha op(a) op(b). The batch flags move axis 0 of an operand before its last two axes."""
 
     def ready(x: Node, flag: str) -> Node:
         rank = len(x.shape)
@@ -80,7 +80,7 @@ def fused_matmul(c: Call, a: Node, b: Node) -> Node:
 
 
 def activated(c: Call, x: Node) -> Node:
-    """The activation that a fused operator names."""
+    """x after the activation that a fused operator names."""
     name = c.text("activation", "")
     params = tuple(c.reals("activation_params", ()))
     plain = {"Relu": std.relu, "Sigmoid": std.sigmoid, "Tanh": std.tanh}
@@ -110,7 +110,9 @@ def fused_gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
 
 
 def _inverse_spread(c: Call, x: Node, axis: int, eps: float, *, centre: bool) -> tuple[Node, Node]:
-    """(mean, 1 / sqrt(variance + eps)) over the axes from `axis` on; squares alone where not `centre`."""
+    """The mean and 1 / sqrt(variance + eps) over the axes from `axis` on. If not `centre`, the mean is not
+    subtracted.
+    """
     axes = tuple(range(axis, len(x.shape)))
     mean = std.reduce_mean(x, axes=axes, keepdims=True)
     moved = std.sub(x, mean) if centre else x

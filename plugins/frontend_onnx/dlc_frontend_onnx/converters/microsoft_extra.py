@@ -1,4 +1,4 @@
-"""More operators of com.microsoft: of exporters of some time ago, and parts of newer networks."""
+"""More operators of com.microsoft: of older exporters, and parts of newer networks."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def gemm_fast_gelu(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
 
 @converter("ExpandDims", 1, MICROSOFT)
 def expand_dims(c: Call, x: Node, axis: Node) -> Node:
-    place = c.elements(axis, "the axis")
-    if len(place) != 1:
-        raise c.error(f"the axis must be one integer, not {len(place)}")
-    if has_elements(place[0]):
-        return unsqueezed(c, x, place)
+    position = c.elements(axis, "the axis")
+    if len(position) != 1:
+        raise c.error(f"the axis must be one integer, not {len(position)}")
+    if has_elements(position[0]):
+        return unsqueezed(c, x, position)
     return std.unsqueeze(x, axes=(c.check_axis(c.number(axis, "the axis"), len(x.shape) + 1),))
 
 
@@ -56,17 +56,17 @@ for _op, _function in _SAME.items():
 
 @converter("Unique", 1, MICROSOFT)
 def unique_of_vector(c: Call, x: Node) -> Sequence[Node]:
-    """The different elements as they first come, which of them each is, how often they occur."""
+    """The distinct elements in order of first occurrence, the inverse indices, and the counts."""
     values, _, inverse, counts = unique_of(c, x, None, ordered=False)
     return [values, inverse, counts]
 
 
 @converter("TorchEmbedding", 1, MICROSOFT)
 def torch_embedding(
-    c: Call, table: Node, places: Node, padding: Node | None = None, by_frequency: Node | None = None
+    c: Call, table: Node, positions: Node, padding: Node | None = None, by_frequency: Node | None = None
 ) -> Node:
-    """Inputs that only training needs are ignored."""
-    return std.gather(table, places, axis=0)
+    """The inputs for training are ignored."""
+    return std.gather(table, positions, axis=0)
 
 
 @converter("BiasDropout", 1, MICROSOFT)
@@ -92,7 +92,7 @@ def inverse(c: Call, x: Node) -> Node:
 
 
 def _dist_power(c: Call, a: Node, b: Node) -> Node:
-    """Squares of the distances of rows, from the differences themselves: nothing cancels."""
+    """The squared distances of rows, computed from differences, without cancellation."""
     gap = std.sub(std.unsqueeze(a, axes=(1,)), std.unsqueeze(b, axes=(0,)))
     return std.reduce_sum(std.mul(gap, gap), axes=(2,))
 
@@ -108,7 +108,9 @@ def cdist(c: Call, a: Node, b: Node) -> Node:
 
 @converter("ComplexMul ComplexMulConj", 1, MICROSOFT)
 def complex_mul(c: Call, a: Node, b: Node) -> Node:
-    """Products of complex numbers, whose parts are the last axis; of the second one its conjugate."""
+    """Products of complex numbers, whose last axis holds the parts. ComplexMulConj conjugates the second
+    operand.
+    """
     parts = [std.split(x, sizes=(1, 1), axis=-1) for x in (a, b)]
     (ar, ai), (br, bi) = ((get_item(p, 0), get_item(p, 1)) for p in parts)
     if c.node.op == "ComplexMulConj":
@@ -133,22 +135,24 @@ def is_all_finite(c: Call, *xs: Node) -> Node:
 
 @converter("UnfoldTensor", 1, MICROSOFT)
 def unfold_tensor(c: Call, x: Node) -> Node:
-    """All windows of an axis, whose elements become the last axis."""
+    """All windows of an axis; their elements become the last axis."""
     axis = c.axis("dim", -1, len(x.shape))
     size, step = c.integer("size"), c.integer("step", 1)
     length = x.shape[axis]
     if not isinstance(length, int) or not 0 < size <= length or step < 1:
         raise c.error(f"windows of {size} of {x.type} along axis {axis}")
     count = (length - size) // step + 1
-    places = np.arange(count)[:, None] * step + np.arange(size)
-    made = std.gather(x, c.const(places, "int64"), axis=axis)
+    positions = np.arange(count)[:, None] * step + np.arange(size)
+    made = std.gather(x, c.const(positions, "int64"), axis=axis)
     order = [k for k in range(len(made.shape)) if k != axis + 1]
     return std.transpose(made, axes=(*order, axis + 1))
 
 
 @converter("NGramRepeatBlock", 1, MICROSOFT)
 def ngram_repeat_block(c: Call, ids: Node, scores: Node) -> Node:
-    """Scores of -inf for every token that would end an n-gram which a sequence has already."""
+    """The scores, with -inf for every token that would complete an n-gram that the sequence contains
+    already.
+    """
     size, length = c.integer("ngram_size"), ids.shape[1]
     if size < 1 or not isinstance(length, int):
         raise c.unsupported(f"n-grams of {size} in {ids.type}", hint="pin the dims with shapes={...}")
@@ -182,7 +186,7 @@ def scaled_silu(c: Call, x: Node, scale: Node | None = None) -> Node:
 
 @converter("GatedRMSNorm", 1, MICROSOFT)
 def gated_rms_norm(c: Call, x: Node, scale: Node, gate: Node) -> Node:
-    """Rows of as many elements as there are scales, normalised, times an activation of the gate."""
+    """RMS normalization of rows with one element per scale, times an activation of the gate."""
     kind = c.choice("activation", "silu", ("silu", "swish", "sigmoid"))
     size, last = scale.shape[0], x.shape[-1]
     if not isinstance(size, int) or not isinstance(last, int) or last % size:
@@ -197,7 +201,9 @@ def gated_rms_norm(c: Call, x: Node, scale: Node, gate: Node) -> Node:
 
 @converter("RelativePositionBias", 1, MICROSOFT)
 def relative_position_bias(c: Call, table: Node, queries: Node, keys: Node) -> Node:
-    """The bias of T5: a table's row for each distance of a key from a query, far ones in buckets."""
+    """The bias of T5: a row of the table for each distance of key and query; large distances share
+    buckets.
+    """
     rows, columns = (c.sizes(std.reshape(value, shape=(1,)), "a length")[0] for value in (queries, keys))
     buckets = c.static(table, "the table of biases")[0]
     both, limit = c.flag("is_bidirectional"), c.integer("max_distance")
@@ -215,17 +221,17 @@ def relative_position_bias(c: Call, table: Node, queries: Node, keys: Node) -> N
     part = c.const((whole - exact) / math.log(limit / exact), "float64")
     ratio = std.div(std.cast(std.maximum(size, number(1)), to="float64"), c.const(exact, "float64"))
     far = std.add(std.cast(std.mul(std.log(ratio), part), to="int64"), number(exact))
-    places = std.where(std.less(size, number(exact)), size, std.minimum(far, number(whole - 1)))
+    positions = std.where(std.less(size, number(exact)), size, std.minimum(far, number(whole - 1)))
     if both:
         behind = std.cast(std.less(distance, number(0)), to="int64")
-        places = std.add(places, std.mul(behind, number(whole)))
-    made = std.gather(table, places, axis=0)
+        positions = std.add(positions, std.mul(behind, number(whole)))
+    made = std.gather(table, positions, axis=0)
     return std.unsqueeze(std.transpose(made, axes=(2, 0, 1)), axes=(0,))
 
 
 def _generating(node: NodeDef) -> str:
     return (
-        f"operator {node.op!r} of domain 'com.microsoft' generates whole texts by a search around a decoder:"
+        f"operator {node.op!r} of domain 'com.microsoft' generates texts by a search around a decoder:"
         " run the decoder, one of its graphs, step by step instead"
     )
 

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft on images whose channels come last, and groups of channels."""
+"""Operators of com.microsoft on images with channels last, and group normalization."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def conv_transpose_with_pads(
         c.require(as_expr(pad) >= 0, "a pad is negative")
     whole = conv_transpose_by(c, x, w, bias, (0,) * (2 * rank))
     for size, before, after in zip(whole.shape[2:], given[:rank], given[rank:], strict=True):
-        c.require(as_expr(before) + after <= size, "the pads leave nothing")
+        c.require(as_expr(before) + after <= size, "the pads are larger than the result")
     return dynamic_pad(
         c, whole, [0, 0, *map(_negative, given[:rank]), 0, 0, *map(_negative, given[rank:])], 0.0, "constant"
     )

@@ -1,4 +1,4 @@
-"""Operators of the domain ai.onnx.ml on numbers: scalers, linear models, encoders.  Trees are in `trees`."""
+"""Operators of ai.onnx.ml on numbers: scalers, linear models, encoders. Trees are in `trees`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _float(c: Call, x: Node) -> Node:
 
 
 def post_transform(c: Call, scores: Node, kind: str) -> Node:
-    """Scores of classes or targets, along the last axis, as the attribute post_transform says."""
+    """Scores of classes or targets, along the last axis, transformed by the attribute post_transform."""
     if kind == "NONE":
         return scores
     if kind == "LOGISTIC":
@@ -28,7 +28,7 @@ def post_transform(c: Call, scores: Node, kind: str) -> Node:
     if kind == "SOFTMAX":
         return std.softmax(scores, axis=-1)
     if kind == "SOFTMAX_ZERO":
-        # Scores of zero stay zero, and do not take part.
+        # Zero scores stay zero and are left out of the softmax.
         zero = c.const(0, scores.dtype)
         kept = std.not_equal(scores, zero)
         among = std.where(kept, scores, c.const(float("-inf"), scores.dtype))
@@ -44,9 +44,9 @@ def binarizer(c: Call, x: Node) -> Node:
 
 
 @converter("ArrayFeatureExtractor", 1, ML)
-def array_feature_extractor(c: Call, x: Node, places: Node) -> Node:
-    """x at indices of its last axis; for a vector, a matrix of one row."""
-    picked = std.gather(x, std.reshape(places, shape=(-1,)), axis=-1)
+def array_feature_extractor(c: Call, x: Node, positions: Node) -> Node:
+    """x at indices of its last axis. The result for a vector is a matrix with one row."""
+    picked = std.gather(x, std.reshape(positions, shape=(-1,)), axis=-1)
     return std.unsqueeze(picked, axes=(0,)) if len(x.shape) == 1 else picked
 
 
@@ -63,7 +63,7 @@ def scaler(c: Call, x: Node) -> Node:
 
 @converter("Normalizer", 1, ML)
 def normalizer(c: Call, x: Node) -> Node:
-    """Rows divided by their greatest value, sum of magnitudes, or length; rows of zeros stay."""
+    """Rows divided by their maximum, sum of magnitudes, or Euclidean norm; rows of zeros are unchanged."""
     wide = c.cast(x, "float32")
     fold: Any = {"MAX": std.reduce_max, "L1": std.reduce_l1, "L2": std.reduce_l2}[
         c.choice("norm", "MAX", ("MAX", "L1", "L2"))
@@ -75,7 +75,7 @@ def normalizer(c: Call, x: Node) -> Node:
 
 @converter("Imputer", 1, ML)
 def imputer(c: Call, x: Node) -> Node:
-    """A value that stands for what is missing replaced, by one number or one for each feature."""
+    """Replaces the value that marks missing elements by one number, or by one per feature."""
     names = ("imputed_value_floats", "replaced_value_float")
     c.ignore(*names, "imputed_value_int64s", "replaced_value_int64")
     if x.dtype.is_float:
@@ -88,7 +88,7 @@ def imputer(c: Call, x: Node) -> Node:
 
 @converter("FeatureVectorizer", 1, ML)
 def feature_vectorizer(c: Call, *xs: Node) -> Node:
-    """The first features of each input, as many as are said, concatenated."""
+    """The first features of each input, as many as the attribute specifies, concatenated."""
     counts = c.integers("inputdimensions", None)
     if counts is not None and len(counts) != len(xs):
         raise c.error(f"{len(counts)} numbers of features for {len(xs)} inputs")
@@ -115,7 +115,7 @@ def one_hot_encoder(c: Call, x: Node) -> Node:
 
 
 def _pairs(c: Call, what: str) -> np.ndarray[Any, Any]:
-    """The keys or values of a LabelEncoder, in whichever attribute they are."""
+    """The keys or values of a LabelEncoder, from the attribute that has them."""
     for suffix, kind in (("int64s", "int64"), ("floats", "float32")):
         given = c.integers(f"{what}_{suffix}", None) if kind == "int64" else c.reals(f"{what}_{suffix}", None)
         if given is not None:
@@ -131,12 +131,12 @@ def _pairs(c: Call, what: str) -> np.ndarray[Any, Any]:
 
 @converter("LabelEncoder", 1, ML)
 def label_encoder_of_texts(c: Call, x: Node) -> Node:
-    """Map texts to their class indices, or back."""
+    """Map strings to their class indices, or class indices to strings."""
     texts = c.texts("classes_strings")
     default = c.text("default_string", "_Unused"), c.integer("default_int64", -1)
     if x.dtype is STRING:
-        place = std.text_index(x, keys=texts, default=len(texts))
-        return std.gather(c.const([*range(len(texts)), default[1]], "int64"), place)
+        position = std.text_index(x, keys=texts, default=len(texts))
+        return std.gather(c.const([*range(len(texts)), default[1]], "int64"), position)
     last = c.const(len(texts), "int64")
     inside = std.logical_and(std.greater_equal(x, c.const(0, "int64")), std.less(x, last))
     return std.gather(_table(c, [*texts, default[0]], STRING), std.where(inside, x, last))
@@ -144,7 +144,7 @@ def label_encoder_of_texts(c: Call, x: Node) -> Node:
 
 @converter("LabelEncoder", 2, ML)
 def label_encoder(c: Call, x: Node) -> Node:
-    """The value of the key that an element is, or the default."""
+    """The value of the key that equals an element, or the default."""
     c.ignore("default_string", "default_int64", "default_float")
     keys, values = _pairs(c, "keys"), _pairs(c, "values")
     if len(keys) != len(values) or not len(keys):
@@ -154,22 +154,22 @@ def label_encoder(c: Call, x: Node) -> Node:
         raise c.error(f"keys of {of} for elements of {x.dtype}")
     default = _default(c, to)
     if x.dtype is STRING:
-        place = std.text_index(x, keys=tuple(keys), default=len(keys))
-        return std.gather(_table(c, [*values, default], to), place)
+        position = std.text_index(x, keys=tuple(keys), default=len(keys))
+        return std.gather(_table(c, [*values, default], to), position)
     among = c.const(keys, x.dtype)
     same = std.equal(std.unsqueeze(x, axes=(-1,)), among)
     if x.dtype.is_float and np.isnan(keys).any():
         gaps = std.logical_and(std.isnan(std.unsqueeze(x, axes=(-1,))), std.isnan(among))
         same = std.logical_or(same, gaps)
-    # Of equal keys the last one counts.
-    place = std.argmax(c.cast(same, "int8"), axis=-1, select_last=True)
-    found = std.gather(_table(c, values, to), place)
+    # Of equal keys the last one is used.
+    position = std.argmax(c.cast(same, "int8"), axis=-1, select_last=True)
+    found = std.gather(_table(c, values, to), position)
     other = std.squeeze(_table(c, [default], to), axes=(0,))
     return std.where(std.reduce_any(same, axes=(-1,)), found, other)
 
 
 def _default(c: Call, to: DType) -> Any:
-    """The default value for elements that are not keys."""
+    """The value of elements that are not keys."""
     given = c.tensor("default_tensor", None)
     if given is not None:
         if given.size != 1 or c.numpy_dtype(given, "the default") is not to:
@@ -181,7 +181,7 @@ def _default(c: Call, to: DType) -> Any:
 
 
 def _table(c: Call, values: Any, to: DType) -> Node:
-    """A vector of numbers or texts."""
+    """A vector of numbers or strings."""
     if to is STRING:
         return std.texts(values=tuple(map(str, values)), shape=(len(values),))
     return c.const(values, to)
@@ -189,23 +189,23 @@ def _table(c: Call, values: Any, to: DType) -> Node:
 
 @converter("CategoryMapper", 1, ML)
 def category_mapper(c: Call, x: Node) -> Node:
-    """Texts as the numbers of their categories, or back."""
+    """Map strings to the numbers of their categories, or numbers to strings."""
     texts, numbers = c.texts("cats_strings"), c.integers("cats_int64s")
     default = c.text("default_string", "_Unused"), c.integer("default_int64", -1)
     if len(texts) != len(numbers):
         raise c.error(f"{len(texts)} texts for {len(numbers)} numbers")
     if x.dtype is STRING:
-        place = std.text_index(x, keys=texts, default=len(texts))
-        return std.gather(c.const([*numbers, default[1]], "int64"), place)
+        position = std.text_index(x, keys=texts, default=len(texts))
+        return std.gather(c.const([*numbers, default[1]], "int64"), position)
     same = std.equal(std.unsqueeze(x, axes=(-1,)), c.const(numbers, "int64"))
-    place = std.argmax(c.cast(same, "int8"), axis=-1, select_last=True)
+    position = std.argmax(c.cast(same, "int8"), axis=-1, select_last=True)
     last = c.const(len(numbers), "int64")
-    place = std.where(std.reduce_any(same, axes=(-1,)), place, last)
-    return std.gather(_table(c, [*texts, default[0]], STRING), place)
+    position = std.where(std.reduce_any(same, axes=(-1,)), position, last)
+    return std.gather(_table(c, [*texts, default[0]], STRING), position)
 
 
 def labels_of(c: Call, numbers: str) -> Node:
-    """The labels of a classifier: numbers of the attribute of that name, or texts."""
+    """The labels of a classifier: the integers of the named attribute, or strings."""
     found = c.integers(numbers, None)
     if found is not None:
         return c.const(found, "int64")
@@ -246,7 +246,7 @@ def linear_classifier(c: Call, x: Node) -> Sequence[Node]:
 
 
 def _two_classes(c: Call, score: Node, labels: Node, kind: str) -> Sequence[Node]:
-    """Two classes with one score: that of the second; the first has what remains."""
+    """Two classes with one score, which is that of the second class. The first has the complement."""
     if kind == "LOGISTIC":
         likely = std.sigmoid(score)
         pair = (std.sub(c.const(1, "float32"), likely), likely)

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, poolings."""
+"""Matrix products, convolutions, pooling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
     made = std.matmul(a, b, transpose_a=c.flag("transA"), transpose_b=c.flag("transB"))
     made = c.cast(made, a.dtype)
     if not a.dtype.is_float and not (alpha.is_integer() and beta.is_integer()):
-        # The standard does not say how integers are rounded: at the end, towards 0, as by a Cast.
+        # The standard does not define the rounding of integers. The result is truncated, as by a Cast.
         made, bias = c.cast(made, "float64"), bias and c.cast(bias, "float64")
     made = scaled(c, made, alpha)
     if bias is None or beta == 0.0:
@@ -66,7 +66,7 @@ def channels_first(x: Node) -> Node:
 
 
 def channels_last(x: Node) -> Node:
-    """The way back of `channels_first`."""
+    """The inverse of `channels_first`."""
     rank = len(x.shape)
     return std.transpose(x, axes=(0, *range(2, rank), 1))
 
@@ -77,7 +77,7 @@ _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def spatial_pads(
     c: Call, x: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """The pads of a window, begins then ends; `auto_pad` is resolved."""
+    """The pads of a window, begins then ends, with `auto_pad` resolved."""
     rank = len(kernel)
     auto = c.choice("auto_pad", "NOTSET", _AUTO_PADS)
     given = c.integers("pads", None)
@@ -106,7 +106,7 @@ def spatial_pads(
 
 
 def per_dim(c: Call, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
-    """An attribute with a positive number for each spatial dim."""
+    """An attribute with a positive integer per spatial dim."""
     found = tuple(c.integers(name, None) or (default,) * rank)
     if len(found) != rank or any(value < 1 for value in found):
         raise c.error(f"attribute {name!r} is {found}; {rank} numbers of at least 1 are needed")
@@ -114,7 +114,7 @@ def per_dim(c: Call, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
 
 
 def check_image(c: Call, x: Node, most: int = 5) -> int:
-    """The number of spatial dims."""
+    """The number of spatial dims; an error if x is not [n, c, spatial...]."""
     rank = len(x.shape) - 2
     if rank < 1:
         raise c.error(f"an input [n, c, spatial...] is needed, not {x.type}")
@@ -124,7 +124,7 @@ def check_image(c: Call, x: Node, most: int = 5) -> int:
 
 
 def kernel_of(c: Call, x: Node, w: Node) -> tuple[int, ...]:
-    """The window of a convolution, which the attribute only repeats."""
+    """The kernel shape of a convolution, from the weights. The attribute must be equal."""
     if len(w.shape) != len(x.shape):
         raise c.error(f"the kernel {w.type} does not fit the input {x.type}")
     shape = w.shape[2:]
@@ -158,7 +158,7 @@ def conv_transpose(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
 
 
 def conv_transpose_by(c: Call, x: Node, w: Node, bias: Node | None, given: Sequence[int] | None) -> Node:
-    """A transposed convolution whose pads are `given`, or follow from other attributes."""
+    """A transposed convolution with the pads `given`, or with those of the attributes."""
     rank = check_image(c, x)
     kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
@@ -191,10 +191,10 @@ def _transposed_pads(
     extra: tuple[int, ...],
     given: Sequence[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(padding, output padding) of a transposed convolution, where `output_shape` or `auto_pad` may rule.
+    """The padding and output padding of a transposed convolution, from `output_shape`, `auto_pad` or `pads`.
 
-    An odd total takes more at the begin, but for SAME_UPPER (the standard since version 11; ONNX Runtime for
-    all versions).  A result that is larger than what the windows reach grows at its end.
+    Of an odd total the begin gets one more, except for SAME_UPPER (the standard since version 11; ONNX
+    Runtime for all versions). If the windows do not cover the result, the end is padded.
     """
     rank = len(kernel)
     auto = c.choice("auto_pad", "NOTSET", _AUTO_PADS)
@@ -254,7 +254,7 @@ def average_pool(c: Call, x: Node) -> Node:
 
 @converter("LpPool", 2)
 def lp_pool(c: Call, x: Node) -> Node:
-    """The p-norm of each window: from the mean of powers."""
+    """The p-norm of each window, from the mean of powers."""
     p = c.integer("p", 2)
     if p < 1:
         raise c.error(f"p is {p}, it must be at least 1")
@@ -269,7 +269,7 @@ def lp_pool(c: Call, x: Node) -> Node:
 
 
 def _reached(c: Call, x: Node, window: Mapping[str, Any]) -> Node:
-    """x with zeros at its ends, as far as the last windows reach that begin inside."""
+    """x padded with zeros so that it contains the last windows of ceil_mode."""
     ends = []
     sizes = c.static(x, "the input of a pool with ceil_mode")[2:]
     rank = len(sizes)

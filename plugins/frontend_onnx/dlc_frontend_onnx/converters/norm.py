@@ -23,7 +23,7 @@ def batch_norm(c: Call, x: Node, scale: Node, bias: Node, mean: Node, var: Node)
 def _batch_norm_training(
     c: Call, x: Node, vectors: Sequence[Node], eps: float, momentum: float
 ) -> Sequence[Node | None]:
-    """Statistics of the batch itself, and the running ones moved towards them."""
+    """Batch statistics, and updated running statistics."""
     axes = tuple(axis for axis in range(len(x.shape)) if axis != 1)
     scale, bias, mean, var = vectors
     current = std.reduce_mean(x, axes=axes, keepdims=True)
@@ -48,7 +48,7 @@ def instance_norm(c: Call, x: Node, scale: Node, bias: Node) -> Node:
 
 @converter("GroupNormalization", 18)
 def group_norm_18(c: Call, x: Node, scale: Node, bias: Node) -> Node:
-    """Scale and bias are one for each group."""
+    """Scale and bias have one element per group."""
     groups = c.integer("num_groups")
     channels = x.shape[1] if len(x.shape) > 1 else 0
     if not isinstance(channels, int) or groups < 1 or channels % groups:
@@ -93,7 +93,7 @@ def rms_norm(c: Call, x: Node, scale: Node) -> Node:
 
 @converter("MeanVarianceNormalization", 9)
 def mean_variance(c: Call, x: Node) -> Node:
-    """As the standard's body, whose constants are of float32, does it: for any float."""
+    """As the standard's function body, but for all float dtypes; the constants of the body are float32."""
     axes = tuple(c.check_axis(axis, len(x.shape)) for axis in c.integers("axes", (0, 2, 3)))
     wide = c.cast(x, "float64" if x.dtype.bits == 64 else "float32")
     mean = std.reduce_mean(wide, axes=axes, keepdims=True)

@@ -1,4 +1,4 @@
-"""Quantized operators of the standard: scales and zero points, and products of integers."""
+"""Quantized operators of the standard: scales and zero points, and integer matrix products."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ from dlc_frontend_onnx.converters.nn import check_image, kernel_of, per_dim, pro
 
 
 def shaped(value: Node, shape: tuple[Dim, ...]) -> Node:
-    """The value in another shape; a constant stays one."""
+    """The value reshaped; a constant stays a constant."""
     array = const_array(value)
     if tuple(value.shape) == shape:
         return value
-    made = std.reshape(value, shape=shape)  # it refuses what does not fit
+    made = std.reshape(value, shape=shape)  # raises the error if the sizes differ
     known = made.tensor_type.static_shape()
     return made if array is None or known is None else constant(array.reshape(known))
 
 
-def turned(value: Node, axes: tuple[int, ...] = (1, 0)) -> Node:
-    """The value with its axes in another order; a constant stays one."""
+def transposed(value: Node, axes: tuple[int, ...] = (1, 0)) -> Node:
+    """The value with its axes permuted; a constant stays a constant."""
     array = const_array(value)
     return std.transpose(value, axes=axes) if array is None else constant(array.transpose(axes))
 
 
 def plain(value: Node) -> Node:
-    """A scale or zero point of a whole tensor as a number."""
+    """A scale or zero point of a whole tensor as a scalar."""
     return shaped(value, ())
 
 
 def along(c: Call, vector: Node, like: Node, axis: int, block: int = 0) -> Node:
-    """A scale or zero point as it meets a tensor: one number, one for each place of an axis, or one for each
-    block along it."""
+    """A scale or zero point in a shape that broadcasts to `like`: per tensor, per index of an axis, or per
+    block along it.
+    """
     rank = len(like.shape)
     if len(vector.shape) == 0 or vector.tensor_type.static_shape() == (1,):
         return plain(vector)
-    place = c.check_axis(axis, rank)
+    position = c.check_axis(axis, rank)
     if block:
-        return _blocks(c, vector, like, place, block)
+        return _blocks(c, vector, like, position, block)
     if len(vector.shape) != 1:
         raise c.error(f"a scale of {vector.type} for {like.type}")
-    return shaped(vector, (vector.shape[0], *(1,) * (rank - 1 - place)))
+    return shaped(vector, (vector.shape[0], *(1,) * (rank - 1 - position)))
 
 
 def _blocks(c: Call, vector: Node, like: Node, axis: int, block: int) -> Node:
@@ -62,13 +63,13 @@ def _blocks(c: Call, vector: Node, like: Node, axis: int, block: int) -> Node:
 
 
 def is_zero(c: Call, value: Node | None) -> bool:
-    """Whether a zero point is left out or known to be 0."""
+    """Whether a zero point is omitted or known to be 0."""
     found = None if value is None else c.array(value)
     return value is None or (found is not None and not np.any(found))
 
 
 def dequantized(c: Call, x: Node, scale: Node, zero: Node | None) -> Node:
-    """(x - zero) scale, in the dtype of the scale; scale and zero broadcast already."""
+    """(x - zero) scale, in the dtype of the scale. Scale and zero point must broadcast to x."""
     if x.dtype.name in (*QUANTIZED, "int32"):
         points = () if zero is None or is_zero(c, zero) else (zero,)
         return std.dequantize(x, scale, *points)
@@ -79,7 +80,7 @@ def dequantized(c: Call, x: Node, scale: Node, zero: Node | None) -> Node:
 
 
 def quantized(c: Call, x: Node, scale: Node, zero: Node | None, to: DType) -> Node:
-    """x / scale, rounded to even, plus zero, and limited to the range of the dtype."""
+    """x / scale, rounded to even, plus zero, saturated to the range of the dtype."""
     points = () if zero is None or is_zero(c, zero) else (zero,)
     if to.is_int:
         return std.quantize(x, scale, *points, to=to)
@@ -97,7 +98,7 @@ def quantize_linear(c: Call, x: Node, scale: Node, zero: Node | None = None) -> 
     to = zero.dtype if zero is not None else declared or DType("uint8")
     if declared is not None and declared is not to:
         raise c.error(f"output_dtype is {declared}, but the zero point is {to}")
-    # The quotient is rounded in the precision that the node names, else in that of the scale.
+    # The quotient is computed in the attribute's precision, by default in that of the scale.
     precise = c.dtype("precision") if c.integer("precision", 0) else scale.dtype
     if not precise.is_float:
         raise c.error(f"a scale of {precise}")
@@ -116,14 +117,14 @@ def dequantize_linear(c: Call, x: Node, scale: Node, zero: Node | None = None) -
 
 
 def _extreme(x: Node, reduce: Callable[..., Node]) -> Node:
-    """The least or greatest element; of shapes that are not known first those of rows, by whole vectors."""
+    """The minimum or maximum. If only outer dims are symbolic, rows are reduced first, which vectorizes."""
     known = x.tensor_type.static_shape() is not None or not isinstance(x.shape[-1], int)
     return reduce(x) if known else reduce(reduce(x, axes=(-1,)))
 
 
 @converter("DynamicQuantizeLinear", 11)
 def dynamic_quantize_linear(c: Call, x: Node) -> Sequence[Node]:
-    """x as uint8 by its own range, which includes 0; what is 0 everywhere has the scale 0."""
+    """x as uint8 by its own range, extended to 0. If all elements are 0, the scale is 0."""
     zero = c.const(0, x.dtype)
     low = std.minimum(_extreme(x, std.reduce_min), zero)
     high = std.maximum(_extreme(x, std.reduce_max), zero)
@@ -148,7 +149,7 @@ def columns(value: Node | None, rank: int) -> Node | None:
 
 
 def integer_product(c: Call, a: Node, b: Node, a_zero: Node | None, b_zero: Node | None) -> Node:
-    """The matrix product of integers less their zero points, in int32."""
+    """The matrix product of integers minus their zero points, in int32."""
     for value, what in ((a, "the left"), (b, "the right")):
         if value.dtype.name not in BYTES:
             raise c.unsupported(f"{c.node.op} with {what} operand of {value.dtype}")
@@ -169,9 +170,10 @@ def matmul_integer(c: Call, a: Node, b: Node, a_zero: Node | None = None, b_zero
 
 
 def requantized(c: Call, total: Node, scale: Node, y_scale: Node, y_zero: Node | None, to: DType) -> Node:
-    """A sum of products times scale / y_scale, rounded, plus y_zero, limited to the range of the dtype.
+    """A sum of products times scale / y_scale, rounded, plus y_zero, saturated to the range of the dtype.
 
-    The three scales become one factor in float32, as onnxruntime has it; the standard leaves that open.
+    The three scales are combined to one float32 factor, as in onnxruntime; the standard does not define the
+    order.
     """
     factor = std.div(c.cast(scale, "float32"), c.cast(y_scale, "float32"))
     if not to.is_int:
@@ -201,7 +203,7 @@ def qlinear_matmul(
 
 
 def _integer_conv(c: Call, x: Node, w: Node, x_zero: Node | None, w_zero: Node | None) -> Node:
-    """A convolution of integers less their zero points, in int32; the border is the zero point."""
+    """A convolution of integers minus their zero points, in int32; the padding is the zero point."""
     rank = check_image(c, x)
     kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)

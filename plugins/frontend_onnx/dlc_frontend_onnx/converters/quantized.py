@@ -1,4 +1,4 @@
-"""Quantized operators of the domain com.microsoft: through floats, or by products of integers."""
+"""Quantized operators of com.microsoft: in floats, or by integer products."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dlc_frontend_onnx.converters.quantize import (
     quantize_linear,
     quantized,
     requantized,
-    turned,
+    transposed,
 )
 from dlc_frontend_onnx.entries import Function
 
@@ -41,7 +41,7 @@ for _op, _function in _SAME.items():
 def dynamic_quantize_matmul(
     c: Call, a: Node, b: Node, b_scale: Node, b_zero: Node | None = None, bias: Node | None = None
 ) -> Node:
-    """a is quantized by its own range, as DynamicQuantizeLinear does."""
+    """a is quantized by its own range, as by DynamicQuantizeLinear."""
     whole, scale, point = dynamic_quantize_linear(c, a)
     total = c.cast(integer_product(c, whole, b, point, b_zero), a.dtype)
     made = std.mul(total, std.mul(scale, columns(b_scale, len(b.shape)) or b_scale))
@@ -102,7 +102,7 @@ def qlinear_unary(
 
 
 def _either_layout(function: Callable[..., Node]) -> Callable[..., Node]:
-    """The converter of an operator that an attribute may tell to have the channels last."""
+    """The converter of an operator with an attribute `channels_last`."""
 
     @wraps(function)
     def convert(c: Call, x: Node, *rest: Node | None) -> Node:
@@ -150,8 +150,8 @@ def qgemm(
     y_scale: Node | None = None,
     y_zero: Node | None = None,
 ) -> Node:
-    left = turned(a) if c.flag("transA") else a
-    right = turned(b) if c.flag("transB") else b
+    left = transposed(a) if c.flag("transA") else a
+    right = transposed(b) if c.flag("transB") else b
     total = integer_product(c, left, right, plain(a_zero), b_zero)
     if bias is not None:
         total = std.add(total, bias)
@@ -193,7 +193,7 @@ def quantized_attention(
     w_zero: Node | None = None,
     past: Node | None = None,
 ) -> Sequence[Node | None]:
-    """Attention whose queries, keys and values are one product of integers."""
+    """Attention whose queries, keys and values come from one integer product."""
     whole = weights.shape[-1]
     if len(x.shape) != 3 or not isinstance(whole, int) or whole % 3:
         raise c.error(f"QAttention of {x.type} with weights {weights.type}")
@@ -214,7 +214,7 @@ def quantized_embed_layer_norm(
     mask: Node | None,
     *params: Node,
 ) -> Sequence[Node | None]:
-    """Tables and parameters are bytes; after the mask come their scales, then their zero points."""
+    """Tables and parameters are quantized. Their scales, then their zero points follow the mask."""
     tables = [words, positions, *([] if segment_table is None else [segment_table]), gamma, beta]
     if len(params) != 2 * len(tables):
         raise c.error(f"{len(params)} scales and zero points for {len(tables)} tables")

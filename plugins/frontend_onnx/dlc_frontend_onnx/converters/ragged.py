@@ -1,5 +1,5 @@
-"""Sequences of data-dependent length: the concatenation of all elements, and a row per element with its
-shape.
+"""Sequences of data-dependent length: the concatenation of the flattened elements, and a row per element with
+its shape.
 
     SequenceValue((data, shapes), RAGGED)     data [all elements], shapes [length, rank] of int64
 
@@ -39,7 +39,7 @@ def form_of(value: Value) -> Form | None:
 
 
 def parts_of(value: SequenceValue) -> tuple[Node, Node]:
-    """The elements and the shapes."""
+    """The concatenated elements and the shapes."""
     data, shapes = value.items
     assert isinstance(data, Node)
     assert isinstance(shapes, Node)
@@ -58,7 +58,7 @@ def joined(data: Node, shapes: Node) -> SequenceValue:
 
 
 def ragged(c: Call, value: SequenceValue, form: Form) -> SequenceValue:
-    """A sequence of known length as one of unknown length."""
+    """A sequence of known length as one of data-dependent length."""
     if value.kind == RAGGED:
         return value
     dtype, rank = form
@@ -72,19 +72,19 @@ def ragged(c: Call, value: SequenceValue, form: Form) -> SequenceValue:
 
 
 def _row(c: Call, shape: Sequence[Dim]) -> Node:
-    """A shape as a row."""
+    """A shape as a tensor [1, rank]."""
     return std.reshape(c.dims_tensor(shape), shape=(1, len(shape)))
 
 
 def tensors_in(value: Value) -> list[Node]:
-    """The tensors that a value is made of."""
+    """The tensors that a value consists of."""
     if isinstance(value, Node):
         return [value]
     return [node for item in value.items for node in tensors_in(item)]
 
 
 def rebuilt(like: Value, tensors: Iterator[Node]) -> Value:
-    """A value of the same form from other tensors."""
+    """A value of the same structure with other tensors."""
     if isinstance(like, Node):
         return next(tensors)
     return SequenceValue(tuple(rebuilt(item, tensors) for item in like.items), like.kind)
@@ -95,7 +95,7 @@ def paired(c: Call, one: Value, other: Value) -> tuple[Value, Value]:
     if isinstance(one, Node) or isinstance(other, Node):
         if isinstance(one, Node) and isinstance(other, Node):
             return one, other
-        raise c.unsupported("the branches give a tensor and a sequence")
+        raise c.unsupported("the branches return a tensor and a sequence")
     pairs = list(zip(one.items, other.items))
     flat = [(a, b) for a, b in pairs if isinstance(a, Node) and isinstance(b, Node)]
     alike = all(a.dtype is b.dtype and len(a.shape) == len(b.shape) for a, b in flat)
@@ -105,12 +105,12 @@ def paired(c: Call, one: Value, other: Value) -> tuple[Value, Value]:
     form = form_of(one) or form_of(other)
     made = [in_form(c, value, form) for value in (one, other)]
     if made[0] is None or made[1] is None:
-        raise c.unsupported("the branches give sequences or optionals that differ in more than their length")
+        raise c.unsupported("the branches return sequences or optionals that differ not only in length")
     return made[0], made[1]
 
 
 def in_form(c: Call, value: Value, form: Form | None) -> SequenceValue | None:
-    """A sequence as one of unknown length of this form; None where it is of another."""
+    """A sequence as a ragged one of this form; None if its form differs."""
     if form is None or not isinstance(value, SequenceValue) or value.kind not in ("sequence", RAGGED):
         return None
     return ragged(c, value, form) if form_of(value) == form or not value.items else None
@@ -122,7 +122,7 @@ def length(c: Call, value: SequenceValue) -> Dim:
 
 
 def _count(c: Call, value: SequenceValue) -> Expr:
-    """The length as a number that may be 0, as dims are not taken to be."""
+    """The length as an expression that may be 0, unlike a dim."""
     shapes = parts_of(value)[1]
     if isinstance(shapes.shape[0], int):
         return as_expr(shapes.shape[0])
@@ -133,14 +133,16 @@ def _count(c: Call, value: SequenceValue) -> Expr:
 
 
 def _starts(value: SequenceValue) -> tuple[Node, Node]:
-    """Where each element begins in the data, and how many numbers it has."""
+    """The offset of each element in the data, and its number of elements."""
     _, shapes = parts_of(value)
     sizes = std.reduce_prod(shapes, axes=(1,))
     return std.cumsum(sizes, axis=0, exclusive=True), sizes
 
 
-def _place(c: Call, position: Value, count: Dim, *, behind: bool) -> Expr:
-    """A position, which may be data, from the front; `behind` the last one is one, too."""
+def _index(c: Call, position: Value, count: Dim, *, behind: bool) -> Expr:
+    """A possibly data-dependent position as a nonnegative index. If `behind` is true, the index after the
+    last element is valid too.
+    """
     if not isinstance(position, Node):
         raise c.error("the position must be an integer")
     found = c.elements(position, "the position")
@@ -152,32 +154,34 @@ def _place(c: Call, position: Value, count: Dim, *, behind: bool) -> Expr:
     return select(wanted < 0, wanted + many, wanted)
 
 
-def _begin(c: Call, value: SequenceValue, place: Expr) -> Expr:
-    """Where the element at a place begins in the data; behind the last one, where these end."""
+def _begin(c: Call, value: SequenceValue, index: Expr) -> Expr:
+    """The offset in the data of the element at an index; the end of the data for the index after the last
+    element.
+    """
     data, shapes = parts_of(value)
     known = c.known(shapes)
     if known is not None and known.size <= 64:
         begin = as_expr(0)
-        for index, row in enumerate(known):
-            begin = begin + select(place > index, as_expr(product(int_elements(row))), 0)
+        for number, row in enumerate(known):
+            begin = begin + select(index > number, as_expr(product(int_elements(row))), 0)
         return begin
     starts, _ = _starts(value)
     whole = std.concat(starts, c.dims_tensor(data.shape), axis=0)
-    inside = maximum(minimum(place, length(c, value)), 0)
+    inside = maximum(minimum(index, length(c, value)), 0)
     (found,) = c.elements(std.gather(whole, c.number_of(inside), axis=0), "a begin")
     return as_expr(found)
 
 
-def _shape_at(c: Call, value: SequenceValue, place: Expr) -> tuple[Dim, ...]:
-    """The shape of the element at a place; zeros where there is none, which a check refuses."""
+def _shape_at(c: Call, value: SequenceValue, index: Expr) -> tuple[Dim, ...]:
+    """The shape of the element at an index; zeros if there is no such element, which a check refuses."""
     shapes = parts_of(value)[1]
     padded = std.concat(shapes, c.const(np.zeros((1, rank_of(value))), "int64"), axis=0)
-    inside = maximum(minimum(place, length(c, value)), 0)
+    inside = maximum(minimum(index, length(c, value)), 0)
     return c.sizes(std.gather(padded, c.number_of(inside), axis=0), "a dim")
 
 
 def _pieces(c: Call, x: Node, begin: Expr, end: Expr) -> tuple[Node, Node]:
-    """The parts before a begin and after an end, along the first axis."""
+    """The slices [0, begin) and [end, size) of the first axis."""
     low, high = c.offset(simple(begin), "a begin"), c.offset(simple(end), "an end")
     size = x.shape[0]
     before = std.slice(x, begins=(0,), ends=(low,), axes=(0,))
@@ -185,71 +189,71 @@ def _pieces(c: Call, x: Node, begin: Expr, end: Expr) -> tuple[Node, Node]:
 
 
 def inserted(c: Call, value: SequenceValue, tensor: Value, position: Value | None) -> SequenceValue:
-    """A sequence with one more element, at the end or before a place."""
+    """A sequence with one more element, at the end or before a position."""
     if not isinstance(tensor, Node) or (tensor.dtype, len(tensor.shape)) != form_of(value):
         raise c.unsupported(
-            "a sequence whose length is data gets an element of another type or rank than the others"
+            "an element of another type or rank is inserted into a sequence of data-dependent length"
         )
     data, shapes = parts_of(value)
     flat, row = std.reshape(tensor, shape=(-1,)), _row(c, tensor.shape)
     if position is None:
         return joined(std.concat(data, flat, axis=0), std.concat(shapes, row, axis=0))
-    place = _place(c, position, length(c, value), behind=True)
-    begin = _begin(c, value, place)
+    index = _index(c, position, length(c, value), behind=True)
+    begin = _begin(c, value, index)
     first, second = _pieces(c, data, begin, begin)
-    above, below = _pieces(c, shapes, place, place)
+    above, below = _pieces(c, shapes, index, index)
     return joined(std.concat(first, flat, second, axis=0), std.concat(above, row, below, axis=0))
 
 
 def erased(c: Call, value: SequenceValue, position: Value | None) -> SequenceValue:
-    """A sequence without one element, the last or the one at a place."""
+    """A sequence without the element at a position, by default the last."""
     data, shapes = parts_of(value)
     many = as_expr(length(c, value))
     if position is None:
         c.require(_count(c, value) >= 1, "the sequence is empty")
-        place = many - 1
+        index = many - 1
     else:
-        place = _place(c, position, many, behind=False)
-    begin, end = _begin(c, value, place), _begin(c, value, simple(place + 1))
+        index = _index(c, position, many, behind=False)
+    begin, end = _begin(c, value, index), _begin(c, value, simple(index + 1))
     return joined(
         std.concat(*_pieces(c, data, begin, end), axis=0),
-        std.concat(*_pieces(c, shapes, place, simple(place + 1)), axis=0),
+        std.concat(*_pieces(c, shapes, index, simple(index + 1)), axis=0),
     )
 
 
 def element(c: Call, value: SequenceValue, position: Value) -> Node:
-    """The element at a place."""
+    """The element at a position."""
     data, _ = parts_of(value)
-    place = _place(c, position, length(c, value), behind=False)
-    begin = c.offset(simple(_begin(c, value, place)), "a begin")
-    dims = _shape_at(c, value, place)
+    index = _index(c, position, length(c, value), behind=False)
+    begin = c.offset(simple(_begin(c, value, index)), "a begin")
+    dims = _shape_at(c, value, index)
     taken = std.slice(data, begins=(begin,), ends=(simple(begin + product(dims)),), axes=(0,))
     return std.reshape(taken, shape=dims)
 
 
 def concatenated(c: Call, value: SequenceValue, axis: int, *, stacked: bool) -> Node:
-    """All elements joined along an axis, or along a new one."""
+    """All elements concatenated along an axis, or stacked along a new one."""
     data, shapes = parts_of(value)
     rank = rank_of(value)
     many = length(c, value)
     c.require(_count(c, value) >= 1, "a sequence of at least one tensor is needed")
-    place = c.check_axis(axis, rank + stacked)
+    index = c.check_axis(axis, rank + stacked)
     if stacked:
         one = c.const(1, "int64")
         ones = std.broadcast_to(std.reshape(one, shape=(1, 1)), shape=(many, 1))
-        before = std.slice(shapes, begins=(0,), ends=(place,), axes=(1,))
-        shapes = std.concat(before, ones, std.slice(shapes, begins=(place,), ends=(rank,), axes=(1,)), axis=1)
+        before = std.slice(shapes, begins=(0,), ends=(index,), axes=(1,))
+        shapes = std.concat(before, ones, std.slice(shapes, begins=(index,), ends=(rank,), axes=(1,)), axis=1)
         value, rank = joined(data, shapes), rank + 1
     first = _shape_at(c, value, as_expr(0))
-    others = [k for k in range(rank) if k != place]
+    others = [k for k in range(rank) if k != index]
     if others:
         kept = std.gather(shapes, c.const(others, "int64"), axis=1)
         same = std.reduce_all(std.equal(kept, std.slice(kept, begins=(0,), ends=(1,), axes=(0,))))
         (fits,) = c.elements(std.cast(same, to="int64"), "the shapes")
-        what = "elements of a sequence differ in more than the dim they are joined along"
+        what = "elements of a sequence differ in more than the dim along which they are concatenated"
         c.require(eq(as_expr(fits), 1), what)
     starts, _ = _starts(value)
-    sizes = std.gather(shapes, c.const(place, "int64"), axis=1)
+    sizes = std.gather(shapes, c.const(index, "int64"), axis=1)
     ends = std.cumsum(sizes, axis=0)
     (whole,) = c.elements(std.reduce_sum(sizes, axes=(0,)), "a dim")
     total = c.size(whole, "a dim")
@@ -258,18 +262,18 @@ def concatenated(c: Call, value: SequenceValue, axis: int, *, stacked: bool) -> 
     owner = std.reduce_sum(passed, axes=(1,))
     size = std.gather(sizes, owner, axis=0)
     inner = std.sub(steps, std.sub(std.gather(ends, owner, axis=0), size))
-    pre, post = product(first[:place]), product(first[place + 1 :])
+    pre, post = product(first[:index]), product(first[index + 1 :])
     behind = std.arange(stop=post, dtype="int64")
     rows = std.mul(std.reshape(std.arange(stop=pre, dtype="int64"), shape=(pre, 1)), size)
     at = std.unsqueeze(std.add(rows, inner), axes=(2,))
     begin = std.reshape(std.gather(starts, owner, axis=0), shape=(1, total, 1))
     where = std.add(begin, std.add(std.mul(at, c.number_of(post)), behind))
     made = std.gather(data, where, axis=0)
-    return std.reshape(made, shape=(*first[:place], total, *first[place + 1 :]))
+    return std.reshape(made, shape=(*first[:index], total, *first[index + 1 :]))
 
 
 def split_evenly(c: Call, x: Node, each: Dim, axis: int) -> SequenceValue:
-    """Split an axis into parts of equal size; the last part has the rest."""
+    """Split an axis into parts of equal size; the last part is the remainder."""
     whole = as_expr(x.shape[axis])
     step = as_expr(each)
     c.require(step >= 1, "the size of a part is not positive")
@@ -288,10 +292,10 @@ def split_evenly(c: Call, x: Node, each: Dim, axis: int) -> SequenceValue:
         std.unsqueeze(left(parts) if k == axis else std.broadcast_to(number(dim), shape=(count,)), axes=(1,))
         for k, dim in enumerate(x.shape)
     ]
-    places = std.arange(stop=product(x.shape), dtype="int64")
+    positions = std.arange(stop=product(x.shape), dtype="int64")
     block = std.mul(number(width), std.mul(number(pre), number(post)))
-    part = std.floordiv(places, block)
-    rest = std.sub(places, std.mul(part, block))
+    part = std.floordiv(positions, block)
+    rest = std.sub(positions, std.mul(part, block))
     size = left(part)
     row = std.floordiv(rest, std.mul(size, number(post)))
     inner = std.mod(std.floordiv(rest, number(post)), size)
@@ -301,7 +305,7 @@ def split_evenly(c: Call, x: Node, each: Dim, axis: int) -> SequenceValue:
 
 
 def is_data(c: Call, position: Value | None) -> bool:
-    """Whether a position is known only when the model runs."""
+    """Whether a position is data-dependent."""
     return isinstance(position, Node) and c.known(position) is None
 
 

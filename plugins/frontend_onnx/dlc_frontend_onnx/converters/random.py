@@ -1,7 +1,7 @@
 """Random numbers: uniform, normal, Bernoulli, multinomial.
 
-With the attribute `seed` they are those that ONNX's reference implementation draws (see the op `random`);
-without it every call draws others.
+With the attribute `seed` the numbers equal those of ONNX's reference implementation (see the op `random`).
+Without it every call draws different ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _seed(c: Call) -> int | None:
 
 
 def draw(c: Call, shape: Sequence[Dim], dtype: DType | str, law: str = "uniform", **bounds: float) -> Node:
-    """Random numbers of a law, by the seed of the node where it has one."""
+    """Random numbers of a distribution, by the node's seed if it has one."""
     return std.random(shape=tuple(shape), law=law, seed=_seed(c), number=c.draw(), dtype=dtype, **bounds)
 
 
@@ -55,7 +55,7 @@ def bernoulli(c: Call, chances: Node) -> Node:
 
 @converter("Multinomial", 7)
 def multinomial(c: Call, logits: Node) -> Node:
-    """Classes by their unnormalised log probabilities: how many of the running sums a draw is not below."""
+    """Classes by unnormalized log probabilities: the number of cumulative sums that a draw is not below."""
     count, to = c.integer("sample_size", 1), c.dtype("dtype", None) or DType("int32")
     if len(logits.shape) != 2 or count < 0 or not to.is_int:
         raise c.error(f"{count} samples of {to} from {logits.type}")
@@ -63,5 +63,5 @@ def multinomial(c: Call, logits: Node) -> Node:
     drawn = draw(c, (logits.shape[0], count), "float64")
     passed = std.greater_equal(std.unsqueeze(drawn, axes=(2,)), std.unsqueeze(below, axes=(1,)))
     found = std.reduce_sum(c.cast(passed, "int64"), axes=(2,))
-    # The last running sum may be a little less than 1.
+    # The last cumulative sum may be slightly less than 1.
     return c.cast(std.minimum(found, c.dims_tensor((logits.shape[1] - 1,))), to)

@@ -1,7 +1,7 @@
-"""RNN, GRU, LSTM: one `scan` over the time steps for each direction.
+"""RNN, GRU, LSTM: one `scan` over the time steps per direction.
 
-The products of the inputs with their weights are one matrix product over all steps; only what depends on the
-state is inside the scan.
+The inputs of all steps are multiplied with their weights in one GEMM before the scan. The scan contains only
+what depends on the state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Activation = Callable[[Node], Node]
 
 @dataclass(frozen=True)
 class Cell:
-    """One direction's weights; each as its operator has it, without the dim of directions."""
+    """The weights of one direction, in the layout of the operator without the axis of directions."""
 
     c: Call
     hidden: int
@@ -31,21 +31,21 @@ class Cell:
     peepholes: Node | None
     activations: Sequence[Activation]
     rounded: Activation
-    """The rounded factor of the products with the weights."""
+    """Quantizes and dequantizes the left factor of the products with the weights."""
 
     def gates(self, count: int, joined: Node) -> list[Node]:
-        """The parts of [..., count * hidden]."""
+        """The `count` slices of a tensor [..., count * hidden]."""
         parts = std.split(joined, sizes=(self.hidden,) * count, axis=-1)
         return [get_item(parts, index) for index in range(count)]
 
     def limited(self, value: Node) -> Node:
-        """The value within the attribute `clip`."""
+        """The value clamped by the attribute `clip`."""
         clip = self.c.real("clip", None)
         return value if clip is None else std.clip(value, min=-clip, max=clip)
 
 
 Step = Callable[[Cell, Node, Sequence[Node]], Sequence[Node]]
-"""(cell, this step's products of the inputs, state) -> the new state; the first of it is the output."""
+"""(cell, input products of this step, state) -> the new state, whose first tensor is the output."""
 
 
 def _activations(c: Call, count: int, directions: int, defaults: Sequence[str]) -> list[list[Activation]]:
@@ -59,7 +59,7 @@ def _activations(c: Call, count: int, directions: int, defaults: Sequence[str]) 
 
 
 def _activation(c: Call, name: str, alphas: list[float], betas: list[float]) -> Activation:
-    """An activation by name; those with parameters take the next of the lists."""
+    """An activation by name. Parameterised ones consume the next entries of the lists."""
 
     def take(values: list[float], default: float) -> float:
         return values.pop(0) if values else default
@@ -209,8 +209,9 @@ def dynamic_quantize_lstm(
     r_scale: Node,
     r_zero: Node | None,
 ) -> Sequence[Node]:
-    """The inputs, and in each step the state, are quantized by their own ranges; the weights [directions,
-    rows, columns] have a scale for each direction, or for each column too."""
+    """The inputs, and in each step the state, are quantized by their own ranges. The weights [directions,
+    rows, columns] have a scale per direction or per column.
+    """
     weights = []
     for value, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
         shape = (value.shape[0], 1, scale.shape[1] if len(scale.shape) == 2 else 1)
@@ -297,7 +298,7 @@ def _one_direction(
     state: list[Node],
     backwards: bool,
 ) -> tuple[Node, list[Node]]:
-    """(outputs of all steps, last state)."""
+    """The outputs of all steps, and the last state."""
     c = cell.c
     given = std.matmul(cell.rounded(x), cell.weights, transpose_b=True)
     if cell.bias is not None:

@@ -1,4 +1,4 @@
-"""Reductions, argmax, running sums, softmax and what is made of them."""
+"""Reductions, argmax, cumulative sums, softmax and related operators."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def arg(c: Call, x: Node) -> Node:
 def cumsum(c: Call, x: Node, axis: Node) -> Node:
     exclusive, reverse = c.flag("exclusive"), c.flag("reverse")
     return along_axis(
-        c, x, axis, lambda place: std.cumsum(x, axis=place, exclusive=exclusive, reverse=reverse)
+        c, x, axis, lambda position: std.cumsum(x, axis=position, exclusive=exclusive, reverse=reverse)
     )
 
 
 def along_axis(c: Call, x: Node, axis: Node, make: Callable[[int], Node]) -> Node:
-    """Apply `make` to an axis that is an input; for a data-dependent axis, compute the results of all axes
+    """Apply `make` to an axis that is an input. For a data-dependent axis, compute the results of all axes
     and select.
     """
     rank = len(x.shape)
@@ -94,10 +94,10 @@ def along_axis(c: Call, x: Node, axis: Node, make: Callable[[int], Node]) -> Nod
     there = logical_and(as_expr(wanted[0]) >= -rank, as_expr(wanted[0]) < rank)
     c.require(there, f"an axis is out of range for {rank}")
     given = c.number_of(wanted[0])
-    place = std.mod(given, c.const(rank, "int64"))
+    position = std.mod(given, c.const(rank, "int64"))
     made = make(rank - 1)
     for other in range(rank - 1):
-        made = std.where(std.equal(place, c.const(other, "int64")), make(other), made)
+        made = std.where(std.equal(position, c.const(other, "int64")), make(other), made)
     return made
 
 
@@ -109,7 +109,7 @@ def softmax(c: Call, x: Node) -> Node:
 
 @converter("Softmax LogSoftmax", 1)
 def softmax_1(c: Call, x: Node) -> Node:
-    """Over all dims from the axis on, as one."""
+    """Softmax over all dims from the axis on, flattened."""
     axis, flat = as_matrix(c, x)
     if flat is None:
         made: Node = _softmax(c)(x, axis=axis)
@@ -122,7 +122,9 @@ def _softmax(c: Call) -> Any:
 
 
 def as_matrix(c: Call, x: Node) -> tuple[int, Node | None]:
-    """(the axis, the input as a matrix split there); None for the matrix where one axis is all it folds."""
+    """The axis, and the input as a matrix split there. The matrix is None if the axis is the only one to
+    reduce.
+    """
     rank = len(x.shape)
     axis = c.axis("axis", 1, rank)
     if all(isinstance(dim, int) and dim == 1 for dim in x.shape[axis + 1 :]):

@@ -15,20 +15,20 @@ from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.nn import kernel_of, per_dim
 from dlc_frontend_onnx.converters.spatial import Tap, gathered
 
-MAX_PLACES = 1 << 24
+MAX_SAMPLES = 1 << 24
 """Places of samples that are made constants at most."""
 
 
-def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node], share: Node | None) -> Node:
-    """Interpolate images between the nearest elements of each axis, times a weight; 0 outside.
+def _between(c: Call, x: Node, sizes: tuple[int, ...], positions: list[Node], share: Node | None) -> Node:
+    """Linear interpolation of images along each axis, times a weight; 0 outside.
 
     Returns [batch, positions, channels].
     """
-    one = c.const(1, places[0].dtype)
+    one = c.const(1, positions[0].dtype)
     axes: list[tuple[Tap, Tap]] = []
-    for place in places:
-        base = std.floor(place)
-        part = std.sub(place, base)
+    for position in positions:
+        base = std.floor(position)
+        part = std.sub(position, base)
         below, above = std.sub(one, part), part
         if share is not None and not axes:
             below, above = std.mul(below, share), std.mul(above, share)
@@ -40,7 +40,9 @@ def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node], share
 def deform_conv(
     c: Call, x: Node, w: Node, offset: Node, bias: Node | None = None, mask: Node | None = None
 ) -> Node:
-    """A convolution whose kernel's elements are moved by offsets, and weighted by a mask, at every place."""
+    """A convolution whose kernel elements are shifted by offsets and weighted by a mask at every output
+    position.
+    """
     rank = len(x.shape) - 2
     if rank < 1 or len(offset.shape) != rank + 2:
         raise c.error(f"DeformConv of {x.type} with offsets {offset.type}")
@@ -62,21 +64,21 @@ def deform_conv(
     batch = x.shape[0]
     moves = std.reshape(offset, shape=(batch * sets, taps, rank, *counts))
     moves = moves if x.dtype.name == "float64" else c.cast(moves, "float32")
-    if taps * area > MAX_PLACES:
-        raise c.unsupported(f"offsets {offset.type}", why=f"at most {MAX_PLACES} positions are supported")
+    if taps * area > MAX_SAMPLES:
+        raise c.unsupported(f"offsets {offset.type}", why=f"at most {MAX_SAMPLES} positions are supported")
     moves = std.transpose(moves, axes=(0, *range(2, rank + 3), 1))
-    places = []
+    positions = []
     for axis in range(rank):
         moved = std.squeeze(std.slice(moves, begins=(axis,), ends=(axis + 1,), axes=(1,)), axes=(1,))
         inner = np.indices(kernel)[axis].reshape(taps) * dilation[axis]
         outer = np.indices(counts)[axis][..., None] * strides[axis] - pads[axis]
-        places.append(std.add(moved, c.const(inner + outer, moved.dtype)))
+        positions.append(std.add(moved, c.const(inner + outer, moved.dtype)))
     share: Node | None = None
     if mask is not None:
         share = std.reshape(c.cast(mask, moves.dtype), shape=(batch * sets, taps, *counts))
         share = std.transpose(share, axes=(0, *range(2, rank + 2), 1))
     images = std.reshape(c.cast(x, moves.dtype), shape=(batch * sets, channels // sets, *sizes))
-    columns = _between(c, images, tuple(sizes), places, share)
+    columns = _between(c, images, tuple(sizes), positions, share)
     own, filters = channels // groups, w.shape[0] // groups
     columns = std.reshape(columns, shape=(batch, sets, area, taps, channels // sets))
     columns = std.reshape(
@@ -93,17 +95,18 @@ def deform_conv(
 
 
 def _samples(c: Call, begin: Node, length: Node, bins: int, ratio: int, size: int) -> tuple[Node, Node, Node]:
-    """Along an axis, for each region, bin and sample: two neighbours as int64, and how near the upper one is.
+    """For each region, bin and sample along an axis: two neighbours as int64, and the weight of the upper
+    one.
 
-    [regions, bins ratio]; of samples more than one place outside, the nearness is NaN.
+    The shape is [regions, bins ratio]. The weight is NaN if the sample is more than one element outside.
     """
     steps = (np.arange(bins * ratio) + 0.5) / ratio / bins
     begin, length = (std.unsqueeze(value, axes=(1,)) for value in (begin, length))
-    place = std.add(begin, std.mul(length, c.const(steps, "float32")))
+    position = std.add(begin, std.mul(length, c.const(steps, "float32")))
     outside = std.logical_or(
-        std.less(place, c.const(-1, "float32")), std.greater(place, c.const(size, "float32"))
+        std.less(position, c.const(-1, "float32")), std.greater(position, c.const(size, "float32"))
     )
-    inside = std.clip(place, min=0.0, max=size - 1)
+    inside = std.clip(position, min=0.0, max=size - 1)
     base = std.floor(inside)
     low = std.cast(base, to="int64")
     high = std.minimum(std.add(low, c.const(1, "int64")), c.const(size - 1, "int64"))
@@ -113,7 +116,7 @@ def _samples(c: Call, begin: Node, length: Node, bins: int, ratio: int, size: in
 
 @converter("RoiAlign", 10)
 def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
-    """Regions of images in bins of equal number; a bin is the mean (or maximum) of samples inside it."""
+    """Regions of images divided into equal bins. A bin is the mean or maximum of its samples."""
     mode = c.choice("mode", "avg", ("avg", "max"))
     default = "half_pixel" if c.version >= 16 else "output_half_pixel"
     modes = ("half_pixel", "output_half_pixel")
@@ -121,8 +124,8 @@ def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
     rows, columns = c.integer("output_height", 1), c.integer("output_width", 1)
     ratio, scale = c.integer("sampling_ratio", 0), c.real("spatial_scale", 1.0)
     if ratio < 1:
-        raise c.unsupported("RoiAlign whose regions' sizes say how many samples there are")
-    if max(rows, columns) * ratio > MAX_PLACES:
+        raise c.unsupported("RoiAlign whose number of samples depends on the sizes of the regions")
+    if max(rows, columns) * ratio > MAX_SAMPLES:
         raise c.unsupported(f"RoiAlign of {rows} by {columns} bins with {ratio} samples along each axis")
     if len(x.shape) != 4 or len(rois.shape) != 2 or rois.shape[1] != 4 or rows < 1 or columns < 1:
         raise c.error(f"RoiAlign of {x.type} at {rois.type}")
@@ -144,10 +147,10 @@ def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
     if mode == "avg":
         sides = [_weighted(c, axis, bins, ratio) for axis, bins in zip(axes, (rows, columns), strict=True)]
         return _bins(c, x, batches, sides)
-    places = (channels, rois.shape[0], rows, ratio, columns, ratio)
+    positions = (channels, rois.shape[0], rows, ratio, columns, ratio)
     best: Node | None = None
     for value in _corners(c, x, batches, axes):
-        value = std.reshape(value, shape=places)
+        value = std.reshape(value, shape=positions)
         best = value if best is None else std.maximum(best, value)
     assert best is not None
     made = std.reduce_max(best, axes=(3, 5))
@@ -155,7 +158,7 @@ def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
 
 
 def _weighted(c: Call, axis: tuple[Node, Node, Node], bins: int, ratio: int) -> tuple[Node, Node]:
-    """The positions of `_samples` with their weights in a mean: [regions, bins, 2 ratio] each."""
+    """The neighbours of `_samples` with their weights in a mean: [regions, bins, 2 ratio] each."""
     low, high, part = axis
     one, share = c.const(1, "float32"), c.const(1 / ratio, "float32")
     outside = std.isnan(part)
@@ -164,15 +167,15 @@ def _weighted(c: Call, axis: tuple[Node, Node, Node], bins: int, ratio: int) -> 
         for weight in (std.sub(one, part), part)
     ]
     shape = (low.shape[0], bins, ratio)
-    places, shares = (
+    positions, shares = (
         std.concat(*(std.reshape(value, shape=shape) for value in pair), axis=2)
         for pair in ((low, high), weights)
     )
-    return places, shares
+    return positions, shares
 
 
 def _bins(c: Call, x: Node, batches: Node, sides: list[tuple[Node, Node]]) -> Node:
-    """Bins of regions from the positions along both axes and their weights."""
+    """The bins of regions from the positions along both axes and their weights."""
     (rows, row_weights), (columns, column_weights) = sides
     images = c.in_order(std.reshape(batches, shape=(-1,)), x.shape[0])
     last = std.transpose(x, axes=(0, 2, 3, 1))
@@ -189,13 +192,13 @@ def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]
     made = []
     for upper in itertools.product((False, True), repeat=2):
         rows, columns = (
-            std.unsqueeze(axis[int(up)], axes=(place,)) for axis, up, place in zip(axes, upper, (2, 1))
+            std.unsqueeze(axis[int(up)], axes=(position,)) for axis, up, position in zip(axes, upper, (2, 1))
         )
         where = std.add(std.mul(image, c.const(height, "int64")), rows)
         where = std.add(std.mul(where, c.const(width, "int64")), columns)
         parts = [
-            std.unsqueeze(axis[2] if up else std.sub(one, axis[2]), axes=(place,))
-            for axis, up, place in zip(axes, upper, (2, 1))
+            std.unsqueeze(axis[2] if up else std.sub(one, axis[2]), axes=(position,))
+            for axis, up, position in zip(axes, upper, (2, 1))
         ]
         weight = std.mul(*parts)
         weight = std.where(std.isnan(weight), zero, weight)
@@ -205,23 +208,25 @@ def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]
 
 
 def _positions(c: Call, begin: Node, end: Node, count: Dim, size: int) -> Node:
-    """Places along an axis of `size` elements, from one end of regions to the other: [regions, count]."""
+    """Equidistant positions along an axis of `size` elements, from begin to end of each region: [regions,
+    count].
+    """
     begin, end = (std.unsqueeze(value, axes=(1,)) for value in (begin, end))
     last = c.const(size - 1, "float32")
     if count == 1:
         return std.mul(std.mul(std.add(begin, end), c.const(0.5, "float32")), last)
     spaces = c.cast(c.number_of(maximum(as_expr(count) - 1, 1)), "float32")
     step = std.div(std.mul(std.sub(end, begin), last), spaces)
-    places = std.add(std.mul(begin, last), std.mul(step, std.arange(stop=count, dtype="float32")))
+    positions = std.add(std.mul(begin, last), std.mul(step, std.arange(stop=count, dtype="float32")))
     if isinstance(count, int):
-        return places
+        return positions
     middle = std.mul(std.mul(std.add(begin, end), c.const(0.5, "float32")), last)
-    return std.where(c.number_of(count > 1), places, middle)
+    return std.where(c.number_of(count > 1), positions, middle)
 
 
 @converter("CropAndResize", 1, MICROSOFT)
 def crop_and_resize(c: Call, x: Node, rois: Node, batches: Node, sizes: Node) -> Node:
-    """Regions of images, as parts (y1, x1, y2, x2) of them, in one size."""
+    """Regions of images, given as fractions (y1, x1, y2, x2), resized to one size."""
     nearest = c.choice("mode", "bilinear", ("bilinear", "nearest")) == "nearest"
     outside = c.real("extrapolation_value", 0.0)
     given = c.elements(sizes, "the crop_size")
@@ -239,17 +244,17 @@ def crop_and_resize(c: Call, x: Node, rois: Node, batches: Node, sizes: Node) ->
     ]
     axes, valid = [], []
     for k, size in enumerate((height, width)):
-        place = _positions(c, ends[k], ends[k + 2], wanted[k], size)
+        position = _positions(c, ends[k], ends[k + 2], wanted[k], size)
         within = std.logical_and(
-            std.greater_equal(place, c.const(0, "float32")),
-            std.less_equal(place, c.const(size - 1, "float32")),
+            std.greater_equal(position, c.const(0, "float32")),
+            std.less_equal(position, c.const(size - 1, "float32")),
         )
         valid.append(std.unsqueeze(within, axes=(2 - k,)))
-        place = std.clip(place, min=0.0, max=size - 1)
-        base = std.floor(std.add(place, c.const(0.5, "float32")) if nearest else place)
+        position = std.clip(position, min=0.0, max=size - 1)
+        base = std.floor(std.add(position, c.const(0.5, "float32")) if nearest else position)
         low = std.cast(base, to="int64")
         high = std.minimum(std.add(low, c.const(1, "int64")), c.const(size - 1, "int64"))
-        part = std.sub(place, place if nearest else base)
+        part = std.sub(position, position if nearest else base)
         axes.append((low, low if nearest else high, part))
     made, *others = _corners(c, x, batches, axes)
     for other in () if nearest else others:

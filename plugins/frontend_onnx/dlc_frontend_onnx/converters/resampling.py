@@ -1,8 +1,7 @@
-"""Resizing by weights that are known while importing: kernels that are stretched or cut, and regions.
+"""Resize by weights computed during the import: kernels for antialiasing or exclude_outside, and regions.
 
-These are the forms that the core's `resize` does not support. Each axis has a table of neighbours and weights
-for each element of the result. An axis is resized by gathering the neighbours and adding them with their
-weights.
+The core's `resize` does not support these forms. Each axis has a table of neighbours and weights for each
+element of the result. An axis is resized by gathering the neighbours and summing them with their weights.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ MAX_WEIGHTS = 1 << 24
 class Kernel:
     """An interpolation kernel.
 
-    `stretch` widens the kernel where the result is smaller (antialiasing); `cut` leaves out neighbours that
-    are outside and divides by what remains, instead of repeating the edge.
+    `stretch` widens the kernel for downscaling (antialiasing). `exclude_outside` drops neighbours outside the
+    input and normalizes the remaining weights, instead of repeating the edge.
     """
 
     mode: str
     rounding: str
     coefficient: float = -0.75
     stretch: bool = False
-    cut: bool = False
+    exclude_outside: bool = False
 
 
-def places_of(kind: str, size: int, result: int, scale: float, region: tuple[float, float]) -> Numbers:
+def positions_of(kind: str, size: int, result: int, scale: float, region: tuple[float, float]) -> Numbers:
     """The input positions of the elements of the result."""
     x: Numbers = np.arange(result, dtype=np.float64)
     begin, end = region
-    # Of a result whose size was rounded down, the last place is not that of the input.
+    # If the result's size was rounded down, its last element is not aligned with that of the input.
     steps = x / (scale * size - 1) if result > 1 else x
     if kind == "tf_crop_and_resize":
         inner = steps if result > 1 else x + 0.5
@@ -69,26 +68,26 @@ def _weight(kernel: Kernel, distance: Numbers) -> Numbers:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def _nearest(places: Numbers, rounding: str) -> Numbers:
+def _nearest(positions: Numbers, rounding: str) -> Numbers:
     return {
-        "floor": np.floor(places),
-        "ceil": np.ceil(places),
-        "round_prefer_floor": np.ceil(places - 0.5),
-        "round_prefer_ceil": np.floor(places + 0.5),
+        "floor": np.floor(positions),
+        "ceil": np.ceil(positions),
+        "round_prefer_floor": np.ceil(positions - 0.5),
+        "round_prefer_ceil": np.floor(positions + 0.5),
     }[rounding]
 
 
-def table(kernel: Kernel, places: Numbers, size: int, scale: float) -> tuple[Numbers, Numbers]:
+def table(kernel: Kernel, positions: Numbers, size: int, scale: float) -> tuple[Numbers, Numbers]:
     """Neighbours and their weights, [result, neighbours] each."""
     if kernel.mode == "nearest":
-        found: Numbers = np.clip(_nearest(places, kernel.rounding), 0, size - 1)[:, None]
+        found: Numbers = np.clip(_nearest(positions, kernel.rounding), 0, size - 1)[:, None]
         return found, np.ones(found.shape)
     shrink = min(scale, 1.0) if kernel.stretch else 1.0
     reach = (1 if kernel.mode == "linear" else 2) / shrink
-    first = np.floor(places - reach)[:, None]
+    first = np.floor(positions - reach)[:, None]
     neighbours = first + np.arange(int(np.ceil(2 * reach)) + 2)
-    weights = _weight(kernel, (neighbours - places[:, None]) * shrink)
-    if kernel.cut:
+    weights = _weight(kernel, (neighbours - positions[:, None]) * shrink)
+    if kernel.exclude_outside:
         weights = np.where((neighbours < 0) | (neighbours >= size), 0, weights)
     total = weights.sum(1, keepdims=True)
     weights = weights / np.where(total == 0, 1, total)
@@ -106,15 +105,15 @@ def resampled(
     scales: Sequence[float],
     regions: Sequence[tuple[float, float]],
 ) -> Node:
-    """x resized along axes; of a region, what lies outside x is the node's extrapolation_value."""
+    """x resized along axes. Positions outside x get extrapolation_value if there is a region."""
     have = c.static(x, "the input")
     filling = c.real("extrapolation_value", 0.0)
     dtype = x.dtype.name if x.dtype.name == "float64" or kernel.mode == "nearest" else "float32"
     made = c.cast(x, dtype)
     outside: Node | None = None
     for axis, size, scale, region in zip(axes, sizes, scales, regions):
-        places = places_of(kind, have[axis], size, scale, region)
-        neighbours, weights = table(kernel, places, have[axis], scale)
+        positions = positions_of(kind, have[axis], size, scale, region)
+        neighbours, weights = table(kernel, positions, have[axis], scale)
         if weights.size > MAX_WEIGHTS:
             raise c.unsupported(f"a resize with {weights.shape[1]} neighbours of {size} elements")
         taps = std.gather(made, c.const(neighbours, "int64"), axis=axis)
@@ -125,7 +124,7 @@ def resampled(
             spread = c.const(weights.reshape(*beside[0], *weights.shape, *beside[1]), dtype)
             made = std.reduce_sum(std.mul(taps, spread), axes=(axis + 1,))
         if kind == "tf_crop_and_resize":
-            beyond = (places < 0) | (places > have[axis] - 1)
+            beyond = (positions < 0) | (positions > have[axis] - 1)
             if beyond.any():
                 here = c.const(beyond.reshape(-1, *(1,) * (len(have) - axis - 1)), "bool")
                 outside = here if outside is None else std.logical_or(outside, here)

@@ -1,7 +1,8 @@
-"""Resizing with data-dependent scales or regions, or with symbolic dims: positions and weights are computed.
+"""Resize with data-dependent scales or regions, or with symbolic dims: positions and weights are computed at
+run time.
 
-Each axis has a vector of input positions, in float32 and in the order of operations of the standard's
-formulas.  Neighbours and weights follow from them.
+Each axis has a vector of input positions in float32. The operations are in the order of the standard's
+formulas. Neighbours and weights are computed from the positions.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call
 from dlc_frontend_onnx.converters.resampling import Kernel
-from dlc_frontend_onnx.floats import ceil, cut, in_floats
+from dlc_frontend_onnx.floats import ceil, in_floats, truncated
 from dlc_frontend_onnx.shapes import Element
 
 F32 = DType("float32")
 MAX_SIZE = 2.0**31
-"""An upper bound of all dims of results."""
+"""Limit of all dims of results."""
 Region = tuple["float | Expr", "float | Expr"]
 WHOLE: Region = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """An axis: its dim before and after, its scale (None: as the dims say), and the region of the input, as
-    parts of its length.
+    """An axis: its dim before and after, its scale (None: the ratio of the dims), and the region of the input
+    as fractions of its length.
     """
 
     axis: int
@@ -40,7 +41,7 @@ class Scaled:
 
 
 class Rescaler:
-    """One node whose axes are resized one after the other."""
+    """The resize of one node, axis by axis."""
 
     def __init__(self, c: Call, kernel: Kernel, kind: str) -> None:
         self.c = c
@@ -48,12 +49,12 @@ class Rescaler:
         self.kind = kind
 
     def number(self, value: Element) -> Node:
-        """A float or an integer of data and dims as a float32."""
+        """A number or an expression over data and dims as a float32 scalar."""
         if isinstance(value, (int, float)):
             return self.c.const(value, F32)
         return self.c.cast(self.c.number_of(value), F32)
 
-    def places(self, a: Scaled) -> Node:
+    def positions(self, a: Scaled) -> Node:
         """The input positions of the elements of the result: [result]."""
         x = std.arange(stop=a.size, dtype=F32)
         have, half = self.number(a.have), self.number(0.5)
@@ -61,7 +62,7 @@ class Rescaler:
         several = self.c.number_of(as_expr(a.size) > 1)
         last = std.sub(have, self.number(1.0))
         if self.kind in ("align_corners", "tf_crop_and_resize"):
-            # Of a result whose size was rounded down, the last place is not that of the input.
+            # If the result's size was rounded down, its last element is not aligned with that of the input.
             spaces = std.where(several, std.sub(total, self.number(1.0)), self.number(1.0))
             if self.kind == "align_corners":
                 return std.div(std.mul(x, last), spaces)
@@ -81,19 +82,19 @@ class Rescaler:
             return std.add(centre, moved)
         return centre
 
-    def inside(self, places: Node, a: Scaled) -> Node:
-        """Clamp whole positions, as floats, to the axis."""
+    def inside(self, positions: Node, a: Scaled) -> Node:
+        """Clamp integer positions, given as floats, to the axis."""
         last = self.c.number_of(as_expr(a.have) - 1)
-        return std.maximum(std.minimum(std.cast(places, to="int64"), last), self.c.const(0, "int64"))
+        return std.maximum(std.minimum(std.cast(positions, to="int64"), last), self.c.const(0, "int64"))
 
-    def nearest(self, places: Node) -> Node:
+    def nearest(self, positions: Node) -> Node:
         half = self.number(0.5)
         rounding = self.kernel.rounding
         if rounding == "round_prefer_floor":
-            return std.ceil(std.sub(places, half))
+            return std.ceil(std.sub(positions, half))
         if rounding == "round_prefer_ceil":
-            return std.floor(std.add(places, half))
-        return std.floor(places) if rounding == "floor" else std.ceil(places)
+            return std.floor(std.add(positions, half))
+        return std.floor(positions) if rounding == "floor" else std.ceil(positions)
 
     def weight(self, distance: Node) -> Node:
         d = std.abs(distance)
@@ -111,23 +112,23 @@ class Rescaler:
         near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
         return std.where(std.less_equal(d, one), near, std.where(std.less(d, self.number(2.0)), far, zero))
 
-    def stretched(self, places: Node, a: Scaled) -> tuple[Node, Node]:
-        """Neighbours, as floats, and their weights, of a kernel that is wider where the result is smaller:
-        [result, neighbours] each.
+    def stretched(self, positions: Node, a: Scaled) -> tuple[Node, Node]:
+        """Neighbours (as floats) and weights of a kernel that is widened for downscaling: [result,
+        neighbours] each.
         """
         reach = 1 if self.kernel.mode == "linear" else 2
-        here = std.unsqueeze(places, axes=(1,))
+        here = std.unsqueeze(positions, axes=(1,))
         scale = _quotient(a) if a.scale is None else in_floats(a.scale, F32)
         smaller = select(scale < 1.0, scale, const(1.0, F32))
-        wide = cut(ceil(const(2.0 * reach, F32) / smaller)) + 2
-        # A result with a place has no more neighbours: it has a place for each of the input's, at least.
+        wide = truncated(ceil(const(2.0 * reach, F32) / smaller)) + 2
+        # A nonempty result has a scale of at least 1 / (have + 1), which bounds the neighbours.
         most = (as_expr(a.have) + 1) * 2 * reach + 2
         count = self.c.size(maximum(minimum(wide, most), 1), "a width")
         shrink = self.number(smaller)
         first = std.floor(std.sub(here, std.div(self.number(float(reach)), shrink)))
         neighbours = std.add(first, std.arange(stop=count, dtype=F32))
         weights = self.weight(std.mul(std.sub(neighbours, here), shrink))
-        if self.kernel.cut:
+        if self.kernel.exclude_outside:
             last = std.sub(self.number(a.have), self.number(1.0))
             there = std.logical_and(
                 std.greater_equal(neighbours, self.number(0.0)), std.less_equal(neighbours, last)
@@ -137,14 +138,14 @@ class Rescaler:
         none = std.equal(total, self.number(0.0))
         return neighbours, std.div(weights, std.where(none, self.number(1.0), total))
 
-    def resized(self, x: Node, places: Node, a: Scaled) -> Node:
-        """x along one axis."""
+    def resized(self, x: Node, positions: Node, a: Scaled) -> Node:
+        """x resized along one axis."""
         if self.kernel.mode == "nearest":
-            return std.gather(x, self.inside(self.nearest(places), a), axis=a.axis)
+            return std.gather(x, self.inside(self.nearest(positions), a), axis=a.axis)
         if not self.kernel.stretch:
-            how = {"mode": self.kernel.mode, "a": self.kernel.coefficient, "cut": self.kernel.cut}
-            return std.interpolate(x, places, axis=a.axis, **how)
-        neighbours, weights = self.stretched(places, a)
+            how = {"mode": self.kernel.mode, "a": self.kernel.coefficient, "cut": self.kernel.exclude_outside}
+            return std.interpolate(x, positions, axis=a.axis, **how)
+        neighbours, weights = self.stretched(positions, a)
         around = (*range(a.axis), *range(a.axis + 2, len(x.shape) + 1))
         spread = self.c.cast(std.unsqueeze(weights, axes=around), x.dtype)
         taken = std.gather(x, self.inside(neighbours, a), axis=a.axis)
@@ -162,7 +163,7 @@ def real(value: float | Expr) -> Expr:
 def dynamic_sizes(
     c: Call, x: Node, axes: Sequence[int], scales: Sequence[float | Expr], regions: Sequence[Region]
 ) -> list[Dim]:
-    """floor(size * scale) of the region for each axis, of scales or regions that are data."""
+    """floor(size * scale) of the region per axis, for data-dependent scales or regions."""
     if len(scales) != len(axes):
         raise c.error(f"{len(scales)} scales for {len(axes)} axes")
     wide = DType("float64")
@@ -176,8 +177,8 @@ def dynamic_sizes(
         if (begin, end) != WHOLE:
             part = part * (in_floats(end, wide) - in_floats(begin, wide))
             c.require(logical_and(part > 0.0, part < MAX_SIZE), "a region is empty, or too large")
-        # In float32, as others compute it: 10 * 0.7 is 7 there, though 0.7 is stored as a little less.
-        size = cut(in_floats(x.shape[axis], F32) * in_floats(part, F32))
+        # In float32, as in other runtimes: 10 * 0.7 is rounded to 7, although 0.7 is stored as less.
+        size = truncated(in_floats(x.shape[axis], F32) * in_floats(part, F32))
         c.require(size < int(MAX_SIZE), "a scale is too large")
         sizes.append(c.size(size, "a size"))
     return sizes
@@ -186,7 +187,7 @@ def dynamic_sizes(
 def kept_ratio(
     c: Call, have: Sequence[Dim], wanted: Sequence[Dim], *, larger: bool
 ) -> tuple[list[Dim], list[float | Expr]]:
-    """Sizes, and scales, of one ratio for all axes: the smallest, or largest, that is wanted."""
+    """Sizes and scales with one ratio for all axes: the smallest or largest of the requested ratios."""
     above, below = as_expr(wanted[0]), as_expr(have[0])
     for size, own in zip(wanted[1:], have[1:], strict=True):
         one, other = as_expr(size) * below, above * as_expr(own)
@@ -209,7 +210,9 @@ def dynamic_resize(
     scales: Sequence[float | Expr] | None,
     regions: Sequence[Region] | None = None,
 ) -> Node:
-    """x resized along the axes that change; of a region, what lies outside x is the extrapolation_value."""
+    """x resized along the axes that change. Positions outside x get extrapolation_value if there is a
+    region.
+    """
     filling = c.real("extrapolation_value", 0.0)
     by = Rescaler(c, kernel, kind)
     wide = x.dtype.name == "float64" or kernel.mode == "nearest"
@@ -221,12 +224,12 @@ def dynamic_resize(
         a = Scaled(axis, x.shape[axis], sizes[index], scale, region)
         if a.size == a.have and scale in (None, 1.0) and region == WHOLE:
             continue
-        c.require(as_expr(a.have) > select(as_expr(a.size) > 0, 0, -1), "nothing is resized to something")
-        places = by.places(a)
-        made = by.resized(made, places, a)
+        c.require(as_expr(a.have) > select(as_expr(a.size) > 0, 0, -1), "an empty dim cannot be enlarged")
+        positions = by.positions(a)
+        made = by.resized(made, positions, a)
         if kind == "tf_crop_and_resize":
             last = std.sub(by.number(a.have), by.number(1.0))
-            beyond = std.logical_or(std.less(places, by.number(0.0)), std.greater(places, last))
+            beyond = std.logical_or(std.less(positions, by.number(0.0)), std.greater(positions, last))
             here = std.unsqueeze(beyond, axes=tuple(range(1, len(x.shape) - axis)))
             outside = here if outside is None else std.logical_or(outside, here)
     made = c.cast(made, x.dtype)

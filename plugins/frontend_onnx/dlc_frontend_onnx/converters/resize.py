@@ -57,13 +57,13 @@ def upsample(c: Call, x: Node, scales: Node) -> Node:
 
 
 def plain(found: Sequence[float | Expr]) -> list[float] | None:
-    """Floats that are numbers."""
+    """The floats, if all of them are constants."""
     numbers = [value for value in found if not isinstance(value, Expr)]
     return numbers if len(numbers) == len(found) else None
 
 
 def _scaled(c: Call, x: Node, scales: Sequence[float]) -> Node:
-    """Old operators: place i of the result is place i / scale of the input."""
+    """Old operators: element i of the result is element i / scale of the input."""
     mode = c.choice("mode", "nearest", ("nearest", "linear", "bilinear"))
     axes = range(len(x.shape))
     sizes = _sizes(c, x, axes, scales)
@@ -74,7 +74,7 @@ def _scaled(c: Call, x: Node, scales: Sequence[float]) -> Node:
 
 
 def _nothing(x: Node, axes: Sequence[int], sizes: Sequence[Dim]) -> Node:
-    """The tensor of no elements that a small scale leaves."""
+    """The empty result of a small scale."""
     shape = list(x.shape)
     for axis, size in zip(axes, sizes):
         shape[axis] = size
@@ -91,7 +91,7 @@ def _sizes(c: Call, x: Node, axes: Sequence[int], scales: Sequence[float]) -> li
     for axis, scale in zip(axes, scales):
         size = x.shape[axis]
         if isinstance(size, int):
-            # In float32, as others compute it: 10 * 0.7 is 7 there, though 0.7 is stored as a little less.
+            # In float32, as in other runtimes: 10 * 0.7 is rounded to 7, although 0.7 is stored as less.
             sizes.append(int(np.float32(size) * np.float32(scale)))
         else:
             ratio = Fraction(scale).limit_denominator(1 << 16)
@@ -109,7 +109,7 @@ def _resize(
     coordinates: str,
     rounding: str,
 ) -> Node:
-    """Only along axes that change."""
+    """Resize only along axes that change."""
     moving = [
         index
         for index, axis in enumerate(axes)
@@ -145,7 +145,7 @@ def resize(
     if coordinates == "tf_half_pixel_for_nn":
         coordinates, rounding = "half_pixel", "floor"
         if mode != "nearest":
-            raise c.unsupported("tf_half_pixel_for_nn is for the mode nearest alone")
+            raise c.unsupported("tf_half_pixel_for_nn requires the mode nearest")
     if scales is not None and scales.tensor_type.static_shape() == (0,):
         scales = None
     if (scales is None) == (sizes is None):
@@ -171,7 +171,7 @@ def resize(
     if scales is not None:
         found = c.floats(scales, "the scales")
         numbers = plain(found)
-        # The distance of positions in a region follows from its length and the result's.
+        # In a region the distance of positions depends on its length and the result's, not on the scale.
         factors = None if coordinates == "tf_crop_and_resize" else found
         if numbers is None or len(fixed) < len(regions):
             return made(dynamic_sizes(c, x, axes, found, regions), factors)
@@ -197,14 +197,14 @@ def resize(
 
 
 def _regions(c: Call, roi: Node | None, count: int) -> list[Region]:
-    """Begin and end of the region along each axis, as parts of its length."""
+    """Begin and end of the region along each axis, as fractions of its length."""
     if roi is None:
         raise c.error("tf_crop_and_resize needs its input roi")
     ends = c.floats(roi, "the region")
     if len(ends) != 2 * count:
         raise c.error(f"a region of {len(ends)} numbers for {count} axes")
     for end in ends:
-        what = "a region is beyond 1000 lengths, or no number"
+        what = "a region is outside of 1000 lengths, or NaN"
         c.require(logical_and(real(end) > -1000.0, real(end) < 1000.0), what)
     return list(zip(ends[:count], ends[count:]))
 
@@ -219,7 +219,7 @@ def _by_weights(
     scales: Sequence[float] | None,
     regions: Sequence[tuple[float, float]],
 ) -> Node:
-    """Along axes that change, whose dims are numbers."""
+    """Resize by tables of weights along axes that change. All their dims must be static."""
     moved = []
     for index, axis in enumerate(axes):
         have, size = x.shape[axis], sizes[index]

@@ -1,4 +1,4 @@
-"""Sequences and optionals: those of known length exist only while importing, for others see `ragged`."""
+"""Sequences and optionals. Those of known length exist only during the import; for others see `ragged`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlc_frontend_onnx.values import SequenceValue, Value
 
 
 def items_of(c: Call, value: Value) -> tuple[Value, ...]:
-    """The elements of a sequence."""
+    """The elements of a sequence of known length."""
     if isinstance(value, SequenceValue) and value.kind == ragged.RAGGED:
         raise c.unsupported(f"{c.node.op} of a sequence of data-dependent length")
     if not isinstance(value, SequenceValue) or value.kind != "sequence":
@@ -47,7 +47,7 @@ def _is_ragged(value: Value) -> TypeGuard[SequenceValue]:
 
 
 def _at_data(c: Call, values: Value, position: Value | None) -> SequenceValue | None:
-    """The sequence with a length that is data, where it has one or the position is data."""
+    """The sequence as a ragged one, if it is ragged already or if the position is data-dependent."""
     if _is_ragged(values):
         return values
     if not ragged.is_data(c, position) or not isinstance(values, SequenceValue):
@@ -55,13 +55,13 @@ def _at_data(c: Call, values: Value, position: Value | None) -> SequenceValue | 
     form = ragged.form_of(values)
     if form is None:
         raise c.unsupported(
-            "a position that is data, in a sequence of tensors of several types or ranks, or of none",
+            "a data-dependent position in a sequence that is empty, or whose elements differ in type or rank",
             hint="make the position a constant",
         )
     return ragged.ragged(c, values, form)
 
 
-def _place(c: Call, position: Any, count: int, last: int) -> int:
+def _index(c: Call, position: Any, count: int, last: int) -> int:
     if not isinstance(position, Node):
         raise c.error("the position must be an integer")
     found = c.number(position, "the position")
@@ -76,7 +76,7 @@ def at(c: Call, values: Value, position: Value) -> Value:
     if told is not None:
         return ragged.element(c, told, position)
     items = items_of(c, values)
-    return items[_place(c, position, len(items), len(items) - 1)]
+    return items[_index(c, position, len(items), len(items) - 1)]
 
 
 @converter("SequenceInsert", 11, sequences=True)
@@ -85,8 +85,8 @@ def insert(c: Call, values: Value, tensor: Value, position: Value | None = None)
     if told is not None:
         return ragged.inserted(c, told, tensor, position)
     items = items_of(c, values)
-    place = len(items) if position is None else _place(c, position, len(items), len(items))
-    return SequenceValue((*items[:place], tensor, *items[place:]))
+    index = len(items) if position is None else _index(c, position, len(items), len(items))
+    return SequenceValue((*items[:index], tensor, *items[index:]))
 
 
 @converter("SequenceErase", 11, sequences=True)
@@ -98,8 +98,8 @@ def erase(c: Call, values: Value, position: Value | None = None) -> SequenceValu
     last = len(items) - 1
     if last < 0:
         raise c.error("the sequence is empty")
-    place = last if position is None else _place(c, position, len(items), last)
-    return SequenceValue((*items[:place], *items[place + 1 :]))
+    index = last if position is None else _index(c, position, len(items), last)
+    return SequenceValue((*items[:index], *items[index + 1 :]))
 
 
 @converter("ConcatFromSequence", 11, sequences=True)
@@ -146,7 +146,7 @@ def split(c: Call, x: Node, sizes: Node | None = None) -> SequenceValue:
 
 @converter("SequenceMap", 17, sequences=True)
 def sequence_map(c: Call, first: Value, *more: Value) -> Sequence[Value]:
-    """The graph on each element; tensors among the other inputs are the same for all."""
+    """The subgraph applied to each element. Tensor inputs are the same for all elements."""
     graph = c.graph("body")
     count = len(items_of(c, first))
     columns = [items_of(c, value) if _is_sequence(value) else (value,) * count for value in (first, *more)]

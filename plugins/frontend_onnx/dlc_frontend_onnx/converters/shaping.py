@@ -1,4 +1,6 @@
-"""Operators on shapes and indices: reshape, transpose, slices, joins, and tensors made of shapes."""
+"""Operators on shapes and indices: reshape, transpose, slices, concatenation, and tensors made from
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,24 @@ from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.slicing import dynamic_pad, dynamic_slice, pads_of_all
 from dlc_frontend_onnx.floats import ceil as ceil_of
-from dlc_frontend_onnx.floats import cut, in_floats
+from dlc_frontend_onnx.floats import in_floats, truncated
 from dlc_frontend_onnx.ratios import NoRatio, Ratio, ceil, divide, subtract
 from dlc_frontend_onnx.shapes import has_elements, simple
 from dlc_frontend_onnx.values import constant_of
 
 ALL = 1 << 27
-"""A slice's end of at least this means all of a symbolic dim, which then is not longer."""
+"""A slice with at least this end reaches the end of the axis. Symbolic dims are assumed to be smaller."""
 
 LONGEST = 2.0**53
-"""No range of floats has as many elements."""
+"""Limit of the elements of a float range."""
 
 MAX_INLINE = 1 << 53
-"""Integers up to this are exact as the float value of `full`."""
+"""Integers up to this are exact as the float attribute of `full`."""
 
 
 @converter("Constant", 1)
 def constant_(c: Call) -> Node:
-    """Exactly one of the attributes gives the value."""
+    """The value is given by exactly one of several attributes."""
     given = list(c.node.attrs)
     if len(given) != 1:
         raise c.error(f"Constant needs exactly one attribute, it has {len(given)}")
@@ -69,7 +71,7 @@ def constant_of_shape(c: Call, shape: Node) -> Node:
 
 
 def filled(c: Call, dims: Sequence[Dim], value: Any, dtype: DType) -> Node:
-    """One value everywhere, without loss where it is a large integer."""
+    """A tensor of one value. It is exact for large integers too."""
     if dtype is STRING:
         return std.broadcast_to(constant_of(value), shape=tuple(dims))
     number = value.item()
@@ -94,7 +96,7 @@ def size(c: Call, x: Node) -> Node:
 
 @converter("Reshape", 5)
 def reshape(c: Call, x: Node, shape: Node) -> Node:
-    """0 keeps the dim of the input, unless `allowzero`; -1 is what remains."""
+    """0 keeps the dim of the input, unless `allowzero` is set; -1 is inferred."""
     wanted = c.elements(shape, "the shape")
     keep = not c.flag("allowzero")
     if any(map(has_elements, wanted)):
@@ -110,7 +112,7 @@ def reshape(c: Call, x: Node, shape: Node) -> Node:
 
 
 def _dynamic_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple[Dim, ...]:
-    """The dims of a reshape with data-dependent sizes: 0 and -1 among them are resolved at run time."""
+    """The dims of a reshape with data-dependent sizes; 0 and -1 are resolved at run time."""
     kept: list[Dim] = []
     for index, dim in enumerate(wanted):
         known = x.shape[index] if index < len(x.shape) else as_expr(-2)
@@ -119,9 +121,9 @@ def _dynamic_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple
     for dim in kept:
         rest = rest * select(eq(dim, -1), 1, dim)
         open_ = open_ + select(eq(dim, -1), 1, 0)
-    # Sizes of their own: in those of all dims they would be simplified once for each.
+    # Make them dims. Otherwise they would be simplified again inside the expression of each dim.
     rest = as_expr(c.offset(rest, "the product of the sizes"))
-    left = as_expr(c.offset(total // maximum(rest, 1), "the size that is left"))
+    left = as_expr(c.offset(total // maximum(rest, 1), "the inferred size"))
     fits = eq(rest * select(eq(open_, 0), 1, left), total) & (open_ <= 1)
     c.require(fits, f"{x.type} does not fit the shape")
     return tuple(c.size(select(eq(dim, -1), left, dim), "a dim") for dim in kept)
@@ -185,7 +187,7 @@ def expand(c: Call, x: Node, shape: Node) -> Node:
 
 
 def _broadcast(c: Call, have: Dim, wanted: Dim) -> Dim:
-    """The dim that two are broadcast to, of which data may tell the second."""
+    """The result dim of broadcasting two dims, of which the second may be data-dependent."""
     if isinstance(have, int) and have == 1:
         return c.size(wanted, "a dim")
     if isinstance(wanted, int) and wanted == 1:
@@ -271,11 +273,11 @@ def slice_(
     c: Call, x: Node, starts: Node, ends: Node, axes: Node | None = None, steps: Node | None = None
 ) -> Node:
     begins, limits = c.elements(starts, "the starts"), c.elements(ends, "the ends")
-    places = None if axes is None else c.elements(axes, "the axes")
+    positions = None if axes is None else c.elements(axes, "the axes")
     strides = None if steps is None else c.elements(steps, "the steps")
-    given = (*begins, *limits, *(places or ()), *(strides or ()))
+    given = (*begins, *limits, *(positions or ()), *(strides or ()))
     if any(map(has_elements, given)):
-        return dynamic_slice(c, x, begins, limits, places, strides)
+        return dynamic_slice(c, x, begins, limits, positions, strides)
     return _slice(
         c,
         x,
@@ -295,9 +297,9 @@ def _slice(
     steps: Sequence[int] | None,
 ) -> Node:
     """Ends beyond a dim are the dim's; those that dims tell are taken to be within it."""
-    places = range(len(begins)) if axes is None else axes
-    if len(begins) == len(ends) == len(places):
-        ends = [_whole(c, x, axis, end) for axis, end in zip(places, ends)]
+    positions = range(len(begins)) if axes is None else axes
+    if len(begins) == len(ends) == len(positions):
+        ends = [_whole(c, x, axis, end) for axis, end in zip(positions, ends)]
     return std.slice(
         x,
         begins=tuple(begins),
@@ -400,12 +402,12 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     apart = maximum(select(as_expr(step) < 0, -as_expr(step), step), 1)
     distance = select(as_expr(step) < 0, as_expr(first) - last, as_expr(last) - first)
     length = c.size(maximum((distance + apart - 1) // apart, 0), "the length")
-    places = std.mul(std.arange(stop=length), c.number_of(step))
-    return c.cast(std.add(places, c.number_of(first)), start.dtype)
+    positions = std.mul(std.arange(stop=length), c.number_of(step))
+    return c.cast(std.add(positions, c.number_of(first)), start.dtype)
 
 
 def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
-    """A range of floats that are data."""
+    """A range of data-dependent floats."""
     length = _float_length(c, start, limit, delta)
     first, step = (std.reshape(value, shape=()) for value in (start, delta))
     if length is None:
@@ -415,20 +417,22 @@ def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
         c.require(ne(apart, 0.0), "the step is 0")
         count = ceil_of((other - one) / apart)
         c.require(logical_and(count > -LONGEST, count < LONGEST), "a range has no length, or is too long")
-        length = cut(count)
+        length = truncated(count)
     steps = std.arange(stop=c.size(maximum(length, 0), "the length"), dtype=start.dtype)
     return std.add(std.mul(steps, step), first)
 
 
 def _float_length(c: Call, start: Node, limit: Node, delta: Node) -> Dim | None:
-    """The length of a range of floats that are integers of data by constant factors, such as a size cast."""
+    """The length of a float range whose bounds are data-dependent integers times constants, such as a cast
+    size.
+    """
     known = [c.scope.session.holders.elements.known(value) for value in (start, limit, delta)]
     try:
         first, last, step = (simple(value.reshape(-1)[0]) for value in known if value is not None)
         length = simple(ceil(divide(subtract(last, first), step)))
     except (NoRatio, ValueError):
         return None
-    return length.above if isinstance(length, Ratio) else int(length)
+    return length.numerator if isinstance(length, Ratio) else int(length)
 
 
 @converter("EyeLike", 9)
@@ -450,7 +454,7 @@ def trilu(c: Call, x: Node, k: Node | None = None) -> Node:
 
 
 def _cut_at(c: Call, x: Node, k: Node, *, upper: bool) -> Node:
-    """The triangle above or below a diagonal that is data."""
+    """The triangle above or below a data-dependent diagonal."""
     if len(x.shape) < 2:
         raise c.error(f"{x.type} has no triangles")
     rows = std.unsqueeze(std.arange(stop=x.shape[-2], dtype="int64"), axes=(1,))
@@ -462,7 +466,7 @@ def _cut_at(c: Call, x: Node, k: Node, *, upper: bool) -> Node:
 
 @converter("CenterCropPad", 18)
 def center_crop_pad(c: Call, x: Node, shape: Node) -> Node:
-    """Cut or padded with zeros, as much at both sides; of an odd number the end gets, or loses, one more."""
+    """Crop or pad with zeros equally at both sides. If the difference is odd, the end gets one more."""
     rank = len(x.shape)
     axes = c.integers("axes", None)
     chosen = list(range(rank)) if axes is None else [c.check_axis(axis, rank) for axis in axes]
@@ -493,14 +497,14 @@ def reverse_sequence(c: Call, x: Node, lengths: Node) -> Node:
     time = std.arange(stop=steps, dtype="int64")
     limit = std.unsqueeze(c.cast(lengths, "int64"), axes=(1,))
     mirrored = std.sub(std.sub(limit, time), c.const(1, "int64"))
-    place = std.where(std.less(time, limit), mirrored, std.broadcast_to(time, shape=(rows, steps)))
-    # Lengths are not counted from the end: negative ones read where nothing is.
-    place = std.where(std.less(limit, c.const(0, "int64")), c.in_order(limit, steps), place)
+    position = std.where(std.less(time, limit), mirrored, std.broadcast_to(time, shape=(rows, steps)))
+    # Lengths are not relative to the end. Negative ones become invalid indices, so that the gather fails.
+    position = std.where(std.less(limit, c.const(0, "int64")), c.in_order(limit, steps), position)
     row = std.broadcast_to(
         std.unsqueeze(std.arange(stop=rows, dtype="int64"), axes=(1,)), shape=(rows, steps)
     )
     front = (batch_axis, time_axis)
     order = (*front, *(axis for axis in range(rank) if axis not in front))
-    picked = std.gather_nd(std.transpose(x, axes=order), std.stack(row, place, axis=-1))
+    picked = std.gather_nd(std.transpose(x, axes=order), std.stack(row, position, axis=-1))
     back = tuple(order.index(axis) for axis in range(rank))
     return std.transpose(picked, axes=back)

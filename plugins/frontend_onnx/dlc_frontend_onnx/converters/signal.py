@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of signals and of frames of them; mel filters."""
+"""Discrete Fourier transforms of signals and of their frames; mel filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dlc_frontend_onnx.converters.dynamic_fourier import (
 )
 from dlc_frontend_onnx.converters.fourier import (
     MAX_DIRECT,
-    MAX_PLACES,
+    MAX_SAMPLES,
     Parts,
     can_transform,
     halved,
@@ -41,7 +41,7 @@ def dft(c: Call, x: Node, length: Node | None = None, axis: Node | None = None) 
 
 
 def _one(c: Call, value: Node, what: str) -> Dim:
-    """One integer, which may be data."""
+    """An integer, possibly data-dependent."""
     found = c.elements(value, what)
     if len(found) != 1:
         raise c.error(f"{what} must be one integer, not {len(found)}")
@@ -49,21 +49,21 @@ def _one(c: Call, value: Node, what: str) -> Dim:
 
 
 def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
-    """x is [..., 1] of real or [..., 2] of complex numbers."""
+    """x is [..., 1] for real or [..., 2] for complex numbers."""
     rank = len(x.shape)
     if rank < 2 or (isinstance(x.shape[-1], int) and x.shape[-1] not in (1, 2)):
         raise c.error(f"the last dim of {x.type} must be 1 or 2")
     if not isinstance(x.shape[-1], int):
-        what = f"the last dim of {x.type} says whether the numbers are real"
+        what = f"the last dim of {x.type} must be static: it is 1 for real numbers"
         raise c.unsupported(what, hint="pin the dim with shapes={...}")
     given = None if length is None else _one(c, length, "the length")
     inverse, onesided = c.flag("inverse"), c.flag("onesided")
-    place = c.check_axis(axis, rank) if isinstance(axis, int) else None
-    if place == rank - 1:
+    position = c.check_axis(axis, rank) if isinstance(axis, int) else None
+    if position == rank - 1:
         raise c.error("the axis of the transform holds the parts of the numbers")
     sizes = [size for size in x.shape[:-1] if isinstance(size, int) and can_transform(size)]
-    if place is None and length is None and not onesided and len(sizes) == rank - 1:
-        # Of known sizes the transform along each axis is a fast one, and all results have one shape.
+    if position is None and length is None and not onesided and len(sizes) == rank - 1:
+        # If all sizes are equal and static, compute the fast transform along each axis and select one.
         along = as_expr(axis)
         c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
         c.require(ne(along % rank, rank - 1), "the axis of the transform holds the parts of the numbers")
@@ -72,28 +72,30 @@ def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
             here = _transformed(c, x, other, None, inverse=inverse, onesided=False)
             made = std.where(c.number_of(eq(along % rank, other)), here, made)
         return made
-    if place is None or isinstance(given, Expr):
+    if position is None or isinstance(given, Expr):
         return dynamic_dft(c, x, axis, given, inverse=inverse, onesided=onesided)
-    return _transformed(c, x, place, given, inverse=inverse, onesided=onesided)
+    return _transformed(c, x, position, given, inverse=inverse, onesided=onesided)
 
 
-def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bool, onesided: bool) -> Node:
-    """The transform along an axis of a signal cut, or filled with zeros, to a length."""
+def _transformed(
+    c: Call, x: Node, position: int, given: int | None, *, inverse: bool, onesided: bool
+) -> Node:
+    """The transform along an axis of a signal that is cropped or zero-padded to a length."""
     rank = len(x.shape)
-    have = x.shape[place]
+    have = x.shape[position]
     if not isinstance(have, int):
-        return dynamic_dft(c, x, place, given, inverse=inverse, onesided=onesided)
+        return dynamic_dft(c, x, position, given, inverse=inverse, onesided=onesided)
     halves = inverse and onesided
     size = given if given is not None else 2 * (have - 1) if halves else have
     used = size // 2 + 1 if halves else size
     if not can_transform(size):
         raise c.unsupported(
             f"a transform of {size} samples",
-            why=f"at most {MAX_PLACES} are supported, with prime factors up to {MAX_DIRECT}",
+            why=f"at most {MAX_SAMPLES} are supported, with prime factors up to {MAX_DIRECT}",
         )
-    fitted = _fitted(x, place, have, used)
+    fitted = _fitted(x, position, have, used)
     real, imaginary = split_parts(fitted)
-    order = (*(k for k in range(rank - 1) if k != place), place)
+    order = (*(k for k in range(rank - 1) if k != position), position)
     rows = tuple(None if part is None else std.transpose(part, axes=order) for part in (real, imaginary))
     assert rows[0] is not None
     made = _spectrum((rows[0], rows[1]), size, 1 if inverse else -1, onesided=onesided, halves=halves)
@@ -105,7 +107,7 @@ def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bo
 
 
 def _spectrum(parts: Parts, size: int, sign: int, *, onesided: bool, halves: bool) -> tuple[Node, Node]:
-    """All frequencies, or half of them, of a signal, or the signal of `halves` of a spectrum."""
+    """The whole spectrum of a signal, or half of it, or the signal of half a spectrum (`halves`)."""
     half = size // 2 + 1
     if halves:
         return transformed(mirrored(parts, size), sign, size)
@@ -117,7 +119,7 @@ def _spectrum(parts: Parts, size: int, sign: int, *, onesided: bool, halves: boo
 
 
 def _fitted(x: Node, axis: int, have: int, size: int) -> Node:
-    """Cut, or filled with zeros."""
+    """The axis cropped or zero-padded to `size`."""
     if size <= have:
         return x if size == have else std.slice(x, begins=(0,), ends=(size,), axes=(axis,))
     pads = [0] * (2 * len(x.shape))
@@ -127,18 +129,18 @@ def _fitted(x: Node, axis: int, have: int, size: int) -> Node:
 
 @converter("Rfft Irfft", 1, MICROSOFT)
 def rfft(c: Call, x: Node) -> Node:
-    """Transforms of real signals along their last dims, and back; of halves of spectra [..., 2]."""
+    """Transforms of real signals along their last dims, to or from half spectra [..., 2]."""
     dims = c.integer("signal_ndim")
     if c.integer("normalized", 0) or not c.flag("onesided", True):
-        raise c.unsupported(f"{c.node.op} that is normalized, or of both sides")
+        raise c.unsupported(f"{c.node.op} that is normalized or two-sided")
     inverse = c.node.op == "Irfft"
     rank = len(x.shape) - inverse
     if not 1 <= dims <= rank or (inverse and x.shape[-1] != 2):
         raise c.error(f"{c.node.op} of {dims} dims of {x.type}")
     made = x if inverse else std.unsqueeze(x, axes=(-1,))
     axes = range(rank - dims, rank)
-    for place in axes if inverse else reversed(axes):
-        made = _transformed(c, made, place, None, inverse=inverse, onesided=place == rank - 1)
+    for position in axes if inverse else reversed(axes):
+        made = _transformed(c, made, position, None, inverse=inverse, onesided=position == rank - 1)
     return std.squeeze(made, axes=(-1,)) if inverse else made
 
 
@@ -150,20 +152,20 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
         raise c.error(f"a signal of {x.type}", why="it must be [batch, samples, 1 or 2]")
     if window is not None and len(window.shape) != 1:
         raise c.error(f"a window of {window.type}", why="it must be a vector")
-    places, hop = x.shape[1], _one(c, step, "the frame_step")
-    size = places if length is None else _one(c, length, "the frame_length")
+    positions, hop = x.shape[1], _one(c, step, "the frame_step")
+    size = positions if length is None else _one(c, length, "the frame_length")
     own = size if window is None else window.shape[0]
     if not (
-        isinstance(places, int) and isinstance(hop, int) and isinstance(size, int) and isinstance(own, int)
+        isinstance(positions, int) and isinstance(hop, int) and isinstance(size, int) and isinstance(own, int)
     ):
         return dynamic_frames(c, x, hop, None if length is None else size, window, onesided=onesided)
     if window is not None:
         if length is not None and own != size:
             raise c.error(f"a window of {own} samples for frames of {size}")
         size = own
-    if hop < 1 or not 1 <= size <= places:
-        raise c.error(f"frames of {size} samples, one every {hop}, of a signal of {places}")
-    count = (places - size) // hop + 1
+    if hop < 1 or not 1 <= size <= positions:
+        raise c.error(f"frames of {size} samples, one every {hop}, of a signal of {positions}")
+    count = (positions - size) // hop + 1
     if count * size > MAX_FILTERS:
         raise c.unsupported(f"{count} frames of {size} samples", why=f"at most {MAX_FILTERS} are supported")
     where = np.arange(count)[:, None] * hop + np.arange(size)
@@ -175,7 +177,7 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
 
 @converter("MelWeightMatrix", 17)
 def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, high: Node) -> Node:
-    """Triangles, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
+    """Triangular filters, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
     dtype = c.dtype("output_datatype", 1) if "output_datatype" in c.node.attrs else DType("float32")
     given = ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
     count, size, samples = (_one(c, value, what) for value, what in given)
@@ -189,8 +191,8 @@ def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, 
         raise c.error(f"{count} mel bins of a transform of {size} samples at {samples} Hz from {ends}")
     first, last = (2595 * np.log10(1 + edge / 700) for edge in ends)
     mels = first + np.arange(count + 2) * ((last - first) / (count + 2))
-    places = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / samples).astype(np.int64)
-    lows, centres, highs = places[:-2], places[1:-1], places[2:]
+    positions = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / samples).astype(np.int64)
+    lows, centres, highs = positions[:-2], positions[1:-1], positions[2:]
     spectrum = np.arange(size // 2 + 1)[:, None]
     rising = np.where(lows == centres, spectrum == centres, (spectrum - lows) / np.maximum(centres - lows, 1))
     falling = (highs - spectrum) / np.maximum(highs - centres, 1)

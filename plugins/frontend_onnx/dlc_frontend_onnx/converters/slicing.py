@@ -21,19 +21,19 @@ def dynamic_slice(
     axes: Sequence[Dim] | None,
     steps: Sequence[Dim] | None,
 ) -> Node:
-    """`x[begin:end:step]` along axes, any of which may be data."""
+    """`x[begin:end:step]` along axes; bounds, axes and steps may be data-dependent."""
     rank = len(x.shape)
-    places: Sequence[Dim] = range(len(begins)) if axes is None else axes
+    positions: Sequence[Dim] = range(len(begins)) if axes is None else axes
     strides: Sequence[Dim] = (1,) * len(begins) if steps is None else steps
-    if not len(begins) == len(ends) == len(places) == len(strides) <= rank:
+    if not len(begins) == len(ends) == len(positions) == len(strides) <= rank:
         raise c.error("starts, ends, axes and steps differ in length")
-    if any(map(has_elements, places)):
-        rows = _on_all_axes(c, x, begins, ends, places, strides)
+    if any(map(has_elements, positions)):
+        rows = _on_all_axes(c, x, begins, ends, positions, strides)
     else:
-        axes_ = [c.check_axis(axis, rank) for axis in places if isinstance(axis, int)]
+        axes_ = [c.check_axis(axis, rank) for axis in positions if isinstance(axis, int)]
         rows = list(zip(axes_, begins, ends, strides, strict=True))
     for axis, begin, end, step in rows:
-        x = _cut(c, x, axis, begin, end, step)
+        x = _slice_axis(c, x, axis, begin, end, step)
     return x
 
 
@@ -44,17 +44,17 @@ def _on_all_axes(
     rank = len(x.shape)
     chosen_axes(c, axes, rank)
     rows: list[tuple[int, Dim, Dim, Dim]] = []
-    for place in range(rank):
-        row: list[Expr] = [as_expr(0), as_expr(x.shape[place]), as_expr(1)]
+    for position in range(rank):
+        row: list[Expr] = [as_expr(0), as_expr(x.shape[position]), as_expr(1)]
         for axis, *given in zip(axes, begins, ends, steps, strict=True):
-            here = eq(as_expr(axis) % rank, place)
+            here = eq(as_expr(axis) % rank, position)
             row = [select(here, new, old) for new, old in zip(given, row, strict=True)]
-        rows.append((place, *(simple(value) for value in row)))
+        rows.append((position, *(simple(value) for value in row)))
     return rows
 
 
-def _cut(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) -> Node:
-    """Along one axis: begins and ends count from the dim's end where they are negative, and stay in it."""
+def _slice_axis(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) -> Node:
+    """The slice along one axis. Negative bounds count from the end, and bounds are clamped."""
     if not any(map(has_elements, (begin, end, step))):
         if not isinstance(step, int):
             raise c.unsupported(f"steps of {step}", hint="pin the dims with shapes={...}")
@@ -62,11 +62,11 @@ def _cut(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) -> Node:
     size, stride = as_expr(x.shape[axis]), as_expr(step)
     c.require(ne(stride, 0), "a step is 0")
     back = stride < 0
-    # Backwards the first place is the last one at most, and the end may be before the first.
+    # For a negative step the begin is at most size - 1, and the end may be -1.
     low, high = select(back, -1, 0), select(back, size - 1, size)
 
-    def inside(place: Dim) -> Expr:
-        counted = select(as_expr(place) < 0, as_expr(place) + size, place)
+    def inside(position: Dim) -> Expr:
+        counted = select(as_expr(position) < 0, as_expr(position) + size, position)
         return minimum(maximum(counted, low), high)
 
     first, last = simple(inside(begin)), simple(inside(end))
@@ -78,14 +78,14 @@ def _cut(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) -> Node:
             x, first = std.flip(x, axes=(axis,)), simple(size - 1 - first)
         start = c.offset(first, "a begin")
         return std.slice(x, begins=(start,), ends=(start + count,), axes=(axis,))
-    # A begin of -1, before an empty dim or an empty part, is where no place is read.
+    # The begin is -1 only if the dim or the slice is empty; then nothing is read.
     begin_at, step_at = (c.number_of(value) for value in (maximum(first, 0), step))
-    places = std.add(std.mul(std.arange(stop=count), step_at), begin_at)
-    return std.gather(x, places, axis=axis)
+    positions = std.add(std.mul(std.arange(stop=count), step_at), begin_at)
+    return std.gather(x, positions, axis=axis)
 
 
 def pads_of_all(c: Call, pads: Sequence[Dim], axes: Sequence[Dim], rank: int) -> tuple[Dim, ...]:
-    """The pads of all axes, of those of some, which may be data."""
+    """The pads of all axes, from those of the possibly data-dependent `axes`."""
     if len(pads) != 2 * len(axes):
         raise c.error(f"{len(pads)} pads for {len(axes)} axes")
     full: list[Dim] = [0] * (2 * rank)
@@ -107,7 +107,7 @@ def pads_of_all(c: Call, pads: Sequence[Dim], axes: Sequence[Dim], rank: int) ->
 
 
 def dynamic_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> Node:
-    """x with a border of sizes that are data; negative ones crop."""
+    """x padded by data-dependent sizes; negative ones crop."""
     rank = len(x.shape)
     for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:])):
         left = as_expr(x.shape[axis]) + low + high
@@ -115,7 +115,7 @@ def dynamic_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) 
     begins, ends = ([simple(maximum(-as_expr(p), 0)) for p in pads[k : k + rank]] for k in (0, rank))
     for axis, (before, after) in enumerate(zip(begins, ends)):
         if before != 0 or after != 0:
-            x = _cut(c, x, axis, before, simple(as_expr(x.shape[axis]) - after), 1)
+            x = _slice_axis(c, x, axis, before, simple(as_expr(x.shape[axis]) - after), 1)
     borders = [simple(maximum(pad, 0)) for pad in pads]
     for index, border in enumerate(borders):
         if mode in ("reflect", "wrap") and has_elements(border):

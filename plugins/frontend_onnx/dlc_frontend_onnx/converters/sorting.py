@@ -1,4 +1,4 @@
-"""TopK, whose number of results may be data."""
+"""TopK; the number of results may be data-dependent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators on images beside pooling: indices of maxima, unpooling, columns to images, sampling at a grid."""
+"""Operators on images except pooling: indices of maxima, unpooling, Col2Im, sampling at a grid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dlc_frontend_onnx.converters.nn import check_image, per_dim, pool_window
 from dlc_frontend_onnx.shapes import simple
 
 MAX_TAPS = 256
-"""Elements of a window whose indices are found one by one."""
+"""Limit of window elements for the indices of maxima, because each element is compared separately."""
 
 
 @converter("MaxPool", 8)
@@ -26,11 +26,11 @@ def max_pool(c: Call, x: Node) -> tuple[Node, Node | None]:
     column_major = c.integer("storage_order", 0) == 1
     window = pool_window(c, x)
     made = std.max_pool(x, **window)
-    return made, _places(c, x, made, window, column_major) if c.wants(1) else None
+    return made, _flat_indices(c, x, made, window, column_major) if c.wants(1) else None
 
 
-def _places(c: Call, x: Node, made: Node, window: dict[str, object], column_major: bool) -> Node:
-    """The place of each maximum in the whole tensor: the first tap of the window that holds it."""
+def _flat_indices(c: Call, x: Node, made: Node, window: dict[str, object], column_major: bool) -> Node:
+    """The index of each maximum in the flattened tensor: the first element of the window that equals it."""
     batch, channels, *sizes = c.static(x, "the input of MaxPool with indices")
     counts = c.static(made, "the result of MaxPool")[2:]
     kernel, strides, padding, dilation = (
@@ -51,14 +51,14 @@ def _places(c: Call, x: Node, made: Node, window: dict[str, object], column_majo
     ]
     after = [max(end, 0) for end in ends]
     padded = std.pad(x, pads=(0, 0, *padding[:rank], 0, 0, *after), value=lowest)
-    places = np.pad(flat, list(zip(padding[:rank], after)), constant_values=-1)
+    positions = np.pad(flat, list(zip(padding[:rank], after)), constant_values=-1)
     best = c.const(np.full((1, 1, *counts), -1), "int64")
     for tap in reversed(list(itertools.product(*map(range, kernel)))):
         begins = [t * d for t, d in zip(tap, dilation)]
         last = [b + (n - 1) * s + 1 for b, n, s in zip(begins, counts, strides)]
         axes = tuple(range(2, 2 + rank))
         part = std.slice(padded, begins=tuple(begins), ends=tuple(last), strides=strides, axes=axes)
-        where = places[tuple(slice(b, e, s) for b, e, s in zip(begins, last, strides))]
+        where = positions[tuple(slice(b, e, s) for b, e, s in zip(begins, last, strides))]
         inside = c.const((where >= 0).reshape(1, 1, *counts), "bool")
         same = std.logical_and(std.equal(part, made), inside)
         best = std.where(same, c.const(where.reshape(1, 1, *counts), "int64"), best)
@@ -74,8 +74,8 @@ def _ints(value: object) -> tuple[int, ...]:
 
 
 @converter("MaxUnpool", 9)
-def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Node:
-    """Zeros with the values of x at given indices, which count in the tensor without padding."""
+def max_unpool(c: Call, x: Node, positions: Node, shape: Node | None = None) -> Node:
+    """Zeros with the values of x at the given indices, which refer to the tensor without padding."""
     rank = check_image(c, x)
     kernel = tuple(c.integers("kernel_shape"))
     strides = per_dim(c, "strides", rank)
@@ -95,7 +95,7 @@ def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Nod
     for wanted, least in zip(total, [batch, channels, *natural]):
         c.require(as_expr(wanted) >= least, f"the shape is smaller than {[batch, channels, *natural]}")
     zeros = std.full(shape=(batch * channels * math.prod(natural),), value=0.0, dtype=x.dtype)
-    where = c.in_order(std.reshape(places, shape=(-1,)), zeros.shape[0])
+    where = c.in_order(std.reshape(positions, shape=(-1,)), zeros.shape[0])
     flat = std.scatter_elements(zeros, where, std.reshape(x, shape=(-1,)))
     made = std.reshape(flat, shape=(batch, channels, *natural))
     more = [simple(t - n) for t, n in zip(total, made.tensor_type.static_shape() or ())]
@@ -106,7 +106,7 @@ def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Nod
 
 @converter("Col2Im", 18)
 def col2im(c: Call, x: Node, image: Node, block: Node) -> Node:
-    """Overlapping blocks summed: a transposed convolution whose kernels have a single 1."""
+    """Overlapping blocks summed, as a transposed convolution whose kernels have a single 1."""
     sizes, block_sizes = c.sizes(image, "the image's shape"), c.elements(block, "the block's shape")
     rank = len(sizes)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
@@ -145,7 +145,7 @@ def col2im(c: Call, x: Node, image: Node, block: Node) -> Node:
 
 @converter("GridSample", 16)
 def grid_sample(c: Call, x: Node, grid: Node) -> Node:
-    """x at the positions of a grid; its last coordinate is the position along the first spatial axis."""
+    """Samples of x at the coordinates of a grid, whose last coordinate belongs to the first spatial axis."""
     rank = check_image(c, x)
     names = {"bilinear": "linear", "bicubic": "cubic"}
     default = "linear" if c.version >= 20 else "bilinear"
@@ -168,7 +168,7 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
         return std.reshape(made, shape=(x.shape[0], x.shape[1], *grid.shape[1:-1]))
     total: Node | None = None
     for taps in every:
-        part = values_at(c, x, sampler.sizes, [place for place, _ in taps])
+        part = values_at(c, x, sampler.sizes, [position for position, _ in taps])
         for _, weight in taps:
             part = part if weight is None else std.mul(part, std.unsqueeze(weight, axes=(1,)))
         total = part if total is None else std.add(total, part)
@@ -180,7 +180,7 @@ Tap = tuple[Node, "Node | None"]
 
 
 class Sampler:
-    """Places of a grid in an image, and the image's values there."""
+    """Coordinates of a grid in an image, and the image's values there."""
 
     def __init__(self, c: Call, x: Node, grid: Node, border: str, align: bool) -> None:
         self.c = c
@@ -197,46 +197,46 @@ class Sampler:
         return self.c.const(value, self.grid.dtype)
 
     def coordinate(self, axis: int) -> Node:
-        """The place along a spatial axis, in elements."""
+        """The coordinate along a spatial axis, in elements."""
         last = self.rank - 1 - axis
         picked = std.slice(self.grid, begins=(last,), ends=(last + 1,), axes=(self.rank + 1,))
-        place = std.squeeze(picked, axes=(self.rank + 1,))
+        position = std.squeeze(picked, axes=(self.rank + 1,))
         size = self.sizes[axis]
         if self.align:
-            return std.mul(std.add(place, self.number(1)), self.number((size - 1) / 2))
+            return std.mul(std.add(position, self.number(1)), self.number((size - 1) / 2))
         return std.mul(
-            std.sub(std.mul(std.add(place, self.number(1)), self.number(size)), self.number(1)),
+            std.sub(std.mul(std.add(position, self.number(1)), self.number(size)), self.number(1)),
             self.number(0.5),
         )
 
-    def inside(self, place: Node, axis: int) -> Node:
-        """A place moved into the image as the border says; with zeros it stays."""
+    def inside(self, position: Node, axis: int) -> Node:
+        """A coordinate mapped into the image by the border mode; unchanged for zeros."""
         size = self.sizes[axis]
         if self.border == "border":
-            return std.clip(place, min=0.0, max=size - 1)
+            return std.clip(position, min=0.0, max=size - 1)
         if self.border == "reflection":
             low, high = (0.0, size - 1.0) if self.align else (-0.5, size - 0.5)
             span = high - low
             if span == 0:
-                return std.mul(place, self.number(0))
-            offset = std.mod(std.abs(std.sub(place, self.number(low))), self.number(2 * span))
+                return std.mul(position, self.number(0))
+            offset = std.mod(std.abs(std.sub(position, self.number(low))), self.number(2 * span))
             folded = std.minimum(offset, std.sub(self.number(2 * span), offset))
             return std.clip(std.add(folded, self.number(low)), min=0.0, max=size - 1)
-        return place
+        return position
 
     def taps(self, axis: int, mode: str) -> list[Tap]:
-        """Whole positions along an axis, as floats, with their weights."""
-        place = self.coordinate(axis)
+        """Integer positions along an axis, as floats, with their weights."""
+        position = self.coordinate(axis)
         if mode == "nearest":
-            return [(self.inside(std.round(self.inside(place, axis)), axis), None)]
+            return [(self.inside(std.round(self.inside(position, axis)), axis), None)]
         if mode == "linear":
-            moved = self.inside(place, axis)
+            moved = self.inside(position, axis)
             base = std.floor(moved)
             part = std.sub(moved, base)
             above = std.add(base, self.number(1))
             return [(base, std.sub(self.number(1), part)), (above, part)]
-        base = std.floor(place)
-        part = std.sub(place, base)
+        base = std.floor(position)
+        part = std.sub(position, base)
         found: list[Tap] = []
         for step, weight in zip(range(-1, 3), self.cubic(part)):
             found.append((self.inside(std.add(base, self.number(step)), axis), weight))
@@ -259,14 +259,16 @@ class Sampler:
         return far(std.add(part, one)), near(part), near(rest), far(std.add(rest, one))
 
 
-def flat_places(c: Call, sizes: Sequence[int], places: Sequence[Node]) -> tuple[Node, Node]:
-    """Whether positions, whole floats [batch, ...] for each axis, are inside an image, and the pixels."""
+def flat_indices(c: Call, sizes: Sequence[int], positions: Sequence[Node]) -> tuple[Node, Node]:
+    """Whether integer positions, floats [batch, ...] per axis, are inside an image, and their flat
+    indices.
+    """
     valid: Node | None = None
     flat: Node | None = None
-    for axis, place in enumerate(places):
+    for axis, position in enumerate(positions):
         size = sizes[axis]
-        limited = std.clip(place, min=0.0, max=size - 1)
-        here = std.equal(limited, place)
+        limited = std.clip(position, min=0.0, max=size - 1)
+        here = std.equal(limited, position)
         valid = here if valid is None else std.logical_and(valid, here)
         index = std.cast(limited, to="int64")
         flat = index if flat is None else std.add(std.mul(flat, c.const(size, "int64")), index)
@@ -275,9 +277,11 @@ def flat_places(c: Call, sizes: Sequence[int], places: Sequence[Node]) -> tuple[
     return valid, flat
 
 
-def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) -> Node:
-    """Images [batch, channels, sizes...] at whole positions, floats [batch, ...] for each axis; 0 outside."""
-    valid, flat = flat_places(c, sizes, places)
+def values_at(c: Call, x: Node, sizes: Sequence[int], positions: Sequence[Node]) -> Node:
+    """Values of images [batch, channels, sizes...] at integer positions, floats [batch, ...] per axis; 0
+    outside.
+    """
+    valid, flat = flat_indices(c, sizes, positions)
     batch, channels = x.shape[0], x.shape[1]
     image = std.reshape(x, shape=(batch, channels, math.prod(sizes)))
     count = std.reshape(flat, shape=(batch, 1, -1))
@@ -288,25 +292,24 @@ def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) ->
 
 
 def gathered(c: Call, x: Node, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]) -> Node:
-    """Images [batch, channels, sizes...] at positions [batch, ...] for each axis, weighted and summed over
-    all taps.
+    """Images [batch, channels, sizes...] at positions [batch, ...] per axis, as weighted sums over all taps.
 
-    Positions outside give 0.  The result is [batch, positions, channels]: the channels of a pixel are
+    Positions outside give 0. The result is [batch, positions, channels], so that the channels of a pixel are
     contiguous.
     """
     batch, channels = x.shape[:2]
     pixels = std.transpose(std.reshape(x, shape=(batch, channels, math.prod(sizes))), axes=(0, 2, 1))
-    places, weights = [], []
+    positions, weights = [], []
     for axes in taps:
-        valid, flat = flat_places(c, sizes, [place for place, _ in axes])
+        valid, flat = flat_indices(c, sizes, [position for position, _ in axes])
         outside = std.where(valid, flat, c.const(-1, "int64"))
-        places.append(std.reshape(outside, shape=(1, batch, -1)))
+        positions.append(std.reshape(outside, shape=(1, batch, -1)))
         weight: Node | None = None
         for _, own in axes:
             weight = own if weight is None or own is None else std.mul(weight, own)
         if weight is not None:
             weights.append(std.reshape(weight, shape=(1, batch, -1)))
-    place = std.concat(*places, axis=0)
+    position = std.concat(*positions, axis=0)
     one = c.const(1, "float32")
-    weight = std.concat(*weights, axis=0) if weights else std.broadcast_to(one, shape=place.shape)
-    return std.gather_sum(pixels, place, weight)
+    weight = std.concat(*weights, axis=0) if weights else std.broadcast_to(one, shape=position.shape)
+    return std.gather_sum(pixels, position, weight)

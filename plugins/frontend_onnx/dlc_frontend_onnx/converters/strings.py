@@ -1,4 +1,4 @@
-"""Operators on texts."""
+"""Operators on strings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def regex_full_match(c: Call, x: Node) -> Node:
 
 @converter("Tokenizer", 1, MICROSOFT)
 def tokenizer(c: Call, x: Node) -> Node:
-    """Patterns are regular expressions as Python has them; a single empty separator asks for characters."""
+    """Patterns are Python regular expressions. A single empty separator splits into characters."""
     separators, token = tuple(c.texts("separators", None) or ()), c.text("tokenexp", "")
     least = c.integer("mincharnum")
     if bool(separators) == bool(token):
@@ -51,7 +51,7 @@ def tokenizer(c: Call, x: Node) -> Node:
     if separators == ("",):
         separators, token = (), "(?s)."
     elif "" in separators:
-        raise c.unsupported("an empty separator beside others")
+        raise c.unsupported("an empty separator among others")
     return std.text_tokens(
         x,
         most=Var("tokens"),

@@ -1,4 +1,4 @@
-"""Counts of n-grams: TfIdfVectorizer on numbers, and on texts by their indices in the pool."""
+"""Counts of n-grams: TfIdfVectorizer on numbers, and on strings by their indices in the pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Grams: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 def _pools(c: Call, flat: Sequence[int]) -> list[tuple[int, Grams, Sequence[int]]]:
-    """(n, the n-grams [count, n], the columns of the result that count them), of the lengths wanted."""
+    """For each wanted n: n, the n-grams [count, n], and the columns of the result that count them."""
     begins, columns = [*c.integers("ngram_counts"), len(flat)], c.integers("ngram_indexes")
     least, most = c.integer("min_gram_length"), c.integer("max_gram_length")
     pools = []
@@ -39,17 +39,17 @@ def _count(c: Call, rows: Node, grams: Grams, skip: int) -> Node | None:
     """Count each n-gram in each row, with items `skip` apart; None if rows are too short."""
     size, n = rows.shape[1], grams.shape[1]
     if isinstance(size, int):
-        places: Dim = size - (n - 1) * skip
-        if places < 1:
+        positions: Dim = size - (n - 1) * skip
+        if positions < 1:
             return None
     else:
-        # Behind rows of any length is what no n-gram has.
-        places, other = size, next(k for k in range(grams.size + 1) if k not in grams)
+        # Pad symbolic rows with a value that no n-gram contains.
+        positions, other = size, next(k for k in range(grams.size + 1) if k not in grams)
         rows = std.pad(rows, pads=(0, 0, 0, (n - 1) * skip), value=float(other)) if n > 1 else rows
     same: Node | None = None
     for item in range(n):
         begin = item * skip
-        part = std.slice(rows, begins=(begin,), ends=(begin + places,), axes=(1,))
+        part = std.slice(rows, begins=(begin,), ends=(begin + positions,), axes=(1,))
         here = std.equal(std.unsqueeze(part, axes=(2,)), c.const(grams[:, item], rows.dtype))
         same = here if same is None else std.logical_and(same, here)
     assert same is not None
@@ -69,14 +69,14 @@ def tf_idf_vectorizer(c: Call, x: Node) -> Node:
         raise c.error(f"n-grams of {x.type} in a pool of {'numbers' if texts is None else 'texts'}")
     if texts is not None:
         rows = std.text_index(rows, keys=tuple(dict.fromkeys(texts)))
-        order = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        order = {text: position for position, text in enumerate(dict.fromkeys(texts))}
         flat = [order[text] for text in texts]
     columns = max(indexes) + 1
     if columns > MAX_COLUMNS:
         raise c.unsupported(f"counts of {columns} n-grams")
     counts, owners = [], list[int]()
     for n, grams, own in _pools(c, flat):
-        # Skips make no difference to single items: these are counted once.
+        # Skips do not affect single items, which are counted once.
         for skip in range(1, 2 if n == 1 else skips + 2):
             made = _count(c, rows, grams, skip)
             if made is not None:
@@ -86,8 +86,8 @@ def tf_idf_vectorizer(c: Call, x: Node) -> Node:
     if counts:
         found = std.concat(*counts, axis=1)
         shape = tuple(found.shape)
-        places = std.broadcast_to(std.reshape(c.const(owners, "int64"), shape=(1, -1)), shape=shape)
-        total = std.scatter_elements(total, places, found, axis=1, reduction="add")
+        positions = std.broadcast_to(std.reshape(c.const(owners, "int64"), shape=(1, -1)), shape=shape)
+        total = std.scatter_elements(total, positions, found, axis=1, reduction="add")
     weights = c.reals("weights", None)
     if mode == "IDF":
         total = c.cast(std.greater(total, c.const(0, "float32")), "float32")

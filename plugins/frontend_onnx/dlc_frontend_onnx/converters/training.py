@@ -1,4 +1,4 @@
-"""The domain ai.onnx.preview.training: gradients, and optimizers, one step of many tensors at once."""
+"""The domain ai.onnx.preview.training: gradients, and optimizers that update many tensors in one step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TRAINING = "ai.onnx.preview.training"
 
 
 def _groups(c: Call, tensors: Sequence[Node], kinds: int) -> list[tuple[Node, ...]]:
-    """The inputs of each optimized tensor; the operator takes all values, then all gradients, and so on."""
+    """The inputs of each optimized tensor. The operator takes all values, then all gradients, and so on."""
     if not tensors or len(tensors) % kinds:
-        raise c.error(f"{len(tensors)} tensors are not {kinds} for each optimized one")
+        raise c.error(f"{len(tensors)} inputs are not {kinds} for each optimized tensor")
     count = len(tensors) // kinds
     return [tuple(tensors[index::count]) for index in range(count)]
 
@@ -26,7 +26,7 @@ def _by_kind(made: Sequence[tuple[Node, ...]]) -> list[Node]:
 
 
 def _gradient(c: Call, x: Node, gradient: Node) -> Node:
-    """The gradient with that of the regularization."""
+    """The gradient including the regularization."""
     norm = c.real("norm_coefficient", 0.0)
     return gradient if norm == 0 else std.add(std.mul(x, c.const(norm, x.dtype)), gradient)
 
@@ -89,7 +89,7 @@ def _mixed(c: Call, share: float, old: Node, new: Node) -> Node:
 
 
 def _unbiased(c: Call, rate: Node, step: Node, alpha: float, beta: float) -> Node:
-    """The rate by which running means that began at zero count; in float64, for powers close to 1."""
+    """The rate corrected for running means that start at zero, in float64 because powers are close to 1."""
     count, wide = c.cast(step, "float64"), c.cast(rate, "float64")
 
     def missing(share: float) -> Node:
@@ -101,14 +101,14 @@ def _unbiased(c: Call, rate: Node, step: Node, alpha: float, beta: float) -> Nod
 
 @converter("Gradient", 1, TRAINING)
 def gradient(c: Call, *values: Node) -> Sequence[Node]:
-    """The derivatives of a tensor by those of `xs`, where these and those of `zs` have the given values."""
+    """The derivatives of a tensor with respect to `xs`, at the given values of `xs` and `zs`."""
     xs, zs = c.texts("xs"), c.texts("zs", None) or ()
     if len(values) != len(xs) + len(zs):
         raise c.error(f"{len(values)} values for {len(xs) + len(zs)} tensors")
     around = [c.scope.find(name) for name in (*xs, *zs, c.text("y"))]
     tensors = [value for value in around if isinstance(value, Node)]
     if len(tensors) < len(around):
-        raise c.unsupported("a derivative of or by what is no tensor")
+        raise c.unsupported("a derivative whose operands are not tensors")
     *points, y = tensors
     for name, point, value in zip((*xs, *zs), points, values):
         if point.type != value.type:

@@ -1,8 +1,8 @@
 """Ensembles of decision trees of the domain ai.onnx.ml.
 
-All trees are traversed together, level by level. The state is the current node of each tree for each row, and
-a step gathers the nodes' features and thresholds. The successor of a leaf is the leaf itself, so the number
-of steps is the depth of the deepest tree.
+All trees are traversed together, level by level. The state is the current node of each tree for each row. A
+step gathers the nodes' features and thresholds. The successor of a leaf is the leaf itself, so the number of
+steps is the depth of the deepest tree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 MAX_LEVELS = 256
 MAX_CELLS = 1 << 26
-"""Entries of the table of leaves' weights at most."""
+"""Limit of entries of the table of leaf weights."""
 
 _COMPARE = {
     "LEQ": std.less_equal,
@@ -39,7 +39,9 @@ _COMPARE = {
 
 @dataclass
 class Forest:
-    """Nodes as columns; a leaf's branches are itself, and its weights are in `leaves`: (target, weight)s."""
+    """Nodes as columns. The branches of a leaf are the leaf itself; `leaves` has its (target, weight)
+    pairs.
+    """
 
     features: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -51,29 +53,29 @@ class Forest:
     roots: list[int] = field(default_factory=list)
 
     def add(self, feature: int, value: float, mode: str, missing: bool) -> int:
-        """A node whose branches are not known yet."""
-        place = len(self.features)
+        """Append a node whose branches are set later."""
+        position = len(self.features)
         self.features.append(feature)
         self.values.append(value)
         self.modes.append(mode)
         self.missing.append(missing)
-        self.then.append(place)
-        self.other.append(place)
-        return place
+        self.then.append(position)
+        self.other.append(position)
+        return position
 
     def leaf(self, weights: Sequence[tuple[int, float]]) -> int:
-        place = self.add(0, 0.0, "LEQ", False)
-        self.leaves[place] = list(weights)
-        return place
+        position = self.add(0, 0.0, "LEQ", False)
+        self.leaves[position] = list(weights)
+        return position
 
     def levels(self, c: Call) -> int:
-        """Steps from the roots to the deepest leaf."""
+        """The number of steps from the roots to the deepest leaf."""
         current, count = set(self.roots), 0
         while not current <= self.leaves.keys():
             current = {branch for node in current for branch in (self.then[node], self.other[node])}
             count += 1
             if count > len(self.features):
-                raise c.error("the nodes of a tree lead back to themselves")
+                raise c.error("the nodes of a tree form a cycle")
         if count > MAX_LEVELS:
             raise c.unsupported(f"trees of {count} levels; at most {MAX_LEVELS} are supported")
         return count
@@ -88,8 +90,8 @@ def _walked(c: Call, x: Node, forest: Forest) -> Node:
         for name, kind in (("features", "int64"), ("then", "int64"), ("other", "int64"))
     }
     limits = c.const(forest.values, x.dtype)
-    inner = [place for place in range(len(forest.features)) if place not in forest.leaves]
-    modes = sorted({forest.modes[place] for place in inner})
+    inner = [position for position in range(len(forest.features)) if position not in forest.leaves]
+    modes = sorted({forest.modes[position] for position in inner})
     kinds = c.const([modes.index(m) if m in modes else 0 for m in forest.modes], "int8")
     missing = c.const(forest.missing, "bool")
     for _ in range(forest.levels(c)):
@@ -106,13 +108,13 @@ def _walked(c: Call, x: Node, forest: Forest) -> Node:
 
 
 def scores_of(c: Call, given: Node, forest: Forest, targets: int, aggregate: str) -> Node:
-    """The weights of the leaves that each row comes to, aggregated over the trees: [rows, targets]."""
+    """The weights of the reached leaves, aggregated over the trees: [rows, targets]."""
     if len(given.shape) != 2 or not forest.roots:
         raise c.error(f"{len(forest.roots)} trees for {given.type}")
     x = given if given.dtype.is_float else c.cast(given, "float32")
     used = max((forest.features[p] for p in range(len(forest.features)) if p not in forest.leaves), default=0)
     if min(forest.features) < 0 or (isinstance(x.shape[1], int) and used >= x.shape[1]):
-        raise c.error(f"a tree asks for feature {used} of {given.type}")
+        raise c.error(f"a tree reads feature {used} of {given.type}")
     if targets < 1:
         raise c.error(f"{targets} targets")
     if len(forest.features) * targets > MAX_CELLS:
@@ -120,11 +122,11 @@ def scores_of(c: Call, given: Node, forest: Forest, targets: int, aggregate: str
     ends = np.finfo(x.dtype.numpy)
     rest = {"MIN": ends.max, "MAX": ends.min}.get(aggregate, 0)
     weights = np.full((len(forest.features), targets), rest, x.dtype.numpy)
-    for place, entries in forest.leaves.items():
+    for position, entries in forest.leaves.items():
         for target, weight in entries:
             if not 0 <= target < targets:
                 raise c.error(f"a leaf has a weight of target {target} of {targets}")
-            weights[place, target] = weight if rest else weights[place, target] + weight
+            weights[position, target] = weight if rest else weights[position, target] + weight
     reached = std.gather(c.const(weights, x.dtype), _walked(c, x, forest))
     if aggregate in ("MIN", "MAX"):
         return (std.reduce_min if aggregate == "MIN" else std.reduce_max)(reached, axes=(1,))
@@ -135,14 +137,14 @@ def scores_of(c: Call, given: Node, forest: Forest, targets: int, aggregate: str
 T = TypeVar("T")
 
 
-def _index(c: Call, values: Sequence[T], place: int, what: str) -> T:
-    if not 0 <= place < len(values):
-        raise c.error(f"there is no {what} {place}")
-    return values[place]
+def _index(c: Call, values: Sequence[T], position: int, what: str) -> T:
+    if not 0 <= position < len(values):
+        raise c.error(f"there is no {what} {position}")
+    return values[position]
 
 
 class _Plain:
-    """The trees of TreeEnsemble: nodes and leaves in lists, members of sets behind each other."""
+    """The trees of TreeEnsemble: lists of nodes and leaves, and the concatenated members of sets."""
 
     def __init__(self, c: Call) -> None:
         self.c = c
@@ -181,13 +183,13 @@ class _Plain:
         return self.leaves[number]
 
     def built(self, roots: Sequence[int]) -> Forest:
-        """All trees.  The sets of members belong to the nodes that want one, in the order of the nodes."""
+        """All trees. The sets of members belong to the nodes of mode MEMBER, in the order of the nodes."""
         wanting = self.modes.count("MEMBER")
         if len(self.sets) != wanting:
             raise self.c.error(f"{len(self.sets)} sets of members for {wanting} nodes that need one")
         first, chains, sets = list[int](), list[list[int]](), iter(self.sets)
         for number, mode in enumerate(self.modes):
-            # A member of a set is equal to one after the other; nothing is in the empty set, or equal to NaN.
+            # Membership becomes a chain of equality tests; for the empty set, one with NaN, which is false.
             values = (next(sets) or [math.nan]) if mode == "MEMBER" else [self.splits[number]]
             chain = [
                 self.forest.add(
@@ -203,14 +205,14 @@ class _Plain:
                 self.leaf(ids[number]) if leaf[number] else _index(self.c, first, ids[number], "node")
                 for ids, leaf in ((then, then_leaf), (other, other_leaf))
             )
-            for place, after in zip(chain, [*chain[1:], no]):
-                self.forest.then[place], self.forest.other[place] = yes, after
+            for position, after in zip(chain, [*chain[1:], no]):
+                self.forest.then[position], self.forest.other[position] = yes, after
         self.forest.roots = [_index(self.c, first, root, "node") for root in roots]
         return self.forest
 
 
 def _sets(values: Sequence[float]) -> list[list[float]]:
-    """Sets of members, each ended by NaN."""
+    """Sets of members; NaN ends each."""
     made: list[list[float]] = [[]]
     for value in values:
         if value != value:
@@ -231,14 +233,16 @@ def tree_ensemble(c: Call, x: Node) -> Node:
 
 
 def _numbers(c: Call, name: str, default: Any = ()) -> list[float]:
-    """Floats that an attribute has as a list or, in later versions, as a tensor."""
+    """Floats that are a list attribute or, in later versions, a tensor attribute."""
     given, tensor = c.reals(name, None), c.tensor(f"{name}_as_tensor", None)
     found = given if tensor is None else np.asarray(tensor).reshape(-1).tolist()
     return list(default if found is None else found)
 
 
 def _named(c: Call, prefix: str) -> Forest:
-    """The trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes known by tree and number."""
+    """The trees of TreeEnsembleRegressor and TreeEnsembleClassifier. Nodes are identified by tree and
+    number.
+    """
     c.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     forest = Forest()
     keys = list(zip(c.integers("nodes_treeids"), c.integers("nodes_nodeids")))
@@ -251,30 +255,30 @@ def _named(c: Call, prefix: str) -> Forest:
     missing = c.integers("nodes_missing_value_tracks_true", None) or (0,) * len(keys)
     if len({len(keys), len(modes), len(features), len(values), len(branches), len(missing)}) != 1:
         raise c.error("the attributes of the nodes differ in length")
-    places: dict[tuple[int, int], int] = {}
+    positions: dict[tuple[int, int], int] = {}
     roots: dict[int, int] = {}
     for number, key in enumerate(keys):
         mode = modes[number].removeprefix("BRANCH_")
         if mode == "LEAF":
-            places[key] = forest.leaf([])
+            positions[key] = forest.leaf([])
         elif mode in _COMPARE:
-            places[key] = forest.add(features[number], values[number], mode, bool(missing[number]))
+            positions[key] = forest.add(features[number], values[number], mode, bool(missing[number]))
         else:
             raise c.error(f"there is no mode {quoted(modes[number])} of nodes")
-        roots.setdefault(key[0], places[key])
+        roots.setdefault(key[0], positions[key])
     forest.roots = list(roots.values())
     for key, (yes, no) in zip(keys, branches):
-        if places[key] not in forest.leaves:
+        if positions[key] not in forest.leaves:
             for column, target in ((forest.then, yes), (forest.other, no)):
-                if (key[0], target) not in places:
+                if (key[0], target) not in positions:
                     raise c.error(f"tree {key[0]} has no node {target}")
-                column[places[key]] = places[key[0], target]
+                column[positions[key]] = positions[key[0], target]
     owners = zip(c.integers(f"{prefix}_treeids"), c.integers(f"{prefix}_nodeids"))
     entries = zip(owners, c.integers(f"{prefix}_ids"), _numbers(c, f"{prefix}_weights"))
     for owner, target, weight in entries:
-        if places.get(owner) not in forest.leaves:
+        if positions.get(owner) not in forest.leaves:
             raise c.error(f"node {owner[1]} of tree {owner[0]}, which has a weight, is no leaf")
-        forest.leaves[places[owner]].append((target, weight))
+        forest.leaves[positions[owner]].append((target, weight))
     return forest
 
 
@@ -295,7 +299,7 @@ def tree_ensemble_classifier(c: Call, x: Node) -> Sequence[Node]:
     labels = labels_of(c, "classlabels_int64s")
     count = labels.shape[0]
     if len(set(c.integers("class_ids"))) == 1 and count == 2:
-        raise c.unsupported("TreeEnsembleClassifier of two classes with weights of one")
+        raise c.unsupported("TreeEnsembleClassifier of two classes with the weights of one class")
     scores = _based(c, scores_of(c, x, _named(c, "class"), count, "SUM"))
     chosen = std.gather(labels, std.argmax(scores, axis=1))
     made = post_transform(c, scores, c.text("post_transform", "NONE"))

@@ -1,9 +1,9 @@
 """Support vector machines of the domain ai.onnx.ml.
 
-A classifier has a number for each pair of classes, whose sign selects one of the two. Probabilities of pairs
+A classifier has a score for each pair of classes; its sign selects one of the two. The probabilities of pairs
 are converted to probabilities of classes by the second method of Wu, Lin and Weng, "Probability estimates for
-multi-class
-classification by pairwise coupling" (JMLR 5, 2004), with the steps and the end of LIBSVM's.
+multi-class classification by pairwise coupling" (JMLR 5, 2004), with the iteration and the stopping criterion
+of LIBSVM.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dlc_frontend_onnx.closures import close
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.ml import ML, labels_of, post_transform
 
-ROUNDS = 100
-"""Steps that the probabilities of classes take at most."""
+MAX_STEPS = 100
+"""Limit of iterations for the probabilities of classes."""
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 Numbers = np.ndarray[Any, Any]
@@ -33,7 +33,7 @@ def _rows(c: Call, x: Node) -> Node:
 
 
 def _kernels(c: Call, x: Node, vectors: Numbers) -> Node:
-    """How alike rows and vectors are, [rows, vectors]."""
+    """The kernel function of rows and vectors: [rows, vectors]."""
     kind = c.choice("kernel_type", "LINEAR", KERNELS)
     gamma, offset, degree = (*(c.reals("kernel_params", None) or ()), 0.0, 0.0, 0.0)[:3]
     if x.shape[1] != vectors.shape[1]:
@@ -50,10 +50,10 @@ def _kernels(c: Call, x: Node, vectors: Numbers) -> Node:
 
 
 def _vectors(c: Call, x: Node, count: int) -> Numbers:
-    """The support vectors, a row each."""
+    """The support vectors, one per row."""
     numbers = np.asarray(c.reals("support_vectors"), np.float32)
     if count < 1 or numbers.size % count:
-        raise c.error(f"{numbers.size} numbers are not those of {count} support vectors")
+        raise c.error(f"{numbers.size} numbers do not make {count} support vectors")
     return numbers.reshape(count, -1)
 
 
@@ -109,10 +109,10 @@ def svm_classifier(c: Call, x: Node) -> Sequence[Node]:
 
 
 def _voted(c: Call, scores: Node, labels: Node, pairs: Sequence[tuple[int, int]]) -> Node:
-    """The labels of the classes that most pairs are for; of several the first."""
+    """The labels of the classes with most votes of pairs; of equal counts the first."""
     won, lost = (np.zeros((len(pairs), max(max(pair) for pair in pairs) + 1)) for _ in range(2))
-    for place, (i, j) in enumerate(pairs):
-        won[place, i] = lost[place, j] = 1
+    for position, (i, j) in enumerate(pairs):
+        won[position, i] = lost[position, j] = 1
     first = c.cast(std.greater(scores, c.const(0, "float32")), "float32")
     votes = std.add(
         std.matmul(first, c.const(won, "float32")),
@@ -122,7 +122,7 @@ def _voted(c: Call, scores: Node, labels: Node, pairs: Sequence[tuple[int, int]]
 
 
 def _linear(c: Call, x: Node, labels: Node, factors: Numbers, offset: float, kind: str) -> Sequence[Node]:
-    """A row of factors for each class."""
+    """A linear classifier with a row of factors per class."""
     classes = labels.shape[0]
     if not isinstance(classes, int) or factors.size % classes:
         raise c.error(f"{factors.size} coefficients for {classes} classes")
@@ -133,18 +133,20 @@ def _linear(c: Call, x: Node, labels: Node, factors: Numbers, offset: float, kin
 
 
 def _pair_factors(factors: Numbers, counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Numbers:
-    """The factor of each vector for each pair of classes, [vectors, pairs]; 0 for other classes."""
+    """The factor of each vector for each pair of classes, [vectors, pairs]; 0 for vectors of other
+    classes.
+    """
     begins = np.concatenate([[0], np.cumsum(counts)])
     spread = np.zeros((factors.shape[1], len(pairs)), np.float32)
-    for place, (i, j) in enumerate(pairs):
+    for position, (i, j) in enumerate(pairs):
         own, other = slice(begins[i], begins[i + 1]), slice(begins[j], begins[j + 1])
-        spread[own, place] = factors[j - 1, own]
-        spread[other, place] = factors[i, other]
+        spread[own, position] = factors[j - 1, own]
+        spread[other, position] = factors[i, other]
     return spread
 
 
 def _two(c: Call, scores: Node, labels: Node, positive: bool, kind: str) -> Sequence[Node]:
-    """Two classes with one number, which is that of the first."""
+    """Two classes with one score, which is that of the first class."""
     limit = 0.5 if positive else 0.0
     above = std.squeeze(std.greater(scores, c.const(limit, "float32")), axes=(1,))
     chosen = std.gather(labels, c.cast(above, "int64"))
@@ -164,13 +166,13 @@ def _of_pairs(
     pairs: Sequence[tuple[int, int]],
     classes: int,
 ) -> Node:
-    """How likely a class is against another, [rows, classes, classes]; 0 against itself."""
+    """The probability of a class against another, [rows, classes, classes]; 0 on the diagonal."""
     wide = std.add(std.mul(scores, c.const(slopes, "float32")), c.const(shifts, "float32"))
     likely = std.clip(std.sigmoid(std.neg(wide)), min=1e-7, max=float(np.float32(1) - np.float32(1e-7)))
     first, second = (np.zeros((len(pairs), classes * classes), np.float32) for _ in range(2))
-    for place, (i, j) in enumerate(pairs):
-        first[place, i * classes + j] = 1
-        second[place, j * classes + i] = 1
+    for position, (i, j) in enumerate(pairs):
+        first[position, i * classes + j] = 1
+        second[position, j * classes + i] = 1
     rest = std.sub(c.const(1, "float32"), likely)
     both = std.add(
         std.matmul(likely, c.const(first, "float32")), std.matmul(rest, c.const(second, "float32"))
@@ -179,7 +181,7 @@ def _of_pairs(
 
 
 def _of_classes(c: Call, pairs: Node) -> Node:
-    """The probabilities of classes [rows, classes] which those of pairs come nearest to."""
+    """The class probabilities [rows, classes] that best match the pairwise ones."""
     rows, classes = pairs.shape[0], pairs.shape[1]
     assert isinstance(classes, int)
     other = c.const(1 - np.eye(classes), "float32")
@@ -191,7 +193,7 @@ def _of_classes(c: Call, pairs: Node) -> Node:
     rounds, now = param("rounds", TensorType((), DType("int64"))), param("now", kept)
     held = param("q", q.tensor_type)
     state = (c.const(0, "int64"), start, q)
-    asked = std.logical_and(std.less(rounds, c.const(ROUNDS, "int64")), std.reduce_any(_far(c, held, now)))
+    asked = std.logical_and(std.less(rounds, c.const(MAX_STEPS, "int64")), std.reduce_any(_far(c, held, now)))
     made = _coupled(c, held, now)
     own = (rounds, now, held)
     cond, _ = close("far", own, [asked], (), {})
@@ -200,13 +202,13 @@ def _of_classes(c: Call, pairs: Node) -> Node:
 
 
 def _parts(q: Node, p: Node) -> tuple[Node, Node]:
-    """q p of each row, and p q p."""
+    """q p for each row, and p q p."""
     product = std.squeeze(std.matmul(q, std.unsqueeze(p, axes=(2,))), axes=(2,))
     return product, std.reduce_sum(std.mul(p, product), axes=(1,), keepdims=True)
 
 
 def _far(c: Call, q: Node, p: Node) -> Node:
-    """Which rows are not near enough to the least, [rows, 1]."""
+    """Which rows have not converged, [rows, 1]."""
     product, whole = _parts(q, p)
     classes = p.shape[1]
     assert isinstance(classes, int)
@@ -215,7 +217,7 @@ def _far(c: Call, q: Node, p: Node) -> Node:
 
 
 def _coupled(c: Call, q: Node, p: Node) -> Node:
-    """One step of all classes in turn, for rows that are not near enough."""
+    """One step for each class in sequence, for rows that have not converged."""
     far = _far(c, q, p)
     product, whole = _parts(q, p)
     classes = q.shape[1]

@@ -1,1 +1,1 @@
-"""Host ops that ONNX alone needs."""
+"""Host ops that only ONNX needs."""

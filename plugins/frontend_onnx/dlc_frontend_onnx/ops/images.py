@@ -1,4 +1,4 @@
-"""Decoding pictures on the host, by Pillow: `pip install dlc-frontend-onnx[images]`."""
+"""Image decoding on the host by Pillow: `pip install dlc-frontend-onnx[images]`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dlc_core.op.infer import Attrs, check_rank, of_input
 Bytes = np.ndarray[Any, Any]
 
 FORMATS = {"RGB": ("RGB", 3), "BGR": ("RGB", 3), "Grayscale": ("L", 1)}
-"""Pixel formats of ONNX: the mode that Pillow gives, and how many channels it has."""
+"""Pixel formats of ONNX: Pillow's mode, and the number of channels."""
 
 MAX_PIXELS = 1 << 28
-"""Pixels of a picture at most: a small file may say that it holds a huge one."""
+"""Limit of pixels, because a small file may declare a huge image."""
 
 
 def _infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -44,7 +44,7 @@ def _reference(encoded: Bytes, *, pixels: str) -> Bytes:
                 found = np.asarray(image.convert(FORMATS[pixels][0]))
     except RuntimeFailure:
         raise
-    except Exception as error:  # noqa: BLE001  (decoders of many formats raise whatever they like)
+    except Exception as error:  # noqa: BLE001  (image decoders raise many types)
         raise RuntimeFailure(
             "the picture cannot be decoded", why=f"{type(error).__name__}: {error}"
         ) from None
@@ -61,7 +61,7 @@ _DIMS = {"height": Var("height"), "width": Var("width")}
 
 IMAGE_DECODE = op(
     "onnx_image_decode",
-    "the pixels of a picture in a file's bytes, as [height, width, channels]; on the host",
+    "the pixels of an encoded image as [height, width, channels]; on the host",
     ["encoded"],
     [Attr("height", "fresh"), Attr("width", "fresh"), Attr("pixels", "str", "RGB", choices=tuple(FORMATS))],
     kind="opaque",

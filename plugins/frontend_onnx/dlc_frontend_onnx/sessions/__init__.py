@@ -1,1 +1,1 @@
-"""Models for users of onnxruntime, with its names: sessions, their options, values on fixed memory."""
+"""The interface of onnxruntime: sessions, their options, and bindings of inputs and outputs to memory."""

@@ -1,4 +1,4 @@
-"""Values on fixed memory: `OrtValue`, and `IOBinding`, calls of a session that copy nothing."""
+"""Bindings to fixed memory: `OrtValue`, and `IOBinding` for calls of a session without copies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Array = np.ndarray[Any, Any]
 
 
 class OrtValue:
-    """A tensor in host memory; it shares the memory of the array it is made of."""
+    """A tensor in host memory, which shares the memory of an array."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
 
     @staticmethod
     def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
-        """A value on the memory of an array."""
+        """A value that shares the memory of an array."""
         _on_host(device_type)
         return OrtValue(as_host(array, "the value"))
 
@@ -35,7 +35,7 @@ class OrtValue:
     def ortvalue_from_shape_and_type(
         shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
-        """A value of new memory whose elements are not set."""
+        """A value with new, uninitialized memory."""
         _on_host(device_type)
         return OrtValue(np.empty(tuple(shape), _numpy(element_type)))
 
@@ -47,7 +47,7 @@ class OrtValue:
         return list(self._array.shape)
 
     def data_type(self) -> str:
-        """Such as "tensor(float)"."""
+        """For example "tensor(float)"."""
         return type_text(self._array.dtype.name)
 
     def element_type(self) -> int:
@@ -94,7 +94,7 @@ class OrtValue:
 
 
 class Bindable(Protocol):
-    """The parts of a session that calls on fixed memory use."""
+    """The part of a session that a binding uses."""
 
     model: CallableModel
 
@@ -104,10 +104,10 @@ class Bindable(Protocol):
 
 
 class IOBinding:
-    """Inputs and outputs of a session on memory that stays: `session.run_with_iobinding(binding)`.
+    """Inputs and outputs of a session bound to fixed memory: `session.run_with_iobinding(binding)`.
 
-    A call reads the inputs where they are, so that they may be written again before the next one.  Outputs
-    that are bound without memory get theirs with the first call and keep it as long as shapes fit.
+    A call reads the inputs in place, so they may be overwritten before the next call. Outputs bound without
+    memory get it at the first call and keep it while the shapes stay the same.
     """
 
     def __init__(self, session: Bindable) -> None:
@@ -118,7 +118,7 @@ class IOBinding:
         self._bound: tuple[object, Callable[[], object]] | None = None
 
     def bind_cpu_input(self, name: str, array: Any) -> None:
-        """Read an input from an array."""
+        """Bind an input to an array."""
         self._check(name, [arg.name for arg in self._session.get_inputs()], "input")
         self._inputs[name] = as_host(array, f"input {name!r}")
         self._bound = None
@@ -132,12 +132,12 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Read an input from an address; the memory must live as long as the binding."""
+        """Bind an input to an address. The memory must live as long as the binding."""
         _on_host(device_type)
         self.bind_cpu_input(name, _at(buffer_ptr, shape, element_type))
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
-        """Read an input from the memory of a value."""
+        """Bind an input to the memory of a value."""
         self.bind_cpu_input(name, ortvalue.numpy())
 
     def bind_output(
@@ -149,7 +149,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Write an output to an address, or without one to memory that the binding makes."""
+        """Bind an output to an address, or to memory that the binding allocates."""
         _on_host(device_type)
         self._check(name, [arg.name for arg in self._session.get_outputs()], "output")
         if buffer_ptr is not None and (shape is None or element_type is None):
@@ -161,7 +161,7 @@ class IOBinding:
         self._bound = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
-        """Write an output to the memory of a value."""
+        """Bind an output to the memory of a value."""
         self.bind_output(name)
         self._outputs[name] = ortvalue.numpy()
 
@@ -175,19 +175,19 @@ class IOBinding:
         self._bound = None
 
     def synchronize_inputs(self) -> None:
-        """Nothing: inputs are in host memory."""
+        """Does nothing, because inputs are in host memory."""
 
     def synchronize_outputs(self) -> None:
-        """Nothing: a call has ended when it returns."""
+        """Does nothing, because calls are synchronous."""
 
     def get_outputs(self) -> list[OrtValue]:
-        """The outputs of the latest call, in the order they were bound; no copies."""
+        """The outputs of the latest call in the order of binding, without copies."""
         if not all(name in self._results for name in self._outputs):
             raise UsageError("the binding has no results", hint="call session.run_with_iobinding first")
         return [OrtValue(self._results[name]) for name in self._outputs]
 
     def copy_outputs_to_cpu(self) -> list[Array]:
-        """Copies of the outputs, in the order they were bound."""
+        """Copies of the outputs in the order of binding."""
         return [value.numpy().copy() for value in self.get_outputs()]
 
     def run(self) -> None:
@@ -199,7 +199,7 @@ class IOBinding:
         lacking = [name for name in names if name not in feeds]
         if lacking:
             raise UsageError(f"input {lacking[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
-        # Elements of bound inputs may tell sizes.
+        # Sizes may depend on elements of bound inputs.
         facts = form.exe.signature.facts([np.asarray(feeds[name]) for name in names])
         key = form.exe, facts
         if self._bound is None or self._bound[0] != key:
@@ -237,13 +237,15 @@ def _on_host(device_type: str) -> None:
 
 
 def _numpy(element_type: Any) -> np.dtype[Any]:
-    """The dtype of an element type: a number of `onnx.TensorProto`, or what NumPy takes for a dtype."""
+    """The NumPy dtype of an element type: a number of `onnx.TensorProto`, or anything that NumPy accepts as a
+    dtype.
+    """
     if isinstance(element_type, int) and element_type in BY_NUMBER:
         return BY_NUMBER[element_type].numpy
     try:
         return DType.of(np.dtype(element_type)).numpy
     except (TypeError, DlcError):
-        raise UsageError(f"{element_type!r} is no element type", hint="numpy.float32, ...") from None
+        raise UsageError(f"{element_type!r} is not an element type", hint="numpy.float32, ...") from None
 
 
 def _at(address: int, shape: Sequence[int], element_type: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Inputs, outputs and types in onnxruntime's words: "tensor(float)", "seq(tensor(int64))"."""
+"""Inputs, outputs and types with onnxruntime's names: "tensor(float)", "seq(tensor(int64))"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output: dims are ints, names of symbolic dims, or None; no known rank is an empty shape."""
+    """An input or output. Its dims are ints, names of symbolic dims, or None. An unknown rank is an empty
+    shape.
+    """
 
     name: str
     shape: list[int | str | None]
@@ -28,7 +30,7 @@ class NodeArg:
 
 
 def type_text(type_: ValueType | str | None) -> str:
-    """The text of a type, or of a tensor of a dtype; "" for an undeclared one."""
+    """The text of a type, or of a tensor type of a dtype; "" if it is undeclared."""
     if isinstance(type_, str):
         return f"tensor({_WORDS.get(type_, type_)})"
     if type_ is None:

@@ -1,4 +1,4 @@
-"""Session options of onnxruntime's interface, and their meaning here."""
+"""Session options of onnxruntime's interface, and their mapping to options of dlc."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dlc_core.diag import UsageError, similar
 
 
 class IgnoredOptionWarning(UserWarning):
-    """An option of a session that has no meaning here."""
+    """A session option without effect was set."""
 
 
 class GraphOptimizationLevel(Enum):
-    """How much a model is optimised; each stands for an `opt_level` of `dlc.compile`."""
+    """The optimization level of a session; each corresponds to an `opt_level` of `dlc.compile`."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -50,11 +50,11 @@ _IGNORED: Mapping[str, Any] = {
 
 
 class SessionOptions:
-    """Options of a session, with the names that they have in onnxruntime.
+    """Options of a session, with their onnxruntime names.
 
-    `intra_op_num_threads` is the threads of one call (0: the cores this process may use),
-    `graph_optimization_level` a `GraphOptimizationLevel`.  The others are taken and change nothing; a session
-    names those that were set in one `IgnoredOptionWarning`.
+    `intra_op_num_threads` is the number of threads of a call (0: the cores that this process may use),
+    `graph_optimization_level` a `GraphOptimizationLevel`. The other options have no effect. If one is set,
+    the session warns with an `IgnoredOptionWarning`.
     """
 
     intra_op_num_threads: int
@@ -78,19 +78,19 @@ class SessionOptions:
     def add_free_dimension_override_by_name(
         self, name: str, size: int | tuple[int | None, int | None]
     ) -> None:
-        """Pin the dim of a name, for code that is faster, or bound it by a pair."""
+        """Pin the dim of a name for faster code, or bound it by a pair."""
         self._dims[name] = size
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Remember an entry; none means anything here."""
+        """Store an entry, which has no effect."""
         self._entries[key] = value
 
     def register_custom_ops_library(self, path: str) -> None:
-        """Refused: libraries of kernels for onnxruntime do not run here."""
+        """Refused, because kernels compiled for onnxruntime cannot be called."""
         raise UsageError(
             f"{path} cannot be loaded",
             why="sessions run no kernels that were compiled for onnxruntime",
-            hint="give importers=[...] to the session (see dlc_frontend_onnx.custom)",
+            hint="pass importers=[...] to the session (see dlc_frontend_onnx.custom)",
         )
 
     def get_session_config_entry(self, key: str) -> str:
@@ -104,14 +104,14 @@ class SessionOptions:
 
 
 class ExecutionMode(Enum):
-    """How nodes follow each other; it changes nothing here."""
+    """The execution order of nodes; it has no effect."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class RunOptions:
-    """Options of one call.  None changes a result here; any may be set."""
+    """Options of one call, which have no effect."""
 
     def __init__(self) -> None:
         self.log_severity_level = -1
@@ -122,7 +122,7 @@ class RunOptions:
         self._entries: dict[str, str] = {}
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Remember an entry; none means anything here."""
+        """Store an entry, which has no effect."""
         self._entries[key] = value
 
     def get_run_config_entry(self, key: str) -> str:
@@ -133,9 +133,9 @@ class RunOptions:
 
 
 def compile_options(given: Any) -> dict[str, Any]:
-    """Translate options of a session (ours, or those of onnxruntime) to arguments of `dlc.compile`.
+    """Translate session options (of dlc or onnxruntime) to arguments of `dlc.compile`.
 
-    Raises UsageError for invalid values; warns once about options that are ignored.
+    Raises UsageError for invalid values. Warns once about options that are ignored.
     """
     if given is None:
         return {}

@@ -1,9 +1,9 @@
-"""Sessions for users of onnxruntime: `InferenceSession`, with its names and its order of arguments.
+"""Sessions with the interface of onnxruntime: `InferenceSession`, with its names and argument order.
 
     session = InferenceSession("model.onnx")
     (scores,) = session.run(None, {"image": image})
 
-Errors are those of dlc, `DlcError`: a feed that is unknown, missing or of a wrong dtype or shape is a
+Errors are those of dlc, `DlcError`. A feed that is unknown, missing, or of a wrong dtype or shape raises a
 UsageError before anything runs.
 """
 
@@ -48,20 +48,20 @@ class ModelMetadata:
 
 
 class InferenceSession:
-    """A model that is compiled for this machine and called with arrays by name.
+    """A model compiled for this machine and called with arrays by name.
 
-    `path_or_bytes` is a path, the bytes of a file or an `onnx.ModelProto`.  `sess_options` are
-    `SessionOptions`, ours or onnxruntime's.  `providers` are names in the order of preference, or pairs of a
-    name and options: "CPUExecutionProvider" is the best CPU target (`DLC_ONNX_TARGET` names another one), and
-    the text of any target is a provider too, such as "reference"; the first that can be used is taken, and
-    those before it are named in a warning.  `provider_options`, a dict for each provider, are options of its
-    target; those that it does not have are named in a warning too.  `importers` import operators that this
-    package does not know (see `custom`).  `donate` is that of `dlc.compile`: donated inputs, such as
-    `{"past_key_values.*": 2048}`, whose outputs are in their memory.  `shapes` pins and bounds dims
-    as that of `dlc.compile`, `{"batch": (1, 8)}`, on top of the free dimensions that the options override.
+    `path_or_bytes` is a path, the bytes of a file or an `onnx.ModelProto`. `sess_options` are
+    `SessionOptions` of dlc or onnxruntime. `providers` are names in order of preference, or pairs of a name
+    and options. "CPUExecutionProvider" is the best CPU target (`DLC_ONNX_TARGET` overrides it), and the text
+    of any target is a provider too, such as "reference". The first usable provider is chosen, and a warning
+    names those before it. `provider_options`, a dict per provider, are options of its target; a warning names
+    unknown ones. `importers` are custom operators (see `custom`). `donate` is that of `dlc.compile`: donated
+    inputs, such as `{"past_key_values.*": 2048}`, whose memory the outputs overwrite. `shapes` pins and
+    bounds dims as in `dlc.compile`, `{"batch": (1, 8)}`, in addition to the free dimensions that the options
+    override.
 
-    Raises ModelError for malformed models, UnsupportedError for what cannot be expressed, UsageError for
-    wrong arguments.
+    Raises ModelError for malformed models, UnsupportedError for unsupported ones, UsageError for wrong
+    arguments.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class InferenceSession:
         self._source, self._importers, self._donate = path_or_bytes, tuple(importers), donate
         self._shapes = dict(shapes or {})
         self.model = self._compiled()
-        """The compiled model, for what sessions do not have: `session.model.whole` is its executable."""
+        """The compiled model, for features that sessions lack: `session.model.whole` is its executable."""
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
     ) -> list[Array]:
-        """The outputs of these names, all for None or none named, as arrays in their order.
+        """The named outputs as arrays, in the order of the names; all outputs for None or no names.
 
-        Feeds are arrays by input name, or values of `OrtValue`.
+        Feeds are arrays or `OrtValue`s by input name.
         """
         known = [info.name for info in self.model.model.graph.outputs]
         for name in output_names or ():
@@ -110,9 +110,9 @@ class InferenceSession:
         user_data: Any,
         run_options: Any = None,
     ) -> None:
-        """As `run` in a thread of its own, which calls `callback(outputs, user_data, error)` at the end.
+        """As `run`, in a new thread that calls `callback(outputs, user_data, error)` at the end.
 
-        `error` is empty where all went well; otherwise it is the error's text, and there are no outputs.
+        `error` is empty on success; else it is the error's text, and there are no outputs.
         """
 
         def work() -> None:
@@ -130,15 +130,15 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[OrtValue]:
-        """As `run`, with values in and out."""
+        """As `run`, with `OrtValue`s as inputs and outputs."""
         return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values)]
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs on fixed memory, for calls that copy nothing."""
+        """A new binding to fixed memory, for calls without copies."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
-        """Call on the memory of a binding of this session."""
+        """Run with a binding of this session."""
         iobinding.run()
 
     def get_inputs(self) -> list[NodeArg]:
@@ -146,16 +146,17 @@ class InferenceSession:
         return [_described(info) for info in self.model.inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """The inputs that have a value and may be fed another; each other value is compiled again.
+        """The inputs with a default value that a call may override. The model is compiled again for each
+        other value.
 
-        Files before IR version 4 list all their weights among the inputs: there are none in these.
+        Files before IR version 4 list all their weights among the inputs; for them the list is empty.
         """
         if self.model.model.ir_version < 4:
             return []
         return [_described(info) for info in self.model.defaults]
 
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs, where the model declares no type with what was inferred."""
+        """The outputs, with inferred types if the model declares none."""
         exe = self.model.whole
         inferred = {} if exe is None else {value.name: value for value in exe.outputs}
         found = []
@@ -206,10 +207,10 @@ class InferenceSession:
         return CallableModel(self._source, self._target, importers=self._importers, **options)
 
     def disable_fallback(self) -> None:
-        """Nothing: a provider that was taken is never left for another one."""
+        """Does nothing, because a session never changes its provider."""
 
     def enable_fallback(self) -> None:
-        """Nothing, as above."""
+        """Does nothing, because a session never changes its provider."""
 
     def get_session_options(self) -> Any:
         """The `sess_options`, or the default options."""
@@ -217,7 +218,7 @@ class InferenceSession:
 
 
 def get_available_providers() -> list[str]:
-    """The providers of this machine: its targets, and what stands for the best of them."""
+    """The providers of this machine: its targets, and the aliases of the best one."""
     usable = [name for name, kind in targets().items() if kind.problem() is None]
     return [CPU, *sorted(usable)]
 
@@ -233,7 +234,7 @@ def _choose(
     names, given = [], []
     wanted = providers or [CPU]
     if isinstance(wanted, (str, bytes)):
-        raise UsageError("providers is a text", hint=f"give a list: [{wanted!r}]")
+        raise UsageError("providers is a string", hint=f"give a list: [{wanted!r}]")
     for item in wanted:
         name, own = item if isinstance(item, tuple) else (item, {})
         names.append(str(name))

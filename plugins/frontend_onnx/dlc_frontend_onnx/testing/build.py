@@ -1,4 +1,4 @@
-"""Short ways to build models for tests."""
+"""Helpers that build models for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ node = helper.make_node
 
 
 def value(name: str, shape: Any = (4,), kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    """A typed value, of float32 unless said otherwise."""
+    """A typed value, by default of float32."""
     return helper.make_tensor_value_info(name, kind, shape)
 
 
@@ -37,5 +37,5 @@ def model_of(*nodes: NodeProto, functions: tuple[FunctionProto, ...] = (), **mor
 
 
 def tensor(name: str, array: Any) -> TensorProto:
-    """A constant with the values of `array`, as raw bytes."""
+    """A constant with the values of `array`, stored as raw bytes."""
     return numpy_helper.from_array(array, name)

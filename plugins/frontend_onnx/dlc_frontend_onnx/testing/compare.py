@@ -1,4 +1,4 @@
-"""Imported models on the ops' references, compared with the evaluator of the ONNX package."""
+"""Imported models, run by the ops' references and compared with the evaluator of the onnx package."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(model: Any, feeds: Mapping[str, Any], shapes: Mapping[str, Any] | None =
 
 
 def check(model: onnx.ModelProto, feeds: Mapping[str, Any], rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """Assert that an imported model gives what the evaluator of the ONNX package gives."""
+    """Assert that an imported model computes the same as the evaluator of the onnx package."""
     wanted = ReferenceEvaluator(model).run(None, dict(feeds))
     found = run(model, feeds)
     assert len(found) == len(wanted)
@@ -55,9 +55,10 @@ def model_of(
     fed: Sequence[int] | None = None,
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A model of one operator, and its feeds: the inputs in `fed`, or all of several dims and elements.
+    """A model of one operator, and its feeds: the inputs in `fed`, by default all with several dims and
+    elements.
 
-    All others are constants; None is left out.
+    Other inputs are constants; None is omitted.
     """
     names = [f"x{index}" if array is not None else "" for index, array in enumerate(inputs)]
     given = {name: array for name, array in zip(names, inputs) if array is not None}
@@ -90,10 +91,10 @@ def check_runtime(
     atol: float = 1e-4,
     **options: Any,
 ) -> tuple[list[Any], list[Any]]:
-    """Assert that one operator gives what ONNX Runtime gives; both lists of results.
+    """Assert that one operator computes the same as in ONNX Runtime; returns both lists of results.
 
-    `options` are those of `model_of`.  Of the outputs those in `compared` are compared, or all; whole numbers
-    may be off by 1, as halves may be rounded either way.  Errors of dlc are raised before ONNX Runtime runs.
+    `options` are those of `model_of`. The outputs in `compared` are compared, by default all. Integers may
+    differ by 1, because ties may be rounded either way. Errors of dlc are raised before ONNX Runtime runs.
     """
     import onnxruntime
 

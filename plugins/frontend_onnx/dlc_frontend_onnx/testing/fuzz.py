@@ -1,14 +1,13 @@
-"""A mutation fuzzer for anything that loads ONNX models.
+"""A mutation fuzzer for loaders of ONNX models.
 
-`mutants(seed, count)` yields broken, strange and sometimes still valid models: bytes cut, flipped, inserted,
-deleted and spliced, and messages changed with malice (sizes, cycles, lost or repeated names, paths that lead
-out of the folder, attributes of a wrong type, deep nesting, calls in a circle).  The same seed gives the same
-models.
+`mutants(seed, count)` yields malformed, unusual and sometimes valid models. Bytes are truncated, flipped,
+inserted, deleted and spliced, and messages are changed: sizes, cycles, lost or repeated names, paths outside
+the folder, attributes of a wrong type, deep nesting, recursive calls. Equal seeds give equal models.
 
-`run(load, ...)` writes each into a folder full of traps (links, hard links, pipes, a secret file beside the
-folder) and calls `load(path)`.  What may come out is a result or a `DlcError`; any other exception, more than
-`timeout` seconds, an attempt to open the secret, or its content among the `values` of a result is a failure
-in the `Report`.
+`run(load, ...)` writes each mutant into a folder with traps (links, hard links, pipes, a secret file outside
+the folder) and calls `load(path)`. A result or a `DlcError` is a success. Failures in the `Report` are any
+other exception, more than `timeout` seconds, an attempt to open the secret, and its content among the
+`values` of a result.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ WEIGHTS = bytes(range(256)) * 16
 
 @dataclass
 class Report:
-    """The findings of a run: `failures` has one text per mutant that broke the loader."""
+    """The findings of a run: `failures` has one text per mutant that the loader failed on."""
 
     total: int = 0
     accepted: int = 0
@@ -57,7 +56,7 @@ class _Hang(BaseException):
 
 
 def mutants(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
-    """`count` mutants as (label, bytes), the same ones for the same seed."""
+    """`count` mutants as (label, bytes); equal seeds give equal mutants."""
     base = seeds()
     for number in range(count):
         rng = random.Random(f"{seed}:{number}")
@@ -66,9 +65,7 @@ def mutants(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
             change: Callable[[random.Random, Any], str] = rng.choice(STRUCTURED)
             model = ModelProto.FromString(data)
             label = change.__name__
-            with contextlib.suppress(
-                DecodeError
-            ):  # protobuf will not copy what an earlier change nested too deep
+            with contextlib.suppress(DecodeError):  # protobuf does not copy too deeply nested messages
                 for _ in range(rng.choice((1, 1, 1, 2, 3))):
                     change(rng, model)
                     change = rng.choice(STRUCTURED)
@@ -88,10 +85,10 @@ def run(
     values: Callable[[Any], Iterable[bytes]] | None = None,
     memory: int = 4 << 30,
 ) -> Report:
-    """Feed `count` mutants to `load(path)`; `values` gives the bytes of a result, to seek the secret in.
+    """Load `count` mutants by `load(path)`. `values` returns the bytes of a result, which are searched for
+    the secret.
 
-    `memory` is how many bytes of address space the process may grow by meanwhile (where the system can limit
-    that).
+    `memory` is the limit in bytes by which the address space may grow, if the system can enforce it.
     """
     report = Report()
     with tempfile.TemporaryDirectory() as root, _address_space(memory):
@@ -121,7 +118,7 @@ def run(
                     )
             except _Hang:
                 report.failures.append(f"mutant {number} of seed {seed} ({label}): over {timeout} s")
-            except BaseException:  # noqa: BLE001 - whatever comes out is what the run is after
+            except BaseException:  # noqa: BLE001 - the run looks for any exception
                 report.failures.append(
                     f"mutant {number} of seed {seed} ({label}): {traceback.format_exc()[-1500:]}"
                 )
@@ -132,7 +129,7 @@ def run(
     return report
 
 
-# --- what watches a run ---
+# --- monitoring of a run ---
 
 _watch: tuple[Path, Path, list[str]] | None = None
 _hooked = False
@@ -143,7 +140,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         return
     folder, outside, opened = _watch
     name = os.fsdecode(args[0])
-    # A name relative to a folder handle looks like one relative to the working folder: try the likely ones.
+    # A name relative to a folder handle appears relative to the working folder; try the candidates.
     for base in (folder, folder / "sub", Path.cwd()):
         with contextlib.suppress(OSError, ValueError):
             real = (base / name).resolve()
@@ -214,7 +211,7 @@ def _peak_mib() -> float:
 
 
 def traps(root: Path) -> tuple[Path, Path]:
-    """A folder for models with good data files and traps, and the folder beside it that must not be read."""
+    """A folder for models with data files and traps, and the folder outside of it that must not be read."""
     folder, outside = root / "folder", root / "outside"
     (folder / "sub").mkdir(parents=True)
     outside.mkdir()

@@ -1,8 +1,8 @@
-"""The networks that the onnx package carries: nine image classifiers without weights, with stored outputs.
+"""The networks in the onnx package: nine image classifiers without weights, with stored outputs.
 
-Their files say "all weights are 0.02" in a few kilobytes, so that all classes come out alike: `stored_output`
-shows that a network runs, hardly that it computes what it should.  `with_weights` gives the same network
-seeded random weights in the usual ranges, for results that depend on every layer.
+All their weights are the constant 0.02, so that the scores of all classes are almost equal. `stored_output`
+shows that a network runs, but hardly that it computes the right values. `with_weights` gives a network seeded
+random weights in the usual ranges, so that results depend on every layer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def path_of(network: str) -> Path:
 
 
 def input_of(network: str) -> dict[str, Array]:
-    """The input that belongs to the stored output, by name: numbers from 0 to 1 in order."""
+    """The input of the stored output by name: ascending numbers from 0 to 1."""
     model = onnx.load(path_of(network))
     constants = {tensor.name for tensor in model.graph.initializer}
     feeds = {}
@@ -50,18 +50,17 @@ def input_of(network: str) -> dict[str, Array]:
 
 
 def stored_output(network: str) -> Array:
-    """The output that the package has for a network as it is."""
+    """The package's output of the unchanged network."""
     tensor = onnx.load_tensor(FOLDER / f"light_{network}_output_0.pb")
     return np.asarray(numpy_helper.to_array(tensor))
 
 
 def with_weights(network: str, seed: int = 0) -> ModelProto:
-    """The network with random weights in place of its constants.
+    """The network with random weights instead of constants.
 
-    Weights of convolutions and products have the variance 2 / fan-in, a quarter of it where every channel is
-    by itself, a hundredth before the softmax; scales of normalisations are near 1, or near 0.5 where the
-    result is one of two summands.  So sizes stay about the same from layer to layer, and no class gets
-    everything.
+    The weights of convolutions and products have variance 2 / fan-in, a quarter of it for depthwise
+    convolutions, and a hundredth before the softmax. Normalization scales are near 1, or near 0.5 if the
+    result is one of two summands. So magnitudes stay similar from layer to layer, and no class dominates.
     """
     model = onnx.load(path_of(network))
     graph = model.graph

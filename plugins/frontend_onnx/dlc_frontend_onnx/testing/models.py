@@ -1,4 +1,4 @@
-"""Models of the onnx package for level 3 of the conformance kit: a slice of its tests, and its networks."""
+"""Models of the onnx package for level 3 of the conformance kit: some of its node tests, and its networks."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ QUICK = ("contractions", "normalisations")
 """Families of the fast tests."""
 
 WHOLE = ("resnet50", "shufflenet", "squeezenet")
-"""Networks that are tried with weights of their own too."""
+"""Networks that are tested with random weights too."""
 
 
 def node_cases(operators: Sequence[str]) -> Iterator[Case]:
-    """The suite's tests of some operators; those with inputs that are no tensors are left out."""
+    """The suite's tests of some operators, without those whose inputs are not tensors."""
     for test in suite.cases(*operators):
         values = [item for data in test.data_sets for side in data for item in side]
         if all(isinstance(suite.as_array(item), np.ndarray | np.generic) for item in values):
@@ -58,7 +58,7 @@ def _node_case(test: Any) -> Case:
 
 
 def _imported(model: Any, feeds: Mapping[str, Any]) -> IRModule:
-    """The model; where its shapes depend on inputs, with those as constants."""
+    """The imported model. If its shapes depend on inputs, these inputs become constants."""
     try:
         return load(model)
     except UnsupportedError:
@@ -66,8 +66,8 @@ def _imported(model: Any, feeds: Mapping[str, Any]) -> IRModule:
 
 
 def _tolerances(test: Any, trials: Sequence[Trial]) -> dict[str, Tolerance]:
-    """The test's own, where what cancels to nearly zero is as exact as the terms were; two units in the last
-    place of narrow floats, as the suite rounded theirs after each step.
+    """The test's tolerance. Results that cancel to nearly zero get an absolute tolerance by their terms.
+    Narrow floats get two units in the last digit, because the suite rounds them after each step.
     """
     sizes = [
         float(np.abs(array[np.isfinite(array)]).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""How the fuzzer breaks models: `BYTES` changes serialized ones, `STRUCTURED` changes messages in place."""
+"""The mutations of the fuzzer: `BYTES` changes serialized models, `STRUCTURED` changes messages in place."""
 
 from __future__ import annotations
 
@@ -284,10 +284,10 @@ def laughing_functions(rng: random.Random, model: ModelProto) -> None:
     for number in range(60):
         function = model.functions.add(name=f"h{number}", domain="evil", input=["x"], output=["y"])
         function.opset_import.add(domain="", version=20)
-        for place in range(10):
+        for position in range(10):
             name, domain = (f"h{number + 1}", "evil") if number < 59 else ("Relu", "")
-            source = "x" if place == 0 else f"t{place - 1}"
-            target = "y" if place == 9 else f"t{place}"
+            source = "x" if position == 0 else f"t{position - 1}"
+            target = "y" if position == 9 else f"t{position}"
             function.node.add(op_type=name, domain=domain, input=[source], output=[target])
     if model.graph.input:
         model.graph.node.add(op_type="h0", domain="evil", input=[model.graph.input[0].name], output=["laugh"])

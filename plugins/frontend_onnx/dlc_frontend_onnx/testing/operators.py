@@ -1,4 +1,4 @@
-"""Finds out which operators run in which versions, of which types and how; makes the table and its page.
+"""Determines the supported operators with versions, types and how they run; writes the table and its page.
 
 python -m dlc_frontend_onnx.testing.operators docs/onnx-operators.md
 """
@@ -27,14 +27,14 @@ from dlc_frontend_onnx.testing.random_models.templates import all_templates
 
 OLDEST = 7
 TRIES = 4
-"""Models that are drawn of an operator, a version and a type; the best outcome counts."""
+"""Models drawn per operator, version and type; the best outcome counts."""
 
 Key = tuple[str, str, int]
 """Domain, operator, version."""
 
 
 def way_of(model: ModelProto, op: str, domain: str, version: int) -> str | None:
-    """How the operator of a model of one operator runs; None where it is refused."""
+    """How the operator of a single-operator model runs; None if it is refused."""
     try:
         module = HostSegments().run(load(model), PassContext())
     except DlcError:
@@ -45,7 +45,9 @@ def way_of(model: ModelProto, op: str, domain: str, version: int) -> str | None:
 
 
 def probe(op: str, since: int, dtype: str) -> str | None:
-    """How a drawn operator of a version runs with a type; None where none is drawn or all are refused."""
+    """How a random model of an operator version runs with a type; None if none is drawn or all are
+    refused.
+    """
     template = all_templates()[op][0]
     opset = max(since, OLDEST)
     found: set[str] = set()
@@ -70,7 +72,7 @@ def probe(op: str, since: int, dtype: str) -> str | None:
 
 
 def versions_of(op: str) -> list[int]:
-    """The versions of an operator of the default domain that models of `OLDEST` and later can mean."""
+    """The versions of an operator of the default domain in opsets from `OLDEST` on."""
     every = sorted(
         s.since_version for s in defs.get_all_schemas_with_history() if s.name == op and s.domain == ""
     )
@@ -79,7 +81,7 @@ def versions_of(op: str) -> list[int]:
 
 
 def of_templates(ops: Iterable[str]) -> dict[Key, dict[str, str]]:
-    """For each version of some operators, the ways by type."""
+    """For each version of some operators, how each type runs."""
     return {
         ("", op, since): {d: way for d in DTYPES if (way := probe(op, since, d)) is not None}
         for op in ops
@@ -88,7 +90,7 @@ def of_templates(ops: Iterable[str]) -> dict[Key, dict[str, str]]:
 
 
 def of_suite() -> dict[Key, dict[str, str]]:
-    """The same of the onnx package's own node tests."""
+    """As `of_templates`, for the onnx package's node tests."""
     found: dict[Key, dict[str, str]] = {}
     for case in suite.cases():
         node = case.model.graph.node[0]
@@ -116,7 +118,7 @@ def of_suite() -> dict[Key, dict[str, str]]:
 
 def rows_of(found: dict[Key, dict[str, str]]) -> list[Operator]:
     """The rows of the table."""
-    order = {name: place for place, name in enumerate(DTYPES)}
+    order = {name: position for position, name in enumerate(DTYPES)}
     rows = []
     for (domain, op, since), ways in sorted(found.items()):
         for way in WAYS:
@@ -127,7 +129,7 @@ def rows_of(found: dict[Key, dict[str, str]]) -> list[Operator]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table, and the page to the path that is given."""
+    """Write the table, and the page to the given path."""
     found = of_suite()
     for key, ways in of_templates(all_templates()).items():
         found[key] = {**found.get(key, {}), **ways}

@@ -1,13 +1,13 @@
-"""The test suite of the ONNX package against dlc: every case in a process that may fail, with a time limit.
+"""The test suite of the onnx package for dlc: every case runs in a separate process with a time limit.
 
     python -m dlc_frontend_onnx.testing.score                       # all cases on this machine's CPU
     python -m dlc_frontend_onnx.testing.score -t reference -k resize
     python -m dlc_frontend_onnx.testing.score -o report.json
 
-The cases are those of the installed package that need no download; they run as `onnx.backend.test` runs them,
-with its comparison of shape, dtype and value.  None is left out.  Of the Bernoulli cases, whose values the
-suite drew without a seed, shapes, dtypes and frequencies are compared.  Outcomes are those of `Verdict`, and
-"crashed" for other exceptions and processes that died, "late" for those that took too long.
+The cases are those of the installed package that need no download. They run as in `onnx.backend.test`, with
+its comparison of shape, dtype and value. None is left out. The values of the Bernoulli cases were drawn
+without a seed; their shapes, dtypes and frequencies are compared. Outcomes are those of `Verdict`, "crashed"
+for other exceptions and for processes that died, and "late" after the time limit.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from dlc_frontend_onnx.testing.suite import COINS, Score, Verdict, cases, coins_
 
 KINDS = ("node", "simple", "real", "pytorch-converted", "pytorch-operator")
 LIMIT = 60.0
-"""Seconds that a case may take."""
+"""Time limit of a case in seconds."""
 
 Tests = dict[str, Callable[[], None]]
 
 
 class Watched(DlcBackend):
-    """The backend for one target, which keeps what it prepared last."""
+    """The backend for one target, which stores the model that it prepared last."""
 
     target: str | None = None
     prepared: DlcBackendRep | None = None
 
     @classmethod
     def draws_coins(cls) -> bool:
-        """Whether the latest model is a Bernoulli case, whose wanted values were drawn with no seed."""
+        """Whether the latest model is a Bernoulli case, whose expected values were drawn without a seed."""
         return cls.prepared is not None and cls.prepared.model.model.name.startswith(COINS)
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
-        """True: no case is left out, and preparing says what is missing."""
+        """Always true: no case is left out, and `prepare` reports unsupported parts."""
         return True
 
     @classmethod
@@ -72,7 +72,7 @@ class Watched(DlcBackend):
 
 
 class Suite(BackendTest):
-    """The suite of the package, where arrays in a sequence are compared as those outside are."""
+    """The suite of the package, except that arrays in a sequence are compared like other arrays."""
 
     @classmethod
     def assert_similar_outputs(
@@ -121,7 +121,7 @@ def judge_test(name: str, test: Callable[[], None]) -> Verdict:
     Watched.prepared = None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # overflows and invalid values are what some cases are about
+            warnings.simplefilter("ignore")  # some cases test overflows and invalid values
             test()
     except unittest.SkipTest as skipped:
         return Verdict(name, "refused", str(skipped))
@@ -131,13 +131,13 @@ def judge_test(name: str, test: Callable[[], None]) -> Verdict:
         return Verdict(name, "refused", str(error))
     except AssertionError as error:
         return Verdict(name, "wrong", " ".join(str(error).split()))
-    except Exception:  # noqa: BLE001  (what is no DlcError is a defect, and is counted)
+    except Exception:  # noqa: BLE001  (any other exception is a defect)
         return Verdict(name, "crashed", traceback.format_exc(limit=-3))
     return Verdict(name, "pass", notes=_notes(Watched.prepared))
 
 
 def _notes(prepared: DlcBackendRep | None) -> tuple[str, ...]:
-    """The parts that were not compiled to native code before the call."""
+    """The parts that were not native code before the call."""
     if prepared is None:
         return ()
     made = prepared.model.latest
@@ -148,12 +148,12 @@ def _notes(prepared: DlcBackendRep | None) -> tuple[str, ...]:
 
 @dataclass
 class Worker:
-    """A process that judges one case at a time."""
+    """A process that runs one case at a time."""
 
     process: BaseProcess
     pipe: Connection
     fault: Path
-    """Where it says what it was doing when it died."""
+    """The file of the process's fault report."""
     case: str = ""
     until: float = 0.0
 
@@ -171,11 +171,10 @@ def run(
     limit: float = LIMIT,
     modules: Sequence[str] = (),
 ) -> Iterator[Verdict]:
-    """The verdicts of cases, as they come; `jobs` 0 is one process for each core this process may use.
+    """The verdicts of cases as they finish. `jobs` 0 is one process per usable core.
 
-    It forks where it can: a process that calls it must not have started threads of native code before.
-
-    `modules` are those that `tests` were loaded from, for systems whose processes begin empty.
+    It forks if the system can, so the caller must not have started native threads before. `modules` are the
+    modules of `tests`, for systems that spawn processes.
     """
     fork = "fork" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("fork" if fork else "spawn")
@@ -238,8 +237,8 @@ def _received(worker: Worker) -> Verdict:
         return verdict
     except (EOFError, OSError):
         worker.process.join()
-        told = [f"its process ended with code {worker.process.exitcode}", *reported(worker.fault).lines()]
-        return Verdict(worker.case, "crashed", "; ".join(told))
+        details = [f"its process ended with code {worker.process.exitcode}", *reported(worker.fault).lines()]
+        return Verdict(worker.case, "crashed", "; ".join(details))
 
 
 def _work(
@@ -264,12 +263,12 @@ def _cores() -> int:
 
 
 def native_cases(score: Score) -> list[Verdict]:
-    """The cases that pass with nothing on the host, those compiled for values of inputs among them."""
+    """The passing cases that run no op on the host, including those compiled for values of inputs."""
     return [v for v in score.of("pass") if not any(note.startswith("host") for note in v.notes)]
 
 
 def summary(score: Score) -> str:
-    """Counts, the reasons of what did not pass, and what of the rest was not native."""
+    """Counts, the reasons of failures, and the parts of passing cases that were not native."""
     counts, total = score.counts, len(score.verdicts)
     passed = score.of("pass")
     on_host = [v for v in passed if any(note.startswith("host") for note in v.notes)]
@@ -295,7 +294,7 @@ def summary(score: Score) -> str:
 
 
 def report(score: Score, target: str) -> dict[str, Any]:
-    """Everything as JSON."""
+    """The score as JSON data."""
     return {
         "onnx": onnx.__version__,
         "target": target,
@@ -306,17 +305,17 @@ def report(score: Score, target: str) -> dict[str, Any]:
 
 
 def score_of(tests: Tests, **options: Any) -> Score:
-    """The verdicts of all cases; models that cases copy go to a folder that is removed."""
+    """The verdicts of all cases. Models that cases copy go to a temporary folder."""
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"ONNX_MODELS": folder}):
         return Score(list(run(tests, **options)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 1 where a case was wrong, crashed or late."""
+    """The command line; returns 1 if a case was wrong, crashed or late."""
     parser = argparse.ArgumentParser(
         prog="python -m dlc_frontend_onnx.testing.score", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("-t", "--target", help="what to compile for; by default this machine's CPU")
+    parser.add_argument("-t", "--target", help="target; by default this machine's CPU")
     parser.add_argument("-k", "--only", default="", help="only cases whose names contain this")
     parser.add_argument("-j", "--jobs", type=int, default=0, help="processes; by default one for each core")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a case may take")

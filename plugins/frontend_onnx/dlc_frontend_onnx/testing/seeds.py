@@ -1,4 +1,4 @@
-"""Small valid models that together use every feature of the format a reader must know."""
+"""Small valid models that together use every feature of the format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 
 def seeds() -> list[tuple[str, bytes]]:
-    """The valid models that mutation starts from."""
+    """The valid models that the fuzzer mutates."""
     light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_squeezenet.onnx"
     made = (_mlp, _typed, _control_flow, _functions, _external, _sparse, _attributes, _types, _large)
     return [(make.__name__[1:], make().SerializeToString()) for make in made] + [

@@ -1,4 +1,4 @@
-"""Changes that leave a model readable but may make it nonsense: for fuzzing the importer.
+"""Mutations that keep a model readable but may make it invalid: for fuzzing the importer.
 
 Each takes a random generator, the model to change in place, and values for its inputs.
 """
@@ -42,7 +42,7 @@ def _nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 
 
 def change_attribute(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """Another value for an attribute."""
+    """Change the value of an attribute."""
     attributes = [item for node in _nodes(model.graph) for item in node.attribute]
     if not attributes:
         return
@@ -72,7 +72,7 @@ def _change_list(rng: random.Random, values: Any, choices: Sequence[Any]) -> Non
 
 
 def drop_attribute(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """A node without one of its attributes."""
+    """Remove an attribute of a node."""
     nodes = [node for node in _nodes(model.graph) if node.attribute]
     if nodes:
         node = rng.choice(nodes)
@@ -80,7 +80,7 @@ def drop_attribute(rng: random.Random, model: ModelProto, inputs: Sequence[Any])
 
 
 def change_shape(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """Another shape for an input: a dim changed, made symbolic, added or dropped; or no shape."""
+    """Change the shape of an input: change, add or drop a dim, make it symbolic, or remove the shape."""
     tensors = [item for item in model.graph.input if item.type.HasField("tensor_type")]
     if not tensors:
         return
@@ -89,13 +89,13 @@ def change_shape(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -
     if how == 0:
         shape.dim.add().dim_value = rng.choice((0, 1, 2, 5))
     elif shape.dim:
-        place = rng.randrange(len(shape.dim))
+        position = rng.randrange(len(shape.dim))
         if how == 1:
-            del shape.dim[place]
+            del shape.dim[position]
         elif how == 2:
-            shape.dim[place].dim_value = rng.choice((0, 1, 2, 3, 5, 64, 2**31, 2**62))
+            shape.dim[position].dim_value = rng.choice((0, 1, 2, 3, 5, 64, 2**31, 2**62))
         elif how == 3:
-            shape.dim[place].dim_param = rng.choice("abn")
+            shape.dim[position].dim_param = rng.choice("abn")
         elif how == 4:
             for dim in shape.dim:
                 dim.dim_param = rng.choice("abn")
@@ -104,14 +104,14 @@ def change_shape(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -
 
 
 def change_type(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """Another element type for an input."""
+    """Change the element type of an input."""
     tensors = [item for item in model.graph.input if item.type.HasField("tensor_type")]
     if tensors:
         rng.choice(tensors).type.tensor_type.elem_type = rng.randrange(1, 24)
 
 
 def freeze(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """An input made a constant, sometimes with strange integers."""
+    """Make an input a constant, sometimes with extreme integers."""
     number = rng.randrange(len(inputs)) if inputs else 0
     if number >= len(model.graph.input) or number >= len(inputs):
         return
@@ -132,7 +132,7 @@ def freeze(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None
 
 
 def rewire(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """A node's input left out, added, or taken from elsewhere."""
+    """Omit, add or replace an input of a node."""
     nodes = [node for node in model.graph.node if node.input]
     if not nodes:
         return
@@ -148,13 +148,13 @@ def rewire(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None
 
 
 def change_opset(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """Another version of the operators."""
+    """Change the version of the operators."""
     for item in model.opset_import:
         item.version = rng.choice((1, 6, 7, 9, 10, 11, 12, 13, 16, 18, 21, 28, 99, 2**31))
 
 
 def follow(rng: random.Random, model: ModelProto, inputs: Sequence[Any]) -> None:
-    """A node more, of an operator whose arguments are unlikely to fit."""
+    """Append a node of an operator that probably does not accept its inputs."""
     names = [item.name for item in model.graph.input] + [n for node in model.graph.node for n in node.output]
     names = [name for name in names if name]
     if not names:

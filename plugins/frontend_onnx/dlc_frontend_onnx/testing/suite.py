@@ -1,6 +1,6 @@
-"""The node tests of the ONNX package as a judge of importer and backends.
+"""The node tests of the onnx package for the importer and the backends.
 
-`cases()` gives them; `judge(case, run)` imports one, calls `run(function, feeds)` and compares the results.
+`cases()` returns them. `judge(case, run)` imports one, calls `run(function, feeds)` and compares the results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Run = Callable[[Function, Mapping[str, Any]], Any]
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of a case: "pass", "frozen" (passes with inputs made constants), "unsupported" (with the
-    reason), "refused" (another DlcError) or "wrong".  `notes` say what else there is to know."""
+    reason), "refused" (another DlcError) or "wrong". `notes` are further remarks.
+    """
 
     name: str
     outcome: str
@@ -63,10 +64,10 @@ class Score:
 def cases(*modules: str) -> tuple[Any, ...]:
     """The node tests of the installed package, sorted by name: all, or those of some of its modules.
 
-    A module makes its cases when it is imported, most of them those of one operator; all take ten seconds.
+    A module makes its cases at import, mostly those of one operator. All modules take ten seconds.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the package's own: overflows on purpose
+        warnings.simplefilter("ignore")  # deliberate overflows in the package
         return _generated(modules)
 
 
@@ -82,15 +83,15 @@ def _generated(modules: Sequence[str]) -> tuple[Any, ...]:
 
 
 def interpret(function: Function, feeds: Mapping[str, Any]) -> Any:
-    """Runs a graph on the ops' references."""
+    """Run a graph by the ops' references."""
     return evaluate(function, feeds)
 
 
 def judge(case: Any, run: Run = interpret) -> Verdict:
     """Import one case, run it on each of its data sets, and compare.
 
-    A case whose shapes or axes are inputs is tried again with its integers and scalars as constants of the
-    model; it then passes as "frozen".
+    If shapes or axes are inputs, the case is tried again with integer and scalar inputs as constants. It then
+    passes as "frozen".
     """
     verdict = _judge(case, run, freeze=False)
     if verdict.outcome != "unsupported":
@@ -145,14 +146,14 @@ def _run(case: Any, given: Sequence[Any], wanted: Sequence[Any], run: Run, freez
 
 
 COINS = "test_bernoulli"
-"""How the names of cases begin whose wanted values are draws without a seed."""
+"""Prefix of the cases whose expected values are draws without a seed."""
 
 
 def coins_problem(found: np.ndarray[Any, Any], wanted: Any) -> str:
-    """Why results are not random bits like those wanted: dtype, shape, each 0 or 1, as many ones as expected.
+    """Check random bits by dtype, shape, values 0 or 1, and the number of ones. Returns the problem, or "".
 
-    The suite's chances are uniform in [0, 1), each coin being as likely to show either side: with n of them,
-    more than 4 standard deviations (of sqrt(n) / 2) apart from n / 2 is wrong.
+    The suite's probabilities are uniform in [0, 1), so each of n draws is 0 or 1 with equal probability. A
+    difference from n / 2 of more than 4 standard deviations (of sqrt(n) / 2) is a failure.
     """
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return f"{found.dtype}{found.shape}, {wanted.dtype}{wanted.shape} is wanted"
@@ -181,7 +182,7 @@ def with_constants(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.Mo
 
 
 def _parts(value: Any) -> list[Any]:
-    """The outputs that a value is: those of a sequence are outputs of their own."""
+    """The outputs of a value; the elements of a sequence are separate outputs."""
     return list(value) if isinstance(value, list) else [value]
 
 
@@ -193,11 +194,11 @@ def _difference(found: np.ndarray[Any, Any], wanted: Any, rtol: float, atol: flo
         return f"shape {found.shape}, not {expected.shape}"
     if found.dtype.kind == "c" or DType.of(found.dtype).is_float:
         if found.dtype.itemsize < 4:
-            # The expected numbers were rounded after each step, ours maybe not: two units in the last place.
+            # The suite rounds after each step, dlc may not: allow two units in the last digit.
             rtol = max(rtol, 2 * float(ml_dtypes.finfo(found.dtype).eps))  # type: ignore[no-untyped-call]
         finite = np.abs(expected[np.isfinite(expected)])
         if finite.size and expected.dtype.kind == "f":
-            # What cancels to nearly zero is as exact as the terms were, not as the little that remains.
+            # After cancellation the error is relative to the terms, not to the small difference.
             atol = max(atol, 4 * float(np.finfo(np.float32).eps * finite.max()))
         a, b = (x.astype(np.float64) if x.dtype.kind != "c" else x for x in (found, expected))
         if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
@@ -208,7 +209,7 @@ def _difference(found: np.ndarray[Any, Any], wanted: Any, rtol: float, atol: flo
 
 
 def as_array(item: Any) -> Any:
-    """A value of a data set: an array, or a list or optional of such."""
+    """A value of a data set: an array, or a list or optional of arrays."""
     if isinstance(item, onnx.TensorProto):
         return numpy_helper.to_array(item)
     if isinstance(item, onnx.SequenceProto):

@@ -1,1 +1,1 @@
-"""Random valid models, for comparing compilers: see `differential` for the command."""
+"""Random valid models for comparing compilers; see `differential` for the command."""

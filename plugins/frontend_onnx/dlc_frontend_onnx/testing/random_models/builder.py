@@ -1,9 +1,9 @@
-"""Drawing one valid model, node by node, each evaluated as it is added, so that all values are known.
+"""Draws a valid model node by node. Each node is evaluated when it is added, so all values are known.
 
-A `Builder` keeps the values there are, as arrays.  A template (see `templates`) asks it for inputs that fit
-its operator, and `emit`s a node; a node that the evaluator of the onnx package refuses, or whose results are
-not finite or too large, is left out.  A value is *exact* where every order of computing it gives the same
-bits: operators that jump, such as comparisons, ArgMax or rounding, take only such values.
+A `Builder` keeps the existing values as arrays. A template (see `templates`) requests inputs that its
+operator accepts, and `emit`s a node. A node is dropped if the evaluator of the onnx package refuses it, or if
+its results are not finite or too large. A value is *exact* if every order of computation gives the same bits.
+Discontinuous operators, such as comparisons, ArgMax or rounding, take only exact values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_ELEMENTS = 4096
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the model: its name, what the evaluator made of it, and whether that is exact."""
+    """A tensor of the model: its name, its value by the evaluator, and whether that is exact."""
 
     name: str
     array: Array
@@ -55,11 +55,11 @@ class Value:
 
 
 class Refused(Exception):
-    """A template finds nothing that fits, or its node is not valid or not wanted."""
+    """A template finds no inputs, or its node is invalid or unwanted."""
 
 
 class Builder:
-    """A model being drawn.  `only` is the dtype that `draw_dtype` must give, where it is not None."""
+    """A model being drawn. If `only` is not None, `draw_dtype` returns this dtype."""
 
     def __init__(self, rng: random.Random, opset: int, *, only: str | None = None) -> None:
         self.rng = rng
@@ -72,10 +72,10 @@ class Builder:
         self._numbers = np.random.default_rng(rng.randrange(1 << 32))
         self._count = 0
 
-    # What templates ask
+    # Queries of templates
 
     def schema(self, op: str, domain: str = "") -> Any:
-        """The operator's schema in this opset; Refused where it has none."""
+        """The operator's schema in this opset; Refused if there is none."""
         found = find_schema(domain, op, self.opset if not domain else 1)
         if found is None or found.deprecated:
             raise Refused(op)
@@ -95,7 +95,7 @@ class Builder:
         return [name for name in DTYPES if type_text(name) in allowed]
 
     def draw_dtype(self, op: str, among: Sequence[str] = DTYPES, index: int = 0) -> str:
-        """A dtype that an operator's input may have, the common ones more often."""
+        """A dtype that an operator's input may have; common ones are more frequent."""
         found = [name for name in self.dtypes(op, index) if name in among]
         if self.only is not None:
             found = [name for name in found if name == self.only]
@@ -110,14 +110,14 @@ class Builder:
         return self.rng.choice(_SIZES)
 
     def shape(self, least: int = 0, most: int = 4) -> tuple[int, ...]:
-        """A shape of few elements, its rank between `least` and `most`."""
+        """A shape with few elements and a rank between `least` and `most`."""
         while True:
             shape = tuple(self.size() for _ in range(self.rng.randint(least, most)))
             if int(np.prod(shape)) <= 1024:
                 return shape
 
     def fill(self, shape: Sequence[int], dtype: str) -> Array:
-        """Numbers that many operators keep exact: quarters, small integers."""
+        """Numbers that many operators keep exact: multiples of 1/4, small integers."""
         numpy = np.dtype(getattr(ml_dtypes, dtype, dtype))
         if dtype == "bool":
             return self._numbers.random(tuple(shape)) < 0.5
@@ -136,7 +136,7 @@ class Builder:
         when: Callable[[Value], bool] = lambda value: True,
         fresh: float = 0.2,
     ) -> Value:
-        """A value of a dtype and rank (or range of ranks), or of a shape: one there is, or a new one."""
+        """A value of a dtype and a rank (or range of ranks), or of a shape: an existing or a new one."""
         least, most = (rank, rank) if isinstance(rank, int) else rank if rank is not None else (0, 4)
         fits = [
             v
@@ -147,7 +147,7 @@ class Builder:
             and when(v)
         ]
         if fits and not self.chance(fresh):
-            # Later values more often, so that chains become long.
+            # Prefer later values, so that chains become long.
             return self.rng.choices(fits, range(1, len(fits) + 1))[0]
         for _ in range(20):
             made = self.fill(self.shape(least, most) if shape is None else shape, dtype)
@@ -157,7 +157,7 @@ class Builder:
         raise Refused(dtype)
 
     def given(self, array: Array, *, constant: bool | None = None) -> Value:
-        """A new input of the model, or a constant; where a dtype is asked for, never a constant by chance."""
+        """A new input of the model, or a constant. If `only` is set, it is a constant only on request."""
         if constant is None:
             constant = self.only is None and self.chance(0.35)
         kind = "c" if constant else "x"
@@ -167,7 +167,7 @@ class Builder:
         return value
 
     def constant(self, numbers: Any, dtype: str = "int64") -> Value:
-        """A constant that determines sizes or indices: never an input, nor reused."""
+        """A constant for sizes or indices: never an input, and not reused."""
         value = Value(self.fresh("k"), np.asarray(numbers, np.dtype(getattr(ml_dtypes, dtype, dtype))), True)
         self.initializers.append(value)
         return value
@@ -200,7 +200,7 @@ class Builder:
         self._count += 1
         return f"{kind}{self._count}"
 
-    # What templates do
+    # Actions of templates
 
     def emit(
         self,
@@ -213,9 +213,9 @@ class Builder:
         wanted: Sequence[Array] | None = None,
         **attrs: Any,
     ) -> list[Value]:
-        """Add a node; `exact` says whether the operator keeps exact inputs exact.
+        """Add a node; `exact` is whether the operator keeps exact inputs exact.
 
-        `wanted` is what it gives, where the evaluator misreads it.  Refused where it is not valid here.
+        `wanted` is the expected result if the evaluator is wrong. Raises Refused if the node is invalid.
         """
         schema = self.schema(op, domain)
         unknown = [name for name in attrs if name not in schema.attributes]
@@ -236,7 +236,7 @@ class Builder:
                 i for i, p in zip(inputs, schema.inputs) if i is not None and p.type_str == param.type_str
             ]
             if any(other.dtype != value.dtype for other in same):
-                raise Refused(f"the evaluator gives {op} another dtype")
+                raise Refused(f"the evaluator returns another dtype for {op}")
         self.nodes.append(node)
         self.values += made
         return made
@@ -261,9 +261,9 @@ class Builder:
     # The model
 
     def model(self, symbolic: bool) -> ModelProto:
-        """The model: its outputs are what no node takes, and some of the rest.
+        """The model. Its outputs are the unused values and some others.
 
-        With `symbolic`, equal sizes of inputs are one dim with a name.
+        With `symbolic`, equal sizes of inputs are one named dim.
         """
         used = {name for node in self.nodes for name in (*node.input, *_names_in(node))}
         made = {name for node in self.nodes for name in node.output}
@@ -283,7 +283,7 @@ class Builder:
 
 
 def evaluate(node: NodeProto, feeds: dict[str, Array], opset: int) -> list[Any]:
-    """The results of one node by the evaluator of the onnx package; Refused where that raises."""
+    """The results of one node by the evaluator of the onnx package; Refused if it raises."""
     inputs = [_info(Value(name, array, True), False) for name, array in feeds.items()]
     results = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "one", inputs, results)
@@ -291,7 +291,7 @@ def evaluate(node: NodeProto, feeds: dict[str, Array], opset: int) -> list[Any]:
     try:
         with np.errstate(all="ignore"):
             return list(ReferenceEvaluator(model).run(None, feeds))
-    except Exception as error:  # the evaluator says in many ways that it does not take a node
+    except Exception as error:  # the evaluator has no common exception type
         raise Refused(f"{node.op_type}: {error}") from error
 
 
@@ -301,7 +301,7 @@ def _info(value: Value, symbolic: bool) -> onnx.ValueInfoProto:
 
 
 def _names_in(node: NodeProto) -> set[str]:
-    """The names that the graphs among a node's attributes mention."""
+    """The names that the subgraphs of a node mention."""
     found: set[str] = set()
     pending: list[GraphProto] = [a.g for a in node.attribute if a.HasField("g")]
     while pending:

@@ -1,4 +1,4 @@
-"""Branches and loops whose bodies are drawn too."""
+"""Branches and loops with random bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BINARY = ("Add", "Sub", "Mul", "Max")
 
 
 def _chain(b: Builder, first: str, outer: list[Value], prefix: str) -> tuple[list[NodeProto], str]:
-    """Nodes that make a value of the type of `first`; some take values of the graph around."""
+    """Nodes that compute a value of the type of `first`; some use outer values."""
     nodes: list[NodeProto] = []
     current = first
     for index in range(b.rng.randint(1, 3)):
@@ -55,7 +55,7 @@ def loop(b: Builder, op: str) -> None:
     value = b.need("float32", (1, 2))
     prefix = b.fresh("loop")
     nodes, last = _chain(b, f"{prefix}in", _outer(b, value), prefix)
-    # Data ends the loop, or nothing does before its limit; vectors, which the evaluator stacks, are or not.
+    # The loop may have a data-dependent end, and may stack vectors, as the evaluator supports only these.
     ends, stacks = b.opset >= 9 and b.chance(0.5), value.rank == 1 and b.chance(0.7)
     trips, stop = b.rng.randint(1, 4), b.rng.randint(0, 5)
     if ends:
@@ -84,7 +84,7 @@ def loop(b: Builder, op: str) -> None:
 @template("Scan", 0.4)
 def scan(b: Builder, op: str) -> None:
     if b.opset < 9:
-        raise Refused("another operator, of batches with lengths")
+        raise Refused("Scan of opset 8 is another operator, with batches")
     rows = b.need("float32", (1, 3), when=lambda v: v.shape[0] > 0 and v.array.size > 0)
     state = b.need("float32", shape=rows.shape[1:])
     prefix = b.fresh("scan")

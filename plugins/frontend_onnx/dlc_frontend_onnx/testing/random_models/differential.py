@@ -4,9 +4,9 @@
     python -m dlc_frontend_onnx.testing.random_models.differential --seed 17 --count 1 -o folder
     DLC_GUARD=end python -m dlc_frontend_onnx.testing.random_models.differential --count 5000 --decisions
 
-Each case runs in a process that may fail, with a time limit.  A model whose results differ is cut down to the
-smallest part that still differs, and written to the folder.  The evaluator misreads some operators: where
-onnxruntime is installed and agrees with dlc, a case passes.
+Each case runs in a separate process with a time limit. If results differ, the model is reduced to the
+smallest part that still differs, and written to the folder. The evaluator is wrong for some operators, so a
+case also passes if onnxruntime is installed and agrees with dlc.
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ Array = np.ndarray[Any, Any]
 OLDEST = 7
 NEWEST_OF_ONNXRUNTIME = 25
 TOLERANCES = {"float64": 1e-6, "float32": 2e-4, "float16": 3e-2, "bfloat16": 1e-1}
-"""Of the largest element of an output: sums are ordered differently, and narrow floats are rounded less."""
+"""Relative to the largest element of an output, because sums are ordered differently, and dlc rounds narrow
+floats less.
+"""
 MISREAD = (
     "BatchNormalization", "Conv", "ConvTranspose", "GRU", "GlobalMaxPool", "LRN", "LSTM", "Loop",
     "LpNormalization", "LpPool", "MaxPool", "RNN", "Resize", "Unsqueeze", "Upsample",
 )  # fmt: skip
-"""Operators that the evaluator misreads in some opsets, or computes wrongly with groups: a difference there
-says nothing where onnxruntime has no say."""
+"""Operators that the evaluator computes wrongly in some opsets or with groups. Without onnxruntime, a
+difference is no evidence there.
+"""
 TRUSTED = tuple(op for op in all_templates() if op not in MISREAD)
 """The other operators of random models."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, what it is fed, and the values of everything in it."""
+    """A model, its feeds, and all its values."""
 
     model: ModelProto
     feeds: Mapping[str, Array]
@@ -64,7 +67,7 @@ class Case:
 
 
 def draw(seed: int, *, nodes: int = 8, ops: Sequence[str] = ()) -> Case:
-    """A random model, the same for the same seed; of some operators only where `ops` names them."""
+    """A random model; equal seeds give equal models. If `ops` is not empty, it uses only these operators."""
     rng = random.Random(seed)
     newest = defs.onnx_opset_version()
     opset = rng.randint(*rng.choice(((OLDEST, 12), (13, 18), (18, newest))))
@@ -85,7 +88,7 @@ def draw(seed: int, *, nodes: int = 8, ops: Sequence[str] = ()) -> Case:
 
 
 def difference(found: Any, wanted: Any) -> str:
-    """In words, how an array differs from the wanted one; empty where it does not."""
+    """A description of how an array differs from the expected one; empty if it does not."""
     found, wanted = np.asarray(found), np.asarray(wanted)
     if found.dtype != wanted.dtype:
         return f"dtype {found.dtype}, {wanted.dtype} is wanted"
@@ -106,15 +109,15 @@ def difference(found: Any, wanted: Any) -> str:
 def wrong_outputs(
     case: Case, run_model: Callable[[ModelProto, Mapping[str, Array]], Sequence[Any]]
 ) -> dict[str, str]:
-    """The outputs that differ, with how; raises what running raises."""
+    """The outputs that differ, with the difference; raises the errors of the run."""
     found = run_model(case.model, case.feeds)
-    told = {name: difference(array, case.values[name]) for name, array in zip(case.outputs, found)}
-    return {name: text for name, text in told.items() if text}
+    wrong = {name: difference(array, case.values[name]) for name, array in zip(case.outputs, found)}
+    return {name: text for name, text in wrong.items() if text}
 
 
 @dataclass
 class ByDlc:
-    """Runs models by dlc; `decisions` are the choices of the compile that the last outputs are of."""
+    """Runs models by dlc; `decisions` are the compiler's choices for the last outputs."""
 
     target: str | None = None
     decisions: Sequence[str] = ()
@@ -127,9 +130,9 @@ class ByDlc:
 
 
 def by_onnxruntime(model: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Any]:
-    """The outputs by onnxruntime, unoptimised; raises whatever it does.
+    """The outputs by onnxruntime without optimization; raises its errors.
 
-    Opsets that it does not know are called the newest that it does.
+    Opsets that it does not know are replaced by the newest that it knows.
     """
     import onnxruntime
 
@@ -148,7 +151,7 @@ def by_onnxruntime(model: ModelProto, feeds: Mapping[str, Array]) -> Sequence[An
 
 
 def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """The smallest part of a failing case that still fails: one output, and values in place of nodes."""
+    """The smallest part of a failing case that still fails: one output, with values in place of nodes."""
     for name in case.outputs:
         alone = part(case, [name], case.feeds)
         if fails(alone):
@@ -167,7 +170,7 @@ def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
 
 
 def part(case: Case, outputs: Sequence[str], given: Mapping[str, Array]) -> Case:
-    """The part of a case that makes some of its values, fed with others."""
+    """The part of a case that computes some of its values from others."""
     fresh = {name: array for name, array in given.items() if name not in case.feeds}
     model = cut(case.model, outputs, fresh)
     names = {value.name for value in model.graph.input}
@@ -181,9 +184,9 @@ def judge(
     ops: Sequence[str] = (),
     decisions: bool = False,
 ) -> None:
-    """Compare one model; AssertionError, with the smallest part, where nobody agrees with dlc.
+    """Compare one model; AssertionError, with the smallest part, if neither peer agrees with dlc.
 
-    With `decisions` all decisions of the compiler are forced at random, the same for the same seed.
+    With `decisions` all decisions of the compiler are drawn at random from the seed.
     """
     with settings.override(decisions=f"*=random:{seed}" if decisions else settings.decisions):
         _judge(seed, target, folder, ops)
@@ -192,8 +195,8 @@ def judge(
 def _judge(seed: int, target: str | None, folder: Path | None, ops: Sequence[str]) -> None:
     case = draw(seed, ops=ops)
     ours = ByDlc(target)
-    told = wrong_outputs(case, ours)
-    if not told or third_opinion(case, ours(case.model, case.feeds)) == "agrees with dlc":
+    wrong = wrong_outputs(case, ours)
+    if not wrong or third_opinion(case, ours(case.model, case.feeds)) == "agrees with dlc":
         executed(ours.decisions)
         return
 
@@ -204,11 +207,11 @@ def _judge(seed: int, target: str | None, folder: Path | None, ops: Sequence[str
             return False
 
     small = shrink(case, fails)
-    told = wrong_outputs(small, ours) or told
+    wrong = wrong_outputs(small, ours) or wrong
     verdict = third_opinion(small, ours(small.model, small.feeds))
     if verdict == "agrees with dlc":
         return
-    texts = [f"{name} {text}" for name, text in told.items()]
+    texts = [f"{name} {text}" for name, text in wrong.items()]
     if folder is not None:
         write(small, folder / f"seed{seed}")
     left = " ".join(
@@ -221,7 +224,7 @@ def third_opinion(case: Case, ours: Sequence[Any]) -> str:
     """The result of onnxruntime for a case in which dlc and the evaluator differ."""
     try:
         theirs = by_onnxruntime(case.model, case.feeds)
-    except Exception as error:  # noqa: BLE001  (a peer that cannot run it has no say)
+    except Exception as error:  # noqa: BLE001  (a peer that cannot run the model gives no result)
         return f"cannot tell: {str(error).splitlines()[0][:120]}"
     pairs = zip(case.outputs, ours, theirs, strict=True)
     if not any(difference(own, their) for _, own, their in pairs):
@@ -232,7 +235,7 @@ def third_opinion(case: Case, ours: Sequence[Any]) -> str:
 
 
 def write(case: Case, stem: Path) -> None:
-    """The model as a file, and its inputs and wanted outputs beside it."""
+    """Write the model as a file, with its inputs and expected outputs next to it."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".onnx").write_bytes(case.model.SerializeToString())
     arrays = {f"in_{name}": array for name, array in case.feeds.items()}
@@ -241,18 +244,18 @@ def write(case: Case, stem: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 1 where a model was wrong, crashed or late."""
+    """The command line; returns 1 if a model was wrong, crashed or late."""
     parser = argparse.ArgumentParser(
         prog="python -m dlc_frontend_onnx.testing.random_models.differential",
         description=(__doc__ or "").split("\n")[0],
     )
     parser.add_argument("-n", "--count", type=int, default=1000, help="models")
-    parser.add_argument("--seed", type=int, default=0, help="of the first model; the next has the next")
-    parser.add_argument("-t", "--target", help="what to compile for; by default this machine's CPU")
+    parser.add_argument("--seed", type=int, default=0, help="of the first model; later models count up")
+    parser.add_argument("-t", "--target", help="target; by default this machine's CPU")
     parser.add_argument("-j", "--jobs", type=int, default=0, help="processes; by default one for each core")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a model may take")
     parser.add_argument("--ops", nargs="*", default=(), help="only models of these operators")
-    parser.add_argument("--trusted", action="store_true", help="no operators that it misreads")
+    parser.add_argument("--trusted", action="store_true", help="no operators of `MISREAD`")
     parser.add_argument("--decisions", action="store_true", help="force the compiler's decisions at random")
     parser.add_argument("-o", "--output", type=Path, help="a folder for the models that differ")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Operators that work element by element."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def clip(b: Builder, op: str) -> None:
 def cast(b: Builder, op: str) -> None:
     dtype = b.draw_dtype(op)
     to = b.rng.choice(DTYPES)
-    # A float that is not exact may lie on either side of an integer.
+    # An inexact float may be on either side of an integer.
     a = b.need(dtype, exact=to not in FLOATS)
     if to.startswith("u") and a.array.size and a.dtype != "bool" and a.array.astype("float64").min() < 0:
         to = "int32"

@@ -1,4 +1,4 @@
-"""Products, convolutions, pools, normalisations, resizing, recurrent layers and attention."""
+"""Matrix products, convolutions, pooling, normalization, resizing, recurrent layers and attention."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def einsum(b: Builder, op: str) -> None:
 
 
 def _window(b: Builder, spatial: tuple[int, ...], least: int = 1) -> tuple[list[int], dict[str, Any]]:
-    """A kernel that fits, with strides, dilations and pads."""
+    """A kernel that fits the image, with strides, dilations and pads."""
     kernel = [b.rng.randint(1, min(3, size)) for size in spatial]
     attrs: dict[str, Any] = {}
     if b.chance(0.5):
@@ -77,7 +77,7 @@ def _window(b: Builder, spatial: tuple[int, ...], least: int = 1) -> tuple[list[
         if b.chance(0.4):
             attrs["pads"] = [b.rng.randint(0, max(0, k - 1)) for k in kernel * 2]
     elif b.chance(0.3) and "dilations" not in attrs:
-        # Of steps longer than the kernel the formula of "SAME" makes pads below zero, which are not defined.
+        # For strides larger than the kernel, the formula of "SAME" gives negative pads, which are undefined.
         covers = all(s <= k for s, k in zip(attrs.get("strides", ()), kernel))
         attrs["auto_pad"] = b.rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID")) if covers else "VALID"
     return kernel, attrs
@@ -130,7 +130,7 @@ def conv_transpose(b: Builder, op: str) -> None:
     if b.chance(0.4):
         attrs["pads"] = [b.rng.randint(0, k // 2) for k in kernel] * 2
         if 1 in spatial:
-            # Pads may leave no place: the standard says nothing of that.
+            # The standard does not define pads that remove the whole result.
             del attrs["pads"]
     w = b.given(b.fill((channels, b.rng.choice((1, 2, 3)), *kernel), x.dtype), constant=b.chance(0.8))
     bias = b.given(b.fill((w.shape[1] * group,), x.dtype)) if b.chance(0.4) else None
@@ -189,7 +189,7 @@ def group_normalization(b: Builder, op: str) -> None:
 
 @template("LRN", 0.3)
 def lrn(b: Builder, op: str) -> None:
-    # The evaluator normalises as many channels as there are images.
+    # The evaluator normalizes as many channels as the batch has images.
     x = b.need(b.draw_dtype(op), 4, when=lambda v: v.array.size > 0 and v.shape[0] >= v.shape[1])
     b.emit(op, [x], size=b.rng.choice((1, 3, 5)))
 
@@ -201,7 +201,7 @@ def resize(b: Builder, op: str) -> None:
         scales = b.constant([1.0, 1.0, *(b.rng.choice((1.0, 2.0)) for _ in x.shape[2:])], "float32")
         b.emit(op, [x, scales], mode=b.rng.choice(("nearest", "linear")) if x.dtype in FLOATS else "nearest")
         return
-    # How integers between integers are rounded is not said.
+    # The standard does not define how interpolated integers are rounded.
     mode = b.rng.choice(("nearest", "linear", "cubic")) if x.dtype in FLOATS else "nearest"
     attrs: dict[str, Any] = {"mode": mode}
     attrs["coordinate_transformation_mode"] = b.rng.choice(
@@ -209,10 +209,10 @@ def resize(b: Builder, op: str) -> None:
     )
     if mode == "nearest":
         attrs["nearest_mode"] = b.rng.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
-        # Where a coordinate lies between two elements is decided by its last bit.
+        # Near the middle of two elements, the last bit of a coordinate selects the nearest one.
         attrs["coordinate_transformation_mode"] = b.rng.choice(("asymmetric", "half_pixel"))
     if attrs["coordinate_transformation_mode"] == "pytorch_half_pixel" and min(x.shape[2:]) < 4:
-        raise Refused("one place is left: the evaluator takes a fraction of it for more")
+        raise Refused("one element is left: the evaluator scales it wrongly")
     if mode == "cubic" and b.chance(0.5):
         attrs["cubic_coeff_a"] = -0.5
     if b.chance(0.5):

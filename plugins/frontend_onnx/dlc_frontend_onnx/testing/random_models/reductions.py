@@ -1,4 +1,4 @@
-"""Operators that fold axes, order elements or run along an axis."""
+"""Operators that reduce axes, sort elements or scan along an axis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlc_frontend_onnx.testing.random_models.templates import template
 def reduce(b: Builder, op: str) -> None:
     dtype = b.draw_dtype(op)
     value = b.need(dtype, (0, 4), when=lambda v: v.array.size > 0)
-    # Means of integers round, and by how much is not said.
+    # The standard does not define how means of integers are rounded.
     if dtype not in FLOATS and op in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"):
         raise Refused(op)
     attrs: dict[str, Any] = {"keepdims": int(b.chance(0.5))} if b.chance(0.8) else {}
@@ -68,7 +68,7 @@ def cumsum(b: Builder, op: str) -> None:
 @template("Softmax LogSoftmax")
 def softmax(b: Builder, op: str) -> None:
     value = b.need(b.draw_dtype(op), (1, 4), when=lambda v: v.array.size > 0)
-    # What the axis is where none is given has changed; the old one is not there in a vector.
+    # The default axis has changed; the old default does not exist for a vector.
     given = b.chance(0.8) or (b.opset < 13 and value.rank == 1)
     _along(b, op, value, b.axis(value.rank) if given else None, exact=False)
 
@@ -80,8 +80,9 @@ def hardmax(b: Builder, op: str) -> None:
 
 
 def _along(b: Builder, op: str, value: Value, axis: int | None, *, exact: bool) -> None:
-    """A softmax or its kin.  Before version 13 the axes from the given one on are folded as one, which the
-    evaluator does not know.
+    """A softmax or similar operator.
+
+    Before version 13 the axes from the given one on are flattened, which the evaluator does not implement.
     """
     attrs: dict[str, Any] = {} if axis is None else {"axis": axis}
     if b.opset >= 13:

@@ -1,4 +1,4 @@
-"""Operators that move elements about, or make tensors of sizes."""
+"""Operators that move elements, or make tensors of sizes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def squeezing(b: Builder, op: str) -> None:
     else:
         value = b.need(dtype, (0, 3))
         count = b.rng.randint(1, 2)
-        # Their order says nothing, but to the evaluator, which inserts them one after the other.
+        # The evaluator inserts axes one after another, so for it their order matters.
         axes = sorted(b.rng.sample(range(value.rank + count), count))
         if b.opset >= 11 and b.chance(0.3):
             axes = [axis - value.rank - count for axis in axes]
@@ -207,9 +207,9 @@ def scatter_elements(b: Builder, op: str) -> None:
     reduction = b.rng.choice(("none", "add", "mul", "max", "min")) if b.opset >= 18 else "none"
     shape = [b.rng.randint(1, d) for d in value.shape]
     lanes = np.moveaxis(np.zeros(shape, np.int64), axis, -1)
-    for place in np.ndindex(*lanes.shape[:-1]):
-        # Only distinct indices have one result.
-        lanes[place] = b.rng.sample(range(value.shape[axis]), lanes.shape[-1])
+    for position in np.ndindex(*lanes.shape[:-1]):
+        # With repeated indices the result is undefined.
+        lanes[position] = b.rng.sample(range(value.shape[axis]), lanes.shape[-1])
     indices = b.given(np.moveaxis(lanes, -1, axis))
     attrs: dict[str, Any] = {"reduction": reduction} if reduction != "none" else {}
     b.emit(op, [value, indices, b.given(b.fill(shape, value.dtype))], exact=True, axis=axis, **attrs)
@@ -315,7 +315,7 @@ def data_dependent(b: Builder, op: str) -> None:
 def unique(b: Builder, op: str) -> None:
     value = b.need(b.draw_dtype(op), (1, 3), exact=True, when=lambda v: v.array.size > 0)
     attrs: dict[str, Any] = {"axis": b.axis(value.rank)} if b.chance(0.5) else {}
-    # Where they are not sorted, the evaluator takes slices along axis 0 whatever the axis is.
+    # Without sorting, the evaluator always takes slices along axis 0.
     unsorted = attrs.get("axis", 0) in (0, -value.rank) and b.chance(0.5)
     b.emit(op, [value], 4, exact=True, sorted=int(not unsorted), **attrs)
 

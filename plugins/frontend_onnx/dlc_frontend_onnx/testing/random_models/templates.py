@@ -16,11 +16,11 @@ from dlc_frontend_onnx.testing.random_models.builder import Builder
 Template: TypeAlias = Callable[[Builder, str], object]
 
 TEMPLATES: dict[str, tuple[Template, float]] = {}
-"""Operator -> its template, and how often it is drawn."""
+"""Operator -> its template, and its relative frequency."""
 
 
 def template(ops: str, weight: float = 1.0) -> Callable[[Template], Template]:
-    """Registers a function for operators, their names separated by blanks."""
+    """Register a function for operators, whose names are separated by blanks."""
 
     def register(function: Template) -> Template:
         for op in ops.split():
@@ -31,7 +31,7 @@ def template(ops: str, weight: float = 1.0) -> Callable[[Template], Template]:
 
 
 def all_templates() -> dict[str, tuple[Template, float]]:
-    """The table, filled."""
+    """The table with all templates registered."""
     for family in ("elementwise", "reductions", "shaping", "networks", "control"):
         import_module(f"dlc_frontend_onnx.testing.random_models.{family}")
     return TEMPLATES

@@ -134,14 +134,14 @@ def test_shapes_of_unpooled_images(target):
         20,
     )
     exe = dlc.compile(model, target)
-    x, places = random(1, 1, 2, 2), ints([5, 7], [13, 15]).reshape(1, 1, 2, 2)
+    x, positions = random(1, 1, 2, 2), ints([5, 7], [13, 15]).reshape(1, 1, 2, 2)
     small = np.zeros(16, np.float32)
-    small[places.reshape(-1)] = x.reshape(-1)
+    small[positions.reshape(-1)] = x.reshape(-1)
     for rows, columns in ((4, 4), (5, 5), (4, 7)):
         wanted = np.pad(small.reshape(1, 1, 4, 4), [(0, 0), (0, 0), (0, rows - 4), (0, columns - 4)])
-        np.testing.assert_array_equal(exe(x, places, ints(1, 1, rows, columns)), wanted)
+        np.testing.assert_array_equal(exe(x, positions, ints(1, 1, rows, columns)), wanted)
     with pytest.raises(UsageError, match="smaller than"):
-        exe(x, places, ints(1, 1, 3, 4))
+        exe(x, positions, ints(1, 1, 3, 4))
 
 
 MISFITS = {
@@ -234,9 +234,9 @@ def test_the_largest_of_long_rows_as_many_as_are_fed(target):
     assert not exe.about.get("host")
     for size, count in ((20000, 600), (700, 700), (6, 0), (6, 6), (1, 1)):
         x = random(2, size)
-        values, places = exe(x, ints(count))
+        values, positions = exe(x, ints(count))
         order = np.argsort(-x, -1, kind="stable")[:, :count]
-        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(positions, order)
         np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
     for count in (7, -1, 2**40):
         with pytest.raises(UsageError, match="do not fit the model"):

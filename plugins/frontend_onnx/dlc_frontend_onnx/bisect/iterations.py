@@ -1,4 +1,4 @@
-"""The graphs of branches and loops as models, with the inputs of each iteration of a body."""
+"""The subgraphs of branches and loops as models, with the inputs of each iteration."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from onnx import ModelProto, NodeProto, numpy_helper
 from dlc_frontend_onnx.bisect.cut import Array, captured, describe
 from dlc_frontend_onnx.bisect.references import Reference
 
-MAX_ROUNDS = 64
-"""Rounds of a loop that are looked at."""
+MAX_ITERATIONS = 64
+"""Limit of iterations that are compared."""
 
 
-def rounds_of(
+def iterations_of(
     model: ModelProto, node: NodeProto, known: Mapping[str, Array], reference: Reference
 ) -> list[tuple[ModelProto, dict[str, Array]]]:
-    """The body of an If, Loop or Scan as a model, with what it is fed: in each round, by the reference."""
+    """The body of an If, Loop or Scan as a model, with its inputs in each iteration, computed by the
+    reference.
+    """
     known = {**{t.name: numpy_helper.to_array(t) for t in model.graph.initializer}, **known}
     attributes = {item.name: item for item in node.attribute}
     if node.op_type == "If":
@@ -37,12 +39,12 @@ def rounds_of(
     count = (
         rows[0].shape[0]
         if rows and rows[0] is not None
-        else MAX_ROUNDS
+        else MAX_ITERATIONS
         if limit is None
         else int(limit.reshape(-1)[0])
     )
     found = []
-    for number in range(min(count, MAX_ROUNDS)):
+    for number in range(min(count, MAX_ITERATIONS)):
         if go is not None and not bool(go.reshape(-1)[0]):
             break
         head = [np.asarray(number, np.int64), np.asarray(True)] if node.op_type == "Loop" else []
@@ -62,7 +64,7 @@ def rounds_of(
 def _as_model(
     model: ModelProto, body: onnx.GraphProto, fed: Mapping[str, Array], known: Mapping[str, Array]
 ) -> tuple[ModelProto, dict[str, Array]]:
-    """A graph of a node as a model: its inputs, and what it takes from around, are inputs."""
+    """A subgraph as a model whose inputs are those of the subgraph and its captured values."""
     around = {name: known[name] for name in captured(body)}
     feeds = {**fed, **around}
     made = ModelProto(ir_version=model.ir_version)
@@ -73,4 +75,4 @@ def _as_model(
     return made, feeds
 
 
-__all__ = ["MAX_ROUNDS", "rounds_of"]
+__all__ = ["MAX_ITERATIONS", "iterations_of"]
