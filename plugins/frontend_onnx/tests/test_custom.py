@@ -122,7 +122,7 @@ def test_versions_choose_among_importers():
 
     model = model_of("y = com.acme.Shift(x)")
     np.testing.assert_array_equal(run(model, three, one, two), X + 2)
-    with pytest.raises(UnsupportedError, match="for versions from 3 on, not 2"):
+    with pytest.raises(UnsupportedError, match="supports versions from 3 on, not 2"):
         run(model, three)
 
 
