@@ -243,3 +243,12 @@ def test_records_are_ordered_copied_and_pickled():
 def test_a_record_is_frozen_or_none():
     with pytest.raises(TypeError, match="a record is frozen"):
         record(frozen=False)
+
+
+def test_all_fields_are_arguments():
+    class Point:
+        x: int
+        y: int = dataclasses.field(default=0, init=False)
+
+    with pytest.raises(TypeError, match="are arguments: y"):
+        record(frozen=True)(Point)

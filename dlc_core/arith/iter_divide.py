@@ -8,7 +8,6 @@ taking all values from zero to its extent.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.iter_map import IterMark, IterSplit, IterSum, detect_iter_map
@@ -23,9 +22,10 @@ from dlc_core.ir.expr import (
     free_vars,
     logical_and,
 )
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DividedIter:
     """base + outer * inner_extent + inner, with 0 <= outer < outer_extent and 0 <= inner < inner_extent."""
 
@@ -39,7 +39,7 @@ class DividedIter:
         return self.outer * self.inner_extent + self.inner + self.base
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IterDivision:
     """One `DividedIter` for each binding, and the predicate in two parts, whose conjunction it is."""
 
@@ -91,7 +91,7 @@ def divide_iter_map(
     )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Term:
     """`value` takes 0 … extent-1; the sum has it `scale` times."""
 

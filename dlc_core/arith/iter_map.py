@@ -9,7 +9,7 @@ comes from exactly one iteration.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.poly import Mono, Poly, sub
@@ -28,9 +28,10 @@ from dlc_core.ir.expr import (
     minimum,
     substitute,
 )
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IterMark:
     """The subject of a split: a loop variable minus `begin`, or a fused sum; its values are 0 … extent-1,
     each once.
@@ -44,7 +45,7 @@ class IterMark:
         return self.source - self.begin if isinstance(self.source, Var) else self.source.to_expr()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IterSplit:
     """(mark // lower) % extent * scale"""
 
@@ -60,7 +61,7 @@ class IterSplit:
         return (digit if self.topmost else digit % self.extent) * self.scale
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IterSum:
     """base + the sum of the splits, from the biggest scale down."""
 
@@ -74,7 +75,7 @@ class IterSum:
         return total + self.base
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IterMap:
     """Normalised bindings; `sums[k].to_expr()` equals the k-th binding on all iterations."""
 

@@ -7,16 +7,16 @@ parts, and ends are exact only for expressions that are affine in the moving var
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.intset import SetEvaluator
 from dlc_core.diag import UsageError
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, maximum, minimum
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IntSet:
     """All integers from `low` to `high`, both included; an end of None is infinite."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.sets import EVERYTHING, IntSet, intersection
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const_value, eq, logical_and
+from dlc_core.support.record import record
 
 
 def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
@@ -44,7 +43,7 @@ def is_solvable(expr: ExprLike, var: Var) -> bool:
     return bool(slope is not None and const_value(slope))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Solution:
     """A condition holds exactly where the variable is in `values` and `rest`, which may mention it, holds."""
 

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -30,6 +30,7 @@ from dlc_core.ir.pickling import Known, dumps, loads
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.machine.cores import usable_cores
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Seq
 
@@ -51,7 +52,7 @@ Result = tuple[tuple[Any, ...], Mapping[str, Any], Any]
 """Parameters, attributes and code of a kernel."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Shared:
     """A module whose kernels have no bodies, their code by name, and the number of processes."""
 

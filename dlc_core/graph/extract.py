@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.graph.node import CONST, Function, Node, get_item, make_tuple, node, param
 from dlc_core.ir.types import TensorType, TupleType
+from dlc_core.support.record import record
 
 REGION = "region"
 """The attribute of functions that are compiled separately from their callers: the target, as text."""
@@ -18,7 +18,7 @@ def is_region(function: Function) -> bool:
     return REGION in function.attrs
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Extracted:
     """`function` takes the values of `inputs` and returns those of `escaping`, tuples as their fields."""
 

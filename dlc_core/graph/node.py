@@ -27,7 +27,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -40,6 +40,7 @@ from dlc_core.ir.plan import Plan
 from dlc_core.ir.structural import Structure, Structured, array_digest
 from dlc_core.ir.text import Printable
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
+from dlc_core.support.record import record
 
 
 class Op:
@@ -181,7 +182,7 @@ class Node(Structured):
         return f"<{self.op.name} {label}{': ' if label else ''}{self.type}>"
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Function(Printable):
     """A closed graph.  `params` are param nodes, `body` any node (a tuple node for several results).
 

@@ -24,19 +24,20 @@ is read from text or JSON, the plan is an `UnknownPlan`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.ir.known import known_plans
 from dlc_core.ir.structural import Structure, Structured
+from dlc_core.support.record import record
 
 PLAN = "plan"
 """The attribute of nodes and of PrimFuncs."""
 Value = int | bool | str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan(Structured):
     """The base class: subclasses are frozen dataclasses of ints, bools and texts.
 
@@ -71,7 +72,7 @@ class Plan(Structured):
         return Structure(f"plan {name}", [(f".{field}", value) for field, value in values.items()])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UnknownPlan(Plan):
     """A plan whose class no plugin gives: it prints and is compared, and cannot be lowered."""
 

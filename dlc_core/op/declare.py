@@ -18,7 +18,7 @@ bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.plan import PLAN, Plan, without_plan
 from dlc_core.ir.types import TensorType, Type
+from dlc_core.support.record import record
 
 NDArray = np.ndarray[Any, Any]
 
@@ -60,7 +61,7 @@ FRESH = ("fresh", "freshes")
 """The kinds of attributes that are data-dependent dims."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Attr:
     """A typed attribute.
 
@@ -78,7 +79,7 @@ class Attr:
     choices: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tensor:
     """A sample's input: shape, and how its values are drawn.
 
@@ -92,7 +93,7 @@ class Tensor:
     dtype: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sample:
     """A use of an op that must work, for every dtype in `dtypes` (the op's own where empty)."""
 
@@ -102,7 +103,7 @@ class Sample:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ErrorSample:
     """A use of an op that must be refused at inference with a message containing `message`."""
 

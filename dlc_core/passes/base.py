@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from dlc_core.diag import UsageError
 from dlc_core.graph.node import CALL, Function, Node, functions_of, node, post_order, rewrite
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
+from dlc_core.support.record import record
 
 _stack: ContextVar[tuple[PassContext, ...]] = ContextVar("dlc_pass_contexts", default=())
 
@@ -45,7 +46,7 @@ def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return values if isinstance(values, MappingProxyType) else MappingProxyType(dict(values))
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class PassContext:
     """The immutable settings that passes may read besides the module.
 
@@ -122,7 +123,7 @@ class PassContext:
 _DEFAULT = PassContext()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pass:
     """A function from module to module with options; see the module's text."""
 
@@ -163,7 +164,7 @@ class Pass:
         return format_pass(self)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GraphPass(Pass):
     """A pass that transforms each graph function independently, bodies of control flow first."""
 

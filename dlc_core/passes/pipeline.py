@@ -6,7 +6,6 @@ Pipeline.parse("simplify | fuse{max_ops=64}", PASSES).run(module)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dlc_core.decisions import DECISIONS, forced
 from dlc_core.diag import DlcError, PassError, UnsupportedError
@@ -16,9 +15,10 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.passes.syntax import parse_passes
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pipeline:
     """A sequence of passes; `str` gives the text that parses back to an equal one."""
 

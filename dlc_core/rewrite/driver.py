@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.diag import PassError
 from dlc_core.graph.node import CONST, Function, Node, Op, node, spanned
 from dlc_core.rewrite.rule import Rule, by_root
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rewritten:
     """A normal form, and how many times each rule fired."""
 

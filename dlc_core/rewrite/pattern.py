@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -23,14 +23,15 @@ from dlc_core.diag import UsageError
 from dlc_core.graph.node import CONST, STRUCTURAL, Node, Op, attr_key, const_array
 from dlc_core.ir.types import TensorType
 from dlc_core.op.known import known_ops
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pattern:
     """Base of patterns."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class VarPattern(Pattern):
     """Any node; `constant` restricts it to constants, `accepts` by a predicate."""
 
@@ -39,21 +40,21 @@ class VarPattern(Pattern):
     accepts: Callable[[Node], bool] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NumberPattern(Pattern):
     """A constant of any shape and dtype all of whose elements are one number, bit for bit."""
 
     value: int | float | bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AttrVar:
     """An attribute's value under a name."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class OpPattern(Pattern):
     """A node of one of `ops` whose arguments match `args` (None: any arguments).
 
@@ -68,7 +69,7 @@ class OpPattern(Pattern):
     name: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AnyOpPattern(Pattern):
     """A node of any declared op, with any arguments; `name` captures it."""
 

@@ -9,7 +9,6 @@ A rule keeps the type of the replaced node. A rule that does not keep the bits o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from dlc_core.diag import PassError, UsageError
 from dlc_core.graph.node import Node, Op, constant
@@ -25,13 +24,14 @@ from dlc_core.rewrite.pattern import (
     VarPattern,
     match,
 )
+from dlc_core.support.record import record
 
 Replacement = Pattern | Callable[[Match], Node | None]
 Example = Callable[[str], Node]
 """Makes, for a dtype, a node that the rule rewrites; its free values are fresh params."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Rule:
     """`pattern` is replaced by `replacement` if `condition` holds.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
@@ -24,6 +24,7 @@ from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.recurrence import recurrent_buffers
 from dlc_core.schedule.regions import Access, Span, accesses, escapes, extent_of, hull, iter_map
 from dlc_core.schedule.tree import Program, Tree, touched, touches, with_children
+from dlc_core.support.record import record
 from dlc_core.tir.functor import bound_vars, child_stmts, stmts
 from dlc_core.tir.stmt import (
     Alloc,
@@ -153,7 +154,7 @@ def _box_of(write: Access, analyzer: Analyzer) -> list[Span] | None:
     return box
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Box:
     """The smaller buffer, its origin in the old one, and its extents for any origin."""
 

@@ -4,7 +4,7 @@ computes only the region that is needed there."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
@@ -16,6 +16,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull
 from dlc_core.schedule.tree import EMPTY_STMT, Program
+from dlc_core.support.record import record
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Seq, Stmt, View, loop, seq
 from dlc_core.tir.threads import THREAD, VIRTUAL, is_shared, level
@@ -24,7 +25,7 @@ OUTSIDE = "reads its result outside of that loop"
 COPY = "duplicate(block, consumers) gives those consumers a copy of their own"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Part:
     """The range of an axis.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 from dlc_core.ir.expr import Var
+from dlc_core.support.record import record
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class LoopRV:
         return f"LoopRV({self.var.name!r})"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Copy:
     """One of the consecutive loops that a loop was partitioned into.
 

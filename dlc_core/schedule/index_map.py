@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,12 @@ from dlc_core.ir.expr import (
     free_vars,
     substitute,
 )
+from dlc_core.support.record import record
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Digit:
     """(axis // lower) % extent; `extent` is None for all that is above `lower`."""
 
@@ -37,7 +37,7 @@ class Digit:
     extent: int | None
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class IndexMap:
     """`outputs` are expressions over `inputs`: element [inputs] of the one layout is element [outputs] of the
     other.

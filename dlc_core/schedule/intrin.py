@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
+from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.intrinsics import EXTERN
 from dlc_core.tir.stmt import Block, PrimFunc, Stmt, loop
@@ -28,7 +29,7 @@ def over_its_axes(block: Block) -> Stmt:
     return nest
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class TensorIntrin:
     """A computation on tiles that a machine executes as one instruction or function.
 

@@ -21,6 +21,7 @@ from dlc_core.ir.expr import (
     loads_in,
     substitute,
 )
+from dlc_core.support.record import record
 from dlc_core.tir.functor import stores_in, substitute_stmt
 from dlc_core.tir.stmt import Block, If, IterVar, Let, Seq, Stmt, Store
 
@@ -34,7 +35,7 @@ class MismatchError(Exception):
     """The first difference: its position, the described and the actual form."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window:
     """Where a buffer of the description is: element [i…] is `buffer[starts + i…]`, dim d of it dim `dims[d]`.
 
@@ -60,7 +61,7 @@ class Window:
         return tuple(const(1) if dim is None else steps[dim] for dim in self.dims)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scattered:
     """The position of a described buffer that is not a window: element [i…] is `buffer[indices]`, where the
     variables `carriers` represent i….
@@ -79,7 +80,7 @@ class Scattered:
 Place = Window | Scattered
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Match:
     """Where the described buffers are, and values of the described scalars."""
 

@@ -9,7 +9,6 @@ thread-local memory, whose index consists of the digits of the thread followed b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import product
 
@@ -20,13 +19,14 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, cast_to, const, load
 from dlc_core.schedule.intrin import Array, TensorIntrin, over_its_axes
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.matrix import Fragment, MatrixUnit, matrix_product
 from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tiles:
     """The tiles that a subgroup multiplies at once: `down` x `across` tiles of a unit.
 
@@ -58,7 +58,7 @@ class Tiles:
         return f"matrix.{self.unit.name}.{self.down}x{self.across}.{self.axis}{turned}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Digit:
     """A digit of a row or column in a tile: which dim it moves along, its step there, its extent."""
 
@@ -284,7 +284,7 @@ def _whole(lies: Array, k_outer: bool) -> Array:
     return whole.T if k_outer else whole
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Reference:
     tiles: Tiles
 

@@ -17,7 +17,6 @@ shared memory is filled two or more stages before it is read, the copies may be 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.schedule.compact import is_private_to
@@ -25,6 +24,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.loops import annotate
 from dlc_core.schedule.query import readers, written_by
 from dlc_core.schedule.tree import Program
+from dlc_core.support.record import record
 from dlc_core.tir.functor import buffers_read, buffers_written, stmts
 from dlc_core.tir.stmt import Alloc, For, Seq, Stmt
 from dlc_core.tir.threads import is_shared
@@ -34,7 +34,7 @@ STAGE, ORDER, SPARE = "software_pipeline_stage", "software_pipeline_order", "sof
 which memory is kept although nothing is to read it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pipelined:
     """A loop that may be pipelined."""
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars, minimum
 from dlc_core.schedule.dependence import axis_kinds, check_independent, outer_blocks
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.tree import Program, uses
+from dlc_core.support.record import record
 from dlc_core.tir.combine import Combination, combination_of
 from dlc_core.tir.functor import stmts, substitute_stmt
 from dlc_core.tir.stmt import Block, For, Store, loop
 from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, level, level_of
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CrossThread:
     """A reduction whose terms are distributed over the threads of one loop."""
 

@@ -17,6 +17,7 @@ from dlc_core.schedule.handles import BlockRV, Drawn, Handle, LoopRV, with_handl
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.python_text import Names, imports_of, text_of
+from dlc_core.support.record import record
 
 DECISION = "decision"
 """The option with the value that a sampling primitive drew."""
@@ -269,7 +270,7 @@ def _line(step: Step, names: Names) -> str:
     return f"{', '.join(targets)}{',' * (len(targets) == 1)} = {f'flat({call})' if handles else call}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _DrawnBefore:
     """In JSON: the number drawn as the so-manieth of the trace."""
 

@@ -6,10 +6,11 @@
         version: str = ""
 
 `dataclasses.dataclass` generates and compiles the source of six methods for each frozen class, which takes a
-third of a millisecond.  Opening a model imports tens of such classes.  A record's methods are closures over
-its field names instead.  Otherwise a record is a frozen dataclass: `replace`, `fields`, `asdict`,
-`__post_init__`, pickling, matching and inheritance work, and all fields are arguments of the constructor.
-Creating and comparing a record takes up to twice as long, so IR nodes are plain dataclasses.
+third of a millisecond.  Opening a model imports tens of such classes, and compiling one imports hundreds.  A
+record's methods are closures over its field names instead.  Otherwise a record is a frozen dataclass:
+`replace`, `fields`, `asdict`, `__post_init__`, pickling, matching and inheritance work, and all fields are
+arguments of the constructor.  Creating and comparing a record takes up to twice as long, so classes of which
+a compile makes thousands, such as IR nodes, are plain dataclasses.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 else:
 
     def record(*, frozen: bool, eq: bool = True, order: bool = False) -> Callable[[type], type]:
-        """Return a class decorator with the options of `dataclass`; raise TypeError without `frozen`."""
+        """Return a class decorator with the options of `dataclass`.
+
+        Raises TypeError without `frozen`, and for a field with `init=False`.
+        """
         if not frozen:
             raise TypeError("a record is frozen")
         return lambda cls: _made(cls, eq, order)
@@ -38,9 +42,14 @@ _NONE = dataclasses.MISSING
 def _made(cls: type, eq: bool, order: bool) -> type:
     # A frozen class may only derive from frozen ones; Python adds the guards itself if there is a base.
     derived = any(map(dataclasses.is_dataclass, cls.__bases__))
+    if cls.__doc__ is None:
+        cls.__doc__ = cls.__name__  # instead of the signature, which takes longer than all the rest
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived)(cls)
     made.__dataclass_params__.frozen = True
     listed = dataclasses.fields(made)
+    left_out = ", ".join(f.name for f in listed if not f.init)
+    if left_out:
+        raise TypeError(f"{cls.__qualname__}: the fields of a record are arguments: {left_out}")
     assign, delete = _guards(cls, frozenset(f.name for f in listed))
     compared = _values([f.name for f in listed if f.compare])
     methods = {

@@ -13,9 +13,10 @@ each call has a fixed cost.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.target.heuristics import ROOFLINE
 
@@ -26,7 +27,7 @@ FUNCTIONS = frozenset({*_EXPONENTIAL, *_CIRCULAR, *_HYPERBOLIC})
 """Functions that are evaluated as polynomials."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Work:
     """The work of one run of a kernel; None if it depends on dims."""
 
@@ -51,7 +52,7 @@ class Work:
         return None if self.flops is None or not self.bytes else self.flops / self.bytes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Estimate:
     """The time of a kernel: `limit` is the shortest time that the machine allows, `seconds` is the expected
     time."""
@@ -62,7 +63,7 @@ class Estimate:
     """The limiting resource: `compute`, a cache (`L1`, `L2`, …; `cache` if units share one) or `memory`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machine:
     """The limits of a machine, of one core unless said otherwise."""
 

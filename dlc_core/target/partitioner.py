@@ -15,12 +15,12 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dlc_core.graph.node import Function
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
 from dlc_core.rewrite.pattern import Match, Pattern
+from dlc_core.support.record import record
 from dlc_core.target.artifact import Artifact
 from dlc_core.target.target import Target
 
@@ -32,7 +32,7 @@ def _always(*_: object) -> Verdict:
     return True
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RegionPattern:
     """A pattern of operations that the compiler of a region supports.
 
@@ -46,7 +46,7 @@ class RegionPattern:
     accepts: Callable[[Match, Target], Verdict] = _always
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Part:
     """One match of a pattern in a region: `match` has nodes of the region's function."""
 
@@ -54,7 +54,7 @@ class Part:
     match: Match
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Region:
     """A part of a model for one device: a closed function, with its constants in it.
 
@@ -82,7 +82,7 @@ class Region:
         return tuple(dict.fromkeys(v for t in self.inputs for v in t.symbols()))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Partitioner:
     """The parts of a graph that a target takes, and their compiler.
 

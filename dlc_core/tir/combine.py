@@ -16,11 +16,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Binary, Expr, Load, Var, const, free_vars, load, loads_in, transform
+from dlc_core.support.record import record
 from dlc_core.tir.interpreter import evaluate
 from dlc_core.tir.stmt import Let, Seq, Stmt, Store, seq
 
@@ -30,7 +30,7 @@ OPERATIONS = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bito
 Combine = Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Combination:
     """`combine` computes one tuple of values from `buffers[i][point]` and `terms[i]`.
 

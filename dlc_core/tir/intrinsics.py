@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -43,6 +42,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, HANDLE, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, ExprLike, as_expr, call, load
+from dlc_core.support.record import record
 from dlc_core.tir.matrix import MATRIX, matrix_problem
 
 Reference = Callable[..., Any]
@@ -58,7 +58,7 @@ STATUS = dtype("int32")
 """The type of calls made for their effect; the value means nothing."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Intrinsic:
     """One operation.
 

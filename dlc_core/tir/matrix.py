@@ -10,7 +10,6 @@ fragments as numeric arguments, so it is self-contained.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Call, Expr, Var, call, const_value
+from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import Let, Stmt
 
@@ -29,7 +29,7 @@ Digits = tuple[tuple[int, int], ...]
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fragment:
     """The distribution of a matrix of `rows` x `columns` over the threads of a subgroup.
 
@@ -130,7 +130,7 @@ def _real(digits: Digits) -> Digits:
     return tuple(digit for digit in digits if digit[1] > 1)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MatrixUnit:
     """An instruction that multiplies fragments of a subgroup: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
 

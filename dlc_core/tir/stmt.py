@@ -39,6 +39,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const
 from dlc_core.ir.text import Printable
+from dlc_core.support.record import record
 from dlc_core.tir.axes import IterVar as IterVar
 from dlc_core.tir.axes import Range as Range
 from dlc_core.tir.axes import Region as Region
@@ -79,20 +80,20 @@ class For(Stmt):
             )
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class While(Stmt):
     cond: Expr
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class If(Stmt):
     cond: Expr
     then: Stmt
     orelse: Stmt | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Let(Stmt):
     var: Var
     value: Expr
@@ -106,7 +107,7 @@ class Store(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Eval(Stmt):
     value: Expr
 
@@ -117,7 +118,7 @@ class Alloc(Stmt):
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class View(Stmt):
     buffer: Annotated[Buffer, BINDS]
     base: Buffer

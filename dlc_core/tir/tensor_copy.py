@@ -10,16 +10,15 @@ be part of a group of copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, ExprLike, Load, as_expr, const_value
+from dlc_core.support.record import record
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.intrinsics import BULK, address_of, intrinsic
 from dlc_core.tir.stmt import Eval, Stmt
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bulk:
     """The tensor copies that a machine supports."""
 
@@ -33,7 +32,7 @@ class Bulk:
     """The maximum bytes of a row of a box; swizzled rows have exactly this length."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TensorCopy:
     """One of them; sizes in elements, outer dims first."""
 

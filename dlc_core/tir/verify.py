@@ -15,7 +15,6 @@ Level 2, with the module and arithmetic:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import VerifyError
@@ -23,6 +22,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, HANDLE, INDEX
 from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.ir.module import IRModule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import (
     bound_vars,
     buffer_exprs,
@@ -42,7 +42,7 @@ Render = Callable[[PrimFunc, Stmt], Sequence[str]]
 """The program's text around a statement, for error messages; `script.excerpt` is one."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Problem:
     """One broken law and the statement that breaks it (None: the parameters)."""
 
@@ -277,7 +277,7 @@ def _kernel_problems(stmt: Stmt, module: IRModule) -> Iterator[str]:
                 yield f"argument {param.name} of kernel {symbol} is {arg.dtype}, not {expected}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Access:
     """`certain`: it happens in every iteration of `loops`, not under a condition."""
 

@@ -7,7 +7,6 @@ of threads the first tile of `heuristics.py` that fits the machine is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from dlc_core.schedule.matrices import chain_of, digits_of
 from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.gpu.choices import choose_tile
 from dlc_core.schedule.rules.gpu.heuristics import TILES
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import THREAD, level_of
@@ -37,7 +37,7 @@ LEAST_KEYS = 16
 """The keys of a panel are a multiple of these, as matrix units need them."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sizes:
     """The sizes of an attention.
 

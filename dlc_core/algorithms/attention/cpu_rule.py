@@ -13,7 +13,7 @@ For a single query the keys are not transposed: each score is a reduction over l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.algorithms.attention.plan import Tiled
@@ -30,6 +30,7 @@ from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
 
@@ -46,7 +47,7 @@ listed.
 """
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TiledAttentionRule(ScheduleRule):
     """The rule for attention by tiles on cores.
 
@@ -71,7 +72,7 @@ class TiledAttentionRule(ScheduleRule):
         _Attend(schedule, machine).run()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Part:
     """Tiles of `rows` queries: the loops of the output block, and the stages that belong to these tiles."""
 

@@ -16,7 +16,6 @@ Only queries, keys and values go through memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.attention.choice import Sizes, unit_of
@@ -43,6 +42,7 @@ from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc
 
@@ -55,7 +55,7 @@ PARTS = ("part",)
 MATRICES = ("scores", "weights", "share", "scale")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OnlineAttentionRule(ScheduleRule):
     """The rule for attention with online softmax by matrix units."""
 

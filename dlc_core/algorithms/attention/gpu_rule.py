@@ -17,7 +17,6 @@ Panels that a causal mask hides from all queries of a tile are skipped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.attention.choice import Sizes, two_pass_fits
@@ -33,11 +32,12 @@ from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.stmt import PrimFunc
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TwoPassAttentionRule(ScheduleRule):
     """The rule for attention in two passes on groups of threads."""
 

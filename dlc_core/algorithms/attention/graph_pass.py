@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.attention.choice import Sizes, online_for, tiled_for, two_pass_for
@@ -26,13 +25,14 @@ from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 
 MATMUL, ATTENTION, WHERE, CAST = (OPS[name] for name in ("matmul", "attention", "where", "cast"))
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Attention(GraphPass):
     """Recognise attention, and choose its plan for the machine's vectors or its groups of threads.
 

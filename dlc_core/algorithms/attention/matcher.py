@@ -14,7 +14,7 @@ What the scores of hidden keys would do if they were not finite is not kept: the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite, isinf
 
 import numpy as np
@@ -25,6 +25,7 @@ from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
+from dlc_core.support.record import record
 
 ADD, MUL, DIV, WHERE, ARANGE = (OPS[name] for name in ("add", "mul", "div", "where", "arange"))
 EQUAL, GREATER = OPS["equal"], OPS["greater"]
@@ -35,7 +36,7 @@ UNSQUEEZE, REPEAT = OPS["unsqueeze"], OPS["repeat"]
 _FLOATS = ("float32", "float64")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Scores:
     """The terms of attention scores: q kᵀ scale + mask, and the diagonal of a constant causal mask."""
 

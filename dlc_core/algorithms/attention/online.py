@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core import te
 from dlc_core.algorithms.attention.stages import Stages
@@ -46,6 +46,7 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.op.infer import ceil_div
 from dlc_core.op.lower import narrow
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Region, Stmt, Store, loop, seq
 
@@ -100,7 +101,7 @@ def filled(size: int, by: int) -> int:
     return -(-size // by) * by
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Loops:
     stages: Stages
     lanes: int

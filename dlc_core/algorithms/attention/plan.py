@@ -7,7 +7,7 @@ schedule rule.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from dlc_core import te
@@ -18,9 +18,10 @@ from dlc_core.algorithms.attention.two_pass import two_pass
 from dlc_core.diag import UsageError
 from dlc_core.ir.plan import Plan
 from dlc_core.ir.types import TensorType
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AttentionPlan(Plan):
     """The base class: `rows` queries of a tile and `panel` keys of a panel.
 
@@ -39,7 +40,7 @@ class AttentionPlan(Plan):
                 raise UsageError(f"the plan {self.name!r}: {each.name} is {value}", hint="it is at least 1")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tiled(AttentionPlan):
     """All scores of a tile of queries are stored, panel by panel, before their softmax.
 
@@ -53,7 +54,7 @@ class Tiled(AttentionPlan):
         return tiled(type_, stages_of(self.rows, self.panel, type_, attrs, q, k, masks), q, k, v)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TwoPass(AttentionPlan):
     """A group of `tall` × `wide` threads computes the scores of a tile twice and stores them nowhere."""
 
@@ -71,7 +72,7 @@ class TwoPass(AttentionPlan):
         return two_pass(type_, stages_of(self.rows, self.panel, type_, attrs, q, k, masks), q, k, v)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Online(AttentionPlan):
     """Subgroups with a matrix unit compute a tile with online softmax; each takes the rows of one product.
 

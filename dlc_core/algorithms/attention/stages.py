@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dlc_core import te
@@ -13,6 +12,7 @@ from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.op.lower import at, compute_type
 from dlc_core.op.std.attentions import heads_per_group, scale_of
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import if_then_else
 
 STAGE = "attention"
@@ -21,7 +21,7 @@ STAGE = "attention"
 Point = Sequence[Expr]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stages:
     """The parameters that all stages of an attention share, and the parts of their formulas."""
 

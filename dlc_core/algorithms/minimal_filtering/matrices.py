@@ -12,11 +12,11 @@ matrices for products of polynomials.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
 from dlc_core.ir.expr import Expr, const, eq, select
+from dlc_core.support.record import record
 
 Matrix = tuple[tuple[float, ...], ...]
 POINTS: dict[int, tuple[Fraction, ...]] = {
@@ -37,7 +37,7 @@ weights are exact in float32.
 """
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Transforms:
     """The matrices of a filter: `weights` is G, `inputs` Bᵀ, `results` Aᵀ."""
 

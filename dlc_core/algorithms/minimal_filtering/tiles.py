@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from dlc_core.op.declare import NDArray, Tensor, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
 from dlc_core.op.lower import nest, padded
 from dlc_core.op.std.window import Window, known
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import absolute
 from dlc_core.tir.stmt import LANES, Alloc, Block, If, IterVar, Range, Region, Seq, Stmt, loop, seq, store
 
@@ -109,7 +109,7 @@ def sample_inputs(
     return tuple(Tensor(each.shape, each) for each in (x, transform(windows), windows))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tiled:
     """The results of a convolution by tiles of `sizes` rows and columns, which are checked."""
 

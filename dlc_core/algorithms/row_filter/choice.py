@@ -6,7 +6,6 @@ All figures are cycles of one core.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.matrices import Matrix
@@ -17,6 +16,7 @@ from dlc_core.diag import Span, bytes_text
 from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.register_tile import choose, domain_cycles
+from dlc_core.support.record import record
 
 FORM = Decision(
     "row_filter.tile",
@@ -32,7 +32,7 @@ STRIP = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window:
     """The sizes of a convolution with windows [rows, columns] and the same stride in both directions."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
@@ -19,9 +18,10 @@ from dlc_core.algorithms.row_filter.op import CONV, STRIDES, TILES, WEIGHTS
 from dlc_core.graph.node import Function, Node, const_array, rewrite
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RowFilter(GraphPass):
     """Use row filters for convolutions with windows of several rows, in tiles of `tiles` rows of results, if
     cheaper.

@@ -9,7 +9,6 @@ for tile of rows (parallel):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
@@ -24,11 +23,12 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.stages import known_extent, marked_stages
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 
 STAGES = ("inputs", "products", "checked", "results")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RowFilterRule(FilteringRule):
     """The rule for kernels whose blocks are marked as the stages of a row-filter convolution with known
     sizes.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dlc_core.algorithms.strassen.heuristics import STRASSEN
 from dlc_core.algorithms.strassen.submatrices import PAIRS, PRODUCTS
@@ -22,6 +22,7 @@ from dlc_core.schedule.rules.cpu.register_tile import (
     domain_cycles,
     fits,
 )
+from dlc_core.support.record import record
 
 FORM = Decision(
     "strassen.form",
@@ -38,7 +39,7 @@ TILE = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Shape:
     """The sizes of a GEMM [rows, inner] × [inner, columns]."""
 
@@ -52,7 +53,7 @@ class Shape:
         return -(-self.rows // 2)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan:
     """The register tile of the products, and the cycles on all threads together."""
 
@@ -74,7 +75,7 @@ class Plan:
         return f"tile {self.size} {self.order}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Form:
     """A GEMM by Strassen's algorithm: levels, columns that use it, and rows of a block, 0 for all."""
 

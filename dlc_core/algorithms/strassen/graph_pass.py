@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,12 +33,13 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FAST, is_fast
 from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.support.record import record
 
 MATMUL, CONV, ADD = (OPS[name] for name in ("matmul", "conv", "add"))
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Strassen(GraphPass):
     """Use Strassen's algorithm for GEMM with many rows and constant matrices, if requested and cheaper.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dlc_core.algorithms.strassen import choice
 from dlc_core.algorithms.strassen.op import MATMUL
 from dlc_core.ir.plan import Plan
 from dlc_core.schedule.rules.cpu.register_tile import Tile
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StrassenPlan(Plan):
     """The register tile of the products, and whether all products of a row tile come before the next tile."""
 

@@ -22,7 +22,7 @@ Sums of submatrices of the constant right-hand side are never stored: each tile 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -45,6 +45,7 @@ from dlc_core.schedule.rules.cpu.threads import THREADS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = frozenset(("rows", "weights", "pairs", "singles", "results"))
@@ -59,7 +60,7 @@ ahead.
 """
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StrassenRule(ScheduleRule):
     """The rule for kernels whose blocks are marked as the stages of Strassen's algorithm on one level."""
 
@@ -74,7 +75,7 @@ class StrassenRule(ScheduleRule):
         Submatrices(schedule, machine).run()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Loops:
     """The loops around the results: panels, row and column halves, and the loops of a panel in both."""
 

@@ -17,7 +17,6 @@ tiles also prefetch the submatrices of the next outer product, which the first t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.strassen.choice import TILE
@@ -34,12 +33,13 @@ from dlc_core.schedule.rules.cpu.threads import THREADS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import stage_names
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = frozenset(("sums", "rows", "weights", "products", "quarters", "results"))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TwoLevelStrassenRule(ScheduleRule):
     """The rule for kernels whose blocks are marked as the stages of Strassen's algorithm on two levels."""
 

@@ -8,7 +8,6 @@ in the cache. The numbers of the model are in `heuristics.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.tiles import GROUP
@@ -19,6 +18,7 @@ from dlc_core.diag import Span
 from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.core import FLOAT, L2, Core
 from dlc_core.schedule.rules.cpu.register_tile import Tile, choose, domain_cycles, fits
+from dlc_core.support.record import record
 
 TILES = (2, 4)
 """Rows of results of a tile."""
@@ -42,7 +42,7 @@ GROUPS = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Layer:
     """The sizes of a 3 × 3 convolution."""
 
@@ -55,7 +55,7 @@ class Layer:
     stride: int = 1
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan:
     """A tile size and its grouping: `group` rows of tiles at a time; `cycles` are those of all threads
     together.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
@@ -32,11 +32,12 @@ from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
+from dlc_core.support.record import record
 
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Winograd(GraphPass):
     """Use Winograd's algorithm for 3 × 3 convolutions if cheaper, with tiles of `tiles` rows of results and
     as many columns or half as many. The empty tuple allows none.

@@ -11,7 +11,6 @@ each stage is parallelised separately.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
@@ -28,11 +27,12 @@ from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.rules.stages import known_extent, marked_stages
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 
 STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WinogradRule(FilteringRule):
     """The rule for kernels marked as the stages of a Winograd convolution with known sizes."""
 

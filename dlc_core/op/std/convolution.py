@@ -8,7 +8,6 @@ window…] and XIO is [window…, in, out / groups].  Accumulation as in `matmul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,13 +33,14 @@ from dlc_core.op.std.window import (
     known,
     windows,
 )
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import if_then_else
 
 GROUPS = Attr("groups", "int", 1, "blocks of channels that do not mix")
 OUT_DTYPE = Attr("out_dtype", "dtype", None, "dtype of the result")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Conv:
     """A convolution's sizes, in the order channels first."""
 

@@ -6,7 +6,6 @@ For N candidates, of which m are examined and k kept, it takes N + m (log N + k)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tens
 from dlc_core.op.infer import Attrs, check_dtype, check_rank, fail, merge_dims, product
 from dlc_core.op.lower import compute_type, nest
 from dlc_core.op.std.heap import sunk
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
 
 _INT64 = DType("int64")
@@ -122,7 +122,7 @@ BLOCK = 64
 boxes are skipped."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Greedy:
     """The statements of greedy NMS for one image and class: candidates in a heap, the best one first.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dlc_core import te
@@ -25,6 +23,7 @@ from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Ten
 from dlc_core.op.infer import Attrs, at_least, check_rank, fail, of_input
 from dlc_core.op.lower import block_nest, compute_type, region
 from dlc_core.op.std.heap import sunk
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import Alloc, If, Let, Region, Stmt, While, loop, seq, store
 
@@ -86,7 +85,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     return made
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Chosen:
     """The statements that choose indices of one row, at `at`. `place` is a variable for a position."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.ir.types import Dim
 from dlc_core.op.declare import Attr, NDArray
 from dlc_core.op.infer import Attrs, at_least, ceil_div, dim_min, fail, simplify
+from dlc_core.support.record import record
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ DILATION = Attr("dilation", "ints", None, "distance of a window's elements for e
 LAYOUT = Attr("layout", "str", "NCX", "X are the spatial dims", choices=("NCX", "NXC"))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window:
     """A window that moves over the spatial dims; one entry of each field for each of them."""
 

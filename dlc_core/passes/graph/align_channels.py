@@ -11,7 +11,6 @@ enough results to amortise the copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.heuristics import DOTS
+from dlc_core.support.record import record
 
 CONV, MATMUL, PAD = OPS["conv"], OPS["matmul"], OPS["pad"]
 CHANNELS = Decision(
@@ -31,7 +31,7 @@ CHANNELS = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AlignChannels(GraphPass):
     """Pad the last axis of x to whole groups if it has up to `most` channels, or if there are `results`
     results or more.  None takes the heuristics `dots`."""

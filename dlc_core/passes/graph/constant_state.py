@@ -14,7 +14,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.graph.node import CONST, GET, Function, Node, get_item, make_tuple, node, rewrite
@@ -23,11 +22,12 @@ from dlc_core.ir.types import TupleType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.support.record import record
 
 IF, WHILE, SCAN, LOOP = (OPS[name] for name in ("if_", "while_", "scan", "loop"))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ConstantState(GraphPass):
     """Move constants that control flow gets, and that no iteration changes, into its bodies."""
 

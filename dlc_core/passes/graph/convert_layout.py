@@ -13,7 +13,6 @@ plain order, one transpose for each value is inserted. Constants are transposed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -26,6 +25,7 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.axes import RULES, Order, between, identity, order_for_reshape
 from dlc_core.passes.graph.rules_shape import permutation, reshaped, transposed
 from dlc_core.passes.heuristics import CONVERSION
+from dlc_core.support.record import record
 
 CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL = (
     OPS[name] for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
@@ -41,7 +41,7 @@ LAYOUT = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ConvertLayout(GraphPass):
     """Convert convolutions and poolings to `layout`: NXC (channels last) or NCX (channels first)."""
 

@@ -9,7 +9,6 @@ interning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +16,10 @@ import numpy as np
 from dlc_core.graph.node import CONST, Array, Function, Node, post_order, rewrite
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.heuristics import CONSTANTS
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CommonSubexpressions(GraphPass):
     """Merge constants with equal contents."""
 

@@ -13,7 +13,6 @@ removes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.graph.dims import dims_shown, dims_used
@@ -35,11 +34,12 @@ from dlc_core.ir.types import TupleType
 from dlc_core.op.declare import fresh_dims
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.support.record import record
 
 IF, WHILE, LOOP = OPS["if_"], OPS["while_"], OPS["loop"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DeadCode(GraphPass):
     """Dead-code elimination over graphs."""
 

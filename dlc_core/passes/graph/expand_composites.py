@@ -9,7 +9,6 @@ lowering, or with a plan, are kept, because it is better than the lowering of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import PassError
@@ -18,12 +17,13 @@ from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import OpDecl, lowering_of
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.support.record import record
 
 MAX_NESTING = 32
 """Composites inside each other beyond which one is taken to expand to itself."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ExpandComposites(GraphPass):
     """Replace composites by their bodies.
 

@@ -8,7 +8,6 @@ Law: results stay within tolerance; the two constants are computed in float64 an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,11 +15,12 @@ import numpy as np
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.support.record import record
 
 BATCH_NORM, MUL, ADD = OPS["batch_norm"], OPS["mul"], OPS["add"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FoldBatchNorm(GraphPass):
     """Replace a batch norm with constant statistics by a scale and a shift of each channel."""
 

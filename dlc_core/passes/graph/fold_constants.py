@@ -12,7 +12,6 @@ does not become an array. Views (transposes, reshapes) of constants stay views.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,11 +39,12 @@ from dlc_core.op.std import BY_NAME
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.inline import inlined
 from dlc_core.passes.heuristics import CONSTANTS
+from dlc_core.support.record import record
 
 IF = BY_NAME["if_"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FoldConstants(GraphPass):
     """Evaluate nodes that depend on constants only; results larger than their operands have at most
     `max_bytes`.  None takes the heuristic `constants.folded_bytes`."""

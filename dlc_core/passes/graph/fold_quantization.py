@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,6 +46,7 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.fixed_arithmetic import centred, product, table, weighted_sum
 from dlc_core.passes.graph.quantized import DEQUANTIZE, Quantized, decl_of, number
 from dlc_core.passes.graph.quantized_products import biased, conv, matmul, mean
+from dlc_core.support.record import record
 
 QUANTIZE, REQUANTIZE, REQUANTIZE_FIXED = (
     OPS[name] for name in ("quantize", "requantize", "requantize_fixed")
@@ -69,7 +69,7 @@ ARITHMETICS = ("integer", "fixed", "float")
 SETTING = "quantized"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FoldQuantization(GraphPass):
     """Replace operations between dequantize and quantize by integer arithmetic.
 

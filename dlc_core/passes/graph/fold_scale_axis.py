@@ -15,7 +15,6 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,11 +24,12 @@ from dlc_core.op.declare import NDArray
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.weights import Weights
+from dlc_core.support.record import record
 
 ADD, SUB, MUL, DIV = (OPS[name] for name in ("add", "sub", "mul", "div"))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FoldScaleAxis(GraphPass):
     """Fold scales and shifts of output channels into weights and biases; with `fronts` also those of the
     input."""

@@ -13,7 +13,6 @@ arguments. They differ from layer to layer, and layers should share kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -33,6 +32,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, kind_of, why_not
 from dlc_core.passes.heuristics import FUSION
+from dlc_core.support.record import record
 
 NAME_LENGTH = 64
 """The most characters of the name of a kernel."""
@@ -51,7 +51,7 @@ SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
 """Ops whose arguments after the first are scales and zero points."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fuse(GraphPass):
     """Group nodes into kernels of at most `max_ops` operations (None: the heuristic `fusion.most_ops`).
 

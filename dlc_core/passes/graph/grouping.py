@@ -25,6 +25,7 @@ from dlc_core.graph.node import Function, Node, functions_of, post_order, touche
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import OpDecl, lowering_of, plan_of
 from dlc_core.passes.heuristics import FUSION
+from dlc_core.support.record import record
 
 POINTWISE = ("elementwise", "broadcast")
 ANCHORS = ("contraction", "reduction")
@@ -60,7 +61,7 @@ PRODUCER = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NotFused:
     """Why a producer is not in its consumer's kernel."""
 
@@ -90,7 +91,7 @@ class Group:
     anchor: Node | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Grouping:
     """The kernels of a function."""
 

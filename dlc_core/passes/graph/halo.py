@@ -8,7 +8,7 @@ those of the whole, bit for bit: each element is computed from the same elements
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import const_value
@@ -19,13 +19,14 @@ from dlc_core.op.std.bands import elements_of_step
 from dlc_core.op.std.window import Window
 from dlc_core.passes.graph.grouping import POINTWISE
 from dlc_core.passes.graph.rules_shape import permutation
+from dlc_core.support.record import record
 
 CONV, MAX_POOL, AVG_POOL = (OPS[name] for name in ("conv", "max_pool", "avg_pool"))
 TRANSPOSE, CONCAT, PAD, SLICE, BAND = (OPS[name] for name in ("transpose", "concat", "pad", "slice", "band"))
 WINDOWED = (CONV, MAX_POOL, AVG_POOL)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rows:
     """Elements `begin` to `end` of an axis."""
 

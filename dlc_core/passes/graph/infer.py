@@ -11,7 +11,6 @@ here because later passes may remove the nodes from which the conditions come.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import VerifyError
@@ -23,9 +22,10 @@ from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.std.control import IF
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.needs import NEEDS, needs_of
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Infer(GraphPass):
     """Infer all types again and compare."""
 
@@ -39,7 +39,7 @@ class Infer(GraphPass):
         return function if body is function.body else function.with_body(body)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NoteConditions(GraphPass):
     """For a graph that runs directly: record the conditions on its dims, and change nothing else."""
 

@@ -15,7 +15,6 @@ most the first k.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -36,13 +35,14 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.support.record import record
 
 BOXES, SLICE, GATHER, SQUEEZE, RESHAPE, MINIMUM = (
     OPS[name] for name in ("non_max_suppression", "slice", "gather", "squeeze", "reshape", "minimum")
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LimitNms(GraphPass):
     """Limit the number of results of NMS to those that a later slice keeps."""
 

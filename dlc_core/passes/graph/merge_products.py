@@ -16,7 +16,6 @@ work for all cores if one GEMM alone is too small for that. The cost model decid
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -28,6 +27,7 @@ from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import POINTWISE, Grouping, group_nodes
+from dlc_core.support.record import record
 from dlc_core.target.cost import Machine, Work
 from dlc_core.target.description import Description
 
@@ -39,7 +39,7 @@ PRODUCTS = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Chain:
     """A product and what follows it in its kernel, the root last."""
 
@@ -54,7 +54,7 @@ class _Chain:
         return self.steps[-1]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MergeProducts(GraphPass):
     """Merge GEMMs of one value with several constants, if the target's cost model predicts no loss."""
 

@@ -21,7 +21,6 @@ narrow: half the memory, and all arithmetic in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.graph.node import CONST, Function, Node, const_array, constant
@@ -30,6 +29,7 @@ from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.stored import StoredForm
+from dlc_core.support.record import record
 
 FLOAT32 = dtype("float32")
 FAST = "fast"
@@ -61,7 +61,7 @@ def lowers_activations(context: PassContext) -> bool:
     return machine.dot(*types) is not None or machine.matrix_unit(*types) is not None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MixedPrecision(GraphPass):
     """Compute contractions in the dtype of the compile's `precision`; do nothing if that is float32."""
 

@@ -13,7 +13,6 @@ unknown number of rows counts as few.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.packed_product import WIDTHS, packed, unpacked
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.heuristics import WEIGHTS
+from dlc_core.support.record import record
 
 MATMUL, PACKED, DEQUANTIZE, REPEAT = (
     OPS[name] for name in ("matmul", "packed_matmul", "dequantize", "repeat")
@@ -37,7 +37,7 @@ STORED = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PackWeights(GraphPass):
     """Let GEMMs of at most `rows` rows read packed weights, and GEMMs of more rows read floats.
 

@@ -39,6 +39,7 @@ from dlc_core.ir.types import static_bytes
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.regions import Cover, Graph, Piece, Taker, merged
 from dlc_core.rewrite.pattern import match
+from dlc_core.support.record import record
 from dlc_core.target.partitioner import Part, Region, RegionPattern
 from dlc_core.target.target import Target
 
@@ -47,7 +48,7 @@ PARTITIONER, PARTS = "partitioner", "parts"
 NOTHING_FITS = "no pattern has it"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Placement:
     """The targets of a compile.
 
@@ -81,7 +82,7 @@ class Placement:
         return found
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Partition(Pass):
     """Assign parts of the graph to other targets, by the context's placement."""
 
@@ -205,7 +206,7 @@ class _Parting:
         return region.extracted.results(call)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class _Found:
     """A region: its pieces, and its nodes as a function."""
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar
 
@@ -35,6 +34,7 @@ from dlc_core.op.std.convolution import Conv, conv_sizes
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.rules_shape import reshaped, transposed
 from dlc_core.passes.heuristics import PHASES
+from dlc_core.support.record import record
 
 CONV, CONV_TRANSPOSE, ADD = (OPS[name] for name in ("conv", "conv_transpose", "add"))
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
@@ -46,7 +46,7 @@ FORM = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Phase:
     """The results along an axis at distances of the stride, as a convolution of the input."""
 
@@ -58,7 +58,7 @@ class Phase:
     after: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Phases(GraphPass):
     """Compute transposed convolutions, channels last and with constant weights, by the phases of their
     strides.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dlc_core.graph.node import Node, const_array, constant
@@ -11,11 +9,12 @@ from dlc_core.ir.dtype import DType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.integer_product import is_zero
+from dlc_core.support.record import record
 
 DEQUANTIZE = OPS["dequantize"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Quantized:
     """The input of a dequantize: (q - zero) scale."""
 

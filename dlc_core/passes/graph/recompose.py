@@ -13,7 +13,6 @@ It runs before `expand_composites`, so a target can still have one of these expa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from dlc_core.passes.graph.simplify import apply_rules
 from dlc_core.rewrite import Match, Rule, attr, const_var, match_any, match_op, var
 from dlc_core.rewrite.pattern import OpPattern
 from dlc_core.rewrite.rule import Example
+from dlc_core.support.record import record
 
 ADD, SUB, MUL, DIV, SQRT, RSQRT, EXP, POW = (
     OPS[name] for name in ("add", "sub", "mul", "div", "sqrt", "rsqrt", "exp", "pow")
@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Recompose(GraphPass):
     """Recognise layer_norm, rms_norm and softmax that a model writes as single operations."""
 

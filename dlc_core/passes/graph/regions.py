@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from dlc_core.diag import Span, TargetError
 from dlc_core.graph.node import CONST, GET, Node
 from dlc_core.rewrite.pattern import Match, OpPattern, match, mismatch
+from dlc_core.support.record import record
 from dlc_core.target.partitioner import Partitioner, RegionPattern, Verdict
 from dlc_core.target.target import Target
 
 NO_REASON = "its predicate refuses"
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Taker:
     """A target and one of the partitioners that take nodes for it."""
 
@@ -40,7 +41,7 @@ class Taker:
         return found if isinstance(found, str) and found else NO_REASON
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Piece:
     """One match: the nodes that a taker gets together, arguments first."""
 

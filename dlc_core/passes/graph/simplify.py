@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.graph.node import Function
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph import rules_arith, rules_cast, rules_conv, rules_matmul, rules_shape, rules_slice
 from dlc_core.rewrite import Rule, rewrite_function
+from dlc_core.support.record import record
 
 RULES: tuple[Rule, ...] = (
     *rules_arith.RULES,
@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = (
 """The core's own rules, in the order in which they are tried."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Simplify(GraphPass):
     """Apply the core's rules and those of plugins; `skip` names rules to leave out."""
 
@@ -53,7 +53,7 @@ class Simplify(GraphPass):
         return apply_rules(function, rules, context)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CanonicalCasts(GraphPass):
     """canonical_casts: only the rules of casts, for pipelines that must not change anything else."""
 

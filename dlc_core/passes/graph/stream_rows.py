@@ -14,7 +14,6 @@ rows, which need no copies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.decisions import Decision, unrecorded
@@ -26,6 +25,7 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import VIEWS, Grouping, group_nodes
 from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, cut, needs, on_rows, row_axis
 from dlc_core.passes.heuristics import STREAMS
+from dlc_core.support.record import record
 
 SETTING = "stream_rows"
 """Name of the setting, and, with a hyphen, of the option of targets: rows of a band; 0 streams nothing."""
@@ -37,7 +37,7 @@ PART = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StreamRows(GraphPass):
     """Compute the first layers in bands of `rows` rows of their result. 0 takes the setting `stream_rows` or
     the target's description.
@@ -59,7 +59,7 @@ class StreamRows(GraphPass):
         return function if chosen is None else _streamed(function, chosen, rows)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Part:
     """The streamed part: the nodes from its inputs up to `end`, arguments first, and the axis of rows."""
 

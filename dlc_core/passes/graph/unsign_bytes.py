@@ -11,7 +11,6 @@ becomes padding with 128.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.stored import StoredForm
+from dlc_core.support.record import record
 from dlc_core.target import Description
 
 CONV, MATMUL, PAD, SUB, CAST, XOR = (
@@ -36,7 +36,7 @@ BYTES = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UnsignBytes(GraphPass):
     """Convert int8 activations to uint8 if dot products then take fewer instructions."""
 

@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,11 +11,12 @@ from dlc_core.graph.node import Node, const_array, constant
 from dlc_core.ir.dtype import DType
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.support.record import record
 
 CONV, CONV_TRANSPOSE, MATMUL, ADD = (OPS[name] for name in ("conv", "conv_transpose", "matmul", "add"))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Weights:
     """A contraction `node` over `args` whose weights are constant.
 

@@ -10,7 +10,6 @@ memory. After the last step that reads a value, its memory is filled with the in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
@@ -19,11 +18,12 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.lower.arena import Request
 from dlc_core.runtime.guard.failures import Site
 from dlc_core.runtime.guard.mode import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.stmt import For, Stmt, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Apart:
     """The mode, and the bytes that addresses of values are multiples of."""
 

@@ -7,11 +7,11 @@ offset that is free during their lifetime; symbolic sizes share slots of equal s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, const, const_value, free_vars, maximum
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 
 ALIGN = Description().value_align
@@ -23,7 +23,7 @@ ARENA = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Request:
     """Memory of `size` bytes needed from step `first` to step `last`, both included."""
 

@@ -7,7 +7,7 @@ double-buffered; invariant values are passed directly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core.graph.node import CALL_PRIM, Function, Node, make_tuple, node
 from dlc_core.ir.buffer import Buffer
@@ -30,6 +30,7 @@ from dlc_core.op.std.rounds import BOUNDED_LOOP
 from dlc_core.passes.lower.apart import Apart, slot
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.runtime.guard.mode import Slot
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
 
@@ -69,7 +70,7 @@ def unchanged(function: Function, count: int) -> tuple[bool, ...]:
     return tuple(result is own for result, own in pairs)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Called:
     """A native function that branches and loops call: its name, the dims that it takes by value, bytes of
     scratch memory, and whether it has the record of failed checks as a parameter.
@@ -83,7 +84,7 @@ class Called:
     """In guard mode: where values lie in the scratch memory."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Body:
     """Such a function where it is called, with the values of its dims there."""
 
@@ -103,7 +104,7 @@ class Body:
         return Body(made.symbol, scalars, substitute(made.arena, dims), made.checked, slots)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Memory:
     """The memory of a node's statements: arguments, results, whether results are read, all weights, and the
     failure record.

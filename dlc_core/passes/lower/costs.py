@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
@@ -18,6 +17,7 @@ from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.views import result_types
+from dlc_core.support.record import record
 from dlc_core.target.cost import FUNCTIONS, Work
 from dlc_core.target.description import Description, Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
@@ -124,7 +124,7 @@ def _add(known: int | None, more: int, times: int | None) -> int | None:
     return known + more * (times or 0)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecordCosts(Pass):
     """Record the model nodes, operations and bytes of every kernel call in the module's attribute `calls`."""
 

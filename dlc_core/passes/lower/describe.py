@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS, data_dims
@@ -17,9 +17,10 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.needs import NEEDS, needs_of
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.runtime.interface.signature import Signature, Value
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DescribeGraph(Pass):
     """Set the module's attributes `signature` and `constants` from its entry, without changing it."""
 

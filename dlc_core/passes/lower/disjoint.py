@@ -17,7 +17,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 
@@ -36,6 +35,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.tir.bounds.prover import Access, Proof, extent_in_bytes
+from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.intrinsics import kernel_symbol
@@ -43,7 +43,7 @@ from dlc_core.tir.sizes import SIZES
 from dlc_core.tir.stmt import Eval, PrimFunc, Seq, Stmt, Store, View
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Extent:
     """Bytes of the arena, [begin, end), with their values for some sizes.
 
@@ -57,7 +57,7 @@ class _Extent:
     ordered: bool
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class _Value:
     """A window on the arena, and the steps in which it lives, both included."""
 

@@ -6,7 +6,7 @@ main(inputs…, outputs…, weights, arena, [record,] dims…)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import UnsupportedError, UsageError
@@ -43,13 +43,14 @@ from dlc_core.runtime.guard.mode import Slot
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.layout import REPACK
+from dlc_core.support.record import record
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.sizes import doubtful_sizes
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """A native function with its plan."""
 

@@ -7,7 +7,7 @@ module.  Groups that compute the same (the names of buffers and dims apart) shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core import te
@@ -43,6 +43,7 @@ from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.joins import PART, joins_of, with_windows
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import has_offset, is_view
+from dlc_core.support.record import record
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.sizes import doubtful_sizes
 from dlc_core.tir.stmt import PrimFunc
@@ -123,7 +124,7 @@ def _outputs(
     return outputs
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LowerGroups(Pass):
     """Turn every group, and every single op, into a call of a PrimFunc.
 

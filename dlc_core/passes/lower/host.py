@@ -46,6 +46,7 @@ from dlc_core.op.std.sizes import DIM_OF, WITH_DIMS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import is_view
+from dlc_core.support.record import record
 
 DATA_DIMS = "data tells how many results there are"
 RESHAPED: dict[Op, str] = {
@@ -69,7 +70,7 @@ def native_entries(module: IRModule) -> dict[str, Function]:
     return native | {n: f for n, f in module.of_kind(Function).items() if f.attrs.get("segment")}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HostSegments(Pass):
     """Split an entry with nodes that cannot be native. The module's attribute `host` lists these with
     reasons.
@@ -87,7 +88,7 @@ class HostSegments(Pass):
         return _with_host_program(module, entry, control)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HostRegions(Pass):
     """For a graph that runs directly: an entry that calls regions of other targets becomes a host program."""
 

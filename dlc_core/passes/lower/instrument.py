@@ -9,7 +9,6 @@ module's attribute `sites` names them in order.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dlc_core.decisions import DECISIONS
@@ -19,12 +18,13 @@ from dlc_core.ir.expr import call, const
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
+from dlc_core.support.record import record
 from dlc_core.tir.functor import copy_func, stmts, transform_stmt
 from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Instrument(Pass):
     """Add an instrumented copy of the entry, for profiling."""
 

@@ -21,7 +21,7 @@ is in the memory of that input: only its new part is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -52,6 +52,7 @@ from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.runtime.interface.signature import Donation
+from dlc_core.support.record import record
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import PrimFunc
 
@@ -73,7 +74,7 @@ Place = tuple[Node, int]
 Strides = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window:
     """Where a tensor lies in the memory of another: elements before it, and its strides in elements."""
 
@@ -99,7 +100,7 @@ def donations_of(function: Function) -> tuple[Donation, ...]:
     return tuple(Donation(*fields) for fields in function.attrs.get(DONATED, ()))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JoinParts(Pass):
     """Write parts of concatenations in place, and results that extend donated inputs."""
 

@@ -15,7 +15,6 @@ Loops that contain host ops, or whose state changes its shape, are unchanged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.graph.node import Function, Node, get_item, make_tuple, node, param, rewrite
@@ -29,9 +28,10 @@ from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.lower.control import unchanged
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import result_types
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GrowLoops(GraphPass):
     """Make loops native on targets that branch and loop.
 

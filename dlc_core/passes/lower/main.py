@@ -9,7 +9,7 @@ the kernels' workspaces. The module's attributes describe the call; see `Signatu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -31,11 +31,12 @@ from dlc_core.passes.lower.weights import Weights
 from dlc_core.runtime.guard.mode import Guard
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.schedule.layout import REPACK
+from dlc_core.support.record import record
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.stmt import PrimFunc
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BuildMain(Pass):
     """Plan memory and emit the native entries: `main`, or each segment of a host program.
 

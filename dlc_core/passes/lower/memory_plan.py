@@ -11,7 +11,7 @@ according to the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 from dlc_core.decisions import Decision
@@ -27,6 +27,7 @@ from dlc_core.passes.lower.joins import Place, Windows, donations_of, joins_of, 
 from dlc_core.passes.lower.order import depth_first, reordered
 from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
+from dlc_core.support.record import record
 
 ORDER = Decision(
     "steps.order",
@@ -43,7 +44,7 @@ Allocate = Callable[[Sequence[Request]], tuple[list[Expr], Expr]]
 """The byte offset of each request, and the bytes of all."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Steps:
     """The input of memory planning: the steps of a function, and what fixes where their values lie."""
 
@@ -76,7 +77,7 @@ class Steps:
             offset += more
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Allocation:
     """A tensor or a workspace in the arena: its bytes, its live range, and its offset in bytes."""
 
@@ -89,7 +90,7 @@ class Allocation:
         return self.owner.name if isinstance(self.owner, Buffer) else name_of(self.owner[0])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryPlan:
     """Where the values of a function lie; `str` gives the table."""
 

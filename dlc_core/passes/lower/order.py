@@ -8,13 +8,13 @@ this module uses beam search: it extends the few best partial orders step by ste
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dlc_core.graph.node import Node, post_order
 from dlc_core.passes.heuristics import MEMORY
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Work:
     """The inputs and the output of a step, by step numbers; all of `reads` are smaller than its own."""
 
@@ -114,7 +114,7 @@ def _freed(steps: Sequence[Work], number: int, waiting: Sequence[int]) -> int:
     return own + sum(steps[read].gives for read in step.reads if waiting[read] == 1)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Begun:
     """The first steps of an order: the most that lives in them, what lives after them, which they are."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.graph.node import (
@@ -27,6 +26,7 @@ from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import is_join
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import origin, result_types
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -39,7 +39,7 @@ def results_of(function: Function) -> list[Node]:
     ]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CopyResults(Pass):
     """Make every result of a native entry a separate output of a kernel, by inserting copies."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import field, make_dataclass
 from typing import Any, ClassVar, get_type_hints, overload
 
 from dlc_core.decisions import DECISIONS, Choice, is_forcing, scope
@@ -22,6 +22,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.positions import class_position
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -34,7 +35,7 @@ def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> 
     return module.with_functions(changed)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PrimFuncPass(Pass):
     """A pass that transforms each PrimFunc independently. It can be called with a PrimFunc or with a module.
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.expr import logical_and
@@ -13,6 +12,7 @@ from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.loops import guarded
 from dlc_core.schedule.tensor_copy import BULK_COPY, tensor_copy_in_loop
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
 from dlc_core.tir.tensor_copy import TensorCopy, bulk_copy
 
@@ -26,7 +26,7 @@ class _Calls(Walker):
         return guarded(made, logical_and(*found.under)) if found.under else made
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BulkCopies(ThreadPass):
     """Replace annotated loop nests by tensor copies. A nest that no longer has the form of a copy is kept."""
 

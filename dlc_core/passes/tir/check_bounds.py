@@ -8,16 +8,16 @@ names program, buffer, access, index and extent. Loops and temporaries stay as t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.bounds import prove, with_access_checks
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CheckBounds(PrimFuncPass):
     """Check at run time all indices that are not proved to be within their dims.
 

@@ -31,6 +31,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS, in_bounds
+from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.grammar import Parts
 from dlc_core.tir.intrinsics import has_effect
@@ -204,7 +205,7 @@ def _rebuilt(s: Stmt, own: list[Expr], children: list[Stmt]) -> Stmt:
     return s.with_parts(children, Parts(lambda _: next(left), lambda buffer: buffer, lambda var: var))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CommonSubexpressions(PrimFuncPass):
     """Compute values of at least `min_ops` operations once, if they are used several times.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.compact import compact_buffer_allocation
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CompactBuffers(PrimFuncPass):
     """Move each allocation into the innermost loop that contains all its uses, and shrink it to the region
     that is accessed there.

@@ -8,7 +8,7 @@ it compares the dividends. Accesses without a proof count as a conflict.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from dlc_core.arith import Analyzer
@@ -28,6 +28,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.schedule.dependence import TRUE
 from dlc_core.schedule.regions import iter_map
+from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, Stmt, Store, View, While
 
@@ -35,7 +36,7 @@ NOTHING_BOUND: Mapping[Var, Expr] = MappingProxyType({})
 NO_VIEWS: Mapping[Buffer, Buffer] = MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Touch:
     """One access.  Indices and conditions are over loop variables; `loops` are those inside the walked
     part."""

@@ -14,7 +14,7 @@ the barriers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import PassError
@@ -27,6 +27,7 @@ from dlc_core.schedule.reduction import parts_of
 from dlc_core.schedule.regions import point_region, read_regions
 from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.functor import rename_bound, stmts
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
@@ -226,7 +227,7 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
     return loop(var, count, block, "thread", thread=at.thread)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LowerCrossThreadReduction(ThreadPass):
     """Lower reductions over threads to trees of partial results in shared memory.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import CodegenError
@@ -13,6 +13,7 @@ from dlc_core.ir.expr import Const, Expr, Load, const, load, loads_in, transform
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.simplify import Simplify
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, PrimFunc, Stmt
 
 
@@ -85,7 +86,7 @@ def reach(buffer: Buffer) -> Expr:
     return last + 1
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FlattenBuffers(PrimFuncPass):
     """Flatten buffers to one dim, and simplify indices and conditions by the ranges of the loops.
 

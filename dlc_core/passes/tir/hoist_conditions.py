@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -14,6 +14,7 @@ from dlc_core.passes.tir.effects import is_pure
 from dlc_core.passes.tir.safety import is_safe
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
+from dlc_core.support.record import record
 from dlc_core.tir.functor import bound_vars, rename_bound, stmts
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
@@ -95,7 +96,7 @@ def _with_side(body: Stmt, branch: If, side: Stmt | None) -> Stmt:
     return replace(body, body=inner)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HoistConditions(PrimFuncPass):
     """Test loop-invariant conditions before the loop (loop unswitching).
 

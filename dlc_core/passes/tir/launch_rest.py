@@ -5,13 +5,14 @@ This is needed because devices with thread axes only run launches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.ir.expr import Call, Var, const
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.tree import with_children
+from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.intrinsics import KERNEL, LAUNCH
 from dlc_core.tir.stmt import For, PrimFunc, Seq, Stmt, Store, seq
@@ -62,7 +63,7 @@ def _alone(stmt: Stmt, axis: str) -> Stmt:
     return For(Var("alone"), const(0), const(1), stmt, "thread", axis)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LaunchRest(PrimFuncPass):
     """Put stores outside of launches into launches of one thread, for targets with thread axes.
 

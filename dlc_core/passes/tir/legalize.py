@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import UnsupportedError
@@ -38,6 +38,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.narrow_floats import NARROW_FLOATS, decoded, encoded, rounded
 from dlc_core.passes.tir.walk import Walker
+from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Stmt, Store, View
@@ -261,7 +262,7 @@ def _wrapped(value: Expr, type_: DType) -> Expr:
     return (value << spare) >> spare
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LegalizeDtypes(PrimFuncPass):
     """Express unsupported dtypes by supported ones: narrow floats by float32 and bits, integers below a byte
     by bytes.

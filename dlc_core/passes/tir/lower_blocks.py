@@ -6,7 +6,7 @@ loop without iterations would not store the neutral value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -21,6 +21,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, written_by
 from dlc_core.schedule.reduction import init_nest
 from dlc_core.schedule.tree import Program
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, seq
 
@@ -122,7 +123,7 @@ def _guarded(cond: Expr, stmt: Stmt) -> Stmt:
     return stmt if isinstance(cond, Const) and cond.value else If(cond, stmt)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LowerBlocks(PrimFuncPass):
     """Lower blocks to plain loop nests.
 

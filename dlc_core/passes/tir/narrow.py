@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -31,6 +31,7 @@ from dlc_core.ir.expr import (
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.walk import Walker
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import For, Let, PrimFunc, Stmt
 
 
@@ -139,7 +140,7 @@ def _known(parts: Sequence[Expr | None]) -> list[Expr]:
     return [part for part in parts if part is not None]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NarrowIndices(PrimFuncPass):
     """Compute loop variables, indices and comparisons in integers of `bits` bits, if bounds prove that they
     fit.

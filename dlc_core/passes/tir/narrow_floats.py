@@ -7,17 +7,16 @@ nearest, ties to even.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr, const, eq, select
+from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import isnan, reinterpret
 
 _F32, _U32 = dtype("float32"), dtype("uint32")
 _SIGN, _INF = 0x80000000, 0x7F800000
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Format:
     """The bits of a float type: a sign, `exponent` bits with a bias, `mantissa` bits.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -11,6 +11,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import Memory, is_pure
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
+from dlc_core.support.record import record
 from dlc_core.tir.functor import buffers_read, exprs_of, free_buffers, free_vars_stmt, stmts, transform_stmt
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
@@ -80,7 +81,7 @@ def _stores_itself(s: Store) -> bool:
     return isinstance(s.value, Load) and s.value.buffer is s.buffer and s.value.indices == s.indices
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RemoveNoOps(PrimFuncPass):
     """Dead-code elimination: remove temporaries that are never read, empty loops and conditions, unused
     names, and elements stored to themselves.

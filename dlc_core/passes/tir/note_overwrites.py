@@ -3,16 +3,17 @@ change."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.support.record import record
 from dlc_core.tir.in_place import OVERWRITES, overwritable
 from dlc_core.tir.stmt import PrimFunc
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NoteOverwrites(PrimFuncPass):
     """Record pairs of an input and an output that may share memory, for the memory plan.
 

@@ -9,7 +9,7 @@ for i in range(100):               for i in range(2): …both sides of the condi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -36,6 +36,7 @@ from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT
+from dlc_core.support.record import record
 from dlc_core.tir.functor import bound_vars, exprs_of, rename_bound, stmts, transform_stmt
 from dlc_core.tir.stmt import Block, Eval, For, If, PrimFunc, Stmt, Store, seq
 
@@ -48,7 +49,7 @@ CUT = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Known:
     """A condition that has one value, whatever the loops inside do, from `low` on and up to `high`
     (excluded)."""
@@ -225,7 +226,7 @@ def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
     return transform_stmt(body, stmt_fn=stmt, expr_fn=known.get)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PartitionLoops(PrimFuncPass):
     """Split loops where a condition on the loop variable changes, so that the long part has no conditions.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -13,6 +13,7 @@ from dlc_core.ir.expr import Expr, Load, Ramp, Var, as_expr, free_vars, loads_in
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.prefetch import PREFETCH, PREFETCH_PART
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
 from dlc_core.tir.intrinsics import address_of, prefetch
@@ -100,7 +101,7 @@ def _loads(body: Stmt) -> dict[Load, None]:
     return {e: None for s in stmts(body) for e in loads_in(*exprs_of(s))}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class InjectPrefetches(PrimFuncPass):
     """Turn annotations `prefetch` of loops into prefetch hints. Hints do not change results.
 

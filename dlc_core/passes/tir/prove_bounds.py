@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.bounds import prove, with_access_checks, with_index_checks, with_own_checks
 from dlc_core.passes.tir.prove_regions import REGIONS
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 BOUNDS = "bounds"
 """The attribute of a PrimFunc: how many accesses are proved to lie in their buffers, and how many checked."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ProveBounds(PrimFuncPass):
     """Prove that every access is inside its buffer, from the ranges of loops, conditions and sizes. Accesses
     without a proof are checked at run time.

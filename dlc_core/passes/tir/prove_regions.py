@@ -3,7 +3,6 @@ buffers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -11,13 +10,14 @@ from dlc_core.ir.expr import const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.bounds import prove_regions
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 REGIONS = "regions"
 """The attribute of a PrimFunc: how many regions of blocks are proved to lie in their buffers."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ProveRegions(PrimFuncPass):
     """Prove that declared regions are inside their buffers, for blocks that pass addresses to an intrinsic or
     an external function.

@@ -6,7 +6,7 @@ Elements that loops or branches change stay in the buffer, because a name has on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -15,6 +15,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.tree import EMPTY_STMT
+from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
@@ -128,7 +129,7 @@ def _valued(body: Stmt, buffer: Buffer) -> Stmt:
     return result
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PromoteRegisters(PrimFuncPass):
     """Promote temporaries with at most `max_elements` elements to values, if all their indices are constant
     and the code is straight-line. None takes the heuristic `control.registers`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -29,6 +29,7 @@ from dlc_core.passes.tir.workspace import allocations_in_loops, on_stack, size_b
 from dlc_core.schedule import Schedule, Trace
 from dlc_core.schedule.rules import RULES, rules_for
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import buffers_written, replace_scalars
 from dlc_core.tir.stmt import PrimFunc
 
@@ -48,7 +49,7 @@ TRACES = "traces"
 """The setting of a context that asks for the traces of kernels."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ScheduleKernels(PrimFuncPass):
     """Schedule each kernel by the tuner's trace if there is one, else by schedule rules. `rules` names the
     allowed rules; empty means all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -12,6 +11,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import is_pure
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
+from dlc_core.support.record import record
 from dlc_core.tir.functor import substitute_buffer
 from dlc_core.tir.stmt import Alloc, For, If, Let, PrimFunc, Stmt, View
 
@@ -90,7 +90,7 @@ class Simplify(Walker):
         return body
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SimplifyTir(PrimFuncPass):
     """Simplify expressions, conditions and loops by the ranges of loops and by conditions. Buffers keep their
     dims.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -17,6 +16,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.schedule.pipeline import ORDER, SPARE, STAGE, Pipelined, check_pipeline
 from dlc_core.schedule.tree import Program
+from dlc_core.support.record import record
 from dlc_core.tir.copies import copies_barrier, copies_begin, copies_end
 from dlc_core.tir.functor import rename_bound, stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, Eval, For, If, PrimFunc, Stmt, Store, seq
@@ -143,7 +143,7 @@ class _Writer:
         out.append(part)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class InjectSoftwarePipeline(PrimFuncPass):
     """Turn annotated loops into prologue, steady state and epilogue. Buffers between stages get several
     versions, used in rotation."""

@@ -14,7 +14,7 @@ the arguments. Functions without thread axes do not change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from dlc_core.passes.tir.flatten import reach
 from dlc_core.passes.tir.thread_base import has_threads
 from dlc_core.passes.tir.unify_threads import is_unified
 from dlc_core.schedule.tree import Program
+from dlc_core.support.record import record
 from dlc_core.target import Description
 from dlc_core.tir.functor import (
     allocations,
@@ -143,7 +144,7 @@ def launch_problems(kernel: PrimFunc, machine: Description) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SplitHostDevice(Pass):
     """Move each launch into a kernel function, which the host function launches. Raises PassError if the
     target cannot run a kernel.

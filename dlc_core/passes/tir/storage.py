@@ -21,6 +21,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.schedule.tree import touched, with_children
+from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc, Stmt, Store, View, While
 
@@ -261,7 +262,7 @@ def _replaced(s: Stmt, windows: dict[Stmt, Buffer], bases: dict[Stmt, list[Buffe
     return new
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StorageRewrite(PrimFuncPass):
     """Let temporaries with disjoint live ranges share memory, and compute elementwise results in place.
 

@@ -32,6 +32,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.heuristics import SHUFFLES
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.safety import is_safe
+from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, transform_stmt
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
@@ -333,7 +334,7 @@ class _Run:
         return [value for pair in zip(even, odd, strict=True) for value in pair]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GroupStrided(PrimFuncPass):
     """Replace neighbouring strided vector loads and stores that together cover whole rows by contiguous ones
     and shuffles, for targets whose `intrinsics` include `vector_shuffle`.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.threads import has_axes
 
@@ -15,7 +14,7 @@ def has_threads(context: PassContext) -> bool:
     return context.target is None or bool(context.target.describe().thread_axes)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ThreadPass(PrimFuncPass):
     """A pass over the functions that have thread axes."""
 

@@ -9,7 +9,7 @@ access that is proved to concern only elements of its own thread needs no barrie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import PassError
@@ -19,6 +19,7 @@ from dlc_core.passes.tir.conflicts import Threads, Touch, touches_of
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.schedule.tree import Program
+from dlc_core.support.record import record
 from dlc_core.tir.functor import allocations, buffers_written, stmts
 from dlc_core.tir.intrinsics import BARRIERS, barrier
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, View, While, seq
@@ -42,7 +43,7 @@ def insert_barriers(func: PrimFunc) -> PrimFunc:
     return program.func
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Part:
     """A rewritten statement and what its barriers leave open on either side.
 
@@ -205,7 +206,7 @@ class _Launch:
         return any(not self._apart(a, b, carried, step) for a in before for b in after)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Around:
     """The loops, conditions and names around a statement inside the threads of a launch."""
 
@@ -238,7 +239,7 @@ def _is_barrier(stmt: Stmt) -> bool:
     return isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name in BARRIERS
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ThreadSync(ThreadPass):
     """Insert barriers where threads of a group access the same memory."""
 

@@ -19,7 +19,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -46,6 +46,7 @@ from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.compact import shrink
 from dlc_core.schedule.loops import guarded
 from dlc_core.schedule.tree import Program, with_children
+from dlc_core.support.record import record
 from dlc_core.tir.functor import (
     allocations,
     bound_vars,
@@ -415,7 +416,7 @@ def _anywhen(touch: Touch, copies: dict[tuple[For, ...], tuple[For, ...]]) -> To
     )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UnifyThreadBinding(ThreadPass):
     """Make one loop for each thread axis of a launch, around all work of its threads."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -13,6 +13,7 @@ from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.no_ops import remove_no_ops
 from dlc_core.schedule.tree import with_children
+from dlc_core.support.record import record
 from dlc_core.tir.functor import (
     bound_vars,
     child_stmts,
@@ -197,7 +198,7 @@ class _Nest:
         return rebuilt
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UnrollLoops(PrimFuncPass):
     """Unrolled loops to their iterations.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.dtype import BOOL
@@ -11,6 +10,7 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.safety import is_safe, may_fail
 from dlc_core.passes.tir.walk import Walker
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -55,7 +55,7 @@ class _Lazy(Walker):
             return self.lazy(side, {})
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RewriteUnsafeSelect(PrimFuncPass):
     """Replace a `select` by `if_then_else` if one of its sides may read outside of a buffer or divide by
     zero. The same is done for an `and` or `or` whose second condition may.

@@ -10,7 +10,7 @@ allocation, an inner loop or a condition that differs per lane) runs lane by lan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -40,6 +40,7 @@ from dlc_core.ir.expr import (
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.safety import in_bounds, may_fail
+from dlc_core.support.record import record
 from dlc_core.tir.functor import (
     exprs_of,
     free_vars_stmt,
@@ -303,7 +304,7 @@ class _Vectorize:
         return result
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class VectorizeLoops(PrimFuncPass):
     """Lower vectorised loops to vector expressions. On cores with vectors it also lowers loops that are
     annotated as lanes.

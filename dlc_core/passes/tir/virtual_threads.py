@@ -12,7 +12,7 @@ done once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import PassError
@@ -20,6 +20,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, free_vars, load, loads_in, post_order
 from dlc_core.passes.tir.conflicts import spread
 from dlc_core.passes.tir.thread_base import ThreadPass
+from dlc_core.support.record import record
 from dlc_core.tir.functor import (
     allocations,
     exprs_of,
@@ -141,7 +142,7 @@ class _Interleave:
         return transform_stmt(stmt, stmt_fn=store, expr_fn=expr)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class InjectVirtualThread(ThreadPass):
     """Interleave virtual threads in one thread."""
 

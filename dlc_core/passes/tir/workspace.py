@@ -12,7 +12,7 @@ split into parts, each of which runs its iterations in sequence. The number of p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -23,6 +23,7 @@ from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.support.record import record
 from dlc_core.target import Description
 from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
@@ -193,7 +194,7 @@ def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None, line
     return whole, number * step
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HoistWorkspace(PrimFuncPass):
     """Turn large temporaries into parameters.
 

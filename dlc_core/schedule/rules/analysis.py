@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Cast, Expr, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list, child_stmts
 from dlc_core.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, Store
 
@@ -39,7 +39,7 @@ def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -
     return found
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Operand:
     """A load in the source of a reduction, with the factors of the block's axes in its offset.
 
@@ -54,7 +54,7 @@ class Operand:
         return any(const_value(factors[axis.var]) != 0 for factors in (self.factors, *self.beside))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Contraction:
     """out[m…, n] += lhs[m…, k…] * rhs[n, k…].
 

@@ -8,16 +8,16 @@ kernel. A plugin adds rules by the hook `dlc_schedule_rules`.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from inspect import cleandoc
 from typing import ClassVar
 
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.stmt import PrimFunc
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machine:
     """The input of rules: the description record, and the number of threads that code is generated for."""
 

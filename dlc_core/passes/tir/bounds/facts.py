@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from dlc_core.arith import Analyzer
 from dlc_core.arith.interval import INF, Interval
@@ -12,12 +11,13 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Const, Expr, Var, conjuncts, const, const_value, eq, free_vars, loads_in
 from dlc_core.passes.tir.bounds.ranges import Ranges
 from dlc_core.passes.tir.effects import Memory
+from dlc_core.support.record import record
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.sizes import SIZES
 from dlc_core.tir.stmt import PrimFunc, Stmt
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Fact:
     """One thing that holds in a statement `body`, and all that holds around it."""
 
@@ -26,7 +26,7 @@ class Fact:
     body: Stmt | None
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class InLoop(Fact):
     """`var` is in [begin, begin + extent)."""
 
@@ -35,7 +35,7 @@ class InLoop(Fact):
     extent: Expr
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Holds(Fact):
     """A condition holds, or with `negated` does not.  `body` is None for a side of an expression."""
 
@@ -43,7 +43,7 @@ class Holds(Fact):
     negated: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Named(Fact):
     """`var` is a name of `value`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 from dlc_core.arith import Analyzer
@@ -26,9 +26,10 @@ from dlc_core.ir.expr import (
     substitute,
     transform,
 )
+from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Goal:
     """The facts that a proof may use.
 

@@ -8,7 +8,7 @@ range.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from dlc_core.ir.dtype import BOOL, INDEX
@@ -32,6 +32,7 @@ from dlc_core.ir.expr import (
 from dlc_core.passes.tir.bounds.prover import Access
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS
+from dlc_core.support.record import record
 from dlc_core.tir.failures import (
     ACCESS_KIND,
     CHECK_KIND,
@@ -59,7 +60,7 @@ Guards = tuple[tuple[Expr, bool], ...]
 _TRUE, _FALSE = const(True, BOOL), const(False, BOOL)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Check:
     """An index that has to be in [low, extent) where `guard` holds; all of them scalars."""
 

@@ -45,6 +45,7 @@ from dlc_core.ir.expr import (
 from dlc_core.passes.tir.bounds.facts import Fact, Holds, InLoop, Knowledge, Named, in_lane
 from dlc_core.passes.tir.bounds.goals import Goal
 from dlc_core.passes.tir.bounds.ranges import Ranges
+from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.intrinsics import BULK, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -55,7 +56,7 @@ Bytes = tuple[Expr, Expr]
 """A range of bytes: begin and end."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Access:
     """An access that is not proved: what statement makes it, and under which conditions of expressions."""
 
@@ -74,7 +75,7 @@ class Access:
         return self.why or f"{self.verb} {at} of {self.buffer!r}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Group:
     """The common part of accesses that differ only by a constant in their last index."""
 

@@ -10,12 +10,12 @@ nothing is proved about them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, const, const_value, logical_and, post_order
 from dlc_core.passes.tir.bounds.facts import Fact
 from dlc_core.passes.tir.bounds.prover import Access, Proof, Prover, facts_in_block, with_facts
+from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.intrinsics import BULK, KERNEL, LAUNCH
 from dlc_core.tir.stmt import Block, PrimFunc, Region, Stmt, View
@@ -23,7 +23,7 @@ from dlc_core.tir.stmt import Block, PrimFunc, Region, Stmt, View
 _LOOKED_AT = (KERNEL, LAUNCH)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Passed:
     """An address that a call passes, the block around it, and the buffer that its regions name."""
 

@@ -15,7 +15,7 @@ narrow dtypes in `dots.py` and `tile_unit.py`. Split-K exists on GPUs only (`rul
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -54,6 +54,7 @@ from dlc_core.schedule.rules.cpu.tile_unit import tile_products, unit_for
 from dlc_core.schedule.rules.cpu.transposed_rhs import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.target.description import Dot
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
@@ -62,7 +63,7 @@ NUMBERS_OF_BYTE = 4
 """The largest number of low-bit weights in a byte."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ContractionRule(ScheduleRule):
     """The rule for GEMM and convolution.
 
@@ -87,7 +88,7 @@ class ContractionRule(ScheduleRule):
         Contract(schedule, machine, found).run(self.plan)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Part:
     """A part of the domain whose tiles have one size."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dlc_core.support.record import record
 from dlc_core.target.description import Description, Rates
 
 FLOAT = 4
@@ -13,7 +14,7 @@ L2, L3 = 1, 2
 """Cache levels by number, the nearest first."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Core:
     """The parameters of one core, and the number of threads."""
 

@@ -12,7 +12,6 @@ The padding is a constant that every tap outside of the input reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.arith import Analyzer
 from dlc_core.arith.solve import solve_condition
@@ -35,10 +34,11 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import extent_of, is_pointwise, reduced, spatial
 from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Edges:
     """The ranges in which the windows of a block are inside of the input."""
 

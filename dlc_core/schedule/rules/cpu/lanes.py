@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -39,6 +38,7 @@ from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
@@ -52,7 +52,7 @@ CHANNEL_BLOCK = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LanesRule(ScheduleRule):
     """The rule for pooling, depthwise convolution and column sums.
 
@@ -130,7 +130,7 @@ class LanesRule(ScheduleRule):
                     last.schedule(s, lanes)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Tile:
     """The loops of one tile of accumulators: `strips` and `tiles` iterate over tiles, `point` and `strip`
     inside one.

@@ -11,7 +11,6 @@ Reductions of several values at once, such as argmax, scans and scatters have th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -23,11 +22,12 @@ from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS, schedule_map
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list, exprs_of, stmts
 from dlc_core.tir.stmt import Block, If, Let, PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LoopsRule(ScheduleRule):
     """The rule for scans, scatters, reductions of several values and all else that has blocks.
 

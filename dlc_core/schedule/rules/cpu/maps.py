@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -23,6 +22,7 @@ from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.transpose import schedule_transpose, transposed_read
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
@@ -45,7 +45,7 @@ MAP_DECISIONS = (GROUP.name, TRANSPOSE.name, THREADS.name)
 """What `schedule_map` decides."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MapRule(ScheduleRule):
     """The rule for elementwise and injective kernels.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.diag import bytes_text
 from dlc_core.ir.expr import const_value
@@ -26,7 +25,7 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Names:
     """The handles of one copy of the loop nest."""
 

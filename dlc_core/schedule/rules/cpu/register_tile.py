@@ -7,14 +7,13 @@ accumulator's chain. The tile with the least cost over the whole domain wins, ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
+from dlc_core.support.record import record
 from dlc_core.target.description import Rates
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tile:
     rows: int
     vectors: int
@@ -32,7 +31,7 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
     return rows * vectors + vectors + 1 <= registers
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Distribution:
     """The distribution of tiles over `threads`: by panels of columns, or by tiles of rows."""
 

@@ -11,7 +11,6 @@ lanes are neighbouring rows. Otherwise the lanes are partial results of the redu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
@@ -34,6 +33,7 @@ from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SPLITTABLE = ("add", "mul", "min", "max")
@@ -50,7 +50,7 @@ KEEP = Decision(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RowsRule(ScheduleRule):
     """The rule for softmax, normalisations and sums along rows.
 

@@ -9,8 +9,6 @@ contiguous in the input, and the stores are strided. They become whole vectors t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import coefficients, loads_of, same, spatial
@@ -18,12 +16,13 @@ from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, IterVar, Store
 
 SHUFFLE = "vector_shuffle"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TransposedRead:
     """Axes of a block, by number, in runs that every access sees as one contiguous axis.
 

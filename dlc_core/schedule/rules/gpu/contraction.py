@@ -18,7 +18,7 @@ distributes K over groups, and a second launch adds the partial sums. The tile a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -63,11 +63,12 @@ from dlc_core.schedule.rules.gpu.tile import (
     splits_of,
 )
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.target.description import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ContractionRule(ScheduleRule):
     """The rule for GEMM and convolution without matrix units.
 

@@ -21,7 +21,7 @@ over groups, a second launch adds the partial sums.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 from math import ceil, prod
 from typing import ClassVar
@@ -47,10 +47,11 @@ from dlc_core.schedule.rules.gpu.heuristics import FEW_ROWS, TILES
 from dlc_core.schedule.rules.gpu.normal import Normal, is_product
 from dlc_core.schedule.rules.gpu.tile import Problem, Tile, splits_of
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan:
     """The group: `threads` x `beside` threads. A thread loads vectors of `lanes` elements, for `own` columns
     if K is contiguous, else for `own` steps.
@@ -82,7 +83,7 @@ class Plan:
         return self.own if self.along_k else self.lanes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FewRowsRule(ScheduleRule):
     """The rule for GEMV and GEMM with few rows.
 

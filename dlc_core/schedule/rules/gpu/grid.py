@@ -7,7 +7,6 @@ by division. The second axis of threads, if there is one, is for neighbouring ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
@@ -17,10 +16,11 @@ from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_GROUP, 
 from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.schedule.rules.gpu.launch_costs import Units, because
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.threads import GROUP, THREAD, level_of
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Grid:
     """The launch axes of a machine: one of groups and up to two of threads."""
 

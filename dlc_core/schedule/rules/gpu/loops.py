@@ -5,7 +5,6 @@ Each nest is a launch of its own; launches run in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -15,12 +14,13 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import For, PrimFunc
 from dlc_core.tir.threads import is_axis
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LoopsRule(ScheduleRule):
     """The rule for scans, scatters, reductions of several values and all else that has blocks.
 
@@ -41,7 +41,7 @@ class LoopsRule(ScheduleRule):
             bind_nest(schedule, grid, BlockRV(block.name))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AloneRule(ScheduleRule):
     """The rule for kernels with unknown dependences: each nest runs in a single thread."""
 

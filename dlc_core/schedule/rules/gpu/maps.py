@@ -6,7 +6,6 @@ for group, thread:                 all dims of the output fused; several tiles i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.expr import const_value
@@ -23,11 +22,12 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points, count_of
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MapRule(ScheduleRule):
     """The rule for elementwise and injective kernels.
 

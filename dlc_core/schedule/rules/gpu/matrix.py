@@ -15,7 +15,7 @@ is contiguous. Padding, split-K and the order of groups are those of `contractio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -48,11 +48,12 @@ from dlc_core.schedule.rules.gpu.matrix_tile import (
 )
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MatrixRule(ScheduleRule):
     """The rule for GEMM and convolution on matrix units.
 

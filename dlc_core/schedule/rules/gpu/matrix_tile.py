@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import ceil
 
@@ -13,12 +13,13 @@ from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import MATRIX, TILES
 from dlc_core.schedule.rules.gpu.tile import Problem, Tile, splits_of
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.threads import SWIZZLED_ROW
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MatrixTile:
     """The tile of a group: `high` x `wide` subgroups, each with `down` x `across` tiles of a unit, `deep` of
     its steps at a time.

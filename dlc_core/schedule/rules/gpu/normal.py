@@ -8,7 +8,6 @@ inlined into the copies to shared memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Binary, Cast, Expr, ExprLike, Load, Var, as_expr, const_value
@@ -17,10 +16,11 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, Operand, loop_of, update_of
 from dlc_core.schedule.rules.gpu.epilogue import epilogue_order
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, IterVar, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Side:
     """An operand in normal form."""
 
@@ -34,7 +34,7 @@ class Side:
     bits: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Normal:
     """The block and its epilogue, both over (b…, m, n), the operands, and sizes; None if symbolic."""
 

@@ -14,7 +14,6 @@ are reduced in two launches: parts of rows first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -42,10 +41,11 @@ from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.row_threads import Deal, Sharing, reduced_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RowsRule(ScheduleRule):
     """The rule for softmax, normalisations and sums.
 

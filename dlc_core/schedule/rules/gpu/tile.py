@@ -7,7 +7,7 @@ nothing is measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from math import ceil
 
@@ -15,10 +15,11 @@ from dlc_core.heuristics import cached
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import TILES
+from dlc_core.support.record import record
 from dlc_core.target.description import Description
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tile:
     """The tile of a group: `rows` x `columns` results, `depth` steps of K at a time.
 
@@ -40,7 +41,7 @@ class Tile:
         return self.rows * self.columns // (self.own_rows * self.own_columns)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Problem:
     """The sizes of a GEMM (None: symbolic), and the bits of an element and of a result."""
 

@@ -11,7 +11,6 @@ share are read once, to registers, if the steps of all windows are unrolled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -33,10 +32,11 @@ from dlc_core.schedule.rules.gpu.long_rows import inline_producers, is_beside
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, row_axes
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowsRule(ScheduleRule):
     """The rule for depthwise convolution and pooling.
 
