@@ -1,4 +1,5 @@
-"""Devices run artefacts.  The protocols that a vendor implements, and host memory for devices.
+"""The protocols of devices, which run artefacts and which a vendor implements, and memory of devices on the
+host.
 
 A device has seven methods: `alloc free write read load launch sync`.  It names memory by opaque handles,
 which are integers, and addresses if the device has addresses.  These members are optional:
@@ -48,17 +49,17 @@ class Loaded(Protocol):
     """Code ready to run on a device."""
 
     def entry(self, symbol: str) -> Any:
-        """The function of that name, for `Device.launch`."""
+        """The entry point with this name, for `Device.launch`."""
         ...
 
     def close(self) -> None:
-        """Give the code's memory back; nothing may be running in it."""
+        """Free the memory of the code. None of it may be running."""
         ...
 
 
 @runtime_checkable
 class Device(Protocol):
-    """A place where artefacts run.  `formats` are the artefact formats it loads.  Sizes are in bytes."""
+    """A device. `formats` are the artefact formats that it loads. Sizes are in bytes."""
 
     name: str
     formats: tuple[str, ...]
@@ -74,28 +75,28 @@ class Device(Protocol):
         ...
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copy bytes from the device, as much as `out` takes."""
+        """Copy bytes from the device to fill `out`."""
         ...
 
     def load(self, artifact: Artifact) -> Loaded:
-        """Make code ready to run, without running any of it. Raises ArtifactError if it is not for this
-        machine.
-        """
+        """Load code, without running any of it. Raises ArtifactError if it is not for this machine."""
         ...
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Run a function on buffers (handles, in parameter order) and by-value integers.  May
-        return early.
+        """Run an entry point on buffers (handles in the order of parameters) and integers. It may return
+        before the launch has finished.
         """
         ...
 
     def sync(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        """Wait until all launches have finished. Raises RuntimeFailure if one failed."""
         ...
 
 
 class HostMemory:
-    """`alloc free write read sync` of a device that works in this process's memory; handles are addresses."""
+    """The methods `alloc free write read sync` for a device that works in this process's memory. Handles are
+    addresses.
+    """
 
     host_memory = True
 
@@ -141,7 +142,7 @@ def check_format(device: Device, artifact: Artifact) -> None:
 
 
 def device_at(device: Any, target: Target) -> Any:
-    """The device that runs code for a target: `device` itself, unless it represents several devices."""
+    """The device that runs code for a target: `device`, or the one of several that the target selects."""
     choose = getattr(device, "at", None)
     return device if choose is None else choose(target)
 
@@ -152,14 +153,14 @@ def shares_memory(device: Any) -> bool:
 
 
 def is_queued(device: Any) -> bool:
-    """Whether launches on a device may be left running."""
+    """Whether launches on a device are asynchronous."""
     return bool(getattr(device, "queued", False))
 
 
 def prepare(
     device: Device, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int
 ) -> Callable[[], None]:
-    """A call of an entry point with everything ready, which returns when it is done."""
+    """A function that calls an entry point with these arguments, and waits for it."""
     own = getattr(entry, "prepare", None)
     if own is not None:
         ready: Callable[[], None] = own(buffers, scalars, threads)

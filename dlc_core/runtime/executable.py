@@ -4,10 +4,10 @@
     exe.run({"x": x})                 by name, a dict out
     exe.bind([x], [y])                a call without checks and allocation, on fixed memory
     exe.profile([x])                  where the time goes
-    exe.time_evaluator()(x)           how long a call takes
+    exe.time_evaluator()(x)           the time of a call
     exe["add"]                        another entry point of a module that has several
     exe.save("m.dlc")                 one file, for `dlc.open`
-    exe.export("m.so")                a library with a C interface, where the code generator makes such
+    exe.export("m.so")                a library with a C interface, if the code generator supports it
 
 An executable is re-entrant: each call in flight has its own scratch memory, which is kept for the next call.
 The code is loaded into the process by the first call, so an executable for another machine can be saved and
@@ -56,11 +56,11 @@ else:
 NDArray = np.ndarray[Any, Any]
 
 _LOADING = [threading.RLock()]
-"""Held while code is loaded."""
+"""The lock that is held while code is loaded."""
 
 
 def _in_child() -> None:
-    """Another thread may have held the lock. What it was loading does not exist in the child process."""
+    """Replace the lock in a forked process, because another thread may have held it."""
     _LOADING[:] = [threading.RLock()]
 
 
@@ -68,7 +68,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 SHORT_SOURCE = 1 << 18
-"""Characters of code up to which an artefact keeps it without being asked."""
+"""The maximum number of characters of code that artefacts keep by default."""
 
 _SAVED = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
@@ -102,7 +102,7 @@ class Executable(CompiledModel):
     _caller: Caller | None = None
     _loaded: Any = None
     _whole: Executable | None = None
-    """Where this is one of several entry points: the executable that holds the code."""
+    """The executable that has the code, if this is one of its entry points."""
 
     @cached_property
     def _input_names(self) -> tuple[str, ...]:
@@ -115,13 +115,14 @@ class Executable(CompiledModel):
     @cached_property
     def memory(self) -> call_memory.CallMemory:
         """The memory of one call: `memory.scratch` and `memory.results` are expressions over the dims,
-        `memory.most` is the most of all calls, `memory.at(batch=8)` that of some.
+        `memory.most` is the maximum over all calls, `memory.at(batch=8)` the maximum over those with these
+        sizes.
         """
         return call_memory.CallMemory(self)
 
     def with_threads(self, num_threads: int) -> Executable:
-        """The same executable, code, weights and scratch memory shared, with another number of threads: for
-        callers that differ in it while they run at once.
+        """An executable with another number of threads, for concurrent callers with different numbers. Code,
+        weights and scratch memory are shared.
         """
         if self.device is not None and self._caller is None:
             self._load()
@@ -141,7 +142,7 @@ class Executable(CompiledModel):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Run on arrays by input name; all outputs by name."""
+        """Run on arrays by input name, and return all outputs by name."""
         caller = self._caller or self._load()
         outputs = caller.call(self._in_order(feeds), self._threads)
         return dict(zip(self._output_names, outputs))
@@ -152,9 +153,10 @@ class Executable(CompiledModel):
         """A call on fixed memory: it reads `inputs` and writes `outputs` in place, allocating and checking
         nothing.
 
-        Inputs are contiguous host arrays, in order or by name; without `outputs` they are allocated
-        once.  A donated input (`dlc.compile(donate=...)`) is a view of memory with capacity, its output None
-        or the longer view.  Raises UsageError for arrays that do not fit, are not contiguous, or overlap.
+        Inputs are contiguous host arrays, in order or by name. Without `outputs`, outputs are allocated once.
+        A donated input (`dlc.compile(donate=...)`) is a view of memory with capacity; its output is None or
+        the longer view. Raises UsageError for arrays of the wrong shape or dtype, that are not contiguous, or
+        that overlap.
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
         caller = self._caller or self._load()
@@ -171,7 +173,9 @@ class Executable(CompiledModel):
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
         if runs < 1 or warmup < 0:
-            raise UsageError(f"profile of {runs} runs after {warmup}", hint="measure at least one")
+            raise UsageError(
+                f"profile of {runs} runs after {warmup} warm-up runs", hint="measure at least one"
+            )
         caller = self._caller or self._load()
         sites = self.about.get("sites")
         measured = isinstance(caller, Copying) and hasattr(caller.device, "measure")
@@ -210,7 +214,7 @@ class Executable(CompiledModel):
 
         def bound(arrays: Sequence[Any]) -> Callable[[], object]:
             self.signature.check_count(len(arrays))
-            # A copy that a call would have to make first is not what is measured.
+            # Copy inputs that are not contiguous here, so that the copy is not measured.
             given = [
                 contiguous(as_host(array, f"input {value.name!r}", value.type.dtype))
                 for array, value in zip(arrays, self.signature.inputs, strict=True)
@@ -220,7 +224,7 @@ class Executable(CompiledModel):
         return measure.TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
 
     def __getitem__(self, name: str) -> Executable:
-        """One entry point of a module that was built with several: an executable on the same code."""
+        """An entry point of a module that was built with several, as an executable with the same code."""
         found = self.about.get("entries", {}).get(name)
         if found is None:
             have = ", ".join(self.entries) or "only the one that is called"
@@ -258,12 +262,13 @@ class Executable(CompiledModel):
         return explaining.explain(self, machine, measured)
 
     def release(self) -> None:
-        """Give back the scratch memory that is kept for coming calls."""
+        """Free the scratch memory that is kept for later calls."""
         if self._caller is not None:
             self._caller.release()
 
     def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
-        """Write one file that `dlc.open` loads in milliseconds; `sources` names readable forms to keep in it.
+        """Write one file that `dlc.open` loads in milliseconds. `sources` names readable forms that it
+        contains.
 
         By default it keeps the text of the generated code if that is short, as for single operators. If the
         file cannot be written, raises ArtifactError and leaves the old file at `path`.
@@ -271,10 +276,10 @@ class Executable(CompiledModel):
         save(self, Path(path), self._short_sources() if sources is None else sources)
 
     def export(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write what runs without Python: a library with its C header, or what else the code generator makes
-        of `path`.
+        """Write files that run without Python: a library with its C header, or other forms that the code
+        generator supports, depending on `path`.
 
-        Gives the files written.  Raises UnsupportedError where the target's code generator exports nothing.
+        Returns the written files. Raises UnsupportedError if the target's code generator does not export.
         """
         if self.program is not None:
             raise UnsupportedError(
@@ -294,7 +299,7 @@ class Executable(CompiledModel):
         write = getattr(self.codegen, "export", None)
         if write is None:
             raise UnsupportedError(
-                f"target {self.target.kind.name!r} exports nothing that runs without Python",
+                f"target {self.target.kind.name!r} does not support export",
                 hint=_SAVED,
             )
         files: list[Path] = write(self, Path(path))
@@ -326,7 +331,7 @@ class Executable(CompiledModel):
             if self.device is None:
                 raise UnsupportedError(
                     f"there is no device {self.target.kind.device!r} to run on",
-                    hint="install the plugin that gives it; saving and exporting need no device",
+                    hint="install the plugin that provides it; saving and exporting need no device",
                 )
             if self._caller is None:
                 self._loaded = self._load_code()

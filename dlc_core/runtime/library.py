@@ -36,7 +36,7 @@ FAILED = 1
 FORMAT = "library"
 VERSION = 1
 _MOST = 1 << 26
-"""Bytes of a description that is read."""
+"""The maximum number of bytes of a description."""
 
 _KIND = TargetKind("library", "an exported library", codegen="", device="library")
 
@@ -53,7 +53,7 @@ def signature_symbol(name: str) -> str:
 
 
 def describe(name: str, signature: Signature, target: Target, metadata: Mapping[str, Any]) -> bytes:
-    """The content of `<name>_signature`; `metadata` is what `Device.check_machine` reads."""
+    """The content of `<name>_signature`. `metadata` is for `Device.check_machine`."""
     record = {
         "version": VERSION,
         "name": name,
@@ -66,7 +66,7 @@ def describe(name: str, signature: Signature, target: Target, metadata: Mapping[
 
 
 class _Function:
-    """`<name>_run` as an entry point of the buffers inputs, outputs, weights (unused) and workspace."""
+    """`<name>_run` as an entry point, whose buffers are inputs, outputs, weights (unused) and workspace."""
 
     def __init__(self, call: Any, symbol: str, signature: Signature) -> None:
         self._call = call
@@ -81,14 +81,14 @@ class _Function:
         self.prepare(buffers, scalars, threads)()
 
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
-        """The call with its arguments in place."""
+        """A function without arguments that calls the entry point with these arguments."""
         end = self._inputs + self._outputs
         inputs, outputs = buffers[: self._inputs], buffers[self._inputs : end]
         ins = (ctypes.c_void_p * max(1, len(inputs)))(*inputs)
         outs = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
-        # Scratch memory of no bytes has an address all the same.
+        # Empty scratch memory needs a valid address too.
         call, args = self._call, (ins, outs, buffers[end + 1], threads, *scalars)
-        failed = FAILED if self._checked else 0  # the caller reads the record then
+        failed = FAILED if self._checked else 0  # the caller then reads the record
 
         def run() -> None:
             status = call(*args)
@@ -123,10 +123,10 @@ class _LibraryDevice(HostMemory):
 
 
 class Library(Executable):
-    """An exported library in this process; called, bound and timed like any executable."""
+    """An exported library in this process. It is called, bound and timed like other executables."""
 
     def __init__(self, path: Path, handle: ctypes.CDLL, record: Mapping[str, Any], threads: int) -> None:
-        # The weights are data of the library: none are passed.
+        # The weights are part of the library, so none are passed.
         signature = replace(decode_signature(record.get("signature")), weights_size=0)
         symbol = f"{record.get('name')}_run"
         super().__init__(
@@ -141,7 +141,7 @@ class Library(Executable):
         self.path = path
 
     def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
-        """Refused: a library is a file already."""
+        """Raises UnsupportedError: a library is already a file."""
         raise UnsupportedError(f"{self.path} is a library", hint="copy it, or save what it was exported from")
 
     def __repr__(self) -> str:
@@ -155,7 +155,9 @@ def load_library(
     num_threads: int | None = None,
     check: Callable[[str, Mapping[str, Any]], None] = lambda device, metadata: None,
 ) -> Library:
-    """See `dlc.load_library`.  `check(device, metadata)` raises where the machine cannot run the code."""
+    """See `dlc.load_library`. `check(device, metadata)` raises an error if the machine cannot run
+    the code.
+    """
     file = Path(path).absolute()
     if not file.is_file():
         raise ArtifactError(f"there is no library {file}", hint='exe.export("add_one.so") writes one')
@@ -169,9 +171,9 @@ def load_library(
         text = ctypes.c_char.in_dll(handle, symbol)
     except ValueError:
         raise ArtifactError(
-            f"{file} does not say how it is called",
+            f"{file} has no description of its interface",
             why=f"it has no symbol {symbol}",
-            hint="give the name that it was exported by with name=..., or export it again",
+            hint="pass the name under which it was exported by name=..., or export it again",
         ) from None
     record = _record(file, ctypes.string_at(ctypes.addressof(text)))
     metadata = record.get("metadata")
@@ -185,11 +187,11 @@ def _record(file: Path, data: bytes) -> dict[str, Any]:
     try:
         record = json.loads(data[:_MOST])
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"the description in {file} is no JSON", why=str(error)) from None
+        raise ArtifactError(f"the description in {file} is not JSON", why=str(error)) from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
         found = record.get("version") if isinstance(record, dict) else None
         raise ArtifactError(
-            f"{file} is of version {found}, this dlc loads {VERSION}", hint="export the model again"
+            f"{file} has version {found}, this dlc loads version {VERSION}", hint="export the model again"
         )
     return record
 

@@ -38,18 +38,18 @@ Array = np.ndarray[Any, Any]
 
 
 class ReferenceDevice(HostMemory):
-    """Evaluates modules. The ops in a module's JSON must be known here."""
+    """Evaluates modules in NumPy. The ops in a module's JSON must be registered."""
 
     name = "reference"
     formats = (GRAPH, TENSOR)
 
     def load(self, artifact: Artifact) -> LoadedModule:
-        """Parse nothing yet: a module is made together with its weights, by the first call."""
+        """Load an artefact, without parsing it. The first call parses it, together with the weights."""
         return LoadedModule(artifact)
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Entries of this device are evaluated on arrays."""
-        raise UsageError("the reference device evaluates arrays, it launches nothing on buffers")
+        """Raises UsageError: entry points of this device are evaluated on arrays."""
+        raise UsageError("the reference device evaluates arrays; it cannot launch on buffers")
 
 
 class LoadedModule:
@@ -67,12 +67,12 @@ class LoadedModule:
         self._module = None
 
     def module(self, weights: Array) -> IRModule:
-        """The module, its constants being views of the weights."""
+        """The module, whose constants are views of the weights."""
         if self._module is None or self._weights is not weights:
             try:
                 data = json.loads(self._artifact.code)
             except (ValueError, RecursionError) as error:
-                raise ArtifactError("the module in the artefact is no JSON", why=str(error)) from None
+                raise ArtifactError("the module in the artefact is not JSON", why=str(error)) from None
             made = from_data.from_json(data, known_ops(), self._arrays(weights))
             if not isinstance(made, IRModule):
                 raise ArtifactError("the artefact has no module", why=f"it has a {type(made).__name__}")
@@ -91,7 +91,7 @@ class LoadedModule:
 
 
 class Entry:
-    """A function of a module, of either level."""
+    """A function of a module: a graph or a PrimFunc."""
 
     def __init__(self, loaded: LoadedModule, symbol: str, artifact: Artifact) -> None:
         self._loaded = loaded
@@ -99,7 +99,7 @@ class Entry:
         self._check: bool = artifact.metadata["check"]
 
     def evaluate(self, arrays: Sequence[Array], weights: Array, plan: Callable[[], Plan]) -> list[Array]:
-        """The results. See `op.reference.evaluate` and `tir.interpreter.run` for the errors."""
+        """Evaluate the function. See `op.reference.evaluate` and `tir.interpreter.run` for the errors."""
         module = self._loaded.module(weights)
         function = module[self._symbol]
         if isinstance(function, graph.Function):

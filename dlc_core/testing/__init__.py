@@ -4,7 +4,7 @@
 
     TestNpu = conformance_suite("npu")
 
-The names are resolved on first use: pytest loads the plugin of this package in every session.
+The names are resolved on first use, because pytest imports the plugin of this package in every session.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Compile many small models together: each is lowered separately, and code is generated for all of them at
+"""Compile many small models together. Each is lowered separately, and code is generated for all of them at
 once.
 
-A code generator writes code for every PrimFunc of a module and makes those with the attribute `entry`
-callable. So models can share an artefact if their functions have unique names. Starting a code generator is
-by far the largest part of compiling a model of one op, and the kit compiles thousands of these.
+A code generator compiles all PrimFuncs of a module; those with the attribute `entry` become entry points. So
+models can share an artefact if their functions have unique names. Starting a code generator takes most of the
+time of compiling a model of one op, and the kit compiles thousands of these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Compiled = Executable | DlcError
 
 @dataclass(frozen=True)
 class _Lowered:
-    """A model after all stages; its functions have names that no other model's have."""
+    """A model after all stages. The names of its functions are unique among all models."""
 
     module: IRModule
     entry: str
@@ -49,21 +49,23 @@ def compile_all(
 ) -> list[Compiled]:
     """An executable of each module, or the error that compiling it raised.
 
-    `at_once` models share a run of the code generator, and code in the device; one that fails in either is
-    found by halving.
+    `at_once` models share a run of the code generator, and their loaded code. If it fails, the failing model
+    is found by bisection.
     """
     request = driver.CompileRequest.of(
         target, num_threads=num_threads, opt_level=opt_level, config=config, cache=False
     )
     if target.kind.codegen:
-        target = request.target  # else that is the host, which has what the target does not take
+        target = (
+            request.target
+        )  # else the target of the module is the host, for the ops that the target does not take
     results: dict[int, Compiled] = {}
     waiting: list[tuple[int, _Lowered]] = []
 
     def alone(index: int) -> Compiled:
         module = modules[index]
         try:
-            if not target.kind.codegen:  # it has regions alone, and a host the rest
+            if not target.kind.codegen:  # the target only compiles regions
                 return driver.compile_request(module, request)
             return Job(request, context_for(request)).executable(module, lambda: module)
         except DlcError as error:
@@ -92,7 +94,7 @@ def compile_all(
         try:
             artifact = _emit([member for _, member in group], target)
             device.load(artifact)
-        except Exception:  # noqa: BLE001 (whatever is raised here, it is for one of the models)
+        except Exception:  # noqa: BLE001 (any exception is an error of one of the models)
             middle = len(group) // 2
             if middle:
                 groups += [group[:middle], group[middle:]]

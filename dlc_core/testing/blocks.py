@@ -20,7 +20,7 @@ from dlc_core.op import std
 
 
 class Normed(nn.Module):
-    """A convolution and the normalisation of its channels."""
+    """A convolution, followed by a normalisation of the channels."""
 
     def __init__(self, ins: int, outs: int, size: int, dtype: str, stride: int = 1, groups: int = 1) -> None:
         self.conv = nn.Conv2d(ins, outs, size, stride, size // 2, 1, groups, False, dtype)
@@ -60,9 +60,7 @@ class ResNet(nn.Module):
 
 
 class Separable(nn.Module):
-    """Convolutions of single channels and of single pixels in turn, gated by the means of the channels
-    (Howard et al., 2017; Hu et al., 2018).
-    """
+    """Depthwise separable convolutions with squeeze-and-excitation (Howard et al., 2017; Hu et al., 2018)."""
 
     def __init__(self, dtype: str) -> None:
         self.stem = Normed(3, 16, 3, dtype, 2)
@@ -80,9 +78,7 @@ class Separable(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Attention and a perceptron, each after a layer norm and added to its input, twice
-    (Vaswani et al., 2017).
-    """
+    """A transformer encoder of two layers, with pre-norm attention and MLP (Vaswani et al., 2017)."""
 
     def __init__(self, dtype: str) -> None:
         self.layers = nn.ModuleList([EncoderLayer(32, 4, dtype) for _ in range(2)])
@@ -108,8 +104,8 @@ class EncoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A layer of a language model over tokens: embedding, causal attention, gated perceptron, roots of means
-    of squares for norms (Touvron et al., 2023).
+    """A layer of a language model: embedding, causal attention, gated MLP, RMS norms (Touvron et
+    al., 2023).
     """
 
     def __init__(self, dtype: str) -> None:
@@ -156,7 +152,7 @@ def decoder(dtype: str) -> IRModule:
 
 
 def recurrent(dtype: str) -> IRModule:
-    """A gated recurrent unit over a sequence (Cho et al., 2014): the last state, and every one."""
+    """A gated recurrent unit over a sequence (Cho et al., 2014): the last state, and all states."""
     size, wide, steps = 12, 8, 9
     rng, kind = np.random.default_rng(0), DType(dtype).numpy
 

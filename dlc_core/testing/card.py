@@ -36,7 +36,7 @@ LIMIT = 1 << 16
 
 def _fits(found: Match, target: Target) -> bool | str:
     elements, limit = math.prod(found["w"].tensor_type.static_shape() or ()), target["limit"]
-    return elements <= limit or f"{elements} weights, the card holds {limit}"
+    return elements <= limit or f"{elements} weights, the card has memory for {limit}"
 
 
 def patterns() -> tuple[RegionPattern, ...]:
@@ -76,21 +76,21 @@ class CardProgram:
             place += flat.nbytes
         made = from_json(data, known_ops(), arrays)
         if not isinstance(made, Function):
-            raise ArtifactError("the card's program is no function")
+            raise ArtifactError("the card's program is not a function")
         self.function = made
 
     def entry(self, symbol: str) -> Function:
-        """The region of that name."""
+        """The region with this name."""
         if symbol != self.function.name:
-            raise ArtifactError(f"the card's program has no entry {symbol}")
+            raise ArtifactError(f"the card's program has no entry point {symbol}")
         return self.function
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Does nothing: a program owns no resources."""
 
 
 class Card(SimulatedDevice):
-    """`log` has its actions in order: "write", "read", "copy", and names of regions."""
+    """The simulated device. `log` has its actions in order: "write", "read", "copy", and names of regions."""
 
     formats = (FORMAT,)
     memory_bytes = 1 << 26
@@ -101,7 +101,7 @@ class Card(SimulatedDevice):
         self.log: list[str] = []
 
     def load(self, artifact: Artifact) -> Any:
-        """Read the program; nothing runs."""
+        """Load a program, without running it."""
         return CardProgram(artifact)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
@@ -118,7 +118,7 @@ class Card(SimulatedDevice):
         return done
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
-        """A region on memory of the card."""
+        """Run a region on memory of the card."""
         self.log.append(entry.name)
         symbols = dict.fromkeys(v for p in entry.params for v in p.tensor_type.symbols())
         dims = dict(zip(symbols, scalars, strict=True))
@@ -136,7 +136,7 @@ def _flat(value: Value) -> list[NDArray]:
 
 
 class CardPlugin:
-    """A plugin with one card and its partitioner, whose fields may be given."""
+    """A plugin with one card and its partitioner. `fields` override those of the partitioner."""
 
     DLC_API = "0.1"
 

@@ -26,7 +26,7 @@ Tolerance = tuple[float, float]
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs and the results that they must give."""
+    """Inputs and the expected results."""
 
     inputs: Sequence[NDArray]
     expected: Sequence[NDArray]
@@ -34,13 +34,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Case:
-    """A model to be compiled once and tried on several inputs."""
+    """A model that is compiled once and run on several inputs."""
 
     name: str
     module: IRModule
     trials: Sequence[Trial]
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
-    """(rtol, atol) of results by dtype; dtypes that are not there are compared exactly."""
+    """The (rtol, atol) of results by dtype. Results of missing dtypes are compared exactly."""
 
 
 def outputs_of(value: Any) -> tuple[NDArray, ...]:
@@ -58,12 +58,12 @@ def fits_type(array: NDArray, type_: TensorType) -> bool:
 
 
 def module_of(body: Node, params: Sequence[Node]) -> IRModule:
-    """A module whose entry is this graph."""
+    """A module whose entry point is this graph."""
     return IRModule({"main": Function("main", tuple(params), body)})
 
 
 def op_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
-    """Every sample of an op in every dtype that it names (and that is among `dtypes`)."""
+    """All samples of an op, in each of their dtypes that is in `dtypes`."""
     for number, sample in enumerate(decl.samples):
         for dtype in sample_dtypes(decl, sample):
             if dtypes and dtype not in dtypes:
@@ -82,8 +82,8 @@ def op_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
 def symbolic_cases(
     decl: OpDecl, dtypes: Sequence[str] = (), first: int = 0, last: int | None = None
 ) -> Iterator[Case]:
-    """Samples `first` to `last` (exclusive; None is all) with their dims left open, each in its first dtype:
-    compiled once, tried on two sizes.
+    """The samples `first` to `last` (exclusive; None is all) with symbolic dims, each in its first dtype.
+    They are compiled once and run with two sizes.
     """
     for number, sample in list(enumerate(decl.samples))[first:last]:
         allowed = [d for d in sample_dtypes(decl, sample) if not dtypes or d in dtypes]
@@ -97,7 +97,7 @@ def symbolic_cases(
         trials = [_trial(node, params, arrays)]
         larger = _larger(sample, allowed[0], params, symbols)
         if larger is not None:
-            # Attributes of a sample, and dims that are numbers, may fit its own size alone.
+            # Attributes of a sample and constant dims may be valid only for its own size.
             with suppress(DlcError, ValueError, IndexError):
                 needs = conditions_of(needs_of(Function("main", tuple(params), node)))
                 check_conditions(needs, {var: n + 1 for n, var in symbols.items()}, evaluate_dim)
@@ -107,7 +107,7 @@ def symbolic_cases(
 
 
 def tolerances_of(decl: OpDecl) -> dict[str, Tolerance]:
-    """How far results of an op may be from its reference, by dtype."""
+    """The tolerances of an op's results against its reference, by dtype."""
     return {name: tolerance(decl, DType(name)) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
@@ -143,7 +143,9 @@ def symbolic_node(
 def _larger(
     sample: Sample, dtype: str, params: Sequence[Node], symbols: Mapping[int, Var]
 ) -> list[NDArray] | None:
-    """Inputs of the sample with every symbolic dim one larger; None where an input's values are given."""
+    """Inputs of a sample whose symbolic dims are larger by one; None if a sample gives the values of an
+    input.
+    """
     sizes = {var: n + 1 for n, var in symbols.items()}
     arrays = []
     for position, (tensor, own) in enumerate(zip(sample.inputs, params, strict=True)):
@@ -183,7 +185,9 @@ def difference(
 
 
 def _close(found: NDArray, expected: NDArray, allowed: Tolerance) -> NDArray:
-    """Where values agree; NaN agrees with NaN, an infinity only with itself."""
+    """The elements that agree within the tolerance. NaN agrees with NaN, and infinities only with
+    themselves.
+    """
     if not DType.of(expected.dtype).is_float:
         return np.asarray(found == expected)
     a, b = found.astype(np.float64), expected.astype(np.float64)

@@ -15,17 +15,17 @@ from dlc_core.testing.levels.speed import SpeedLevel
 from dlc_core.testing.models import all_models
 
 SYMBOLIC = "symbolic"
-"""Stands for the dtype in the names of the cases with open dims."""
+"""Replaces the dtype in the names of cases with symbolic dims."""
 
 GRAPHS = 1000
-"""Seeds of graphs that exemptions may name; suites differ in how many they try."""
+"""The number of seeds of graphs that exemptions may name. Suites run different numbers of them."""
 
 BY_TEST = (DeviceLevel, HostileLevel, SpeedLevel)
 
 
 def case_names() -> Iterator[str]:
-    """Every case that an exemption may name, including ops of installed plugins. Models are listed as groups,
-    because making all cases of a group may take long.
+    """The names of all cases that an exemption may match, including ops of installed plugins. Models are
+    listed as groups, because creating all cases of a group may take long.
     """
     yield from op_case_names()
     for decl in registry().ops.values():
@@ -37,7 +37,9 @@ def case_names() -> Iterator[str]:
 
 
 def useless(expectations: Expectations) -> list[Expectation]:
-    """Exemptions that cover no case; groups of models make theirs where a pattern begins with their name."""
+    """The exemptions that match no case. The cases of a group of models are created only if a pattern begins
+    with its name.
+    """
     unused = expectations.unused(case_names())
     groups = all_models()
     named = {name: [e for e in unused if e.pattern.startswith(f"models/{name}/")] for name in groups}
@@ -47,7 +49,7 @@ def useless(expectations: Expectations) -> list[Expectation]:
 
 
 def op_case_names() -> Iterator[str]:
-    """The cases of ops with known dims: every sample in every dtype."""
+    """The cases of ops with constant dims: all samples in all dtypes."""
     for decl in registry().ops.values():
         for number, sample in enumerate(decl.samples):
             for dtype in sample_dtypes(decl, sample):
@@ -55,7 +57,7 @@ def op_case_names() -> Iterator[str]:
 
 
 def cases_by_test() -> Iterator[str]:
-    """The cases that are tests."""
+    """The cases of levels in which each test is a case."""
     for level in BY_TEST:
         yield from (case_of(level, name) for name in tests_of(level))
 

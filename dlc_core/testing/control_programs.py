@@ -27,7 +27,9 @@ def number(value: int) -> Node:
 
 
 def recurrence() -> tuple[tuple[Node, ...], Node]:
-    """h = tanh(h w + x[t]) for each row of x; the last h, and every h x[t].  w is state that stays."""
+    """The recurrence h = tanh(h w + x[t]) over the rows of x. Results are the last h, and all h x[t]. w is a
+    state that does not change.
+    """
     k, n, rounds = Var("k"), Var("n"), Var("rounds")
     h, w, row = vector("h", k), vector("w", k), vector("row", k)
     after = std.tanh(std.add(std.mul(h, w), row))
@@ -39,7 +41,9 @@ def recurrence() -> tuple[tuple[Node, ...], Node]:
 
 
 def doubled(value: Node, count: Node, limit: int) -> Node:
-    """The value doubled while the count is below the limit, with an `if_` in each round."""
+    """A while loop that doubles a value while the count is below the limit, with an `if_` in each
+    iteration.
+    """
     m, p, q = Var("m"), Var("p"), Var("q")
     i, x, y, z = param("i", tensor_type((), "int32")), vector("x", m), vector("y", p), vector("z", q)
     cond = Function("cond", (i, x), std.less(i, number(limit)))
@@ -52,7 +56,7 @@ def doubled(value: Node, count: Node, limit: int) -> Node:
 
 
 def every_kind() -> IRModule:
-    """A scan, a loop and branches in it, over vectors of any size and any number of rounds."""
+    """A scan, and a loop with branches, over vectors of any size and with any number of iterations."""
     params, scanned = recurrence()
     count = param("count", tensor_type((), "int32"))
     looped = doubled(get_item(scanned, 0), count, 5)
@@ -65,7 +69,7 @@ TOLERANCE = {"float16": (1e-2, 1e-3)}
 
 
 class RandomControl:
-    """Random nested branches and loops over all kinds of shapes and dtypes, from one seed.
+    """Random nested branches and loops over various shapes and dtypes, from one seed.
 
     With `stacking` there are loops that stack results and have a data-dependent number of iterations.
     """
@@ -84,7 +88,7 @@ class RandomControl:
         return self.choose([std.neg(x), std.add(x, one), std.relu(x), x])
 
     def like(self, values: Sequence[Node], wanted: Node) -> Node:
-        """A value of the type of `wanted`, made of some of the values."""
+        """A value of the type of `wanted`, computed from some of the values."""
         same = [v for v in values if v.type == wanted.type]
         a, b = self.choose(same), self.choose(same)
         if wanted.dtype.is_bool:
@@ -164,7 +168,7 @@ class RandomControl:
 
 
 def check_random_control(seed: int, target: str, *, stacking: bool = False) -> None:
-    """Draw a program and compare the target with the reference, for several sizes if dims are symbolic."""
+    """Compare the target with the reference on a random program, for several sizes if dims are symbolic."""
     random = RandomControl(seed, stacking=stacking)
     module = random.module()
     want, exe = driver.compile(module, "reference"), driver.compile(module, target, cache=False)

@@ -21,12 +21,14 @@ from dlc_core.decisions import Choice, declared
 from dlc_core.driver import pipelines
 
 FOLDER = "DLC_DECISION_COVERAGE"
-"""The environment variable with the folder that collects alternatives; without it nothing is collected."""
+"""The environment variable with the folder in which alternatives are collected. If it is not set,
+nothing is.
+"""
 GOAL = 0.95
 
 
 def executed(choices: Iterable[str | Choice]) -> None:
-    """Count the alternatives of choices, or of their texts, as executed with right results."""
+    """Record the alternatives of choices, or of their texts, as executed with correct results."""
     if not (folder := os.environ.get(FOLDER)):
         return
     made = [Choice.parse(each) if isinstance(each, str) else each for each in choices]
@@ -37,7 +39,7 @@ def executed(choices: Iterable[str | Choice]) -> None:
 
 
 def counts(folder: Path) -> Counter[tuple[str, str]]:
-    """How often each alternative (decision, alternative) was executed, by kernel or model."""
+    """The number of kernels or models with which each (decision, alternative) was executed."""
     found = Counter[tuple[str, str]]()
     for file in sorted(folder.glob("*.txt")):
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -53,7 +55,9 @@ def alternatives() -> list[tuple[str, str]]:
 
 
 def report(folder: Path) -> tuple[str, float]:
-    """A line for each decision with how often each alternative was executed, and the share that was."""
+    """The report: a line for each decision with the counts of its alternatives; and the fraction of executed
+    ones.
+    """
     found, known = counts(folder), alternatives()
     by_name: dict[str, list[str]] = {}
     for name, one in known:
@@ -68,7 +72,7 @@ def report(folder: Path) -> tuple[str, float]:
 
 
 def main() -> int:
-    """The command line; 1 where the share is below the goal."""
+    """The command line. Returns 1 if the fraction is below the goal."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {__spec__.name}", description=(__doc__ or "").split("\n")[0]
     )

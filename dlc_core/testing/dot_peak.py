@@ -12,9 +12,10 @@ from dlc_core.testing.peak import CHAINS, machine_peak
 
 
 def dot_loop(dot: Dot, chains: int, steps: int, threads: int = 1) -> Executable:
-    """Each of `threads` adds a dot product to each of `chains` accumulators, `steps` times.
+    """A program in which each of `threads` adds a dot product to each of `chains` accumulators, `steps`
+    times.
 
-    It takes a group of `dot.a` and one of `dot.b` for each lane, and gives all accumulators.
+    Its inputs are a group of `dot.a`, and a group of `dot.b` for each lane. Its output are all accumulators.
     """
     lanes, group = dot.lanes, dot.group
 
@@ -42,7 +43,9 @@ def dot_loop(dot: Dot, chains: int, steps: int, threads: int = 1) -> Executable:
 
 
 def dot_gops(dot: Dot, registers: int, *, threads: int = 1, steps: int = 1 << 16) -> float:
-    """The best 10^9 operations a second of a dot product, over numbers of chains; as `peak_gflops`."""
+    """The best rate of a dot product over numbers of chains, in 10^9 operations per second (see
+    `peak_gflops`).
+    """
     best = 0.0
     x, y = np.ones(dot.group, dtype(dot.a).numpy), np.ones(dot.lanes * dot.group, dtype(dot.b).numpy)
     for chains in CHAINS:
@@ -53,8 +56,8 @@ def dot_gops(dot: Dot, registers: int, *, threads: int = 1, steps: int = 1 << 16
 
 
 def product_peak(threads: int = 1, a: str = "float32", b: str = "") -> float:
-    """The peak of the default target for products of these dtypes; `b` is `a` by default. If it has no dot
-    product of them, the peak of float32.
+    """The peak of the default target for products of these dtypes, in 10^9 operations per second. `b` is `a`
+    by default. If it has no dot product for them, it is the peak of float32.
     """
     description = find_target(None).describe()
     found = next((dot for dot in description.dots if (dot.a, dot.b) == (a, b or a)), None)

@@ -27,7 +27,7 @@ from dlc_core.diag import UsageError
 
 @dataclass(frozen=True)
 class Expectation:
-    """Cases that are exempt; `name` is `"<target kind>: <pattern>"`."""
+    """An exemption of cases. `name` is `"<target kind>: <pattern>"`."""
 
     name: str
     reason: str
@@ -36,14 +36,15 @@ class Expectation:
         target, colon, pattern = self.name.partition(": ")
         if not colon or not target or not pattern.strip():
             raise UsageError(
-                f"the expectation {self.name!r} names no cases", hint='write "<target kind>: <pattern>"'
+                f"the expectation {self.name!r} has no pattern of cases",
+                hint='write "<target kind>: <pattern>"',
             )
         if not self.reason.strip():
             raise UsageError(f"the expectation {self.name!r} gives no reason")
 
     @property
     def kind(self) -> str:
-        """Which of the two kinds of exemption it is, in words."""
+        """The kind of exemption, as text."""
         raise NotImplementedError
 
     @property
@@ -55,7 +56,7 @@ class Expectation:
         return self.name.partition(": ")[2].strip()
 
     def covers(self, case: str) -> bool:
-        """Whether a case is meant."""
+        """Whether the pattern matches a case."""
         if "/" in self.pattern:
             return fnmatchcase(case, self.pattern)
         return any(fnmatchcase(part, self.pattern) for part in case.split("/"))
@@ -91,18 +92,19 @@ class Expectations:
         for entry in entries:
             if not isinstance(entry, Unsupported | ExpectedFailure):
                 raise UsageError(
-                    f"{entry!r} is no exemption", hint="there are two kinds: Unsupported and ExpectedFailure"
+                    f"{entry!r} is not an exemption",
+                    hint="there are two kinds: Unsupported and ExpectedFailure",
                 )
         self.entries: Sequence[Expectation] = tuple(e for e in entries if e.target == target)
 
     def of(self, case: str) -> Expectation | None:
-        """The first exemption that covers a case; those for good come first."""
+        """The first exemption that matches a case. `Unsupported` has precedence."""
         covering = [e for e in self.entries if e.covers(case)]
         lasting = [e for e in covering if isinstance(e, Unsupported)]
         return (lasting or covering or [None])[0]
 
     def unused(self, cases: Iterable[str]) -> list[Expectation]:
-        """Exemptions that cover none of these cases."""
+        """The exemptions that match none of these cases."""
         known = list(cases)
         return [e for e in self.entries if not any(e.covers(case) for case in known)]
 

@@ -4,7 +4,7 @@ device = Faulty(registry().devices["npu"])
 exe = executable_on(compiled, device)
 with device.failing("launch", OSError("the bus is gone"), after=2):
     exe(x)                                  # its third launch raises
-device.live                                 # the handles that nobody has freed
+device.live                                 # the handles that are not freed
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.target import Artifact
 
 EVERY = "*"
-"""Stands for all methods."""
+"""All methods."""
 
 
 class Faulty:
-    """The device inside, whose own shortcuts (calls made ready, launches in one) are left out."""
+    """A wrapper of a device. It hides the optional members `prepare` and `launcher`, so that all calls use
+    `launch`.
+    """
 
     def __init__(self, device: Any) -> None:
         self.inner = device
@@ -32,7 +34,7 @@ class Faulty:
 
     @contextmanager
     def failing(self, method: str, error: BaseException, after: int = 0) -> Iterator[None]:
-        """Within the block, calls of a method raise once `after` of them have gone well."""
+        """Within this context, calls of a method raise `error`, after `after` successful ones."""
         self._faults[method] = (self._count(method) + after, error)
         try:
             yield
@@ -84,7 +86,7 @@ class Faulty:
 
 
 class _Loaded:
-    """Code on the device inside."""
+    """Code on the wrapped device."""
 
     def __init__(self, device: Faulty, inner: Any) -> None:
         self._device = device
@@ -104,7 +106,7 @@ class _Entry:
 
 
 class _Evaluated(_Entry):
-    """An entry that takes and gives arrays: evaluating it is its launch."""
+    """An entry point that takes and returns arrays. `evaluate` counts as `launch`."""
 
     def __init__(self, device: Faulty, inner: Any) -> None:
         super().__init__(inner)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Golden:
-    """Golden files in a folder; `bless` writes them instead of comparing."""
+    """Golden files in a folder. With `bless` they are written instead of compared."""
 
     folder: Path
     bless: bool = False
 
     def check(self, name: str, text: str) -> None:
-        """Compare a text with its golden file; AssertionError with the differing lines."""
+        """Compare a text with its golden file. Raises AssertionError with the differing lines."""
         path = self.folder / name
         if self.bless:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ class Golden:
         lines = difflib.unified_diff(kept.splitlines(), text.splitlines(), name, "now", lineterm="", n=2)
         shown = list(lines)
         more = [f"... and {len(shown) - 80} more lines"] if len(shown) > 80 else []
-        raise AssertionError("\n".join(["run `pytest --bless` where this is right", *shown[:80], *more]))
+        raise AssertionError("\n".join(["run `pytest --bless` if this is right", *shown[:80], *more]))
 
 
 __all__ = ["Golden"]

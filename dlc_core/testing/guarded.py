@@ -1,7 +1,7 @@
 """A call of an executable in a separate process. A crash becomes an error that says where it happened.
 
-    exe = dlc.compile("model.onnx", config={"guard": "end"})
-    y = call_guarded(exe, x)        RuntimeFailure: the kernel, the nodes of the model, the value beside which
+    exe = dlc.compile("model.onnx", config={"guard": "end"}) y = call_guarded(exe, x)        RuntimeFailure
+    with the kernel, the model nodes and the value next to the access
 
 Executables that were not compiled in guard mode can also be called. Fewer errors are then detected, and the
 report has fewer facts.
@@ -58,7 +58,7 @@ def call_guarded(exe: Executable, *arrays: Any, seconds: float = SECONDS) -> lis
         result = folder / _RESULT
         if done.returncode or not result.exists():
             raise fault(folder / _FAULT, done.returncode, done.stderr.decode(errors="replace"))
-        found: list[NDArray] | DlcError = pickle.loads(result.read_bytes())  # noqa: S301 (our own process wrote it)
+        found: list[NDArray] | DlcError = pickle.loads(result.read_bytes())  # noqa: S301 (written by our own process)
     if isinstance(found, DlcError):
         raise found
     return found
@@ -77,7 +77,7 @@ def fault(path: Path, status: int, said: str) -> RuntimeFailure:
 def _run(folder: Path) -> None:
     faulthandler.enable()
     report_to(folder / _FAULT)
-    arrays, threads = pickle.loads((folder / _INPUTS).read_bytes())  # noqa: S301 (the caller wrote it)
+    arrays, threads = pickle.loads((folder / _INPUTS).read_bytes())  # noqa: S301 (written by the caller)
     found: Any
     try:
         found = driver.open(folder / _EXECUTABLE, num_threads=threads)(*arrays)

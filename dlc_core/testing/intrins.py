@@ -21,11 +21,13 @@ from dlc_core.tir.verify import verify_func
 
 Array = np.ndarray[Any, Any]
 MARGIN = 7
-"""Elements before and after each window, and in the gaps between its rows."""
+"""The number of elements before and after each window, and between its rows."""
 
 
 def check_intrin(intrin: TensorIntrin, seeds: tuple[int, ...] = (0, 1)) -> None:
-    """Run all three on the same arrays; VerifyError that names the first buffer that differs."""
+    """Run description, implementation and reference on the same arrays. Raises VerifyError that names the
+    first buffer that differs.
+    """
     verify_func(intrin.desc, level=2)
     verify_func(intrin.impl)
     for seed in seeds:
@@ -48,7 +50,9 @@ def _values(buffer: Buffer, rng: np.random.Generator) -> Array:
 
 
 def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int]) -> list[Array]:
-    """Run the implementation on windows inside larger memory, as far as it allows, and return them."""
+    """Run the implementation on windows of larger arrays, and return the windows. Dims that must be
+    contiguous are not padded.
+    """
     places = intrin.places
     known: dict[Var, int] = {}
     arguments: list[Array] = []
@@ -100,7 +104,7 @@ def _compare(intrin: TensorIntrin, who: str, found: list[Array], expected: list[
         if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
             place = tuple(int(i[0]) for i in np.nonzero(np.asarray(a != b)))
             raise VerifyError(
-                f"intrinsic {intrin.name}: {who} does not compute what is described",
+                f"intrinsic {intrin.name}: {who} does not compute the same as the description",
                 details=[f"{buffer.name}{list(place)} is {a[place]}, described {b[place]}"],
             )
 

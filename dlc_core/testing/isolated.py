@@ -22,7 +22,7 @@ from dlc_core.testing.isolation import START
 
 
 class Work:
-    """Runs the tests that it is asked for, until nobody asks any more."""
+    """Runs the requested tests until the connection is closed."""
 
     def __init__(self, connection: Connection, fault: Path) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class Work:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        report_to(self._fault)  # before pytest's own handler, which stands by now
+        report_to(self._fault)  # installed after pytest's handler, so it runs before that one
         items = {item.nodeid: item for item in session.items}
         while asked := self._asked():
             test, following = asked
@@ -55,7 +55,7 @@ def _data(config: pytest.Config, reports: list[pytest.TestReport]) -> Iterator[d
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    # What plugins look at before they write files: the other session does that.
+    # Plugins that write files check this attribute. Only the main session should write files.
     config.workerinput = {"workerid": "isolated", "workercount": 1}  # type: ignore[attr-defined]
     start = json.loads(os.environ.pop(START))
     running.keep_in(start["running"])

@@ -29,19 +29,19 @@ from dlc_core.testing import running
 from dlc_core.testing.levels.base import TEST, case_of, owner_of
 
 LINES = 14
-"""Lines of Python's stack at a crash that are shown."""
+"""The number of lines of the Python stack that are shown after a crash."""
 
 PATIENCE = 60.0
-"""Seconds that a worker has to end."""
+"""The seconds that a worker may take to end."""
 
 BETWEEN = 0.2
-"""Seconds between looks at whether a worker is still there."""
+"""The seconds between checks whether a worker is alive."""
 
 FATAL, CURRENT = "Fatal Python error", "Current thread"
-"""How the lines of Python's fault handler begin."""
+"""The beginnings of lines of Python's fault handler."""
 
 RUNNER = f"{os.sep}_pytest{os.sep}"
-"""The path of pytest's own frames."""
+"""A part of the paths of pytest's frames."""
 
 WORKER = "import json, sys, pytest; sys.exit(pytest.main(json.loads(sys.argv.pop())))"
 PLUGIN = ("-p", "dlc_core.testing.isolated")
@@ -61,7 +61,7 @@ def is_possible(config: pytest.Config) -> bool:
 
 
 class Isolation:
-    """The pytest plugin of a session; `wanted` are the tests that run in the worker."""
+    """The pytest plugin of a session. `wanted` are the tests that run in the worker."""
 
     def __init__(self, config: pytest.Config, wanted: list[pytest.Item]) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class Isolation:
         for report in self._reports(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        item.session._setupstate.teardown_exact(nextitem)  # what tests in this process have set up
+        item.session._setupstate.teardown_exact(nextitem)  # tear down fixtures of tests in this process
         return True
 
     def pytest_sessionfinish(self) -> None:
@@ -98,7 +98,7 @@ class Isolation:
 
 
 def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.TestReport:
-    """The report of a test whose worker is gone."""
+    """The report of a test whose worker has died."""
     name = getattr(item, "originalname", None) or item.name
     suite: Any = getattr(item, "cls", None)
     owner = owner_of(suite, name)
@@ -124,7 +124,7 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
 
 
 def how(status: int) -> str:
-    """How a process ended, from its exit status; negative ones are signals."""
+    """A text for the exit status of a process. Negative ones are signals."""
     if status >= 0:
         return f"ended with exit code {status}"
     try:
@@ -158,7 +158,7 @@ class _Worker:
             )
 
     def ask(self, test: str, following: str | None) -> list[dict[str, Any]] | None:
-        """Have a test run; its reports as data, None where the process has ended instead."""
+        """Run a test in the worker. Returns its reports as data, or None if the process has died."""
         try:
             self._connection.send((test, following))
             while not self._connection.poll(BETWEEN):
@@ -170,7 +170,7 @@ class _Worker:
         return found
 
     def status(self) -> int:
-        """How the process has ended."""
+        """The exit status of the process."""
         try:
             return self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -178,11 +178,11 @@ class _Worker:
             return self._process.wait()
 
     def last(self) -> str:
-        """The test that was running."""
+        """The test that was running, as text."""
         return running.read(self._running)
 
     def fault(self) -> list[str]:
-        """Which kernel touched what memory, as far as that is known."""
+        """The fault report: the kernel and the address, as far as they are known."""
         return reported(self._fault).lines()
 
     def stack(self) -> str:
@@ -196,7 +196,7 @@ class _Worker:
         return "\n".join([lines[fatal], *frames])
 
     def close(self) -> None:
-        """End it, once it has torn down what its tests have set up."""
+        """End the worker, after it has torn down its fixtures."""
         self._connection.close()
         self.status()
         self._folder.cleanup()

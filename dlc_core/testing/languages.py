@@ -1,7 +1,7 @@
 """Kernels that together use all features of a kernel language, for golden files and for checks of a device.
 
 LANGUAGE["symbolic"]()            a result and its parameters
-check_transposition("npu")       vectors and shared memory give the right numbers
+check_transposition("npu")       checks vectors and shared memory
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
             B[g, t] = (T.subgroup_shuffle_down(A[g, t], 3, 8) + T.subgroup_shuffle_xor(A[g, t], 5, 16)
                        + T.subgroup_shuffle(A[g, t], 2, 32))
 """
-"""All ways in which threads of a subgroup exchange values."""
+"""All exchanges of values between threads of a subgroup."""
 
 TILES = """
 @T.prim_func
@@ -100,14 +100,14 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def check_transposition(target: str) -> Any:
-    """Run `TILES`; gives the executable."""
+    """Run `TILES` and check the result. Returns the executable."""
     exe = build(parse(TILES), target)
     np.testing.assert_array_equal(exe(numbers(64, 64)), numbers(64, 64).T)
     return exe
 
 
 def check_shuffles(target: str) -> Any:
-    """Run `SHUFFLES`; gives the executable."""
+    """Run `SHUFFLES` and check the result. Returns the executable."""
     exe = build(parse(SHUFFLES), target)
     x, lane = numbers(4, 32), np.arange(32)
     down = np.where(lane % 8 + 3 < 8, lane + 3, lane)
@@ -116,7 +116,9 @@ def check_shuffles(target: str) -> Any:
 
 
 def check_narrow_floats(target: str, dtype: str) -> None:
-    """All values of float16 or bfloat16 are squared as float32, and rounded to even."""
+    """Check the squares of all values of float16 or bfloat16: they are computed in float32, and rounded to
+    nearest even.
+    """
     known = np.dtype(getattr(ml_dtypes, dtype, dtype))
     a = te.placeholder((1 << 16,), dtype, name="a")
     exe = build([a, te.compute((1 << 16,), lambda i: a[i] * a[i], "b")], target)
@@ -129,7 +131,7 @@ def check_narrow_floats(target: str, dtype: str) -> None:
 
 
 def check_dots(target: str, a: str, b: str) -> Any:
-    """Products of int8 and uint8 are exact; gives the executable of the largest."""
+    """Check that products of int8 and uint8 are exact. Returns the executable of the largest product."""
     random = np.random.default_rng(0)
     for m, n, k in ((1, 16, 64), (7, 9, 31), (64, 32, 64)):
         given = [param("a", tensor_type((m, k), a)), param("b", tensor_type((k, n), b))]
@@ -141,8 +143,8 @@ def check_dots(target: str, a: str, b: str) -> Any:
 
 
 def check_few_rows(target: str, dtype: str) -> None:
-    """Products of three rows and an unknown number of columns, in either order, in one launch by threads that
-    share their steps.  Small numbers, of which sums are exact in every dtype.
+    """Check skinny GEMMs of three rows and a symbolic number of columns, in both layouts. They must be one
+    launch with split-K over threads. Values are small, so that sums are exact in all dtypes.
     """
     random = np.random.default_rng(0)
     x = param("x", tensor_type((3, 64), dtype))
@@ -158,7 +160,9 @@ def check_few_rows(target: str, dtype: str) -> None:
 
 
 def check_missing_barrier(target: str) -> None:
-    """`TILES` without the barrier that it needs is a failure which names the memory.  The target checks."""
+    """Check that `TILES` without its barrier raises an error that names the memory. The target must check
+    accesses.
+    """
     with PassContext(disabled=("thread_sync",)):
         exe = build(parse(TILES), target)
     with pytest.raises(RuntimeFailure, match=r"race: byte \d+ of shared_tile"):

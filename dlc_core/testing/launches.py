@@ -1,5 +1,5 @@
-"""Checks of schedules for machines with thread axes: host program and launches must compute the same as the
-kernel.
+"""Checks of schedules for machines with thread axes: the host program with its launches must compute the same
+as the unscheduled kernel.
 
     launched = check_launches(kernel_of(std.matmul(a, b)), MACHINE)
     assert launched.rule == "gpu.contraction"
@@ -61,13 +61,14 @@ class Launched:
 
     @property
     def shared_bytes(self) -> int:
-        """The most that a group of threads shares."""
+        """The maximum bytes of shared memory of a group."""
         return max((k.attrs["shared_bytes"] or 0 for k in self.kernels), default=0)
 
     def vectors(self, *, shared: bool | None = None) -> set[int]:
-        """Lanes of vector loads and stores of neighbours; `shared` picks memory of groups, or other memory.
+        """The lanes of contiguous vector loads and stores. `shared` selects accesses of shared memory, or of
+        other memory.
 
-        Memory of one thread is left out.
+        Private memory is ignored.
         """
         found = set()
         for kernel in self.kernels:
@@ -91,7 +92,7 @@ def _accesses(func: PrimFunc) -> Iterator[tuple[Any, Sequence[Any]]]:
 
 
 def launch_for(func: PrimFunc, description: Description, rules: Sequence[Any] = ()) -> Launched:
-    """The kernel as the first fitting rule schedules it, through all passes of the stage "tir"."""
+    """Schedule a kernel by the first matching rule, and run all passes of the stage "tir"."""
     target = target_of(description)
     known = (*rules, *registry().schedule_rules.values())
     context = PassContext(target=target, schedule_rules=known, config={TRACES: True})
@@ -114,11 +115,12 @@ def check_launches(
     seed: int = 0,
     arrays: Sequence[Array] | None = None,
 ) -> Launched:
-    """Schedule a kernel, run it before and as launches, and give these.
+    """Schedule a kernel, run the unscheduled kernel and the launches, and return the launches.
 
-    `sizes` are the values of symbolic dims; inputs are small integers in every dtype, unless `arrays` gives
-    an array for each buffer.  Raises AssertionError where results differ, where a rule did something besides
-    calling primitives, or where the machine lacks something; RuntimeFailure for races and undefined reads.
+    `sizes` are the values of symbolic dims. Inputs are small integers in all dtypes, unless `arrays` has an
+    array for each buffer. Raises AssertionError if results differ, if a rule did anything besides calling
+    primitives, or if the machine lacks a feature that the kernel uses. Raises RuntimeFailure for races and
+    undefined reads.
     """
     given = make_arrays(func, sizes, seed) if arrays is None else list(arrays)
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]

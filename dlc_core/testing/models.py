@@ -2,7 +2,7 @@
 
     @hookimpl
     def dlc_models():
-        return [Models("npu-zoo", load_cases, slow=True)]      # load_cases() gives Cases
+        return [Models("npu-zoo", load_cases, slow=True)]      # load_cases() returns Cases
 
 A plugin's cases are named after the group, `models/npu-zoo/<case>`, and made on demand.
 """
@@ -32,7 +32,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "float16": (3e-2, 1e-2),
     "bfloat16": (6e-2, 4e-2),
 }
-"""(rtol, atol) of results, which are of the size of one, after dozens of layers."""
+"""(rtol, atol) of results of magnitude one, after dozens of layers."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Models:
 
 def _case(make: Callable[[], IRModule]) -> Iterator[Case]:
     """The case of a network: random inputs, and the results of the ops' references."""
-    with np.errstate(over="ignore"):  # what masks out is beyond the largest narrow float
+    with np.errstate(over="ignore"):  # mask values exceed the largest narrow float
         module = make()
     function: Function = module["main"]
     feeds = inputs_for(function)

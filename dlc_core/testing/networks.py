@@ -1,4 +1,4 @@
-"""Small networks as they are used on microcontrollers, with constant weights."""
+"""Small networks for microcontrollers, with constant weights."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def cifar() -> IRModule:
 
 
 def keywords() -> IRModule:
-    """Depthwise separable convolutions over a spectrogram of 49 x 10, as keyword spotting has them."""
+    """Depthwise separable convolutions over a 49 x 10 spectrogram, for keyword spotting (DS-CNN)."""
     net = Net((1, 1, 49, 10)).conv(32, 3, stride=2)
     for _ in range(3):
         net.conv(32, 3, groups=32).conv(32, 1)
@@ -70,10 +70,10 @@ def keywords() -> IRModule:
 
 
 def mobilenet(size: int = 96, width: float = 0.35, classes: int = 10) -> IRModule:
-    """MobileNetV2 (Sandler et al., 2018) as microcontrollers run it: small pictures, thin layers.
+    """MobileNetV2 (Sandler et al., 2018) for microcontrollers, with small images and few channels.
 
-    Channels are rounded to multiples of 8 as the paper's authors do; rows of blocks are (expansion, channels,
-    blocks, stride).
+    Channels are rounded to multiples of 8, as in the authors' code. The rows of the table of blocks are
+    (expansion, channels, blocks, stride).
     """
 
     def rounded(channels: float) -> int:

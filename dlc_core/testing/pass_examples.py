@@ -10,8 +10,7 @@
         @T.prim_func
         def f(…): …
 
-The options after `After` may be left out. The examples are tested, and the reference of passes is made of
-them.
+The pass after `After` may be omitted. The examples are tests, and the reference of passes contains them.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def example_of(cls: type[Pass]) -> Example | None:
 
 
 def reference(classes: Iterable[type[Pass]]) -> str:
-    """Markdown that describes passes over PrimFuncs, made of their docstrings and options."""
+    """The reference of passes over PrimFuncs in Markdown, from their docstrings and options."""
     parts = []
     for cls in classes:
         example = example_of(cls)

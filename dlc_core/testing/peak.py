@@ -1,6 +1,6 @@
 """The measured limits of this machine: fused multiply-adds, cache bandwidth and memory bandwidth.
 
-machine_peak() -> float                 10^9 operations a second
+machine_peak() -> float                 10^9 operations per second
 measured_machine() -> Machine           for the cost model; cached on disk
 """
 
@@ -19,12 +19,12 @@ from dlc_core.script import T
 from dlc_core.target.cost import Machine
 
 CHAINS = (8, 10, 12)
-"""Numbers of independent accumulators that are tried: enough to hide the latency of each."""
+"""The numbers of independent accumulators that are tried. They are enough to hide the latency of an FMA."""
 
 
 def fma_loop(lanes: int, chains: int, steps: int, threads: int = 1) -> Executable:
-    """Each of `threads` multiplies `chains` accumulators of `lanes` float32 in registers and adds to them,
-    `steps` times.  It takes the factor and the addend, `(lanes,)` each, and gives all accumulators.
+    """A program in which each of `threads` does `steps` FMAs on `chains` accumulators of `lanes` float32 in
+    registers. Its inputs are the factor and the addend, of shape [lanes]. Its output are all accumulators.
     """
 
     @T.prim_func
@@ -50,7 +50,7 @@ def fma_loop(lanes: int, chains: int, steps: int, threads: int = 1) -> Executabl
 
 
 def peak_gflops(vector: int, registers: int, *, threads: int = 1, steps: int = 1 << 16) -> float:
-    """The best 10^9 operations a second in float32, over widths of vectors and numbers of chains.
+    """The best rate in float32 over vector widths and numbers of chains, in 10^9 operations per second.
 
     `vector` is the number of elements of a vector and `registers` the number of vector registers. They are
     `lanes(32)` and `vector_registers` of a target's description.
@@ -73,7 +73,9 @@ def machine_peak(threads: int = 1) -> float:
 
 
 def read_loop(lanes: int, chains: int, blocks: int, times: int, threads: int = 1) -> Executable:
-    """Each of `threads` adds up its own `blocks * chains` vectors of `lanes` float32, `times` times over."""
+    """A program in which each of `threads` sums its own `blocks * chains` vectors of `lanes` float32, `times`
+    times.
+    """
 
     @T.prim_func
     def read(
@@ -98,23 +100,25 @@ def read_loop(lanes: int, chains: int, blocks: int, times: int, threads: int = 1
 
 
 def read_bandwidth(size: int, lanes: int, *, threads: int = 1) -> float:
-    """Bytes a second at which `threads` together read `size` bytes each, again and again."""
+    """The bandwidth in bytes per second of `threads` threads that repeatedly read `size` bytes each."""
     chains = 8
     blocks = max(1, size // (4 * lanes * chains))
     whole = 4 * lanes * chains * blocks
     times = max(1, (1 << 24) // whole)
     loop = read_loop(lanes, chains, blocks, times, threads)
-    x: Any = np.ones((threads, blocks, chains, lanes), np.float32)  # zeros might all be one page
+    x: Any = np.ones(
+        (threads, blocks, chains, lanes), np.float32
+    )  # all pages of zeros might be mapped to one page
     seconds = loop.time_evaluator(number=1, repeat=5)(x).min
     return whole * times * threads / seconds
 
 
 MEMORY_BYTES = 1 << 27
-"""Most bytes that are read to measure memory."""
+"""The maximum number of bytes that are read to measure memory."""
 
 
 def measure_machine() -> Machine:
-    """The limits of this machine, as its default target sees it; takes seconds."""
+    """Measure the limits of this machine with its default target. It takes seconds."""
     description = find_target(None).describe()
     lanes = description.lanes(32)
     caches = description.caches
@@ -133,7 +137,7 @@ def measure_machine() -> Machine:
 
 
 def measured_machine() -> Machine:
-    """As `measure_machine`, once for each processor and version of the compiler."""
+    """Like `measure_machine`, but cached on disk by processor and version of the compiler."""
     target = find_target(None)
     key = "\n".join((target.identity, repr(target.describe()), code_stamp(str(Path(__file__)))))
     record = json.loads(remembered("machine", key, lambda: json.dumps(asdict(measure_machine())).encode()))

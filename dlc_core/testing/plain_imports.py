@@ -1,7 +1,7 @@
 """Imports of the core without pytest's rewriting of assertions.
 
-pytest rewrites the assertions of every module of a distribution that has a pytest plugin.  In the compiler
-that costs time at each import and each assertion, and no message of a test is better for it.
+pytest rewrites the assertions of all modules of a distribution that has a pytest plugin. In the compiler this
+costs time at each import and each assertion, and does not improve messages of tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _REWRITTEN = __name__.rpartition(".")[0] + "."
 
 
 class PlainImports(MetaPathFinder):
-    """Finds the modules of the core, except those of its testing package, as the interpreter would."""
+    """An import finder for the modules of the core, except its testing package, which does not
+    rewrite them.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -28,7 +30,7 @@ class PlainImports(MetaPathFinder):
 
 
 def install() -> None:
-    """Put the finder before pytest's; a second call changes nothing."""
+    """Install the finder before that of pytest. A second call has no effect."""
     if not any(isinstance(finder, PlainImports) for finder in sys.meta_path):
         sys.meta_path.insert(0, PlainImports())
 

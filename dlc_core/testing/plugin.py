@@ -28,45 +28,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dlc", "the deep-learning compiler dlc")
     levels = ", ".join(f"{number} {level}" for number, level in enumerate(LEVELS))
     group.addoption(
-        "--dlc-target", default="", help="target that conformance suites test, in place of theirs"
+        "--dlc-target", default="", help="the target that conformance suites test, in place of their own"
     )
     group.addoption(
         "--dlc-level",
         default="",
         help=f"levels to run, by number or name, separated by commas: {levels}; `core` has no number",
     )
-    group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
-    group.addoption("--dlc-ops", default="", help="run only the tests whose subject is one of these ops")
+    group.addoption("--dlc-dtypes", default="", help="dtypes in which ops are run, separated by commas")
+    group.addoption("--dlc-ops", default="", help="run only tests of these ops, separated by commas")
     group.addoption(
         "--dlc-fraction",
         type=float,
-        help="part of its declared roofline that a target must reach at least, in place of the suite's",
+        help="the fraction of its declared roofline that a target must reach, in place of the suite's",
     )
     group.addoption(
         "--dlc-report",
         metavar="DIR",
         default="",
-        help="write conformance.json and conformance.html there, and show what each op does in each dtype",
+        help="write conformance.json and conformance.html there, and print a table of ops and dtypes",
     )
     group.addoption(
         "--dlc-isolate",
         action="store_true",
-        help="run tests of every level in a process of their own, not only those of level 4: a kernel that "
-        "crashes is a failure of its test",
+        help="run tests of all levels in a separate process, not only those of level 4: a kernel that "
+        "crashes fails its test",
     )
     group.addoption(
         "--dlc-guard",
         choices=("end", "begin"),
         default="",
-        help="keep every value in pages of its own, which it ends or begins at, and isolate tests of all "
-        "levels: an access outside of a value is a failure of its test",
+        help="put each value at the end or the begin of its own pages, and isolate tests of all levels: an "
+        "access outside of a value fails its test",
     )
     group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes long; left out by -m 'not slow'")
-    # Where tests run in several processes, the one that started them gets all reports and writes.
+    config.addinivalue_line("markers", "slow: takes long; deselected by -m 'not slow'")
+    # If tests run in several processes, the main process collects all reports and writes the files.
     if config.getoption("--dlc-report") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(report.Collector(config), "dlc-report")
 
@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Have tests that may crash run in another process."""
+    """Run tests that may crash in another process."""
     if session.config.option.collectonly:
         return
     isolated = [item for item in session.items if _is_isolated(item)]
@@ -103,7 +103,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 def _ops_of(item: pytest.Item) -> set[str]:
-    """The ops that are the subject of a test: its parameters that are declarations, alone or in a tuple."""
+    """The ops that a test tests: its parameters that are declarations, also in tuples."""
     parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
     parts = [part for value in parameters for part in (value if isinstance(value, tuple) else (value,))]
     return {part.name for part in parts if isinstance(part, declare.OpDecl)}

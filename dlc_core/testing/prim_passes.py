@@ -1,4 +1,4 @@
-"""Tests of passes over PrimFuncs: the resulting program, and that it computes the same.
+"""Helpers for tests of passes over PrimFuncs, which check the resulting program and its values.
 
 becomes(MyPass(), before, after)       texts of programs, which are also run
 keeps_results(MyPass(), program(7))    on random programs
@@ -27,14 +27,14 @@ VECTOR_TYPES = ("int32", "int64", "uint8", "float32")
 
 
 def program(seed: int) -> PrimFunc:
-    """The random program of a seed: blocks, views and vectors, or parallel loops, whiles and registers."""
+    """A random program: with blocks, views and vectors, or with parallel loops, while loops and registers."""
     if seed % 2:
         return random_program(random.Random(seed), VECTOR_TYPES[seed // 2 % len(VECTOR_TYPES)])
     return random_prim_func(seed)
 
 
 def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
-    """Arrays of small numbers for a program's buffers (symbolic dims are 5), and small scalars."""
+    """Arguments for a program: arrays of small numbers (symbolic dims are 5) and small scalars."""
     rng = np.random.default_rng(seed)
     given: list[Any] = []
     for param in func.params:
@@ -48,7 +48,7 @@ def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
 
 
 def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArray]:
-    """Run a program and return its arrays; none of its checks may fail."""
+    """Run a program and return its arrays. All its checks must pass."""
     copies = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
     arrays = [a for a in copies if isinstance(a, np.ndarray)]
     if parameters_of(func) is None:
@@ -61,7 +61,9 @@ def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArr
 
 
 def keeps_results(one: PrimFuncPass, func: PrimFunc, *, check: bool = False) -> PrimFunc:
-    """The program after a pass, which is lawful and leaves the same bits; parameters keep their shapes."""
+    """Check that the program after a pass verifies, has the same parameters, and computes the same bits.
+    Returns it.
+    """
     after = one(func)
     verify_func(after, level=2)
     for seed in range(2):
@@ -72,14 +74,14 @@ def keeps_results(one: PrimFuncPass, func: PrimFunc, *, check: bool = False) -> 
 
 
 def text(source: str) -> PrimFunc:
-    """A program of its script, however it is indented."""
+    """Parse a program. Common indentation is removed."""
     func = parse(inspect.cleandoc(source))
     assert isinstance(func, PrimFunc)
     return func
 
 
 def becomes(one: PrimFuncPass, before: str, after: str) -> PrimFunc:
-    """Check the result of a pass, by its text and by the values that it computes."""
+    """Check the result of a pass: its text, and that it computes the same values."""
     func = text(before)
     made = keeps_results(one, func)
     assert script(made) == script(text(after))
@@ -87,7 +89,7 @@ def becomes(one: PrimFuncPass, before: str, after: str) -> PrimFunc:
 
 
 def stays(one: PrimFuncPass, source: str) -> None:
-    """Checks that a pass leaves a program alone."""
+    """Check that a pass does not change a program."""
     func = text(source)
     assert script(one(func)) == script(func)
 

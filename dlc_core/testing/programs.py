@@ -44,7 +44,7 @@ _FLOAT_CALLS = ("exp", "tanh", "sqrt", "floor", "abs", "sigmoid", "erf", "sign",
 
 
 class ProgramMaker:
-    """Makes one program from a seed."""
+    """Makes a program from a seed."""
 
     def __init__(self, seed: int, *, dtypes: tuple[str, ...] = DTYPES, vectors: bool = True) -> None:
         self.random = random.Random(seed)
@@ -124,7 +124,9 @@ class ProgramMaker:
         )
 
     def narrowed(self, value: Expr, to: DType) -> Expr:
-        """A float that is cast to an integer is made small first: elsewhere the result is unspecified."""
+        """Make a float small before it is cast to an integer, because the result is unspecified for large
+        values.
+        """
         if not value.dtype.is_float or to.is_float or to.is_bool:
             return value
         small = binary("min", binary("max", value, const(0.0, value.dtype)), const(100.0, value.dtype))
@@ -197,7 +199,7 @@ class ProgramMaker:
         return loop(var, self.random.randrange(1, 4), body, kind, begin=begin, annotations=notes)
 
     def alloc(self, depth: int) -> Stmt:
-        """A fresh buffer, filled before use; sometimes seen through a view of the other rank order."""
+        """An allocated buffer that is filled before use, sometimes through a view with another shape."""
         type_ = self.dtype()
         fresh = Buffer(self.name("S"), (SIZE, SIZE), type_, scope="local")
         i, j = Var(self.name("i")), Var(self.name("j"))
@@ -215,7 +217,7 @@ class ProgramMaker:
         return Alloc(fresh, seq(fill, body))
 
     def vector_store(self) -> Stmt:
-        """Lanes computed from one load, with a lane permutation or a guard at times."""
+        """A vector store computed from one load, sometimes with a permutation of lanes or a guard."""
         type_ = self.random.choice([t for t in self.dtypes if not t.is_bool])
         lanes = self.random.choice((2, 4))
         row, target = self.index(), self.buffer(type_)
@@ -263,5 +265,7 @@ class ProgramMaker:
 
 
 def random_prim_func(seed: int, *, dtypes: tuple[str, ...] = DTYPES, vectors: bool = True) -> PrimFunc:
-    """A random lawful program: buffers `A_<dtype>` of 8 by 8, then `x: float32` and `n: int64` (n >= 0)."""
+    """A random valid program with the parameters `A_<dtype>`, buffers of 8 x 8, `x: float32` and `n: int64`
+    (n >= 0).
+    """
     return ProgramMaker(seed, dtypes=dtypes, vectors=vectors).func()

@@ -36,7 +36,7 @@ LIKELY = (
     "decompose_reduction",
     "compact_buffers",
 )
-"""Moves that others need, tried more often."""
+"""Moves that other moves depend on. They are tried more often."""
 
 
 class Player:
@@ -50,7 +50,7 @@ class Player:
         self.refused: list[str] = []
 
     def play(self, name: str) -> None:
-        """One move: a method of this class; a refusal must leave the program."""
+        """Make a move, a method of this class. A refused move must not change the program."""
         move: Callable[[], object] = getattr(self, name)
         before, steps = self.sch.func, len(self.sch.trace.steps)
         try:
@@ -208,14 +208,14 @@ class Player:
         self.sch.blockize(self.rng.choice((self.loop, self.loop, self.block))())
 
     def tensorize(self) -> None:
-        """The last loops of a block in tiles of an intrinsic's shape, then the intrinsic."""
+        """Tile the last loops of a block by the shape of an intrinsic, and tensorize the inner loops."""
         if not self.intrins:
             return
         intrin = self.rng.choice(self.intrins)
         shape = intrin_extents(intrin)
         fitting = [b for b in self.sch.get_blocks() if self._in_tiles(b, shape)]
         if not fitting:
-            raise ScheduleError(f"no block has loops in tiles of {shape}")
+            raise ScheduleError(f"no block has loops that are multiples of {shape}")
         loops = self.sch.get_loops(self.rng.choice(fitting))[-len(shape) :]
         tiles = [self.sch.split(loop, [None, size], "exact") for loop, size in zip(loops, shape)]
         self.sch.reorder(*(t[0] for t in tiles), *(t[1] for t in tiles))
@@ -248,11 +248,11 @@ class Player:
 
         layout = IndexMap.of(tiled, buffer.ndim)
         size = const_value(buffer.shape[dim])
-        # Padding that nothing fills may not be copied by a later cache.
+        # Padding is uninitialised, so a later cache must not copy it.
         self.sch.transform_layout(block, buffer.name, layout, None if size and size % factor == 0 else 0.0)
 
     def tiling(self, rank: int) -> IndexMap:
-        """Axes permuted, one of them in tiles."""
+        """An index map that permutes the axes and tiles one of them."""
         order = list(range(rank))
         self.rng.shuffle(order)
         dim, factor = self.rng.randrange(max(rank, 1)), self.rng.randint(2, 4)
@@ -281,7 +281,7 @@ def intrin_extents(intrin: TensorIntrin) -> list[int]:
 def random_schedule(
     func: PrimFunc, rng: random.Random, moves: int = 14, intrins: Sequence[TensorIntrin] = ()
 ) -> Player:
-    """A schedule after some random moves, in the hands of the player that made them."""
+    """Make random moves on a schedule, and return the player with the schedule."""
     schedule = Schedule(func, seed=rng.randrange(1 << 30), intrins={i.name: i for i in intrins})
     player = Player(schedule, rng, intrins)
     for _ in range(rng.randint(1, moves)):
@@ -290,7 +290,7 @@ def random_schedule(
 
 
 def lowered(func: PrimFunc) -> PrimFunc:
-    """Plain loops over flat memory."""
+    """Lower a program to plain loops over flat memory."""
     return unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(func))))
 
 
@@ -334,7 +334,7 @@ def check_schedule_trace(
 def _same(found: Sequence[Array], expected: Sequence[Array], outputs: Sequence[int], who: str) -> None:
     for n in outputs:
         if not np.array_equal(found[n], expected[n]):
-            raise VerifyError(f"{who} computes something else in buffer {n}")
+            raise VerifyError(f"{who} computes other values in buffer {n}")
 
 
 def _equal(found: PrimFunc, expected: PrimFunc, who: str) -> None:

@@ -1,8 +1,7 @@
 """The report of the conformance kit: `pytest --dlc-report=DIR` writes conformance.json and conformance.html.
 
-`Collector` gathers the records of tests, from one process or from those of pytest-xdist. `summary` makes one
-record of them, in an order that does not depend on the order of the tests. Only durations differ between
-runs.
+`Collector` gathers the records of tests, from one process or from those of pytest-xdist. `summary` combines
+them to one record, whose order does not depend on the order of the tests. Only durations differ between runs.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Test:
     __test__ = False
 
     def cases(self) -> list[Outcome]:
-        """The cases that it ran; the test itself if it ran none, or failed for another reason."""
+        """The outcomes of its cases; that of the test itself if it has none, or failed for another reason."""
         own = Outcome(self.case, self.status, self.why)
         if not self.outcomes:
             return [own]
@@ -258,7 +257,7 @@ def table(target: Mapping[str, Any]) -> list[str]:
     }
     columns = list(dict.fromkeys(dtype for row in rows.values() for dtype in row))
     if rows:
-        for_text += ["+ right, - unsupported, x fails as expected", " ".join([" " * 20, *columns])]
+        for_text += ["+ passed, - unsupported, x fails as expected", " ".join([" " * 20, *columns])]
     for op, row in rows.items():
         cells = [MARKS[row[d]["status"]] if d in row else "" for d in columns]
         line = " ".join(cell.center(len(dtype)) for cell, dtype in zip(cells, columns, strict=True))

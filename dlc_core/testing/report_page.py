@@ -75,7 +75,7 @@ def _levels(target: Mapping[str, Any]) -> Iterator[str]:
 def _failures(target: Mapping[str, Any]) -> Iterator[str]:
     failed = [case for case in target["cases"] if case["status"] == FAILED]
     if failed:
-        yield f"<h3>What fails ({len(failed)})</h3><table>"
+        yield f"<h3>Failures ({len(failed)})</h3><table>"
         for case in failed:
             yield f"<tr><td class=f><code>{_text(case['case'])}</code></td>"
             yield f"<td><pre>{_text(case['why'])}</pre></td></tr>"
@@ -127,10 +127,10 @@ def _exemptions(target: Mapping[str, Any]) -> Iterator[str]:
         yield "<h3>Exemptions</h3><table>"
         yield "<tr><th>exemption</th><th>kind</th><th>reason</th><th>cases</th></tr>"
         for each in target["exemptions"]:
-            told = each["cases"] if each["of_use"] else "none: misspelt, or of what is gone"
+            cases = each["cases"] if each["of_use"] else "none: misspelt or obsolete"
             yield f"<tr><td><code>{_text(each['name'])}</code></td><td>{_text(each['kind'])}</td>"
             yield f"<td>{_text(each['reason'])}</td>"
-            yield f"<td class={'c' if each['of_use'] else 'f'}>{told}</td></tr>"
+            yield f"<td class={'c' if each['of_use'] else 'f'}>{cases}</td></tr>"
         yield "</table>"
 
 

@@ -40,20 +40,20 @@ class Outcome:
 
 @lru_cache(maxsize=8)
 def expectations_of(kind: str) -> Expectations:
-    """The exemptions that plugins give for a target kind."""
+    """The exemptions of plugins for a target kind."""
     return Expectations(registry().expectations.values(), kind)
 
 
 def kind_of(text: str) -> str:
-    """The name of the target kind that a target's text means."""
+    """The name of the target kind in the text of a target."""
     return Target.parse(text, registry().targets).kind.name
 
 
 @lru_cache(maxsize=32)
 def usable_target(text: str) -> Target:
-    """The target, or a skip that says why this machine cannot run it."""
+    """The target. If this machine cannot run it, the test is skipped with the reason."""
     kind = Target.parse(text, registry().targets).kind
-    problem = kind.problem()  # asked first: options of a device that is missing have no description
+    problem = kind.problem()  # first, because a missing device cannot be described
     if problem is not None:
         pytest.skip(f"{kind.name}: {problem}")
     return find_target(text)
@@ -67,7 +67,7 @@ def run_cases(
     num_threads: int | None = 2,
     make: Callable[[IRModule], Executable] | None = None,
 ) -> list[Outcome]:
-    """Compile and try every case that no exemption excludes; `make` compiles them one by one, in its way."""
+    """Compile and run all cases that are not exempt. If `make` is given, it compiles each case."""
     expectations = expectations_of(target.kind.name)
     outcomes: list[Outcome] = []
     wanted: list[Case] = []
@@ -108,7 +108,9 @@ def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
     if isinstance(compiled, DlcError):
         lacking = _without_lowering(case) if target.stages == STAGES else ""
         if lacking and isinstance(compiled, UnsupportedError):
-            return Outcome(case.name, UNSUPPORTED, f"{lacking}: no tensor lowering, `reference` runs it")
+            return Outcome(
+                case.name, UNSUPPORTED, f"{lacking}: no tensor lowering; the host runs its reference"
+            )
         return Outcome(case.name, FAILED, str(compiled))
     report(case.name, compiled)
     try:
@@ -137,7 +139,7 @@ def _without_lowering(case: Case) -> str:
 
 
 def judge(outcomes: Sequence[Outcome]) -> None:
-    """Fail, naming every wrong case, or skip if no case was run."""
+    """Fail the test and name all failed cases; skip it if no case was run."""
     wrong = [o for o in outcomes if o.status == FAILED]
     if wrong:
         shown = [f"{o.case}: {o.why}" for o in wrong[:20]]

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 SHOWN = 6
-"""Kernels that are named."""
+"""The maximum number of kernels that are named."""
 
 _FILES: list[int] = []
-"""The descriptor of the file, if there is one."""
+"""The descriptor of the file, if this process writes one."""
 
 
 def keep_in(path: str) -> None:
-    """Let this process write its current test to a file from now on."""
+    """Write the current test of this process to a file from now on."""
     _FILES[:] = [os.open(path, os.O_WRONLY | os.O_CREAT)]
 
 
@@ -37,7 +37,7 @@ def report(what: str, exe: Any = None) -> None:
 
 
 def read(path: Path) -> str:
-    """Return the last entry as a line; empty if there is none."""
+    """The last entry as a line; empty if there is none."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -51,7 +51,7 @@ Array = np.ndarray[Any, Any]
 TOLERANCES = MappingProxyType(
     {"float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2), "float32": (2e-5, 1e-5), "float64": (1e-12, 1e-12)}
 )
-"""(rtol, atol): rules may sum in another order."""
+"""(rtol, atol), because rules may change the order of sums."""
 
 
 def kernel_of(body: Node, params: Sequence[Node] | None = None, *, constants: Sequence[int] = ()) -> PrimFunc:
@@ -66,7 +66,7 @@ def kernel_of(body: Node, params: Sequence[Node] | None = None, *, constants: Se
 
 
 def target_of(description: Description) -> Target:
-    """A target that is nothing but its description record."""
+    """A target that only has a description."""
     kind = TargetKind("described", "a description record", "", "", describe=lambda options: description)
     return Target(kind)
 
@@ -74,10 +74,9 @@ def target_of(description: Description) -> Target:
 def schedule_for(
     func: PrimFunc, description: Description, rules: Sequence[Any] = (), *, trace: bool = False
 ) -> PrimFunc:
-    """The kernel as the first fitting rule schedules it; those given (ScheduleRules) come before all others
-    of the same priority.
+    """Schedule a kernel by the first matching rule. `rules` precede other rules of the same priority.
 
-    With `trace`, the attribute of that name has the primitives that the rule called, as Python.
+    With `trace`, the attribute `trace` has the primitives that the rule called, as Python.
     """
     known = (*rules, *registry().schedule_rules.values())
     context = PassContext(target=target_of(description), schedule_rules=known, config={TRACES: trace})
@@ -100,7 +99,7 @@ def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = 
 
 
 def _notes(func: PrimFunc) -> dict[str, Any]:
-    """How a kernel was scheduled."""
+    """The attributes of a kernel that describe how it was scheduled."""
     return {
         name: func.attrs[name]
         for name in ("applied", "rule", "why_not", DECISIONS, "trace")
@@ -109,7 +108,7 @@ def _notes(func: PrimFunc) -> dict[str, Any]:
 
 
 def lower_kernel(func: PrimFunc) -> PrimFunc:
-    """The plain loops that code generators read."""
+    """Lower a kernel to the plain loops that code generators get."""
     changes = (
         lower_blocks,
         flatten_and_simplify,
@@ -138,8 +137,7 @@ def check_schedule(
     `sizes` are the values of its symbolic dims. Inputs are small integers in every dtype. With `trace`, the
     printed trace must make the same program. Raises AssertionError if results differ, if the rule did
     anything besides calling primitives, or if it made decisions that it does not list. Raises RuntimeFailure
-    if the kernel reads undefined values or if
-    parallel iterations conflict.
+    if the kernel reads undefined values, or if parallel iterations conflict.
     """
     arrays = make_arrays(func, sizes, seed)
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]
@@ -162,7 +160,7 @@ def check_schedule(
 
 
 def _check_decisions(scheduled: PrimFunc, rules: Sequence[Any]) -> None:
-    """The rule lists the decisions that it made: `dlc rules NAME` shows users what they can force."""
+    """Check that the rule lists the decisions that it made, because `dlc rules NAME` prints the list."""
     known = {rule.name: rule for rule in (*registry().schedule_rules.values(), *rules)}
     rule = known.get(scheduled.attrs.get("rule", ""))
     made = {Choice.parse(text).decision for text in scheduled.attrs.get(DECISIONS, ())}
@@ -191,7 +189,8 @@ def run_kernel(
     check: bool = False,
     module: IRModule | None = None,
 ) -> list[Array]:
-    """The arrays numbered `outputs` after a run; they begin as nonsense, and workspaces are made here.
+    """Run a kernel and return the arrays with the indices `outputs`. These are filled with arbitrary values
+    before. Workspaces are allocated here.
 
     `module` has the kernels that the program launches.
     """

@@ -1,8 +1,8 @@
 """Random graphs, and Hypothesis strategies of them.
 
 Use:
-    random_graph(random.Random(7), "float32")         one graph, the same each time
-    @given(graphs())                                  for Hypothesis, which shrinks what fails
+    random_graph(random.Random(7), "float32")         a deterministic random graph
+    @given(graphs())                                  a strategy for Hypothesis, which shrinks failing graphs
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dlc_core.op.reference import evaluate_dim
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 DTYPES = ("float32", "float64", "int32")
 LIMIT = 20_000
-"""Elements of a value beyond which it is not made larger."""
+"""The number of elements beyond which values do not grow."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RandomGraph:
 
     function: Function
     sizes: Sequence[Mapping[Var, int]]
-    """Each assigns a size to every symbol; one empty mapping if all dims are known."""
+    """Assignments of sizes to all symbols. If all dims are constant, there is one empty assignment."""
     dtype: str
 
     def feeds(self, sizes: Mapping[Var, int], seed: int = 0) -> list[NDArray]:
@@ -58,7 +58,7 @@ def _values(rng: np.random.Generator, shape: Sequence[int], type_: DType) -> NDA
 
 
 class _Maker:
-    """Grows a graph by one random op after another."""
+    """Builds a graph from random ops."""
 
     def __init__(self, rng: random.Random, dtype: str, symbolic: bool) -> None:
         self.rng = rng
@@ -104,7 +104,7 @@ class _Maker:
         if made is not None and self.size(made) <= LIMIT:
             self.values.append(made)
 
-    # One method for each kind of step; None where nothing fits.
+    # One method for each kind of step. It returns None if no value matches.
 
     def unary(self) -> Node | None:
         names = ["neg", "abs", "relu"]
@@ -172,7 +172,7 @@ class _Maker:
         return std.transpose(a, axes=axes)
 
     def reshape(self) -> Node | None:
-        """Two neighbouring dims become one, or a dim of size 1 comes in."""
+        """Fuse two neighbouring dims, or insert a dim of size 1."""
         a = self.rng.choice(self.values)
         shape = list(a.shape)
         if len(shape) > 1 and self.rng.random() < 0.7:
@@ -230,7 +230,7 @@ class _Maker:
         return std.gather(a, constant(np.array(places, np.int64)), axis=axis)
 
     def extent(self, value: Node, axis: int) -> int:
-        """The size of a dim in the smaller of the trials."""
+        """The size of a dim in the trial with the smaller sizes."""
         return evaluate_dim(value.shape[axis], self.typical)
 
 
@@ -264,7 +264,7 @@ def random_graph(
 def graphs(
     dtypes: Sequence[str] = DTYPES, *, symbolic: bool | None = None, steps: int = 10
 ) -> st.SearchStrategy[RandomGraph]:
-    """Random graphs; `symbolic` None makes both kinds."""
+    """Random graphs. If `symbolic` is None, some have symbolic dims."""
 
     def made(rng: random.Random, dtype: str, dims: bool) -> RandomGraph:
         return random_graph(rng, dtype, symbolic=dims, steps=steps)

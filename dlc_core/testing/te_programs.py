@@ -1,8 +1,8 @@
 """Random programs of tensor expressions, for tests of schedules and of later passes.
 
 A program is a graph of pointwise maps, broadcasts, transposes, slices, paddings, reductions, products and
-windows over small tensors, some of whose dims are symbolic.  Values stay small integers, so that every order
-of a sum gives the same bits.  The same generator state gives the same program.
+windows over small tensors, some of whose dims are symbolic.  Values are small integers, so that all orders of
+a sum have the same bits. The program is determined by the state of the generator.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dlc_core.tir.stmt import PrimFunc
 Array = np.ndarray[Any, Any]
 Dim = int | Var
 LIMIT = 1 << 18
-"""Magnitudes beyond this are cut off: sums of these stay exact in float32."""
+"""Values are clipped to this magnitude, so that their sums are exact in float32."""
 MAX_POINTS = 240
-"""Elements of a tensor, and steps of a block."""
+"""The maximum number of elements of a tensor, and of steps of a block."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def results_of(
     check: bool = False,
     externs: Mapping[str, Callable[..., Any]] | None = None,
 ) -> list[Array]:
-    """All buffers after a run on copies; written buffers are filled with 99 before."""
+    """Run a program on copies of the arrays, and return all buffers. Written buffers are filled with 99
+    before.
+    """
     from_caller = [a.copy() for a in given]
     for position, layout in func.attrs.get("repack", {}).items():
         from_caller[position] = layout.apply_numpy(from_caller[position])
@@ -71,7 +73,7 @@ def results_of(
 
 @dataclass(frozen=True)
 class _Made:
-    """A tensor, the numbers that its dims are, and a bound of its magnitudes."""
+    """A tensor, the sizes of its dims, and an upper bound of its magnitudes."""
 
     tensor: Tensor
     dims: tuple[Dim, ...]
@@ -85,7 +87,7 @@ class _Made:
 
 @dataclass
 class TeMaker:
-    """Makes one program by choices of `rng`."""
+    """Makes a program by choices of `rng`."""
 
     rng: random.Random
     dtype: str = "float32"
@@ -143,7 +145,7 @@ class TeMaker:
         return self.keep(cut, dims, 9)
 
     def source(self) -> _Made:
-        """One of the tensors, the later ones more often."""
+        """A random tensor. Later ones are more likely."""
         return self.known[max(self.rng.randrange(len(self.known)) for _ in range(2))]
 
     def op(self) -> None:

@@ -117,7 +117,7 @@ def test_neighbouring_matches_are_one_region_and_the_rest_says_why(card):
 def test_a_predicate_refuses_with_its_reason(card):
     exe = dlc.compile(mlp(), targets=["card -limit=1000", "reference"])
     reasons = {e["op"]: e["reasons"] for e in exe.about["placed"]["why_not"]}
-    why = "2048 weights, the card holds 1000"
+    why = "2048 weights, the card has memory for 1000"
     assert reasons["matmul"] == [f"dense_relu: {why}", f"dense: {why}"]
     same(exe, mlp(), X)
 
@@ -389,7 +389,8 @@ def test_explanations_list_segments_and_refusals(card):
     text = str(told)
     assert "card-dense: add, relu, dense" in text
     assert (
-        "not on card -limit=1000: matmul: dense_relu: 2048 weights, the card holds 1000; dense: 2048" in text
+        "not on card -limit=1000: matmul: dense_relu: 2048 weights, the card has memory for 1000; dense: 2048"
+        in text
     )
     assert text.startswith("target   card -limit=1000, reference -level=tir")
     assert json.loads(told.to_json())["segments"][0]["name"] == "region_0"

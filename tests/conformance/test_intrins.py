@@ -59,7 +59,10 @@ def scribbles(c, a, b, sc, sa, sb):
 @pytest.mark.parametrize(
     ("intrin", "words"),
     [
-        (replace(SCRIPTED, reference=wrong_reference), "the reference does not compute what is described"),
+        (
+            replace(SCRIPTED, reference=wrong_reference),
+            "the reference does not compute the same as the description",
+        ),
         (replace(SCRIPTED, impl=subtracts), "the implementation does not compute"),
         (replace(EXTERN, externs={"mma16": scribbles}), "writes outside of its windows"),
     ],

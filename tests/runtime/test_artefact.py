@@ -131,7 +131,7 @@ def rewritten(data, change):
         (lambda h: h["sections"][0].update(size=1 << 60), "ends at byte"),
         (lambda h: h["sections"][0].update(sha256="0" * 64), "damaged"),
         (lambda h: h["sections"][1].update(name="code"), "malformed"),
-        (lambda h: h["signature"].update(weights=1), "weights of .* do not fit"),
+        (lambda h: h["signature"].update(weights=1), "weights of .* have the wrong size"),
         (lambda h: h["signature"].update(arena=99), "signature in the artefact is malformed"),
         (lambda h: h["signature"]["inputs"][0].update(dtype="float32x8"), "dtype float32x8"),
         (lambda h: h["signature"]["inputs"][0].update(dtype="nothing"), "malformed"),

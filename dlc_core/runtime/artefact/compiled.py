@@ -1,6 +1,7 @@
 """The result of a compile as data: interface, code, weights, and how it was made.
 
-Files keep it, explanations and memory bounds are computed from it; an `Executable` is one that can be called.
+It is what files contain, and what explanations and memory bounds are computed from. An `Executable` is one
+that can be called.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ MEMORY = "memory"
 class CompiledModel:
     """A compiled model, as data.
 
-    `program` is there where parts of the model run on the host, between native segments, or on other devices:
-    `regions` are the models of those, by name.  `device` None makes one that cannot run here, only be saved
-    and exported.  `about` is what files keep of the compile, `report` what they do not: seconds, the cache.
+    `program` is the host program, if parts of the model run on the host or on other devices. `regions` has
+    the models of other devices by name. If `device` is None, the model cannot run here, but it can be saved
+    and exported. `about` has facts of the compile that files keep; `report` has those that they do not keep:
+    seconds, the cache.
     """
 
     def __init__(
@@ -84,17 +86,17 @@ class CompiledModel:
 
     @property
     def target_text(self) -> str:
-        """The targets of its parts, the host's last."""
+        """The targets of its parts, that of the host last."""
         found = dict.fromkeys(str(each.target) for each in (*self.regions.values(), self))
         return ", ".join(found)
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Names of the entry points that `exe[name]` gives; empty where `exe` is the only one."""
+        """The names of the entry points for `exe[name]`; empty if `exe` is the only one."""
         return tuple(self.about.get("entries", ()))
 
     def add_sources(self, sources: Mapping[str, Callable[[], str]]) -> None:
-        """Let `source` give further forms, made when they are asked for."""
+        """Add forms for `source`. They are computed on request."""
         self._sources.update(sources)
 
     def source(self, form: str) -> str:

@@ -27,7 +27,7 @@ from dlc_core.diag import ArtifactError
 from dlc_core.support.record import record
 
 MAGIC = b"\x89DLC\r\n\x1a\n"
-"""Its first byte is no text, its line ends show whether a transfer changed such."""
+"""The first byte is not ASCII, and the line ends show if a transfer converted line ends."""
 
 SCHEMA = 1
 PAGE = 4096
@@ -37,7 +37,7 @@ _LONGEST_HEADER = 1 << 28
 
 @record(frozen=True)
 class Opened:
-    """A file that has been checked: its header, and each section's bytes, mapped and not yet read."""
+    """A checked file: its header, and the mapped bytes of each section, which are not read yet."""
 
     header: Mapping[str, Any]
     sections: Mapping[str, memoryview]
@@ -104,8 +104,9 @@ def _up(value: int) -> int:
 
 
 def read_container(path: Path) -> Opened:
-    """Map a file and check its header and its size. Raises ArtifactError if it is no such file or is
-    damaged."""
+    """Map a file, and check its header and its size. Raises ArtifactError if it is not an artefact or
+    damaged.
+    """
     try:
         with path.open("rb") as file:
             return _read(path, file)
@@ -136,9 +137,9 @@ def _read(path: Path, file: BinaryIO) -> Opened:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"its header is no JSON: {error}") from None
+        raise _damaged(path, f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        raise _damaged(path, "its header is no JSON object")
+        raise _damaged(path, "its header is not a JSON object")
     whole = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
     sections, digests = _sections(path, header, whole, _up(_PREFIX.size + length), size)
     return Opened(header, sections, digests)

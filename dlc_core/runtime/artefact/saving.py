@@ -1,7 +1,7 @@
 """Executables as files.
 
     save(exe, path)                   `exe.save`
-    read(path, ...) -> Saved          the parts of an executable, checked, nothing of it run
+    read(path, ...) -> Saved          the checked parts of an executable; no code is run
 
 A saved executable has the sections `code`, `weights`, `about` (JSON data for profiles and explanations),
 `program` if parts of it run on the host, and `source:<form>` for each kept source. Each region of another
@@ -67,9 +67,8 @@ def save(
     durable: bool = True,
     made_from: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an executable; raises ArtifactError where the file cannot be written.
-
-    `made_from` is kept in its header.
+    """Write an executable. Raises ArtifactError if the file cannot be written. `made_from` is stored in the
+    header.
     """
     header = {"core": __version__, **_header(exe)}
     if made_from is not None:
@@ -107,12 +106,13 @@ def _sections(
     found = [(prefix + name, data) for name, data in made]
     for name, region in exe.regions.items():
         found += _sections(region, f"{prefix}{name}/")
-    # Last, so that what is read at once lies together.
+    # The weights are last, so that the sections that are read at once are contiguous.
     return [*found, (f"{prefix}weights", bytes_of(exe.weights))]
 
 
 def read(path: Path, *, verify: bool = False) -> Saved:
-    """Read and check a file; `verify` compares the weights with their checksum too, which reads all of them.
+    """Read and check a file. With `verify` the checksum of the weights is checked too, which reads all of
+    them.
 
     Raises ArtifactError for a file that is damaged, malformed or of another format version.
     """
@@ -130,12 +130,12 @@ def _check_complete(path: Path, opened: Opened, prefix: str) -> None:
 
 
 def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, core: str) -> Saved:
-    """The executable whose sections have a prefix."""
+    """The executable whose sections have the name prefix `prefix`."""
     signature = decode_signature(header.get("signature"))
     weights = np.frombuffer(opened.sections[f"{prefix}weights"], np.uint8)
     if weights.nbytes != signature.weights_size:
         why = f"they are {weights.nbytes} bytes, and the signature says {signature.weights_size}"
-        raise ArtifactError(f"the weights of {path} do not fit", why=why)
+        raise ArtifactError(f"the weights of {path} have the wrong size", why=why)
     words: dict[str, str] = {"core": core}
     for key in ("format", "entry", "target", "device", "codegen"):
         words[key] = _text(path, header.get(key))
@@ -192,9 +192,9 @@ def _about(opened: Opened, prefix: str) -> Mapping[str, Any]:
     try:
         about = json.loads(bytes(opened.sections[f"{prefix}about"]))
     except (ValueError, RecursionError) as error:
-        raise ArtifactError("the artefact's description is no JSON", why=str(error)) from None
+        raise ArtifactError("the artefact's description is not JSON", why=str(error)) from None
     if not isinstance(about, dict):
-        raise ArtifactError("the artefact's description is no JSON object")
+        raise ArtifactError("the artefact's description is not a JSON object")
     return about
 
 

@@ -1,1 +1,1 @@
-"""The ways of a call to a device: checks of the arrays, plans by shapes, donated inputs, guard mode."""
+"""The call paths to a device: checks of arrays, plans by shapes, donated inputs, guard mode."""

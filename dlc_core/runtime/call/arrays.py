@@ -27,9 +27,9 @@ else:
 
 
 class NDArray:
-    """A row-major array in a device's memory; freed with the last reference to it.
+    """A row-major array in a device's memory, which is freed with the last reference to the array.
 
-    `handle` is the device's name for the memory, an address if the device has addresses. `numpy()` copies it
+    `handle` identifies the memory; it is an address if the device has addresses. `numpy()` copies the array
     to the host.
     """
 
@@ -42,7 +42,9 @@ class NDArray:
         *,
         free: Callable[[int], None] | None = None,
     ) -> None:
-        """Takes over `handle`, which `device.alloc` gave; `free` gets it back instead of the device."""
+        """Takes ownership of `handle` from `device.alloc`. `free` is called with it in place of
+        `device.free`.
+        """
         self.device = device
         self.handle = handle
         self.shape = shape
@@ -52,13 +54,13 @@ class NDArray:
 
     @staticmethod
     def empty(device: Device, shape: tuple[int, ...], dtype_: DTypeLike) -> NDArray:
-        """An uninitialised array; raises RuntimeFailure when there is no memory."""
+        """An uninitialised array. Raises RuntimeFailure if there is not enough memory."""
         size = math.prod(shape) * dtype(dtype_).itemsize
         return NDArray(device, device.alloc(max(size, 1)), shape, dtype_)
 
     @staticmethod
     def from_host(device: Device, array: Any) -> NDArray:
-        """A copy of a host array (whatever `as_host` takes) in the device's memory."""
+        """Copy a host array (any that `as_host` accepts) to the device."""
         host = contiguous(as_host(array, "array"))
         made = NDArray.empty(device, host.shape, host.dtype)
         if host.nbytes:
@@ -83,7 +85,7 @@ class NDArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("the array is in a device's own memory: it cannot be seen without a copy")
+            raise ValueError("the array is in the memory of a device: it cannot be accessed without a copy")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -91,7 +93,7 @@ class NDArray:
         return own if own is not None else dlpack.CPU
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
-        """A capsule of the device's memory where DLPack knows the device, else of a copy in host memory."""
+        """A capsule of the device's memory if DLPack knows the device, else of a copy in host memory."""
         self.device.sync()
         own = getattr(self.device, "dlpack_device", None)
         if own is not None or shares_memory(self.device):
@@ -107,8 +109,8 @@ class NDArray:
 def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[Any, Any]:
     """A value as a NumPy array in host memory, a view if possible. `what` names it in errors.
 
-    Raises UsageError for values that are no arrays: None, lists and Python numbers (whose dtype would be a
-    guess), objects. If strings are expected, NumPy's string arrays become arrays of objects.
+    Raises UsageError for values that are not arrays: None, objects, and lists and Python numbers, whose dtype
+    is not defined. If strings are expected, NumPy's string arrays are converted to arrays of objects.
     """
     if isinstance(value, np.ndarray):
         array = value
@@ -131,7 +133,7 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
             array = np.asarray(value)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
             raise UsageError(
-                f"{what} is a {type(value).__name__} that gives no array", why=str(error)
+                f"{what} is a {type(value).__name__} that cannot be converted to an array", why=str(error)
             ) from None
     else:
         raise UsageError(
@@ -151,17 +153,15 @@ def _texts(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
     if array.dtype.kind in "UT":
         return array.astype(object)
     if array.dtype.kind != "O":
-        raise UsageError(f"{what} is {array.dtype}, texts are needed", hint="give an array of str")
+        raise UsageError(f"{what} is {array.dtype}, strings are needed", hint="give an array of str")
     for item in array.flat:
         if not isinstance(item, str):
-            raise UsageError(f"{what} holds a {type(item).__name__}, texts are needed")
+            raise UsageError(f"{what} contains a {type(item).__name__}, strings are needed")
     return array
 
 
 def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself where its elements lie row by row, aligned and in this machine's byte order; else a
-    copy.
-    """
+    """The array itself if it is row-major, contiguous, aligned and in native byte order; else a copy."""
     return (
         array
         if is_plain(array) and array.dtype.isnative
@@ -170,8 +170,7 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def is_plain(array: np.ndarray[Any, Any]) -> bool:
-    """Whether the elements are row-major, contiguous and aligned, so that the memory can be passed
-    directly."""
+    """Whether an array is row-major, contiguous and aligned, so that its memory can be passed directly."""
     flags = array.flags
     return flags.c_contiguous and flags.aligned
 

@@ -21,10 +21,10 @@ else:
 
 
 def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
-    """The way to call an entry point of a device."""
+    """The call path for an entry point of a device."""
     if signature.donated and (hasattr(entry, "evaluate") or not shares_memory(device)):
         raise UnsupportedError(
-            f"device {device.name!r} takes no donated inputs",
+            f"device {device.name!r} does not support donated inputs",
             why="it does not work in the caller's memory",
             hint="compile without `donate`",
         )

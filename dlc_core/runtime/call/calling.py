@@ -1,11 +1,11 @@
 """The call paths to a device.  `callers.caller_for` chooses one of three when the code is loaded.
 
-    InPlace       the device works in this process's memory; addresses of the caller's arrays are passed on
+    InPlace       the device works in this process's memory and gets the addresses of the caller's arrays
     Copying       the device has its own memory; inputs are written there, outputs are read back
     Evaluating    the entry point takes and returns arrays
 
-All are re-entrant. Scratch memory belongs to one call at a time and is kept for the next one. So there is
-never more of it than for the maximum number of simultaneous calls.
+All are re-entrant. Each call has its own scratch memory, which is kept for later calls. So there is only as
+much as the maximum number of simultaneous calls needed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class InPlace(Checked):
         self._known: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        # A model of microseconds costs little more than this from Python.
+        # For models that take microseconds, this function is most of the overhead of a call from Python.
         if len(arrays) != self.count:
             self.signature.check_count(len(arrays))
         for array, dtype in zip(arrays, self.dtypes):
@@ -74,8 +74,8 @@ class InPlace(Checked):
         return outputs
 
     def _know(self, facts: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
-        """Return the makers of the outputs, the dims, and the bytes of scratch memory of a call with these
-        facts.
+        """For a call with these facts: the functions that create its outputs, its dims, and its bytes of
+        scratch memory. The result is cached.
         """
         plan = self.plan(facts)
         makers = self._outputs.makers(plan.outputs, self.results)
@@ -96,7 +96,9 @@ class InPlace(Checked):
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
     ) -> tuple[Callable[[], None], Host]:
-        """A call of the instrumented entry, and the figures (nanoseconds, calls) that it adds to."""
+        """A function that calls the instrumented entry point, and the array [sites, 2] that it adds
+        nanoseconds and calls to.
+        """
         given = self.ready(inputs)
         plan = self.plan(self.signature.facts(given))
         results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
@@ -110,7 +112,9 @@ class InPlace(Checked):
         self._outputs.clear()
 
     def _take(self, size: int) -> tuple[Host, int, int]:
-        """Scratch memory of at least `size` bytes; smaller pieces met on the way are dropped."""
+        """Take scratch memory of at least `size` bytes from the free list, or allocate it. Smaller blocks are
+        freed.
+        """
         arenas = self._arenas
         while True:
             try:
@@ -123,7 +127,7 @@ class InPlace(Checked):
 
 
 def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
-    """A call of an entry point with a fixed number of arguments, which returns when the call has finished."""
+    """A function that calls an entry point with these numbers of arguments, and waits for it."""
     own = getattr(entry, "launcher", None)
     if own is not None:
         ready: Launch = own(buffers, scalars)
@@ -137,7 +141,7 @@ def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
 
 
 def holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
-    """`run`, which keeps `held` alive."""
+    """A function that calls `run` and keeps `held` alive."""
 
     def bound(_held: Any = held) -> None:
         run()
@@ -146,7 +150,7 @@ def holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
 
 
 class Copying(Checked):
-    """Calls on a device's own memory."""
+    """Calls on a device with its own memory."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
         super().__init__(signature)
@@ -158,7 +162,7 @@ class Copying(Checked):
         self._free: list[NDArray] = []
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        """If all inputs are arrays on the device, outputs stay there."""
+        """Call. If all inputs are arrays on the device, the outputs are too."""
         with failing(self.device):
             return self._call(arrays, threads)
 
@@ -181,8 +185,8 @@ class Copying(Checked):
     def start(
         self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
     ) -> list[NDArray]:
-        """Launch on arrays of the device; the outputs, for which `empty` gives memory.  Where the device is
-        `queued` they are not there yet.
+        """Launch on arrays of the device, and return the outputs. `empty` allocates them. If the device is
+        `queued`, the outputs are not yet computed when this returns.
         """
         plan = self.plan(self._facts(inputs))
         values = self.signature.outputs
@@ -201,7 +205,7 @@ class Copying(Checked):
         return outputs
 
     def _examine_on_device(self, arena: NDArray) -> None:
-        """Wait, and look at the record of failed checks."""
+        """Wait for the call, and raise the error in the record of failed checks."""
         self._wait()
         record = np.zeros(RECORD_BYTES, np.uint8)
         with failing(self.device):
@@ -215,7 +219,7 @@ class Copying(Checked):
             self.device.write(arena.handle, memoryview(bytes(RECORD_BYTES)))
 
     def _arena(self, size: int) -> NDArray:
-        """Scratch memory on the device, its record of failed checks empty."""
+        """Scratch memory on the device, with an empty record of failed checks."""
         arena = NDArray.empty(self.device, (size,), "uint8")
         if self.signature.sites:
             self._clear(arena)
@@ -246,7 +250,9 @@ class Copying(Checked):
         return self.steady(holding(bound, held), given), results
 
     def measuring(self, inputs: Sequence[Any], sites: int, threads: int) -> tuple[Callable[[], None], Host]:
-        """A call that a device's own clocks measure, and the figures (nanoseconds, calls) that it adds to."""
+        """A function that makes a call which the device measures, and the array [sites, 2] that it adds
+        nanoseconds and calls to.
+        """
         ready = self.ready(inputs)
         given = [self._upload(a) for a in ready]
         plan = self.plan(self.signature.facts(ready))
@@ -268,7 +274,7 @@ class Copying(Checked):
         self._free.clear()
 
     def _check_memory(self, plan: Plan) -> None:
-        """The device knows its memory."""
+        """Does nothing: the device reports if it has not enough memory."""
 
     def _upload(self, host: Host) -> NDArray:
         return NDArray.from_host(self.device, host)
@@ -303,7 +309,7 @@ class Copying(Checked):
 
 
 class Evaluating(Transient):
-    """Calls of entry points that take and give arrays."""
+    """Calls of entry points that take and return arrays."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
         super().__init__(signature)
@@ -320,7 +326,7 @@ class Evaluating(Transient):
         return [np.asarray(r) for r in results]
 
     def release(self) -> None:
-        """There is no scratch memory."""
+        """Does nothing: there is no scratch memory."""
 
 
 __all__ = ["Copying", "Evaluating", "InPlace", "Launch", "holding"]

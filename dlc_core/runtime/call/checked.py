@@ -21,26 +21,26 @@ from dlc_core.runtime.memory.host import empty, lasting_bytes
 Host = np.ndarray[Any, Any]
 
 PLANS = 1024
-"""Facts of calls of a model with symbolic dims whose plans are remembered."""
+"""The number of plans that are cached for a model with symbolic dims."""
 
 
 class Caller(Protocol):
-    """A way to call."""
+    """A call path."""
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        """The outputs for these inputs; raises UsageError, before anything runs, for inputs that do
-        not fit.
+        """Call with these inputs, and return the outputs. Raises UsageError for invalid inputs, before
+        anything runs.
         """
         ...
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        """A call on fixed memory, and the outputs it writes."""
+        """A function that makes a call on fixed memory, and the outputs that it writes."""
         ...
 
     def release(self) -> None:
-        """Give back all scratch memory that no call is using."""
+        """Free all scratch memory that no call is using."""
         ...
 
 
@@ -55,7 +55,7 @@ class Checked:
         self._plans: dict[tuple[Shape, ...], Plan] = {}
 
     def hosts(self, arrays: Sequence[Any]) -> list[Host]:
-        """Inputs as host arrays. Raises UsageError if the signature does not allow one."""
+        """Convert inputs to host arrays. Raises UsageError if one does not match the signature."""
         signature = self.signature
         signature.check_count(len(arrays))
         hosts = [
@@ -66,7 +66,7 @@ class Checked:
         return hosts
 
     def ready(self, arrays: Sequence[Any]) -> list[Host]:
-        """Inputs as arrays that can be passed. Raises UsageError if the signature does not allow one."""
+        """Convert inputs to contiguous host arrays. Raises UsageError if one does not match the signature."""
         return [contiguous(host) for host in self.hosts(arrays)]
 
     def plan(self, facts: tuple[Shape, ...]) -> Plan:
@@ -83,10 +83,10 @@ class Checked:
         return made
 
     def release(self) -> None:
-        """Give back all scratch memory that no call is using."""
+        """Free all scratch memory that no call is using."""
 
     def scratch(self, size: int) -> Host:
-        """Scratch memory of the host, its record of failed checks empty."""
+        """Scratch memory of the host, with an empty record of failed checks."""
         memory = lasting_bytes(size)
         if self.signature.sites:
             memory[:RECORD_BYTES] = 0
@@ -103,7 +103,7 @@ class Checked:
             raise error
 
     def examined(self, run: Callable[[], None], scratch: Host) -> Callable[[], None]:
-        """A bound call that raises what its checks have found."""
+        """A bound call that raises an error if a check of the code has failed."""
         if not self.signature.sites:
             return run
 
@@ -114,7 +114,7 @@ class Checked:
         return checked
 
     def _check_memory(self, plan: Plan) -> None:
-        """Refuse a call that takes more memory than there is."""
+        """Raise RuntimeFailure if there is not enough memory for a call."""
         taken = {donation.output for donation in self.signature.donated}
         pairs = enumerate(zip(plan.outputs, self.results, strict=True))
         results = sum(math.prod(shape) * dtype.itemsize for i, (shape, dtype) in pairs if i not in taken)
@@ -133,7 +133,7 @@ class Checked:
         def checked() -> None:
             if signature.facts(given) != planned:
                 raise UsageError(
-                    "elements of bound inputs that tell sizes have changed", hint="bind the call again"
+                    "elements of bound inputs that are sizes have changed", hint="bind the call again"
                 )
             run()
 
@@ -142,7 +142,7 @@ class Checked:
     def bound(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None
     ) -> tuple[Plan, list[Host], list[Host]]:
-        """The plan and the arrays of a bound call, none of them copied."""
+        """The plan, inputs and outputs of a bound call. No array is copied."""
         given = self.hosts(inputs)
         for value, array, own in zip(self.signature.inputs, given, inputs, strict=True):
             if isinstance(own, NDArray) or not is_plain(array):
@@ -168,7 +168,7 @@ class Checked:
         outputs: Sequence[Host | None] | None,
         threads: int,
     ) -> tuple[Callable[[], None], list[Host]]:
-        """A bound call, and the outputs it writes, where every call makes its own results."""
+        """A bound call for call paths that allocate results, and the outputs that it copies them to."""
         _, given, results = self.bound(inputs, outputs)
 
         def bound() -> None:
@@ -191,7 +191,7 @@ class Checked:
         return results
 
     def output_array(self, index: int, given: Any, shape: Shape) -> Host:
-        """Memory for an output as an array; raises UsageError for another shape or dtype."""
+        """Check an array that a caller passes for an output. Raises UsageError for another shape or dtype."""
         value = self.signature.outputs[index]
         array = as_host(given, f"output {value.name!r}", value.type.dtype)
         if array.shape != shape or array.dtype != self.results[index]:
@@ -201,7 +201,7 @@ class Checked:
 
 
 class Transient(Checked, ABC):
-    """Ways whose every call makes its own results."""
+    """Base of call paths that allocate the results of each call."""
 
     @abstractmethod
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]: ...
@@ -218,7 +218,7 @@ def failure(device: Device, error: Exception) -> RuntimeFailure:
 
 @contextmanager
 def failing(device: Device) -> Iterator[None]:
-    """Whatever a vendor's device raises becomes a RuntimeFailure that names the device."""
+    """Within this context, exceptions of a device become RuntimeFailures that name the device."""
     try:
         yield
     except DlcError:

@@ -42,17 +42,20 @@ class Donating(InPlace):
     ) -> tuple[Callable[[], None], list[Host]]:
         given = self.hosts(inputs)
         plan = self.plan(self.signature.facts(given))
-        rooms = {d.input: d for d in self.signature.donated}
+        donations = {d.input: d for d in self.signature.donated}
         for index, (value, array) in enumerate(zip(self.signature.inputs, given, strict=True)):
-            if index in rooms and not _fits_in(array, rooms[index], plan.outputs[rooms[index].output]):
-                axis, capacity = rooms[index].axis, rooms[index].capacity
+            if index in donations and not _fits_in(
+                array, donations[index], plan.outputs[donations[index].output]
+            ):
+                axis, capacity = donations[index].axis, donations[index].capacity
                 cut = ", ".join([":"] * axis + [f":{array.shape[axis]}"])
                 raise UsageError(
-                    f"input {value.name!r} is donated without capacity for what its output adds",
-                    why=f"it is no view of memory of {capacity} elements along axis {axis}",
-                    hint=f"buffer = np.empty({roomy(array.shape, rooms[index])}); bind buffer[{cut}]",
+                    f"input {value.name!r} is donated, but its memory has no capacity for its output",
+                    why=f"it is not a view of memory with {capacity} elements along axis {axis}",
+                    hint=f"buffer = np.empty({with_capacity(array.shape, donations[index])}); "
+                    f"bind buffer[{cut}]",
                 )
-            if index not in rooms and not is_plain(array):
+            if index not in donations and not is_plain(array):
                 raise UsageError(
                     f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
                     hint="use np.ascontiguousarray",
@@ -83,10 +86,10 @@ class Donating(InPlace):
         """The inputs; donated ones are views of memory with capacity."""
         hosts = self.hosts(arrays)
         plan = self.plan(self.signature.facts(hosts))
-        rooms = {d.input: d for d in self.signature.donated}
+        donations = {d.input: d for d in self.signature.donated}
         return [
-            _enlarged(array, rooms[index], plan.outputs[rooms[index].output])
-            if index in rooms
+            _enlarged(array, donations[index], plan.outputs[donations[index].output])
+            if index in donations
             else contiguous(array)
             for index, array in enumerate(hosts)
         ]
@@ -106,11 +109,11 @@ class Donating(InPlace):
             found = None if own else self.output_array(index, wanted, shape)
             if index in taken:
                 donation = taken[index]
-                made = beginning(_whole(given[donation.input], donation), donation.axis, shape)
+                made = first_part(_whole(given[donation.input], donation), donation.axis, shape)
                 if found is not None and (address(found), found.strides) != (address(made), made.strides):
                     name = self.signature.inputs[donation.input].name
                     raise UsageError(
-                        f"output {value.name!r} does not lie where input {name!r} is, which it continues",
+                        f"output {value.name!r} must be in the memory of input {name!r}, which it extends",
                         hint="give a longer view of the same memory, or None",
                     )
                 results.append(made)
@@ -127,11 +130,11 @@ class Donating(InPlace):
             others = [a for i, a in enumerate(given) if i != d.input]
             if any(np.may_share_memory(one, other) for other in others):
                 name = self.signature.inputs[d.input].name
-                raise UsageError(f"input {name!r} is donated, and another input is in its memory")
+                raise UsageError(f"input {name!r} is donated, and its memory overlaps another input")
         return results
 
 
-def roomy(shape: Shape, donation: Donation) -> Shape:
+def with_capacity(shape: Shape, donation: Donation) -> Shape:
     """The shape of the whole memory of a donated input."""
     return (*shape[: donation.axis], donation.capacity, *shape[donation.axis + 1 :])
 
@@ -140,27 +143,27 @@ def _whole(array: Host, donation: Donation) -> Host:
     """The whole memory of a donated input."""
     owner = _owner(array)
     offset = address(array) - address(owner)
-    whole: Host = np.ndarray(roomy(array.shape, donation), array.dtype, owner, offset, array.strides)
+    whole: Host = np.ndarray(with_capacity(array.shape, donation), array.dtype, owner, offset, array.strides)
     return whole
 
 
-def beginning(whole: Host, axis: int, shape: Shape) -> Host:
-    """The begin of memory along an axis."""
+def first_part(whole: Host, axis: int, shape: Shape) -> Host:
+    """The view of memory that begins at index 0 along `axis` and has the shape `shape`."""
     part: Host = whole[(slice(None),) * axis + (slice(shape[axis]),)]
     return part
 
 
 def _owner(array: Host) -> Host:
-    """The array whose memory it is."""
+    """The array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _strides(array: Host, donation: Donation) -> tuple[int, ...]:
-    """Strides in bytes of memory with room."""
+    """The strides in bytes of a view of memory with the capacity of a donation."""
     found, step = [], array.itemsize
-    for size in reversed(roomy(array.shape, donation)):
+    for size in reversed(with_capacity(array.shape, donation)):
         found.append(step)
         step *= size
     return tuple(reversed(found))
@@ -170,7 +173,7 @@ def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
     """Whether an array is a view of memory with enough capacity for an output of this shape."""
     if result[donation.axis] > donation.capacity:
         raise UsageError(
-            f"there is room for {donation.capacity} elements along axis {donation.axis},"
+            f"the capacity is {donation.capacity} elements along axis {donation.axis},"
             f" and {result[donation.axis]} are needed",
             hint="donate with a larger capacity: donate={name: capacity}",
         )
@@ -178,18 +181,18 @@ def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
         return False
     owner = _owner(array)
     begin = address(array) - address(owner)
-    size = math.prod(roomy(array.shape, donation)) * array.itemsize
+    size = math.prod(with_capacity(array.shape, donation)) * array.itemsize
     return bool(owner.flags.c_contiguous) and 0 <= begin <= owner.nbytes - size
 
 
 def _enlarged(array: Host, donation: Donation, result: Shape) -> Host:
-    """The array itself if it has the capacity, else a copy that has."""
+    """The array itself if it is a view of memory with enough capacity, else a copy that is."""
     if _fits_in(array, donation, result):
         return array
-    memory = empty(roomy(array.shape, donation), array.dtype)
-    part = beginning(memory, donation.axis, array.shape)
+    memory = empty(with_capacity(array.shape, donation), array.dtype)
+    part = first_part(memory, donation.axis, array.shape)
     part[...] = array
     return part
 
 
-__all__ = ["Donating", "beginning", "roomy"]
+__all__ = ["Donating", "first_part", "with_capacity"]

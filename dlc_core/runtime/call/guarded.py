@@ -18,7 +18,7 @@ from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.runtime.call.arrays import NDArray, contiguous
 from dlc_core.runtime.call.calling import Copying, InPlace
 from dlc_core.runtime.call.checked import Host, failing
-from dlc_core.runtime.call.donating import Donating, beginning, roomy
+from dlc_core.runtime.call.donating import Donating, first_part, with_capacity
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES
 from dlc_core.runtime.guard.memory import GuardedMemory, guarded_copy, shaped
@@ -36,7 +36,7 @@ class Layouts:
         guard = signature.guard
         if guard is not None and guard.page % PAGE:
             raise UnsupportedError(
-                "the executable keeps values apart by other pages than this machine has",
+                "the executable was compiled for another page size",
                 why=f"it was compiled for pages of {guard.page} bytes, here they have {PAGE}",
                 hint="compile it here",
             )
@@ -46,21 +46,21 @@ class Layouts:
         self.align = ALIGN if guard is None else guard.align
 
     def value(self, name: str, shape: Shape, of: DType) -> Layout:
-        """That of an input or output."""
+        """The layout of an input or output."""
         size = math.prod(shape) * of.itemsize
         return alone(
             name, size, fill_of(of), self.mode, max(self.align, of.itemsize) if self.align > 1 else 1
         )
 
     def arena(self, plan: Plan) -> Layout:
-        """That of the scratch memory of a call."""
+        """The layout of the scratch memory of a call."""
         if self.guard is None:
             return alone("the scratch memory", plan.arena, NAN_BYTE, self.mode, ALIGN)
         sizes = dict(zip(self.signature.symbols, plan.scalars, strict=True))
         return Layout(plan.arena, (RECORD, *sized_slots(self.guard.arena, sizes)), calls=self.guard.calls)
 
     def weights(self, size: int) -> Layout:
-        """That of the constants."""
+        """The layout of the constants."""
         if self.guard is None:
             return alone("the constants", size, NAN_BYTE, self.mode, ALIGN)
         return Layout(size, sized_slots(self.guard.weights, {}))
@@ -73,7 +73,7 @@ def _fill_weights(memory: GuardedMemory, weights: Host) -> None:
 
 
 class _Guarded(InPlace):
-    """Calls on this process's memory; inputs and constants may not be written."""
+    """Calls on this process's memory. Inputs and constants are write-protected."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host, mode: str) -> None:
         self._layouts = Layouts(signature, mode)
@@ -83,7 +83,7 @@ class _Guarded(InPlace):
         super().__init__(signature, device, entry, self._constants.bytes)
 
     def _sealed(self, index: int, array: Host) -> GuardedMemory:
-        """A copy of an input, which nobody may write."""
+        """A write-protected copy of an input."""
         value = self.signature.inputs[index]
         made = guarded_copy(
             self._layouts.value(f"input {value.name!r}", array.shape, value.dtype), contiguous(array)
@@ -112,7 +112,7 @@ class _Guarded(InPlace):
 
 
 class GuardedInPlace(_Guarded):
-    """Calls that give new arrays."""
+    """Calls that return new arrays."""
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
@@ -132,21 +132,23 @@ class GuardedInPlace(_Guarded):
 
 
 class GuardedDonating(_Guarded, Donating):
-    """Calls that take over donated inputs.
+    """Calls with donated inputs.
 
-    Donated memory is copied, as far as the input uses it, to guarded memory of the same capacity; the rest is
-    marked as unwritten.  The output is copied back.
+    A donated input is copied to guarded memory of the same capacity, the rest of which has the fill byte. The
+    output is copied back.
     """
 
     def _prepared(
         self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
     ) -> Callable[[], None]:
-        rooms = {donation.input: donation for donation in self.signature.donated}
+        donations = {donation.input: donation for donation in self.signature.donated}
         continued = {donation.output: donation.input for donation in self.signature.donated}
 
         def run() -> None:
             inputs = [
-                self._roomy(rooms[index], array) if index in rooms else self._sealed(index, array)
+                self._guarded_donation(donations[index], array)
+                if index in donations
+                else self._sealed(index, array)
                 for index, array in enumerate(given)
             ]
             outputs = [
@@ -156,29 +158,29 @@ class GuardedDonating(_Guarded, Donating):
             self._launch(inputs, outputs, plan, threads)
             for index, (memory, result) in enumerate(zip(outputs, results, strict=True)):
                 if index in continued:
-                    self._take_back(rooms[continued[index]], memory, result)
+                    self._take_back(donations[continued[index]], memory, result)
                 else:
                     result[...] = shaped(memory.bytes, result.shape, result.dtype)
 
         return run
 
-    def _roomy(self, donation: Donation, array: Host) -> GuardedMemory:
-        """Memory with room, in which an input lies."""
-        shape, value = roomy(array.shape, donation), self.signature.inputs[donation.input]
+    def _guarded_donation(self, donation: Donation, array: Host) -> GuardedMemory:
+        """Guarded memory with the capacity of a donation, which contains a copy of the input."""
+        shape, value = with_capacity(array.shape, donation), self.signature.inputs[donation.input]
         made = GuardedMemory(self._layouts.value(f"input {value.name!r}", shape, value.dtype))
-        beginning(shaped(made.bytes, shape, array.dtype), donation.axis, array.shape)[...] = array
+        first_part(shaped(made.bytes, shape, array.dtype), donation.axis, array.shape)[...] = array
         return made
 
     def _take_back(self, donation: Donation, memory: GuardedMemory, result: Host) -> None:
-        """RuntimeFailure where more was written than the output."""
-        whole = shaped(memory.bytes, roomy(result.shape, donation), result.dtype)
-        part = beginning(whole, donation.axis, result.shape)
+        """Copy the output back. Raises RuntimeFailure if more was written than the output."""
+        whole = shaped(memory.bytes, with_capacity(result.shape, donation), result.dtype)
+        part = first_part(whole, donation.axis, result.shape)
         result[...] = part
         part.view(np.uint8)[...] = memory.layout.slots[0].fill
         written = int((memory.bytes != memory.layout.slots[0].fill).sum())
         if written:
             name = memory.layout.slots[0].name
-            raise RuntimeFailure(f"{written} bytes of {name} behind what its output takes have been written")
+            raise RuntimeFailure(f"{written} bytes of {name} after the end of its output have been written")
 
 
 class GuardedCopying(Copying):
@@ -227,7 +229,7 @@ class GuardedCopying(Copying):
         return made
 
     def _take(self, plan: Plan) -> NDArray:
-        """Scratch memory that nobody has written."""
+        """New scratch memory."""
         handle = self._guarded.alloc_guarded(self._layouts.arena(plan))
         made = NDArray(self.device, handle, (plan.arena,), "uint8")
         if self.signature.sites:
@@ -235,7 +237,7 @@ class GuardedCopying(Copying):
         return made
 
     def _give(self, arena: NDArray) -> None:
-        """It is not used again."""
+        """Does nothing: scratch memory is not reused, so that it is unwritten at first."""
 
 
 __all__ = ["GuardedCopying", "GuardedDonating", "GuardedInPlace", "Layouts"]

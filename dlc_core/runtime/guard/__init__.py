@@ -1,1 +1,1 @@
-"""Failures at run time: what checks of generated code report, guard mode with its pages, fault reports."""
+"""Failures at run time: failed checks of generated code, guard mode, fault reports."""

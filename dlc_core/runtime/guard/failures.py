@@ -8,10 +8,12 @@ from dlc_core.diag import RuntimeFailure
 from dlc_core.support.record import record
 
 RECORD_BYTES = 32
-"""The record of a call: four int64 at the beginning of its scratch memory, zero before it."""
+"""The size of the record of a call: four int64 at the beginning of its scratch memory, zero
+before the call.
+"""
 _CODES = 1 << 16
 _NAMES = 4
-"""Nodes that a message names, at most."""
+"""The maximum number of nodes that a message names."""
 
 
 @record(frozen=True)
@@ -21,7 +23,7 @@ class Site:
     kernel: str
     nodes: tuple[str, ...]
     checks: tuple[str, ...]
-    """By their codes, the first of which is 1."""
+    """The subjects in the order of their codes, which begin with 1."""
 
 
 def recorded_failure(found: Sequence[int], sites: Sequence[Site]) -> RuntimeFailure | None:
@@ -47,7 +49,7 @@ def recorded_failure(found: Sequence[int], sites: Sequence[Site]) -> RuntimeFail
 
 
 def status_failure(symbol: str, status: int) -> RuntimeFailure:
-    """The error of an entry that gave a status other than 0."""
+    """The error of an entry point that returned a status other than 0."""
     return RuntimeFailure(f"{symbol} failed while running", why=f"its status is {status}")
 
 

@@ -1,8 +1,8 @@
-"""Fault reports: the activity of a process at an illegal memory access, written to a file before it dies.
+"""Fault reports: a process that accesses illegal memory writes a file about it before it dies.
 
-`report_to(path)` is for worker processes; their parent reads the file by `reported`.  The report names the
-kernel, its model nodes, and the value next to the memory.  The kernel is that of the last call that began,
-from the record in the scratch memory of guard mode.
+Worker processes call `report_to(path)`; their parent reads the file by `reported`. The report names the
+kernel, its model nodes, and the value next to the address. The kernel is that of the call that began last,
+according to the record in the scratch memory of guard mode.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from dlc_core.support.record import record
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()
 _SIGINFO, _NODEFER = 0x4, 0x40000000
 _ADDRESS = 16
-"""Where the address is in `siginfo_t`."""
+"""The byte offset of the address in `siginfo_t`."""
 _NUMBER = 3
-"""Which number of the record is that of the call."""
+"""The index of the number of the call in the record."""
 _NAMES = 4
 _THREADS = 64
 """The maximum number of simultaneous faults of threads that are described."""
 _LAUNCHED: list[tuple[str, int]] = [("", 0)]
-"""The kernel that a device launched last, and the number of the call that it is a part of."""
+"""The kernel that a device launched last, and the number of the call that it belongs to."""
 _KEPT: list[Any] = []
-"""Objects that the system refers to, kept alive."""
+"""Objects that the system refers to, which must stay alive."""
 
 
 @record(frozen=True)
 class Fault:
-    """The known facts about a fault; empty if nothing is known."""
+    """The facts about a fault. Unknown ones are empty."""
 
     kernel: str
     nodes: tuple[str, ...]
     near: str
-    """Where the memory lies."""
+    """The address, relative to the nearest value."""
 
     def lines(self) -> list[str]:
-        """It in words."""
+        """The facts as lines of text."""
         more = f" and {len(self.nodes) - _NAMES} more" if len(self.nodes) > _NAMES else ""
         found = [f"in kernel {self.kernel}"] if self.kernel else []
         if self.nodes:
@@ -75,7 +75,7 @@ def launched(kernel: str, call: int) -> None:
 
 
 def underway() -> Site:
-    """The call of a kernel that has begun last; one without a name where nobody notes that."""
+    """The call of a kernel that began last. Its name is empty if calls are not recorded."""
     for memory in reversed(live()):
         calls = memory.layout.calls
         if not calls:
@@ -106,18 +106,20 @@ def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, i
     entered: list[int] = []
 
     def handle(number: int, info: int, context: int) -> None:
-        """The thread has left the interpreter, so that Python may run here; then it faults again."""
+        """Write the report. The faulting thread is in native code without the GIL, so Python may run here. On
+        return the instruction faults again, and the previous handler runs.
+        """
         where = ctypes.c_uint64.from_address(info + _ADDRESS).value
         entered.append(where)
         try:
             if len(entered) <= _THREADS:
                 call = underway()
-                near = owner_of(where) or f"address {where:#x}, which is in no guarded memory"
+                near = owner_of(where) or f"address {where:#x}, which is not in guarded memory"
                 own = path.with_name(f"{path.name}.{len(entered)}")
                 own.write_text(json.dumps({"kernel": call.kernel, "nodes": call.nodes, "near": near}))
                 own.replace(path)
         finally:
-            restore()  # not earlier: another thread may be at fault too, and end the process
+            restore()  # not earlier, because a fault of another thread would then end the process
 
     return handle
 
@@ -125,10 +127,10 @@ def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, i
 def reported(path: Path) -> Fault:
     """Read a fault report."""
     try:
-        told = json.loads(path.read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError):
         return Fault("", (), "")
-    return Fault(str(told["kernel"]), tuple(map(str, told["nodes"])), str(told["near"]))
+    return Fault(str(found["kernel"]), tuple(map(str, found["nodes"])), str(found["near"]))
 
 
 __all__ = ["Fault", "launched", "report_to", "reported", "underway"]

@@ -11,13 +11,15 @@ from dlc_core.runtime.host_program.steps import Steps
 from dlc_core.runtime.memory.recycled import class_of
 
 Atom = tuple[Node, int]
-"""One tensor of a node's value."""
+"""A tensor of a node's value: the node and the index of the tensor."""
 Block = tuple[str, int | None]
-"""A device and a size class; None for sizes that depend on dims."""
+"""A device and a size class in bytes; None for symbolic sizes."""
 
 
 def device_bytes(steps: Steps, devices: Mapping[str, str]) -> dict[str, int | None]:
-    """The most bytes on each device, in blocks of the size classes of `resident.Pool`."""
+    """The peak bytes on each device, in blocks of the size classes of `resident.Pool`; None for symbolic
+    sizes.
+    """
     found: dict[str, int | None] = dict.fromkeys(devices.values(), 0)
     for (device, size), count in _peaks(steps, devices, nested=False).items():
         so_far = found[device]
@@ -33,7 +35,7 @@ def host_bytes(steps: Steps, bytes_of: Callable[[TensorType], int | None]) -> in
     live = most = 0
 
     def atoms_of(n: Node) -> list[Atom]:
-        """The tensors of a value; those of params and constants, met here first, take nothing."""
+        """The tensors of a value. Params and constants, which are seen here first, need no memory."""
         if n not in atoms:
             atoms[n] = [(n, i) for i in range(len(_fields(n.type)))]
             holders.update(atoms[n])
@@ -57,7 +59,7 @@ def host_bytes(steps: Steps, bytes_of: Callable[[TensorType], int | None]) -> in
         inner = [host_bytes(body, bytes_of) for body in bodies]
         if None in inner:
             return None
-        # What rounds give is collected before it becomes one value.
+        # The results of iterations are collected before they are stacked.
         collected = sum(sizes.get(atom, 0) for atom in own) if bodies else 0
         most = max(most, live + collected + max((size or 0 for size in inner), default=0))
         for arg in dead:
@@ -67,7 +69,9 @@ def host_bytes(steps: Steps, bytes_of: Callable[[TensorType], int | None]) -> in
 
 
 def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Block]:
-    """Count the blocks of each kind at the worst step; the caller of a body keeps its inputs."""
+    """The maximum number of live blocks of each kind over all steps. The caller of a body keeps its inputs
+    alive.
+    """
     atoms: dict[Node, list[Atom]] = {}
     holders: Counter[Atom] = Counter()
     places: dict[Atom, set[str]] = {}
@@ -75,7 +79,7 @@ def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Bl
     peaks: Counter[Block] = Counter()
 
     def atoms_of(n: Node) -> list[Atom]:
-        """The tensors of a value; those of params and constants are met here first."""
+        """The tensors of a value. Params and constants are seen here first."""
         if n not in atoms:
             atoms[n] = [(n, i) for i in range(len(_fields(n.type)))]
             holders.update(atoms[n])

@@ -37,8 +37,9 @@ from dlc_core.script.json import from_json, to_json
 
 @dataclass(frozen=True)
 class Program:
-    """A host program in saved form: the graph's JSON, the positions of its arrays in the weights, and its
-    segments."""
+    """A host program as data: the graph as JSON, the offsets of its arrays in the weights, and
+    its segments.
+    """
 
     graph: bytes
     arrays: tuple[tuple[str, tuple[int, ...], int], ...]
@@ -49,7 +50,7 @@ class Program:
     def of(
         function: Function, constants: Sequence[tuple[int, object]], segments: Mapping[str, Signature]
     ) -> Program:
-        """The program of a function whose arrays are among the packed constants."""
+        """The program of a function whose arrays are in the packed constants."""
         arrays: list[Host] = []
         graph = json.dumps(to_json(function, arrays), separators=(",", ":")).encode()
         places = {id(data): offset for offset, data in constants}
@@ -61,14 +62,14 @@ class Program:
         try:
             data = json.loads(self.graph)
         except (ValueError, RecursionError) as error:
-            raise ArtifactError("the host program is no JSON", why=str(error)) from None
+            raise ArtifactError("the host program is not JSON", why=str(error)) from None
         made = from_json(data, known_ops(), [_view(weights, *entry) for entry in self.arrays])
         if not isinstance(made, Function):
-            raise ArtifactError("the host program is no function", why=f"it is a {type(made).__name__}")
+            raise ArtifactError("the host program is not a function", why=f"it is a {type(made).__name__}")
         return made
 
     def encode(self) -> bytes:
-        """Everything as one section of an artefact."""
+        """Encode as a section of an artefact."""
         head = {
             "arrays": [[name, list(shape), offset] for name, shape, offset in self.arrays],
             "segments": {name: encode_signature(s) for name, s in self.segments.items()},
@@ -77,7 +78,7 @@ class Program:
 
     @staticmethod
     def decode(data: bytes) -> Program:
-        """Decode the result of `encode`; raise ArtifactError for anything else."""
+        """Decode a section of an artefact. Raises ArtifactError for malformed data."""
         head, _, graph = data.partition(b"\n")
         try:
             parsed = json.loads(head)
@@ -177,7 +178,9 @@ class Hosted(Transient):
             results = _own(_flat(fetch(self._steps(given, threads))), given)
         except BaseException:
             for pool in self._pools.values():
-                with suppress(Exception):  # a failure of what is still running is not that of the next call
+                with suppress(
+                    Exception
+                ):  # an error of work that is still running must not be raised in the next call
                     pool.device.sync()
             raise
         for pool in self._pools.values():
@@ -200,7 +203,7 @@ def _flat(value: Any) -> list[Host]:
 
 
 def _own(results: list[Host], given: Sequence[Host]) -> list[Host]:
-    """Results that are memory of the inputs, of the weights or of another result become copies."""
+    """Copy results that share memory with inputs, weights or other results."""
     fresh: list[Host] = []
     for result in results:
         shared = not result.flags.writeable or any(np.may_share_memory(result, o) for o in (*given, *fresh))

@@ -25,9 +25,8 @@ from dlc_core.runtime.memory.recycled import class_of
 
 
 class Pool:
-    """Memory of one device for the values of calls.
-
-    `taken` are the bytes that it got from the device so far.
+    """A pool of memory of one device, for values of calls. `taken` is the number of bytes that it has
+    allocated.
     """
 
     def __init__(self, device: Device) -> None:
@@ -35,13 +34,14 @@ class Pool:
         self.taken = 0
         self._lock = threading.Lock()
         self._free: dict[int, list[int]] = {}
-        # Arrays may be collected anywhere, so giving back takes no lock.
+        # Arrays may be garbage-collected while a lock is held, so their memory is returned without taking
+        # one.
         self._back: deque[tuple[int, int]] = deque()
         self._end = weakref.finalize(self, _free_all, device, self._free, self._back)
         self._end.atexit = False
 
     def empty(self, shape: tuple[int, ...], dtype_: DTypeLike) -> NDArray:
-        """An uninitialised array; its memory comes back with the last reference to it."""
+        """An uninitialised array. Its memory returns to the pool with the last reference to it."""
         size = class_of(math.prod(shape) * dtype(dtype_).itemsize)
         with self._lock:
             self._sort()
@@ -56,7 +56,7 @@ class Pool:
         )
 
     def upload(self, host: Host) -> NDArray:
-        """A copy of a host array."""
+        """Copy a host array to the device."""
         host = contiguous(host)
         made = self.empty(host.shape, host.dtype)
         if host.nbytes:
@@ -75,7 +75,7 @@ class Pool:
         return made if done else None
 
     def clear(self) -> None:
-        """Free the blocks that hold no value."""
+        """Free all unused blocks."""
         with self._lock:
             _free_all(self.device, self._free, self._back)
 
@@ -95,7 +95,7 @@ def _free_all(device: Device, free: dict[int, list[int]], back: deque[tuple[int,
 
 
 class Held:
-    """A value wherever it is."""
+    """A value that is on the host, on devices, or both."""
 
     __slots__ = ("_host", "_on")
 
@@ -105,13 +105,13 @@ class Held:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of its dims."""
+        """The shape."""
         found = next(iter(self._on.values())) if self._host is None else self._host
         shape: tuple[int, ...] = found.shape
         return shape
 
     def host(self) -> Host:
-        """The value as a host array; waits for the device that computes it."""
+        """The value as a host array. If necessary, it waits for the device and copies."""
         if self._host is None:
             array = next(iter(self._on.values()))
             with failing(array.device):
@@ -119,7 +119,7 @@ class Held:
         return self._host
 
     def on(self, pool: Pool) -> NDArray:
-        """The value on a device."""
+        """The value as an array on a device. If necessary, it is copied."""
         found = self._on.get(id(pool.device))
         if found is None:
             if self._host is None:
@@ -133,14 +133,14 @@ class Held:
 
 
 def hold(value: Any) -> Any:
-    """Wrap values that the host computed as held values, tuples element by element."""
+    """Wrap host arrays as held values, also in tuples."""
     if isinstance(value, tuple):
         return tuple([hold(item) for item in value])
     return value if isinstance(value, Held) else Held(np.asarray(value))
 
 
 def fetch(value: Any) -> Any:
-    """Held values as host arrays."""
+    """Convert held values to host arrays, also in tuples."""
     if isinstance(value, tuple):
         return tuple([fetch(item) for item in value])
     return value.host() if isinstance(value, Held) else value

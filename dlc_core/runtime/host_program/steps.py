@@ -1,12 +1,12 @@
-"""Host graphs as lists of steps, prepared once: a loop iteration costs little more than its segments.
+"""Host graphs as lists of steps. The lists are prepared once, so that a loop iteration costs little more than
+its segments.
 
-Inputs are checked on entry; between steps, shapes and dtypes are those that inference proved.  Conditions on
-the function's dims are checked first, and those on data-dependent dims after the step that computes them.  A
-control-flow op runs by its own reference on callables that run the steps of its bodies.
+Inputs are checked on entry. Between steps, shapes and dtypes are those that inference proved. Conditions on
+the function's dims are checked first, those on data-dependent dims after the step that computes them. A
+control-flow op runs by its reference, with callables that run the steps of its bodies.
 
-If segments run on devices with memory of their own, values are `Held`, and the host fetches its operands.
-Launches that may run asynchronously start as soon as their inputs exist, and other segments run before steps
-that must wait for them.
+If segments run on devices with their own memory, values are `Held`, and the host fetches its operands.
+Asynchronous launches start as soon as their inputs exist, before steps that must wait for results.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.host_program.resident import fetch, hold
 
 Run = Callable[[str, list[Any], int], list[Any]]
-"""Runs a segment: its name, arrays, threads."""
+"""A function that runs a segment: (name, arrays, threads) -> results."""
 
 MOVING = (GET, TUPLE)
 PASSING = ("if_", "while_")
-"""Control flow whose reference only passes values on, and asks a condition for its `item`."""
+"""Control-flow ops whose reference only passes values on, and reads conditions by `item`."""
 STACKING = ("scan", "loop")
-"""Control-flow ops whose reference only passes on the state, which is `num_state` arguments or all, and as
-many results of the body. The reference computes with the other values: it slices and stacks them.
+"""Control-flow ops whose reference only passes the state on: the first `num_state` (or all) arguments, and as
+many results of the body. The reference slices and stacks the other values, so these must be arrays.
 """
 
 Symbols = dict[Var, int]
 Step = Callable[[list[Any], Symbols, int], Any]
-"""The value of one node from the slots, the known dims and the threads."""
+"""A function (slots, known dims, threads) -> the value of one node."""
 
 
 class _Waiting:
-    """Which devices' work values may still wait for, while steps are put in order."""
+    """While steps are ordered: the devices whose unfinished work each value may depend on."""
 
     def __init__(self, devices: Mapping[str, str]) -> None:
         self._devices = devices
         self._started: dict[str, int] = {}
         self._synced: dict[str, int] = {}
         self._needs: dict[Node, dict[str, int]] = {}
-        """For each value the last launches that it is a result of, numbered by device."""
+        """For each value the index of the last launch on each device that it depends on."""
 
     def device(self, n: Node) -> str | None:
-        """The device of a launch."""
+        """The device of a node, if it is a launch; else None."""
         return self._devices.get(n.attrs["symbol"]) if n.op is CALL_PRIM else None
 
     def pending(self, n: Node) -> set[str]:
-        """The devices for which a node would have to wait."""
+        """The devices that a node would have to wait for."""
         own = self.device(n)
         return {
             device
@@ -82,7 +82,7 @@ class _Waiting:
         }
 
     def done(self, n: Node) -> None:
-        """Continue after a node."""
+        """Record that a node has been placed."""
         if n.op in MOVING:
             needs: dict[str, int] = {}
             for arg in n.args:
@@ -166,7 +166,7 @@ class Steps:
             for axis, dim in enumerate(shape)
             if isinstance(dim, Expr) and not isinstance(dim, Var)
         ]
-        # The caller has checked conditions on host-computed dims, alone and together with dims of inputs.
+        # The caller has checked all conditions that include host-computed dims.
         told = {*data_dims(function)}
         called = told.union(v for p in function.params for v in p.tensor_type.symbols())
         needs = [
@@ -181,8 +181,9 @@ class Steps:
             value = n.attrs["value"].data if n.op is CONST else None
             self._slot(n, value if devices is None or value is None else hold(value))
         computed = [n for n in order if n.op is not CONST]
-        # All other dims are known before the first step: those of params and of the function around a body.
-        left = {var for n in computed for var in _brought(n)}
+        # All other dims are known before the first step: those of params, and of the function that contains a
+        # body.
+        left = {var for n in computed for var in _new_dims(n)}
         self._needs = [c for c in needs if left.isdisjoint(c.dims)]
         later = [c for c in needs if not left.isdisjoint(c.dims)]
         if devices is not None:
@@ -190,7 +191,7 @@ class Steps:
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
         last.pop(function.body, None)
         self.order: list[tuple[Node, list[Node]]] = []
-        """The nodes as they run, each with the arguments that no later node needs."""
+        """The nodes in the order of execution, each with the arguments that no later node uses."""
         self.bodies: dict[Node, list[Steps]] = {}
         """The steps of the bodies of control flow."""
         self._steps: list[tuple[Step, int, tuple[int, ...], Node]] = []
@@ -198,7 +199,7 @@ class Steps:
             dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
             at = [self._slots[a] for a in n.args]
             step = self._step(n, at) if devices is None else self._on_held(n, at)
-            computed_here = _told(n.type, [v for v in _brought(n) if v in left])
+            computed_here = _determined(n.type, [v for v in _new_dims(n) if v in left])
             if computed_here:
                 left.difference_update(var for var, _, _ in computed_here)
                 ready = [c for c in later if left.isdisjoint(c.dims)]
@@ -209,7 +210,9 @@ class Steps:
         self._result = self._slots[function.body]
 
     def __call__(self, arrays: Sequence[Any], threads: int, around: Mapping[Var, int] | None = None) -> Any:
-        """The result; `around` are the dims of the function that a body of control flow is in."""
+        """Run the steps. For a body of control flow, `around` has the dims of the function that
+        contains it.
+        """
         values = list(self._template)
         values[: len(arrays)] = arrays if self._devices is None else map(hold, arrays)
         dims: Symbols = dict(around or {})
@@ -234,7 +237,7 @@ class Steps:
         self._template.append(value)
 
     def _on_held(self, n: Node, at: Sequence[int]) -> Step:
-        """A step on held values: what runs on the host takes and gives arrays."""
+        """A step on held values. Nodes that run on the host get arrays and return arrays."""
         if n.op in (*MOVING, CALL_PRIM) or n.op.name in (*PASSING, *STACKING):
             return self._step(n, at)
         inner = self._step(n, range(len(at)))
@@ -261,7 +264,7 @@ class Steps:
     def _segment(self, n: Node, at: Sequence[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
         if symbol not in self._segments:
-            raise ArtifactError(f"the host program calls {symbol!r}, which is not there", spans=n.spans)
+            raise ArtifactError(f"the host program calls {symbol!r}, which does not exist", spans=n.spans)
         if isinstance(n.type, TensorType):
             return lambda values, dims, threads: run(symbol, [values[i] for i in at], threads)[0]
         return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in at], threads))
@@ -275,7 +278,7 @@ class Steps:
         self.bodies[n] = list(bodies.values())
         plain = {k: v for k, v in without_plan(n.attrs).items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
-        told = _told(n.type, fresh_dims(n))
+        told = _determined(n.type, fresh_dims(n))
         reference = decl.reference
         assert reference is not None
         count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))
@@ -300,7 +303,7 @@ class Steps:
 def _checking(
     step: Step, told: Sequence[tuple[Var, int, int]], needs: Sequence[Condition], several: bool
 ) -> Step:
-    """A step whose results determine dims, with the conditions on these."""
+    """A step whose results determine dims, followed by the checks of the conditions on these."""
 
     def checked(values: list[Any], dims: Symbols, threads: int) -> Any:
         found = step(values, dims, threads)
@@ -312,8 +315,8 @@ def _checking(
     return checked
 
 
-def _brought(n: Node) -> list[Var]:
-    """The dims that are known when a node has run, and not before."""
+def _new_dims(n: Node) -> list[Var]:
+    """The dims that become known when a node has run."""
     if n.op not in (CALL, CALL_PRIM):
         return fresh_dims(n)
     given = {var for arg in n.args for var in symbols_of(arg.type)}
@@ -330,7 +333,7 @@ def _solve(dim: Expr, size: int, dims: Symbols) -> None:
             dims[unknown[0]] = solved
 
 
-def _told(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
+def _determined(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
     """The positions, by result and axis, at which results determine dims."""
     fields = type_.fields if isinstance(type_, TupleType) else (type_,)
     shapes = [field.shape for field in fields if isinstance(field, TensorType)]

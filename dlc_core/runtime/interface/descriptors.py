@@ -37,21 +37,22 @@ from dlc_core.runtime.memory.dlpack import HOST_TYPES, dtype_code
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 DATA, DEVICE, RANK, DTYPE, STRIDED, SHAPE = range(6)
-"""Words of an argument: its address, device type, number of dims, dtype (code + bits * 2**8 +
-lanes * 2**16), whether strides are given; then its shape and its strides in elements, which count only where
-the rank fits."""
+"""The words of an argument: its address, device type, rank, dtype (code + bits * 2**8 + lanes * 2**16),
+whether strides are given; then its shape and its strides in elements, which are valid only if the rank is the
+expected one.
+"""
 
 REASONS = ("NULL", "device", "rank", "dtype", "shape", "strides", "alignment")
 """The possible errors of an argument."""
 
 
 def status_of(argument: int, reason: str) -> int:
-    """The status of a call whose argument of that number (inputs, then outputs) does not fit."""
+    """The status of a call with a wrong argument. `argument` is its number: inputs, then outputs."""
     return -(100 * (argument + 1) + REASONS.index(reason) + 1)
 
 
 def row_size(value: Value) -> int:
-    """Words of an argument in the table."""
+    """The number of words of an argument in the table."""
     return SHAPE + 2 * value.type.ndim
 
 
@@ -62,14 +63,14 @@ def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
     host memory, row-major, contiguous, and aligned to the size of their elements. An array without elements
     may have the address 0. If DLPack lacks a dtype of the signature, or the shapes of the inputs do not
     determine its symbols, every call is refused. Host-computed dims must be in the results before the call
-    (see `telling`). The checks of `inputs_alone` run before the elements are read from which these dims are
-    computed.
+    (see `dim_program`). The checks of `inputs_alone` run before the elements are read from which these dims
+    are computed.
     """
     return _Checks(name, signature).func()
 
 
 def inputs_alone(signature: Signature) -> Signature:
-    """A signature to check the inputs by before their elements are read."""
+    """A signature for checking the inputs before their elements are read."""
     return replace(
         signature, outputs=(), symbols=given_symbols(signature), data_dims=(), elements=(), needs=()
     )
@@ -108,15 +109,17 @@ class _Checks:
             self._memory(number, value, begins[number])
         return PrimFunc(self.name, (self.table, self.results), seq(*self.out))
 
-    def word(self, place: int) -> Load:
-        found = load(self.table, (const(place),))
+    def word(self, index: int) -> Load:
+        found = load(self.table, (const(index),))
         assert isinstance(found, Load)
         return found
 
     def require(self, cond: Expr, number: int, reason: str) -> None:
         fine = eq(load(self.results, (const(0),)), 0)
         store = Store(self.results, (const(0),), const(status_of(number, reason)))
-        self.out.append(If(fine, If(~cond, store)))  # a condition may divide by what those before are about
+        self.out.append(
+            If(fine, If(~cond, store))
+        )  # nested, because a condition may divide by a value that an earlier one checks
 
     def _kind(self, number: int, value: Value, begin: int) -> None:
         device = self.word(begin + DEVICE)
@@ -128,8 +131,8 @@ class _Checks:
         self.require(eq(self.word(begin + DTYPE), dtype_word(value.type.dtype)), number, "dtype")
 
     def _dims(self, numbers: Sequence[int], begins: Sequence[int], which: str) -> None:
-        """Sizes against the dims of a signature: the "first", which are numbers and new names, before the
-        "rest".
+        """Check sizes against the dims of the signature. The "first" pass handles numbers and new symbols,
+        the "rest" the other dims.
         """
         for number in numbers:
             for axis, dim in enumerate(self.values[number].type.shape):
@@ -188,7 +191,7 @@ class _Checks:
 
 
 def dtype_word(type_: DType) -> int:
-    """A dtype as one word of the table; -1, which no descriptor has, for one that DLPack has not."""
+    """A dtype as a word of the table. A dtype that DLPack lacks is -1, which no descriptor has."""
     found = dtype_code(type_)
     return -1 if found is None else found[0] | found[1] << 8 | 1 << 16
 

@@ -43,7 +43,7 @@ def read_inputs(signature: Signature) -> tuple[int, ...]:
 
 
 def in_bounds(var: Var, value: Expr) -> Expr:
-    """Whether a dim may have a value: it is not negative, and within the bounds."""
+    """The condition that the value of a dim is not negative and within its bounds."""
     bounds = var.bounds or Bounds()
     found = value >= bounds.low
     return found if bounds.high is None else logical_and(found, value <= bounds.high)

@@ -1,7 +1,7 @@
-"""Signatures as JSON data.  What is decoded is not trusted: anything unexpected is an ArtifactError.
+"""Signatures as JSON data. Decoded data is not trusted: anything unexpected raises ArtifactError.
 
-Dims are ints, or indices into one table of expressions in which operands come before what uses them; so
-shared parts stay shared, and decoding needs no recursion.
+Dims are ints, or indices into a table of expressions, in which operands precede the expressions that use
+them. So common subexpressions stay shared, and decoding needs no recursion.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Table:
         self._index: dict[Expr, int] = {}
 
     def add(self, root: Expr) -> int:
-        """The row of an expression; UnsupportedError for one that is not integer arithmetic on dims."""
+        """The row of an expression. Raises UnsupportedError if it is not arithmetic on dims."""
         for e in post_order(root):
             if e not in self._index:
                 self._index[e] = len(self.rows)
@@ -131,7 +131,7 @@ def _guard_data(guard: Guard, table: Table) -> dict[str, Any]:
 
 
 def decode_signature(data: Any) -> Signature:
-    """The signature that `encode_signature` wrote; ArtifactError for anything else."""
+    """Decode the result of `encode_signature`. Raises ArtifactError for malformed data."""
     with reading("the signature"):
         return _decode(data)
 
@@ -155,11 +155,11 @@ def _decode(data: Any) -> Signature:
     for index in items(data["symbols"]):
         symbol = at(index)
         if not isinstance(symbol, Var):
-            malformed("a symbol is no variable")
+            malformed("a symbol is not a variable")
         symbols.append(symbol)
     arena = at(data["arena"])
     if arena.dtype is not INDEX:
-        malformed("the arena's size is no integer")
+        malformed("the arena's size is not an integer")
     weights = integer(data["weights"])
     made = Signature(values(data["inputs"]), values(data["outputs"]), tuple(symbols), arena, weights)
     elements = tuple(_element(items(row), at, made) for row in items(data.get("elements", [])))
@@ -176,7 +176,7 @@ def _decode(data: Any) -> Signature:
         made = replace(made, guard=_guard(data["guard"], at, made))
     for value in (*made.inputs, *made.outputs):
         if any(isinstance(d, Expr) and d.dtype is not INDEX for d in value.type.shape):
-            malformed(f"a dim of {value.name!r} is no integer")
+            malformed(f"a dim of {value.name!r} is not an integer")
         if value.type.dtype.lanes != 1 or value.type.dtype.kind == "handle":
             malformed(f"{value.name!r} has the dtype {value.type.dtype}")
     return made
@@ -198,7 +198,7 @@ def _guard(data: Any, at: Callable[[Any], Expr], signature: Signature) -> Guard:
             name, *places, fill = items(row)
             offset, size = map(at, places)
             if not all(e.dtype is INDEX and all(v in known for v in free_vars(e)) for e in (offset, size)):
-                malformed(f"the place of {name} is not known")
+                malformed(f"the offset of {name} is not known")
             found.append(Slot(text(name), offset, size, integer(fill, 0, 255)))
         return tuple(found)
 
@@ -226,7 +226,7 @@ def _element(row: list[Any], at: Callable[[Any], Expr], signature: Signature) ->
     type_ = signature.inputs[index].type
     shape = type_.static_shape()
     if not isinstance(var, Var) or shape is None or type_.dtype.kind not in ("int", "uint", "bool", "float"):
-        malformed("an element is none of an input")
+        malformed("an element is not in an input")
     return var, index, integer(place, 0, math.prod(shape) - 1)
 
 
@@ -241,9 +241,9 @@ def _data_dims(
         one, other, what = items(row)
         var, expr = at(one), at(other)
         if not isinstance(var, Var) or var in known or expr.dtype is not INDEX:
-            malformed("a data-dependent dim is no symbol")
+            malformed("a data-dependent dim is not a symbol")
         if not set(free_vars(expr)) <= known:
-            malformed(f"what tells {var.name} is not known")
+            malformed(f"an operand of {var.name} is not known")
         known.add(var)
         found.append((var, expr, text(what)))
     return tuple(found)
@@ -258,23 +258,23 @@ def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Co
     known = {v for value in signature.inputs for v in value.type.symbols()}
     known.update(var for var, _, _ in signature.data_dims)
     if any(side.dtype is not INDEX for side in sides) or not set(free_vars(*sides)) <= known:
-        malformed("a condition is not about the dims of the inputs")
+        malformed("a condition has other variables than dims of the inputs")
     return Condition(kind, *sides, text(why), text(where))
 
 
 def _donation(row: list[Any], signature: Signature) -> Donation:
-    """A donation whose input and output are there and of one kind."""
+    """Decode a donation. Its input and output must exist and have the same dtype and rank."""
     given, taken, axis, capacity = row
     source = signature.inputs[integer(given, 0, len(signature.inputs) - 1)]
     result = signature.outputs[integer(taken, 0, len(signature.outputs) - 1)]
     if source.type.ndim != result.type.ndim or source.dtype is not result.dtype:
-        malformed(f"{result.name!r} cannot continue {source.name!r}")
+        malformed(f"{result.name!r} cannot extend {source.name!r}")
     return Donation(given, taken, integer(axis, 0, source.type.ndim - 1), integer(capacity, 1, LIMIT))
 
 
 def _float(name: Any) -> DType:
     if name not in _FLOATS:
-        malformed(f"{name!r} is no dtype of a part of a dim")
+        malformed(f"{name!r} is not a dtype of a part of a dim")
     return dtype(name)
 
 

@@ -1,5 +1,6 @@
-"""The signature of an executable: names, types, symbolic dims and sizes. It is plain data and saved in
-artefacts."""
+"""The signature of an executable: names, types, symbolic dims and sizes. It is data and saved in
+artefacts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Shape = tuple[int, ...]
 
 @record(frozen=True)
 class Value:
-    """One input or output: public name and type (dims may be expressions over symbolic dims)."""
+    """An input or output: its name and its type, whose dims may be expressions over symbolic dims."""
 
     name: str
     type: TensorType
@@ -72,25 +73,28 @@ class Plan:
     arena: int
     """Bytes of scratch memory."""
     sites: tuple[Site, ...] = ()
-    """Calls that may fail: see `Signature.sites`."""
+    """The calls of kernels with checks (see `Signature.sites`)."""
 
 
 @record(frozen=True)
 class Signature:
-    """Buffers are passed in the order inputs, outputs, weights, arena; then the symbols by value."""
+    """A signature. An entry point gets buffers in the order inputs, outputs, weights, arena, followed by the
+    values of the symbols.
+    """
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     symbols: tuple[Var, ...]
     arena_size: Expr
-    """Bytes of scratch memory of one call."""
+    """The bytes of scratch memory of one call."""
     weights_size: int
     donated: tuple[Donation, ...] = ()
     needs: tuple[Condition, ...] = ()
     """Conditions on the dims of the inputs and on host-computed dims."""
     elements: tuple[tuple[Var, int, int], ...] = ()
-    """Variables that are elements of inputs, floats cut toward zero where a variable is an integer: the
-    input's index, and the place in row-major order."""
+    """Variables that are elements of inputs: the variable, the input's index, and the element's row-major
+    index. If the variable is an integer, floats are truncated.
+    """
     data_dims: tuple[tuple[Var, Expr, str], ...] = ()
     """Symbols that are expressions over dims of inputs, elements and earlier symbols, in this order, each
     with the error message for a negative value."""
@@ -114,7 +118,7 @@ class Signature:
 
     @property
     def is_static(self) -> bool:
-        """Whether every shape is known."""
+        """Whether all shapes are constant."""
         return not self.symbols and all(v.type.is_static for v in (*self.inputs, *self.outputs))
 
     def check(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
@@ -144,10 +148,12 @@ class Signature:
         try:
             found = [number_of(arrays[index].item(at), v.dtype) for v, index, at in self.elements]
             return (*shapes, tuple(found))
-        except IndexError:  # an array of another shape, which is refused for it
+        except IndexError:  # an array of another shape, for which `bind_symbols` raises an error
             return (*shapes, (0,) * len(self.elements))
         except (ValueError, OverflowError) as error:
-            raise UsageError("the inputs do not fit the model", why=f"a size is no number: {error}") from None
+            raise UsageError(
+                "the inputs do not fit the model", why=f"a size is not a number: {error}"
+            ) from None
 
     def plan(self, facts: Sequence[Shape]) -> Plan:
         """Return the plan of a call with these facts (see `facts`); raise UsageError if they violate a
@@ -181,12 +187,12 @@ class Signature:
         open_dims = [v.name for v in free_vars(*exprs) if v not in self.symbols]
         if open_dims:
             raise UsageError(
-                f"the sizes of this call depend on {', '.join(open_dims)}, known only when it has run",
+                f"the sizes of this call depend on {', '.join(open_dims)}, which are only known after it",
                 details=[str(v) for v in self.outputs],
             )
         try:
             return arith.compile_exprs(exprs, self.symbols)
-        except UsageError:  # an expression of narrow integers
+        except UsageError:  # an expression with narrow integers
             return lambda *values: tuple(
                 arith.eval_expr(e, dict(zip(self.symbols, values, strict=True))) for e in exprs
             )
@@ -216,7 +222,9 @@ class Signature:
             if len(free) == 1 and (solved := arith.solve_dim(rest, size, free[0])) is not None:
                 known[free[0]] = solved
             elif free:
-                raise self._mismatch(value, shape, f"dim {axis} is {size}, and {dim} cannot be that")
+                raise self._mismatch(
+                    value, shape, f"dim {axis} is {size}, which is not a possible value of {dim}"
+                )
             elif (wanted := arith.eval_expr(rest, {})) != size:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
         for elements in facts[len(self.inputs) :]:
@@ -229,7 +237,8 @@ class Signature:
         for var, size in known.items():
             if var.bounds is not None and not var.bounds.admits(size):
                 raise self._outside(var, var.bounds, size, shapes)
-        # A start from the cache does without the integer analysis, unless a condition has more than dims.
+        # Only conditions with other terms than dims need the integer analysis, so that starts from the cache
+        # are fast.
         check_conditions(self.needs, known, lambda e, dims: arith.eval_expr(e, dims), self._described)
         return known
 
@@ -251,7 +260,7 @@ class Signature:
 
     def _outside(self, var: Var, bounds: Bounds, size: int, shapes: Sequence[Shape]) -> UsageError:
         """The error for a dim outside of its bounds, which names the input that determines it."""
-        why = "elements of the inputs tell it"
+        why = "it is computed from elements of the inputs"
         for value, shape in zip(reversed(self.inputs), reversed(shapes), strict=True):
             for axis, dim in enumerate(value.type.shape):
                 if isinstance(dim, Expr) and var in free_vars(dim):

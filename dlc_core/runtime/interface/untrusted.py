@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 from dlc_core.diag import ArtifactError, DlcError
 
 LIMIT = 1 << 62
-"""The largest integer that is read, by its absolute value."""
+"""The largest absolute value of integers that is accepted."""
 MOST = 1 << 20
-"""Entries of a list that is read; no model has as many inputs, dims, terms or launches."""
+"""The maximum length of lists. No model has more inputs, dims, terms or launches."""
 
 
 class _Malformed(Exception):
@@ -20,8 +20,9 @@ class _Malformed(Exception):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn all errors that wrong data causes inside into an ArtifactError, which says that `what` is
-    malformed."""
+    """Within this context, errors that wrong data causes become an ArtifactError that says that `what` is
+    malformed.
+    """
     try:
         yield
     except ArtifactError:
@@ -38,7 +39,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def malformed(why: str) -> NoReturn:
-    """Leave the `reading` around."""
+    """Raise the error of the enclosing `reading`."""
     raise _Malformed(why)
 
 
@@ -50,9 +51,9 @@ def integer(value: Any, low: int = 0, high: int = LIMIT) -> int:
 
 
 def number(value: Any) -> float:
-    """A float, be it infinite or none."""
+    """A float, possibly infinite or NaN."""
     if not isinstance(value, float):
-        malformed(f"{value!r} is no float")
+        malformed(f"{value!r} is not a float")
     return value
 
 
@@ -71,7 +72,7 @@ def text(value: Any) -> str:
 
 
 def items(value: Any) -> list[Any]:
-    """The entries of a list, or of the tuple that it was before it was written."""
+    """The entries of a list, or of a tuple that has not been written to JSON."""
     if not isinstance(value, (list, tuple)) or len(value) > MOST:
         malformed("a list is expected")
     return list(value)

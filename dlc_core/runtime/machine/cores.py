@@ -1,6 +1,6 @@
 """The cores that this process may use.
 
-usable_cores() -> int                   affinity and container considered
+usable_cores() -> int                   by affinity and cgroup quota
 cgroup_quota() -> float | None
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Cores this process may use: its affinity mask, and the cgroup (v1 or v2) CPU quota rounded up; at
-    least 1.
+    """The number of cores that this process may use: the minimum of its affinity mask and the cgroup (v1 or
+    v2) CPU quota rounded up, at least 1.
 
-    `root` is the folder below which `proc` and `sys` are looked for.
+    `root` is the folder that contains `proc` and `sys`.
     """
     try:
         count = len(os.sched_getaffinity(0))
@@ -38,7 +38,7 @@ def cgroup_quota(root: Path = Path("/")) -> float | None:
 
 
 def cgroup_folders(controller: str, root: Path = Path("/")) -> Iterator[Path]:
-    """Folders in which limits of this process may stand: of its cgroups (v1 or v2) and their ancestors."""
+    """The folders of this process's cgroups (v1 or v2) and of their ancestors, which may contain limits."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -61,7 +61,7 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> Iterator[Path]:
 
 
 def _upward(mount: Path, path: str) -> list[Path]:
-    """The cgroup's folder and its ancestors up to the mount; inside a container only the mount may exist."""
+    """The folder of a cgroup and its ancestors up to the mount. In a container only the mount may exist."""
     parts = [part for part in path.split("/") if part and part != ".."]
     return [mount.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
 

@@ -63,7 +63,7 @@ def check_memory(scratch: int, results: int, release: Callable[[], None], sizes:
             f"this call takes {bytes_text(need)} of memory, and {bytes_text(free)} are available",
             why=f"it takes {bytes_text(scratch)} of scratch memory and {bytes_text(results)} for its results"
             + (f", where {sizes}" if sizes else ""),
-            hint="give it smaller inputs; exe.memory.at(...) tells what others take",
+            hint="give it smaller inputs; exe.memory.at(...) computes the memory of a call",
         )
 
 

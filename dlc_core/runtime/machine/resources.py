@@ -47,11 +47,11 @@ _CHANGING = ("processor", "cpu mhz", "bogomips", "apicid", "initial apicid", "co
 
 
 def processor_words(path: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name and features of the first processor; empty if the system does not say."""
+    """The name and features of the first processor; empty if the system does not report them."""
     lines = []
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:  # of a machine of hundreds of processors only the first is read
+            for line in file:  # read only the first of possibly hundreds of processors
                 if not line.strip():
                     break
                 if line.partition(":")[0].strip().lower() not in _CHANGING:

@@ -44,17 +44,18 @@ class Kernel:
     rule: str
     """The schedule rule that was applied; "none" if no rule matched, empty if unknown."""
     refused: tuple[str, ...]
-    """Rules that fitted and were refused, with their reasons."""
+    """Rules that matched but were refused, with reasons."""
     decisions: tuple[str, ...]
     """The decisions of the schedule, as `dlc_core.decisions.Choice` writes them."""
     choices: tuple[Choice, ...]
-    """The same as values, with the candidates of each, then the choices of graph passes about its nodes:
-    these have `Choice.nodes`."""
+    """The decisions as values with their candidates, then the choices of graph passes about its nodes, which
+    have `Choice.nodes`.
+    """
     work: Work
     estimate: Estimate | None
-    """Its time by the cost model, None where its work depends on dims."""
+    """Its time by the cost model; None if its work depends on symbolic dims."""
     plan: str = ""
-    """The plans of its schedule, as `GemmPlan` writes them; empty where its rule makes none."""
+    """The plans of its schedule, as `GemmPlan` writes them; empty if its rule makes none."""
     trace: str | None = None
     """The steps of its schedule as Python, if it was compiled with `config={"traces": True}`."""
     seconds: float | None = None
@@ -73,7 +74,7 @@ class Kernel:
     @property
     def why(self) -> str:
         """One line: a forced rule, else the choice of a value with the largest predicted cost, else another
-        choice with one, else which schedule rule it has.  Choices of graph passes do not count.
+        choice with a predicted cost, else the schedule rule. Choices of graph passes are not considered.
         """
         rule = next((one for one in self.choices if one.decision == SCHEDULE_RULE), None)
         priced = [
@@ -87,12 +88,14 @@ class Kernel:
 
     @property
     def not_forced(self) -> list[str]:
-        """A line for each choice for which a forced value was no candidate."""
+        """A line for each choice whose forced value was not a candidate."""
         return [choice.why() for choice in self.choices if choice.missing]
 
     @property
     def attained(self) -> float | None:
-        """The limit over the measured time: above 1 where the machine is better than the model thinks."""
+        """The limit of the cost model over the measured time. It is above 1 if the machine is faster than the
+        model says.
+        """
         if self.estimate is None or not self.seconds:
             return None
         return self.estimate.limit / self.seconds
@@ -100,7 +103,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a model that a device runs in one go."""
+    """A part of a model that one device runs as one entry point."""
 
     name: str
     target: str
@@ -129,17 +132,17 @@ class Fit:
 
     kernels: int
     correlation: float
-    """Of the logarithms of both, from -1 to 1."""
+    """The correlation of the logarithms of both times, from -1 to 1."""
     median: float
-    """Of expected over measured."""
+    """The median of expected over measured times."""
     low: float
     high: float
-    """The span of that which holds the middle 80%."""
+    """The 10th and the 90th percentile of expected over measured times."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`str` gives text, `to_json` everything as JSON."""
+    """The explanation of an executable. `str` returns text, `to_json` all facts as JSON."""
 
     target: str
     signature: str
@@ -150,13 +153,13 @@ class Explanation:
     arena: str
     """Bytes of scratch memory of one call; an expression if they depend on dims."""
     live_peak: int | None
-    """The least that the arena can be: bytes that live at once at the worst moment."""
+    """The lower bound of the arena's size: the peak bytes of live values."""
     kernels: tuple[Kernel, ...]
     threads: int
     machine: Machine
     """The machine of the cost model."""
     segments: tuple[Segment, ...] = ()
-    """The segments of a model that is not one native entry, first those of other targets."""
+    """The segments of a model that is not one native entry point, those of other targets first."""
     refused: tuple[Refusal, ...] = ()
     device_memory: Mapping[str, int | None] = field(default_factory=dict)
     """For each device with its own memory, the peak bytes of a call's values between segments; None if they
@@ -166,15 +169,16 @@ class Explanation:
     results: str | None = None
     """Bytes of the results of one call; an expression if they depend on dims, None for strings."""
     most: Bytes | None = None
-    """The most bytes that any call takes; None where a dim on which that depends has no upper bound."""
+    """The maximum bytes over all calls; None if a dim that it depends on has no upper bound."""
     accesses: Mapping[str, int] = field(default_factory=dict)
-    """Of the accesses to buffers in its code: how many are "proved" to lie inside, how many others are
-    "checked" in each call, and how many "indices" that are data are."""
+    """The number of buffer accesses that are "proved" to be in bounds, of other accesses that are "checked"
+    in each call, and of checked "indices" that are data.
+    """
 
     choices: tuple[Choice, ...] = ()
     """The choices that were made for the graph: fusion, layout, algorithms."""
 
-    def _room(self) -> list[str]:
+    def _memory_lines(self) -> list[str]:
         """Further facts about the memory of a call."""
         found = []
         if self.results is not None:
@@ -195,7 +199,7 @@ class Explanation:
         return words + (data if indices else "")
 
     def to_json(self) -> str:
-        """All of it, with `totals` and, where times were measured, `fit`."""
+        """All facts as JSON, with `totals` and, if times were measured, `fit`."""
         fit = self.fit()
         record = {
             **asdict(self),
@@ -209,10 +213,10 @@ class Explanation:
         return json.dumps(record, indent=1)
 
     def why(self, kernel: str) -> str:
-        """Why a kernel got its schedule: its plan, a line for each choice, then one for each of its
-        candidates.
+        """The reasons for the schedule of a kernel: its plan, and for each choice a line, followed by a line
+        for each candidate.
 
-        Raises `UsageError` for a kernel that there is not.
+        Raises UsageError for an unknown kernel.
         """
         found = next((one for one in self.kernels if one.name == kernel), None)
         if found is None:
@@ -224,7 +228,7 @@ class Explanation:
         return "\n".join([f"{found.name}: {found.rule}", *plan, *choices])
 
     def graph_choices(self) -> list[Choice]:
-        """The choices of the graph that are about no kernel of `kernels`."""
+        """The choices of graph passes that do not concern a kernel of `kernels`."""
         of_kernels = {choice.full() for kernel in self.kernels for choice in kernel.choices}
         return [choice for choice in self.choices if choice.full() not in of_kernels]
 
@@ -254,7 +258,7 @@ class Explanation:
         }
 
     def fit(self) -> Fit | None:
-        """How well the estimates fit; None for fewer than three kernels with both times."""
+        """How well the estimates predict the measured times; None for fewer than three kernels with both."""
         pairs = [(k.estimate.seconds, k.seconds) for k in self.kernels if k.estimate and k.seconds]
         return fit_of(pairs)
 
@@ -265,7 +269,7 @@ class Explanation:
             f"model    {self.signature}",
             f"memory   {self.weights} bytes of constants, {self.arena} bytes of scratch memory in each call"
             + least,
-            *self._room(),
+            *self._memory_lines(),
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
             *([f"accesses {self.accesses_words()}"] if self.accesses else []),
         ]
@@ -414,9 +418,9 @@ def _segments(exe: CompiledModel) -> Iterator[Segment]:
 
 
 def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-    """The kernels of one compile that are other kernels in a second one of the same model.
+    """The kernels of a compile whose nodes are grouped differently in a second compile of the same model.
 
-    Each as its model nodes, with the nodes of the kernels of the second compile that do their work.
+    Each is given by its model nodes, with the nodes of those kernels of the second compile that contain them.
     """
     kept = {frozenset(kernel.nodes) for kernel in after.kernels}
     found = []

@@ -1,8 +1,8 @@
 """The memory that a call needs, known before the call.
 
     exe.memory.scratch, exe.memory.results      bytes, as expressions over the dims
-    exe.memory.most                             the most that any call takes, where all dims are bounded
-    exe.memory.at(batch=8, length=512)          what calls of these sizes take at most
+    exe.memory.most                             the maximum over all calls, if all dims are bounded
+    exe.memory.at(batch=8, length=512)          the maximum over calls with these sizes
 
 Scratch memory holds intermediate values. Inputs belong to the caller, and weights
 (`exe.signature.weights_size`) exist once. Memory that a device allocates internally is not counted, such as
@@ -33,7 +33,7 @@ else:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of one call."""
+    """The bytes of one call."""
 
     scratch: int
     results: int
@@ -55,18 +55,18 @@ class CallMemory:
         self.dims: tuple[Var, ...] = signature.dims
         """The dims that calls give a value."""
         self.results: Expr | None = _total(value.type for value in signature.outputs)
-        """Bytes of the results; None where they are texts."""
+        """The bytes of the results; None if they are strings."""
         self.scratch: Expr | None = signature.arena_size if exe.program is None else None
-        """Bytes of scratch memory; None where the host runs parts of the model: see `most` and `at`."""
+        """The bytes of scratch memory; None if the host runs parts of the model (see `most` and `at`)."""
 
     @property
     def most(self) -> Bytes | None:
-        """The most that any call takes; None where a dim on which that depends has no upper bound."""
+        """The maximum over all calls; None if a dim that it depends on has no upper bound."""
         return self._most({})
 
     def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Bytes:
-        """Return an upper bound of the memory of calls with these sizes, by the names of dims; other dims are
-        within their bounds.
+        """An upper bound of the memory of calls with these sizes, given by the names of dims. Other dims may
+        have all values within their bounds.
 
         The bound is exact if the dims of all inputs are given and no size depends on data.  Raises UsageError
         for unknown names, wrong sizes, and remaining dims without bounds.
@@ -78,21 +78,21 @@ class CallMemory:
                 raise UsageError(f"there is no dim {name!r}", hint=f"dims: {', '.join(known) or 'none'}")
             bounds = known[name].bounds
             if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                raise UsageError(f"dim {name!r} is {size!r}, which is no size")
+                raise UsageError(f"dim {name!r} is {size!r}, which is not a size")
             if bounds is not None and not bounds.admits(size):
                 raise UsageError(f"{name} is {size}, and the model is compiled for {name} in {bounds}")
         found = self._most(given)
         if found is None:
             left = [v.name for v in self._open() if v.name not in given]
             raise UsageError(
-                f"the memory depends on {', '.join(left) or 'texts'}",
+                f"the memory depends on {', '.join(left) or 'strings'}",
                 why="there is no upper bound for it",
                 hint="give it here, or bounds for dims when compiling: shapes={name: (1, 512)}",
             )
         return found
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON data."""
+        """All facts as JSON data."""
         most = self.most
         return {
             "scratch": None if self.scratch is None else str(self.scratch),
@@ -134,9 +134,9 @@ class CallMemory:
 
 
 def upper(size: Expr, ranges: Mapping[str, tuple[int, int]]) -> int | None:
-    """The maximum of a size; None if it is not bounded.
+    """The maximum of a size; None if it has no upper bound.
 
-    Dims are within these ranges, by their names, and within their bounds.
+    Dims are within `ranges`, given by their names, and within their bounds.
     """
     known = const_value(size)
     if known is not None:
@@ -149,7 +149,7 @@ def upper(size: Expr, ranges: Mapping[str, tuple[int, int]]) -> int | None:
 
 
 def _know(ranges: dict[str, tuple[int, int]], var: Var, size: Expr) -> None:
-    """Take note that a dim is at most a size; several may have one name."""
+    """Add the upper bound `size` of a dim to the ranges. Several dims may have the same name."""
     high = upper(size, ranges)
     if high is not None:
         ranges[var.name] = 0, max(high, ranges.get(var.name, (0, 0))[1])
@@ -171,7 +171,9 @@ def _total(types: Iterable[TensorType]) -> Expr | None:
 def _program_bytes(
     exe: CompiledModel, given: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]
 ) -> int | None:
-    """The most of a host program: what its segments keep, and the values that live between them at once."""
+    """The peak bytes of a host program: the scratch memory of its segments, and the live values
+    between them.
+    """
     assert exe.program is not None
     parts = [upper(own.arena_size, ranges) for own in exe.program.segments.values()]
     for region in exe.regions.values():

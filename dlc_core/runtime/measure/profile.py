@@ -19,50 +19,50 @@ if TYPE_CHECKING:
     from dlc_core.target.cost import Estimate
 
 PROFILE_SUFFIX = "__profile"
-"""The suffix of the instrumented twin of an entry."""
+"""The suffix of the instrumented copy of an entry point."""
 
 SHOWN_NODES = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """One call site of a kernel; figures are for one call of the model."""
+    """A call site of a kernel. Figures are for one call of the model."""
 
     kernel: str
     nodes: tuple[str, ...]
-    """The model nodes it computes."""
+    """The model nodes that it computes."""
     calls: float
     milliseconds: float
     share: float
-    """Part of the time of all kernels, 0 to 1."""
+    """The fraction of the time of all kernels, 0 to 1."""
     flops: int | None
     """Arithmetic operations; None if unknown."""
     bytes: int | None
     """Bytes of its inputs and outputs."""
     roofline: float | None = None
-    """The least milliseconds that the machine allows for its work, by the target's description: those of its
-    arithmetic, or of its bytes; None where the work is not known.
+    """The shortest possible time of its work in milliseconds, by the target's description: the maximum of the
+    times of its arithmetic and of its bytes. None if the work is not known.
     """
     bound: str = ""
-    """Which of them it is: `compute`, a cache, or `memory`."""
+    """The limit that determines `roofline`: `compute`, a cache level, or `memory`."""
 
     @property
     def attained(self) -> float | None:
-        """The roofline over the measured time, 1 for the best that is possible."""
+        """The roofline over the measured time; 1 is the best possible."""
         if self.roofline is None or not self.milliseconds:
             return None
         return self.roofline * self.calls / self.milliseconds
 
     @property
     def gflops(self) -> float | None:
-        """Speed of arithmetic in 10^9 operations a second."""
+        """The arithmetic rate in 10^9 operations per second."""
         if self.flops is None or not self.milliseconds:
             return None
         return self.flops * self.calls / self.milliseconds / 1e6
 
     @property
     def gbytes(self) -> float | None:
-        """Speed of memory in 10^9 bytes a second."""
+        """The memory rate in 10^9 bytes per second."""
         if self.bytes is None or not self.milliseconds:
             return None
         return self.bytes * self.calls / self.milliseconds / 1e6
@@ -70,15 +70,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The rows of all call sites, slowest first.  `print` shows a table; `len`, iteration and
-    indexing are by row.
+    """The rows of all call sites, slowest first. `print` shows a table. `len`, iteration and indexing are by
+    row.
     """
 
     rows: tuple[Row, ...]
     milliseconds: float
-    """One whole call, the clock readings included."""
+    """The time of a whole call, including the clock readings."""
     runs: int
-    """Calls that were measured, whose mean this is."""
+    """The number of measured calls. Figures are their means."""
     threads: int
     executor: str = "thread"
     """The unit of `threads`: threads of the host, or units that kernels are launched on."""
@@ -148,8 +148,8 @@ def make_report(
     threads: int,
     executor: str,
 ) -> Report:
-    """A report of raw figures: for each call site the nanoseconds and calls of all runs, and the estimate of
-    the cost model; and the seconds of all runs.
+    """Make a report from the nanoseconds and calls of each call site, the estimates of the cost model, and
+    the seconds, for all runs together.
     """
     whole = sum(time for time, _ in times) or 1
     rows = [

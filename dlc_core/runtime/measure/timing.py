@@ -1,4 +1,4 @@
-"""Measuring calls: repeated, with the spread of the times.
+"""Time measurements of repeated calls, with the spread of the times.
 
 spread = measure(lambda: exe(x), seconds=1.0)              milliseconds of single calls, as users see them
 timing = exe.time_evaluator(number=10, repeat=5)(x)        seconds of a kernel, without the call's checks
@@ -17,12 +17,12 @@ from dlc_core.diag import UsageError
 
 LEAST_RUNS = 5
 MOST_CALLS = 1 << 32
-"""Calls of one repeat up to which `min_repeat_ms` raises their number."""
+"""The maximum number of calls per repeat that `min_repeat_ms` increases it to."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Milliseconds of a call: the median, the span from the 10th to the 90th percentile, the least."""
+    """The milliseconds of a call: median, 10th and 90th percentile, minimum."""
 
     median: float
     p10: float
@@ -46,7 +46,7 @@ def spread_of(seconds: list[float]) -> Spread:
 
 
 def time_calls(call: Callable[[], object], number: int = 1) -> float:
-    """Seconds of `number` calls one after the other."""
+    """The seconds of `number` consecutive calls."""
     counted = range(number)
     start = time.perf_counter()
     for _ in counted:
@@ -68,7 +68,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call.  `results` has a figure for each repeat: the mean of its `number` calls."""
+    """The seconds of one call. `results` has the mean of the `number` calls of each repeat."""
 
     results: tuple[float, ...]
     number: int
@@ -106,7 +106,7 @@ _UNITS = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
 
 
 class TimeEvaluator:
-    """Times calls on fixed memory: `evaluator(*arrays)` gives a Timing.  Made by `exe.time_evaluator`."""
+    """Times calls on fixed memory: `evaluator(*arrays)` returns a Timing. `exe.time_evaluator` creates it."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class TimeEvaluator:
         self.warmup = warmup
 
     def __call__(self, *arrays: Any) -> Timing:
-        """Bind the inputs, warm up and measure.  Raises UsageError for inputs that do not fit."""
+        """Bind the inputs, warm up and measure. Raises UsageError for invalid inputs."""
         call = self._bind(arrays)
         time_calls(call, self.warmup)
         number = self.number
@@ -138,7 +138,8 @@ class TimeEvaluator:
             seconds = time_calls(call, number)
             wanted = self.min_repeat_ms / 1e3
             if seconds < wanted and number < MOST_CALLS:
-                # Too short to be measured well: all repeats are to have the same number of calls.
+                # The repeat is too short. Increase the number of calls, and begin again, so that all repeats
+                # have the same number.
                 results.clear()
                 number = max(number + 1, min(int(1.2 * number * wanted / max(seconds, 1e-9)), 16 * number))
                 continue

@@ -1,1 +1,1 @@
-"""Host memory: aligned allocation, memory of results that serves again, DLPack."""
+"""Host memory: aligned allocation, reuse of result memory, DLPack."""

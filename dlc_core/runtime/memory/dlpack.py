@@ -20,7 +20,9 @@ CPU = (1, 0)
 """The device (type, id) of host memory."""
 
 HOST_TYPES = (1, 3, 11)
-"""Device types whose memory the host reads: plain, and the pinned memory of two families of accelerators."""
+"""The device types of memory that the host can read: host memory, and pinned memory of two kinds of
+accelerators.
+"""
 
 READ_ONLY = 1
 
@@ -42,7 +44,7 @@ _NAMES = {code: name for name, code in _CODES.items()}
 
 
 def dtype_code(dtype: DType) -> tuple[int, int] | None:
-    """(code, bits) of a dtype; None where DLPack has none for it."""
+    """The (code, bits) of a dtype; None if DLPack lacks it."""
     return _CODES.get(dtype.name)
 
 
@@ -82,7 +84,7 @@ _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     function = getattr(ctypes.pythonapi, name)
-    # A prototype of our own: changing the shared function object would change it for everybody.
+    # A separate prototype, because changing the shared function object would affect other users of ctypes.
     address = ctypes.cast(function, ctypes.c_void_p).value or 0
     made: Callable[..., Any] = ctypes.PYFUNCTYPE(result, *arguments)(address)
     return made
@@ -104,7 +106,8 @@ runs.
 """
 
 
-# Tensors may outlive this module, whose names are gone while Python ends: what their deleters need they hold.
+# At interpreter exit, tensors may outlive the globals of this module. So deleters keep what they need as
+# defaults.
 def _delete(address: int, exported: dict[int, Any] = _exported) -> None:
     exported.pop(address, None)
 
@@ -116,7 +119,7 @@ def _destroy(
     is_valid: Callable[..., Any] = _raw_is_valid,
     pointer: Callable[..., Any] = _raw_pointer,
 ) -> None:
-    """A capsule that nobody consumed."""
+    """The destructor of a capsule. It calls the deleter if the capsule was not consumed."""
     for name in names:
         if is_valid(capsule, name):
             exported.pop(pointer(capsule, name), None)
@@ -148,7 +151,7 @@ def export(
         raise BufferError(f"DLPack has no dtype for {dtype}")
     versioned = max_version is not None and max_version[0] >= 1
     if readonly and not versioned:
-        raise BufferError("read-only memory needs DLPack 1.0 or later on the other side")
+        raise BufferError("read-only memory needs a consumer with DLPack 1.0 or later")
     dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
     steps, step = [], 1
     for size in reversed(shape):
@@ -171,7 +174,7 @@ _NOTHING = ctypes.create_string_buffer(1)
 
 
 class _Owner:
-    """Memory that another library lent; gives it back when the last array on it is gone."""
+    """Memory of another library. It calls the library's deleter when the last array on it is gone."""
 
     def __init__(self, address: int, deleter: int | None, interface: dict[str, Any]) -> None:
         self._address = address
@@ -186,13 +189,13 @@ class _Owner:
 def _take(source: Any) -> Any:
     try:
         return source.__dlpack__(max_version=(1, 1))
-    except TypeError:  # made before DLPack 1.0
+    except TypeError:  # an exporter for DLPack before 1.0
         return source.__dlpack__()
 
 
 def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
-    """The array of an object with `__dlpack__` in host memory, as a view. Raises UsageError if the object
-    cannot export one.
+    """A view of the host memory of an object with `__dlpack__`. Raises UsageError if the object cannot export
+    it.
     """
     kind = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else CPU
     if int(kind[0]) not in HOST_TYPES:
@@ -202,17 +205,17 @@ def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
     try:
         capsule = _take(source)
     except (BufferError, RuntimeError, ValueError, TypeError) as error:
-        raise UsageError(f"a {type(source).__name__} does not give its memory", why=str(error)) from None
+        raise UsageError(f"a {type(source).__name__} does not export its memory", why=str(error)) from None
     name = next((n for n in (_NEW, _PLAIN) if _is_valid(capsule, n)), None)
     if name is None:
-        raise UsageError(f"__dlpack__ of {type(source).__name__} gave no DLPack capsule that is unused")
+        raise UsageError(f"__dlpack__ of {type(source).__name__} did not return an unused DLPack capsule")
     place = _pointer(capsule, name)
     flags = 0
     if name == _NEW:
         versioned = _Versioned.from_address(place)
         if versioned.major != 1:
             raise UsageError(
-                f"the array is in DLPack {versioned.major}.{versioned.minor}", why="1.x is read here"
+                f"the array is in DLPack {versioned.major}.{versioned.minor}", why="only 1.x is supported"
             )
         tensor, deleter, flags = versioned.tensor, versioned.deleter, versioned.flags
     else:
@@ -234,9 +237,10 @@ def _interface(tensor: Any, readonly: bool) -> tuple[dict[str, Any], np.dtype[An
     strides = (
         tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)) if tensor.strides else None
     )
-    # NumPy's interface has no letters for the dtypes of ml_dtypes: integers of that size are viewed as them.
+    # NumPy's interface has no codes for the dtypes of ml_dtypes. Use integers of the same size, and view
+    # them.
     plain = dtype.str if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}").str
-    # An array of nothing may come without an address; NumPy wants one all the same.
+    # An empty array may have a null pointer, which NumPy does not accept.
     address = ctypes.addressof(_NOTHING) if 0 in shape else (tensor.data or 0) + tensor.byte_offset
     interface = {
         "version": 3,

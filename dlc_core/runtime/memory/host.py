@@ -18,22 +18,20 @@ from dlc_core.diag import RuntimeFailure
 NDArray = np.ndarray[Any, Any]
 
 ALIGN = 64
-"""Bytes: a cache line, and the widest vector register."""
+"""The alignment in bytes: the size of a cache line, and of the widest vector register."""
 
 LARGE_PAGE = 1 << 21
-"""Bytes of the pages that systems give for large memory on request."""
+"""The size in bytes of large pages."""
 
 LARGE_FROM = 1 << 19
-"""Bytes of memory that lasts, and is used again and again, from which large pages are asked for."""
+"""The minimum size in bytes of long-lived memory for which large pages are requested."""
 
 ALIGNED_FROM = 4096
 """Results of at least this many bytes are aligned. For smaller ones, alignment costs more than it gains."""
 
 
 def aligned_bytes(size: int) -> NDArray:
-    """Uninitialised bytes that start at a multiple of ALIGN; raises RuntimeFailure when there is no
-    memory.
-    """
+    """Allocate uninitialised bytes, aligned to ALIGN. Raises RuntimeFailure if there is not enough memory."""
     try:
         raw = np.empty(size + ALIGN, np.uint8)
     except (MemoryError, ValueError, OverflowError) as error:
@@ -43,9 +41,9 @@ def aligned_bytes(size: int) -> NDArray:
 
 
 def lasting_bytes(size: int) -> NDArray:
-    """As `aligned_bytes`, for memory that is used by many calls: in large pages where the system has them.
+    """Like `aligned_bytes`, for memory that many calls use. It is in large pages if the system supports them.
 
-    There translating addresses takes less time, and nothing keeps the processor from reading ahead.
+    Large pages need fewer TLB entries, and hardware prefetchers do not stop at small page boundaries.
     """
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if size < LARGE_FROM or advice is None:
@@ -57,14 +55,14 @@ def lasting_bytes(size: int) -> NDArray:
         raise RuntimeFailure(f"cannot allocate {size} bytes", why=str(error)) from None
     raw = np.frombuffer(memory, np.uint8)
     start = -address(raw) % LARGE_PAGE
-    # Systems without large pages, or told not to give any, refuse: what there is does as well.
+    # The request fails if large pages are not available. Normal pages are used then.
     with suppress(OSError):
         memory.madvise(advice, start, length)
     return raw[start : start + size]
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """An uninitialised array; large ones start at a multiple of ALIGN."""
+    """An uninitialised array. Large ones are aligned to ALIGN."""
     size = math.prod(shape) * dtype.itemsize
     if size < ALIGNED_FROM:
         return np.empty(shape, dtype)
@@ -72,9 +70,9 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 
 
 def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
-    """Return a function that creates arrays like `empty`, of one shape and dtype.
+    """A function that creates arrays like `empty`, of one shape and dtype.
 
-    RuntimeFailure for a shape without elements whose other dims NumPy cannot multiply.
+    Raises RuntimeFailure for an empty shape the product of whose other dims overflows in NumPy.
     """
     if 0 in shape and math.prod(dim for dim in shape if dim) * dtype.itemsize > sys.maxsize:
         raise RuntimeFailure(
@@ -98,11 +96,10 @@ def _address_slow(array: NDArray) -> int:
 
 
 def _choose_address() -> Callable[[NDArray], int]:
-    """The fastest way to an array's address that holds in this interpreter.
+    """The fastest function for the address of an array that works in this interpreter.
 
-    NumPy's public `array.ctypes.data` takes more than a microsecond.  The data pointer is the first field
-    after the object's head; that is part of NumPy's binary interface, and is tried out here before it is
-    relied on.
+    NumPy's public `array.ctypes.data` takes more than a microsecond. In NumPy's binary interface the data
+    pointer is the first field after the object header. This is tested before it is used.
     """
     head = object.__basicsize__
     read = ctypes.c_void_p.from_address
@@ -120,7 +117,7 @@ def _choose_address() -> Callable[[NDArray], int]:
 
 
 address = _choose_address()
-"""The address of an array's first element; the array must be kept alive while it is used."""
+"""The address of the first element of an array. The array must stay alive while the address is used."""
 
 
 __all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty", "lasting_bytes", "maker"]

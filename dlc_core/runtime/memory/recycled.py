@@ -1,7 +1,7 @@
 """Reuse of result memory after the caller has released the result.
 
-The system maps and clears new memory page by page when it is first written, which takes longer than the
-write. So the memory of large results is kept, for as many calls as callers usually hold results of.
+The system maps and zeroes new memory page by page at the first write, which takes longer than the write. So
+the memory of large results is kept, as much as for `CALLS` calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kept = tuple[Host, Host]
 """The array that owns memory, and its aligned part."""
 
 LARGE = 1 << 16
-"""Bytes of a result from which its memory is kept."""
+"""The minimum size in bytes of results whose memory is kept."""
 CALLS = 2
 """The number of calls whose result memory is kept. Callers often hold the results of one call while they make
 the next."""
@@ -34,7 +34,7 @@ _STEPS = 8
 
 
 def class_of(size: int) -> int:
-    """The bytes of a block for a value of a number of bytes."""
+    """The size class of a value: the bytes of its block."""
     if size <= 64:
         return 64
     step = max(64, (1 << (size - 1).bit_length()) // (2 * _STEPS))
@@ -53,7 +53,7 @@ class Recycled:
     def makers(
         self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
     ) -> list[Callable[[], Host]]:
-        """Return functions that create the results of a call: uninitialised arrays of these shapes."""
+        """Functions that create the results of a call: uninitialised arrays of these shapes."""
         made: list[Callable[[], Host]] = []
         total = 0
         for shape, dtype in zip(shapes, dtypes, strict=True):
@@ -67,7 +67,7 @@ class Recycled:
         return made
 
     def clear(self) -> None:
-        """Keep nothing: memory that no result is in goes back to the system."""
+        """Free all kept memory that no result uses."""
         with self._lock:
             self._kept.clear()
             self._bytes = 0
@@ -77,7 +77,7 @@ class Recycled:
         for _ in range(len(kept) if kept else 0):
             assert kept is not None
             try:
-                # Who has taken it out of the queue is the only one who looks at it.
+                # Only one thread can take a block from the queue, so the reference count is not racy.
                 found, holders = _next(kept)
             except IndexError:
                 break
@@ -96,7 +96,9 @@ class Recycled:
         return fresh
 
     def _leave(self, size: int) -> None:
-        """Leave the oldest of a size to their holders, as long as there is too much."""
+        """Stop keeping the oldest blocks of a size while there are too many. They are freed with their last
+        array.
+        """
         kept = self._kept[size]
         while kept and self._bytes > self._most:
             with suppress(IndexError):
@@ -110,7 +112,7 @@ def _owned(aligned: Host) -> Kept:
 
 
 def _next(kept: deque[Kept]) -> tuple[Kept, int]:
-    """The one that waits longest, and how many hold its memory."""
+    """The oldest block, and its reference count."""
     found = kept.popleft()
     return found, sys.getrefcount(found[0])
 

@@ -17,24 +17,26 @@ Note = Callable[[list[Outcome]], list[Outcome]]
 Parameters = Callable[["Settings"], Sequence[Any]]
 
 OUTCOMES, TEST, FIGURES = "dlc-outcomes", "dlc-test", "dlc-figures"
-"""Properties of a test for the report: outcomes of the cases that it has run; target, level, case; numbers
-that it has measured, by name.
+"""The names of properties of a test for the report: the outcomes of its cases; its target, level and case;
+measured numbers by name.
 """
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a suite.  Empty dtypes and ops mean all."""
+    """The settings of a suite. Empty `dtypes` and `ops` mean all."""
 
     target: str
     dtypes: tuple[str, ...] = ()
     fast_dtypes: tuple[str, ...] = ()
     fast_symbolic: int = 0
-    """Samples of each op that the fast tests try with symbolic dims; 0 is all, the others are slow tests."""
+    """The number of samples of each op that fast tests run with symbolic dims; 0 is all. Other samples are
+    slow tests.
+    """
     graphs: int = 40
     ops: tuple[str, ...] = ()
     fraction: float = 0.0
-    """Part of the declared roofline that level 5 wants at least."""
+    """The fraction of the declared roofline that level 5 requires."""
     guard: str = ""
     """The guard mode, if any (see `runtime.guard.mode`)."""
 
@@ -60,7 +62,9 @@ class Settings:
 
 
 class Level:
-    """Tests of one level.  A parameter of a test is a name in `parameters`, which gives its values."""
+    """The base of the tests of a level. `parameters` maps the names of test parameters to functions that
+    return values.
+    """
 
     settings: ClassVar[Settings]
     level: ClassVar[str] = ""
@@ -82,7 +86,7 @@ class Level:
 
     @pytest.fixture(autouse=True)
     def guard(self, conformance: Settings) -> Iterator[None]:
-        """Guard mode, where the suite or the command line asks for it."""
+        """Guard mode, if the suite or the command line requests it."""
         with knobs.override(**({"guard": conformance.guard} if conformance.guard else {})):
             yield
 
@@ -107,7 +111,7 @@ class Level:
 
     @pytest.fixture
     def note(self, request: pytest.FixtureRequest) -> Note:
-        """Keeps outcomes for the report, and hands them on."""
+        """A function that records outcomes for the report, and returns them."""
 
         def keep(outcomes: list[Outcome]) -> list[Outcome]:
             if _is_reported(request):
@@ -136,7 +140,7 @@ def owner_of(suite: type, test: str) -> type[Level] | None:
 
 
 def case_of(owner: type[Level], test: str) -> str:
-    """The name of the case that a test is."""
+    """The case name of a test."""
     return f"{owner.level}/{test.removeprefix('test_')}"
 
 

@@ -1,6 +1,6 @@
 """Level `core`: tests that need no target.
 
-Texts and JSON parse back, inferred types equal the types of results, and rewrite rules keep results.
+Texts and JSON parse back, inferred types are the types of results, and rewrite rules preserve results.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _intrins(settings: Settings) -> Sequence[Any]:
 
 
 class CoreLevel(Level):
-    """Everything here is about declarations, the core's and the plugins' alike."""
+    """Tests of the declarations of the core and of plugins."""
 
     level: ClassVar[str] = "core"
     parameters: ClassVar[dict[str, Parameters]] = {"decl": _ops, "rule": _rules, "intrin": _intrins}
@@ -92,13 +92,15 @@ class CoreLevel(Level):
 
 
 def _may_lack_samples(decl: OpDecl) -> bool:
-    """Whether an op is a plugin's that runs on the host alone: it may call what only run time brings."""
+    """Whether an op is from a plugin and runs only on the host. It may need objects that exist only at run
+    time.
+    """
     host_only = decl.kind == "opaque" and decl.lower is None and not decl.is_composite
     return host_only and registry().ops.giver(decl.name) != "core"
 
 
 def _modules(decl: OpDecl) -> Iterator[IRModule]:
-    """Every sample in its first dtype, with known dims and with symbolic ones."""
+    """Modules of all samples in their first dtype, with constant and with symbolic dims."""
     for sample in decl.samples:
         arrays = make_inputs(sample, sample_dtypes(decl, sample)[0])
         params = [param(f"x{i}", tensor_type(a.shape, a.dtype)) for i, a in enumerate(arrays)]
@@ -109,7 +111,7 @@ def _modules(decl: OpDecl) -> Iterator[IRModule]:
 
 
 def check_round_trip(module: IRModule) -> None:
-    """The module's text is Python and parses back to the same module; so does its JSON."""
+    """Check that the text and the JSON of a module parse back to the same module."""
     text = script(module)
     ast.parse(text)
     assert first_difference(module, parse(text)) is None

@@ -26,7 +26,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 class DeviceLevel(Level):
-    """The run half of a backend.  Memory is tested where the device gives any."""
+    """Tests of a device. Memory is tested if the device can allocate."""
 
     level: ClassVar[str] = "device"
     by_test: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class DeviceLevel(Level):
 
     def test_memory_is_aligned(self, device: Any, memory: Callable[..., int]) -> None:
         if not getattr(device, "host_memory", False):
-            pytest.skip("handles of this device are no addresses")
+            pytest.skip("handles of this device are not addresses")
         for align in (64, 256, 4096):
             assert memory(100, align=align) % align == 0
 
@@ -106,8 +106,8 @@ class DeviceLevel(Level):
     # Order
 
     def test_copies_follow_launches(self, exe: Executable, expected: Any) -> None:
-        """Copies right after launches read the results of the last launch; with a queueing device there is no
-        wait in between.
+        """Copies after launches read the results of the last launch, also on queued devices
+        without a wait.
         """
         device, run = on_device(exe)
         for seed in (1, 2, 3):
@@ -130,7 +130,7 @@ class DeviceLevel(Level):
         assert same(second.read(), exe(inputs(seed=5)))
 
     def test_direct_copies_follow_launches(self, exe: Executable, memory: Callable[..., int]) -> None:
-        """A copy on the device takes effect in order: after one launch and before the next."""
+        """A direct copy takes effect after earlier and before later launches."""
         device, run = on_device(exe)
         if not hasattr(device, "copy"):
             pytest.skip("this device has no direct copies")
@@ -148,11 +148,13 @@ class DeviceLevel(Level):
         assert same([found], [wanted])
 
     def test_memory_is_freed_after_what_uses_it(self, exe: Executable, memory: Callable[..., int]) -> None:
-        """Memory that is freed right after a launch, and given out again, does not change its results."""
+        """Freeing memory after a launch, and allocating it again, does not change the results of
+        the launch.
+        """
         for seed in (6, 7):
             device, run = on_device(exe)
             if not is_queued(device):
-                pytest.skip("this device does not say that it queues what it is asked for")
+                pytest.skip("this device is not queued")
             x = inputs(seed=seed)
             device.write(run.inputs[0], bytes_of(x))
             run.launch()

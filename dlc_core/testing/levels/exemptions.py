@@ -9,7 +9,7 @@ from dlc_core.testing.runner import expectations_of
 
 
 class ExemptionsLevel(Level):
-    """It belongs to no level, so it runs with each level."""
+    """It has no level, so it runs with all levels."""
 
     def test_exemptions_are_of_use(self, target: Target) -> None:
         """An exemption that matches no case is misspelt or obsolete."""

@@ -25,7 +25,7 @@ from dlc_core.testing.runner import FAILED, judge, run_cases
 from dlc_core.testing.strategies import DTYPES, RandomGraph, graphs, random_graph
 
 TOLERANCES: dict[str, Tolerance] = {"float32": (2e-4, 2e-5), "float64": (1e-11, 1e-12)}
-"""(rtol, atol): values are at most a few units, and a dozen ops follow each other."""
+"""(rtol, atol). Values have a magnitude of a few units, and about a dozen ops follow each other."""
 
 AT_ONCE = 20
 
@@ -49,7 +49,7 @@ def _seeded(seeds: range) -> Iterator[Case]:
 
 
 def _groups(settings: Settings) -> Sequence[Any]:
-    """Ranges of seeds; the last nine tenths are slow."""
+    """Ranges of seeds. Nine tenths of them are slow tests."""
     made = []
     for start in range(0, 10 * settings.graphs, AT_ONCE):
         marks = [pytest.mark.slow] if start >= settings.graphs else []
@@ -58,7 +58,7 @@ def _groups(settings: Settings) -> Sequence[Any]:
 
 
 def _few_groups(settings: Settings) -> Sequence[Any]:
-    """Ranges of fewer seeds: a graph for two devices is compiled in several parts."""
+    """Fewer ranges of seeds, because a graph for two devices is compiled in several parts."""
     made = []
     for start in range(0, settings.graphs, 4):
         marks = [pytest.mark.slow] if start else []
@@ -67,7 +67,7 @@ def _few_groups(settings: Settings) -> Sequence[Any]:
 
 
 def on_two_devices(module: IRModule, target: Target) -> Executable:
-    """A model for a target and the reference: every second op, by name, is placed there."""
+    """Compile a model for a target and the reference, which gets every second op (by name)."""
     order = post_order(module[module.entry].body)
     names = sorted({n.op.name for n in order if n.op.name not in STRUCTURAL})
     beside = find_target("reference" if str(target) != "reference" else "reference -level=tir")
@@ -92,7 +92,7 @@ class GraphsLevel(Level):
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:
-        """Hypothesis looks for graphs that fail, and for the smallest of them."""
+        """Search for failing graphs by Hypothesis, which shrinks them."""
 
         @hypothesis_settings(
             max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)

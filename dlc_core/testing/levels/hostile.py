@@ -25,11 +25,11 @@ from dlc_core.testing.levels.layers import compiled_layers, inputs, same
 
 GONE = "the bus is gone"
 ALL_MEMORY = 1 << 50
-"""Bytes that no device has."""
+"""More bytes than any device has."""
 
 
 class HostileLevel(Level):
-    """Tests with a wrapper between the executable and the device, which fails on command."""
+    """Tests with a wrapper of the device that fails on request."""
 
     level: ClassVar[str] = "hostile"
     by_test: ClassVar[bool] = True
@@ -40,11 +40,13 @@ class HostileLevel(Level):
 
     @pytest.fixture
     def faulty(self, compiled: Executable) -> Iterator[Faulty]:
-        """The target's device as one that fails on command; in the end nothing may be allocated on it."""
+        """The target's device in a wrapper that fails on request. At the end of the test all memory must be
+        freed.
+        """
         device = Faulty(compiled.device)
         yield device
         gc.collect()
-        assert not device.live, f"{len(device.live)} pieces of memory were never freed"
+        assert not device.live, f"{len(device.live)} blocks of memory were never freed"
 
     # A device that fails
 
@@ -71,12 +73,14 @@ class HostileLevel(Level):
         check_fault(compiled, faulty, "read")
 
     def test_the_device_is_lost(self, compiled: Executable, faulty: Faulty) -> None:
-        """Everything fails from some moment on; once the device is back, code that is loaded again works."""
+        """All methods fail from some point on. When the device works again, code that is loaded
+        again works.
+        """
         exe = executable_on(compiled, faulty)
         wanted = exe(inputs())
         for after in (0, 1, 2):
             with faulty.failing(EVERY, OSError(GONE), after), pytest.raises(RuntimeFailure) as caught:
-                _call_often(exe)  # a call may take fewer steps than go well
+                _call_often(exe)  # a call may have fewer steps than succeed
             check_error(caught.value, faulty)
             with faulty.failing(EVERY, OSError(GONE)), pytest.raises(RuntimeFailure):
                 executable_on(compiled, faulty)(inputs())
@@ -95,9 +99,9 @@ class HostileLevel(Level):
             assert same(exe(inputs()), wanted)
 
     def test_an_interrupt_in_the_middle(self, compiled: Executable) -> None:
-        """After Ctrl-C during calls, later calls are right."""
+        """After an interrupt (Ctrl-C) during calls, later calls are correct."""
         if threading.current_thread() is not threading.main_thread():
-            pytest.skip("only the main thread is interrupted")
+            pytest.skip("only the main thread can be interrupted")
         wanted = compiled(inputs())
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
@@ -183,7 +187,7 @@ class HostileLevel(Level):
     # Artefacts
 
     def test_code_of_another_format(self, compiled: Executable, tmp_path: Path) -> None:
-        """A device refuses what another's code generator made, in memory and in a file."""
+        """A device refuses artefacts of another format, in memory and in files."""
         foreign = replace(compiled.artifact, format="of-another-device", code=b"\x7f" * 100)
         exe = executable_on(compiled, compiled.device, foreign)
         with pytest.raises(ArtifactError, match="of-another-device"):
@@ -202,7 +206,7 @@ class HostileLevel(Level):
             driver.open(path)
 
     def test_damaged_files(self, compiled: Executable, tmp_path: Path) -> None:
-        """A byte that is another one is found, or lies where nothing is read."""
+        """A changed byte is detected, or is in padding."""
         path, wanted = tmp_path / "model.dlc", compiled(inputs())
         compiled.save(path)
         whole = path.read_bytes()
@@ -231,7 +235,7 @@ def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
     wanted = exe(inputs())
     steps = _steps(exe, device, method)
     if not steps:
-        pytest.skip(f"calls of this device do without {method}")
+        pytest.skip(f"calls of this device do not use {method}")
     gc.collect()
     kept = len(device.live)
     for after in range(steps):
@@ -245,7 +249,7 @@ def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
 
 
 def _call_often(exe: Executable, seconds: float = 0.0) -> None:
-    """Three calls, and more for as long as that."""
+    """Make three calls, and more for `seconds`."""
     until = time.monotonic() + seconds
     for number in count():
         if number >= 3 and time.monotonic() >= until:
@@ -254,14 +258,14 @@ def _call_often(exe: Executable, seconds: float = 0.0) -> None:
 
 
 def _steps(exe: Executable, device: Faulty, method: str) -> int:
-    """How often a call uses a method of the device."""
+    """The number of times that a call uses a method of the device."""
     before = device.calls[method]
     exe(inputs())
     return device.calls[method] - before
 
 
 def fill(device: Any, taken: list[int]) -> None:
-    """Take all memory of a device, down to pieces of a page."""
+    """Allocate all memory of a device, in blocks down to a page. Handles are appended to `taken`."""
     size = ALL_MEMORY
     while size >= 256:
         try:

@@ -29,7 +29,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 def layers(rows: Any = 24, *, inner: int = 40, columns: int = 56) -> IRModule:
-    """softmax(relu(x W) V + bias) and its largest elements: kernels that need each other, two results."""
+    """softmax(relu(x W) V + bias), and the maxima of its rows: several dependent kernels and two results."""
     rng = np.random.default_rng(5)
     first = constant(rng.standard_normal((inner, columns)).astype(np.float32) * 0.2)
     second = constant(rng.standard_normal((columns, 17)).astype(np.float32) * 0.2)
@@ -40,7 +40,7 @@ def layers(rows: Any = 24, *, inner: int = 40, columns: int = 56) -> IRModule:
 
 
 def in_numpy(x: NDArray) -> tuple[NDArray, NDArray]:
-    """`layers` in NumPy, of float64."""
+    """`layers` in NumPy, in float64."""
     rng = np.random.default_rng(5)
     first = rng.standard_normal((40, 56)).astype(np.float32) * 0.2
     second = rng.standard_normal((56, 17)).astype(np.float32) * 0.2
@@ -53,12 +53,12 @@ def in_numpy(x: NDArray) -> tuple[NDArray, NDArray]:
 
 @lru_cache(maxsize=8)
 def _compiled(target: Target, guard: str) -> Executable:
-    """`guard` is the mode in force: the code of each mode is another one."""
+    """Compile `layers`. `guard` is the guard mode, as a key of the cache, because the code depends on it."""
     return driver.compile(layers(), target, num_threads=2)
 
 
 def compiled_layers(target: Target, test: str) -> Executable:
-    """The executable of `layers` that most tests share."""
+    """The executable of `layers`, which tests share."""
     made = _compiled(target, settings.guard)
     report(test, made)
     return made
@@ -69,13 +69,15 @@ def inputs(rows: int = 24, seed: int = 0) -> NDArray:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two tuples of arrays are equal, bit by bit."""
+    """Whether two tuples of arrays are bitwise equal."""
     return all(np.array_equal(p, q) for p, q in zip(a, b, strict=True))
 
 
 @dataclass
 class OnDevice:
-    """An executable's entry point with memory on its device, to be launched by hand; it is freed with it."""
+    """An entry point of an executable with memory on its device, for direct launches. The memory is freed
+    with it.
+    """
 
     exe: Executable
     entry: Any
@@ -84,15 +86,15 @@ class OnDevice:
     others: list[int]
     scalars: Sequence[int]
     shapes: Sequence[Shape]
-    """Of the outputs."""
+    """The shapes of the outputs."""
 
     def launch(self) -> None:
-        """Launch on the memory that it has."""
+        """Launch on its memory."""
         handles = [*self.inputs, *self.outputs, *self.others]
         self.exe.device.launch(self.entry, handles, self.scalars, 2)
 
     def read(self) -> list[NDArray]:
-        """The results, copied from the device after all that it was asked for."""
+        """Copy the results from the device, after all earlier requests."""
         if not is_queued(self.exe.device):
             self.exe.device.sync()
         made = [np.empty(s, v.type.dtype.numpy) for s, v in zip(self.shapes, self.exe.outputs, strict=True)]
@@ -106,8 +108,8 @@ class OnDevice:
 
 
 def on_device(exe: Executable, *given: NDArray) -> tuple[Any, OnDevice]:
-    """The device of an executable, and its entry point with memory for such inputs, or for those of its type,
-    which are to be written; a skip where entries take arrays.
+    """The device of an executable, and its entry point with memory that contains the inputs `given`. Without
+    these, the inputs are uninitialised. The test is skipped if entry points take arrays.
     """
     device = exe.device
     entry = device.load(exe.artifact).entry(exe.entry)

@@ -22,7 +22,9 @@ def _groups(settings: Settings) -> Sequence[Any]:
 
 
 class ModelsLevel(Level):
-    """The core's networks in every float dtype that the target has, and what plugins give by `dlc_models`."""
+    """Tests of the core's networks in all float dtypes of the target, and of the models of the hook
+    `dlc_models`.
+    """
 
     level: ClassVar[str] = "models"
     parameters: ClassVar[dict[str, Parameters]] = {"group": _groups}

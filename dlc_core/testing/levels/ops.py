@@ -25,13 +25,13 @@ def all_ops(settings: Settings) -> list[OpDecl]:
 
 
 def dtypes_of(decl: OpDecl, settings: Settings) -> list[str]:
-    """The dtypes that samples of an op are tried in."""
+    """The dtypes in which samples of an op are run."""
     found = dict.fromkeys(d for sample in decl.samples for d in sample_dtypes(decl, sample))
     return [d for d in found if not settings.dtypes or d in settings.dtypes]
 
 
 def _by_speed(settings: Settings) -> Sequence[Any]:
-    """Each op with its fast dtypes, and with the others in a slow test."""
+    """Each op with its fast dtypes, and in a slow test with the others."""
     made = []
     for decl in all_ops(settings):
         dtypes = dtypes_of(decl, settings)
@@ -45,7 +45,7 @@ def _by_speed(settings: Settings) -> Sequence[Any]:
 
 
 def _symbolic(settings: Settings) -> Sequence[Any]:
-    """Each op with its fast samples, as (op, first, last), and with the others in a slow test."""
+    """Each op with its fast samples, as (op, first, last), and in a slow test with the others."""
     most, made = settings.fast_symbolic, []
     for decl in all_ops(settings):
         split = 0 < most < len(decl.samples)
@@ -60,7 +60,7 @@ def _one_each(settings: Settings) -> Sequence[Any]:
 
 
 class OpsLevel(Level):
-    """One test for each op: its samples are compiled together."""
+    """One test for each op, whose samples are compiled together."""
 
     level: ClassVar[str] = "ops"
     parameters: ClassVar[dict[str, Parameters]] = {

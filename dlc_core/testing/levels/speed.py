@@ -1,9 +1,9 @@
-"""Level `speed`: the fraction of the roofline of its description that a target attains.
+"""Level `speed`: the fraction of the declared roofline that a target attains.
 
 A case fails only below the required fraction (`conformance_suite(..., fraction=0.5)`, or `--dlc-fraction`).
 Without one it only measures and reports. If the device counts `cycles`, as simulated devices do, the time is
-the cycles at the description's frequency. Otherwise it is the clock time of the best of a few calls. More
-than the whole roofline is possible: with algorithms of fewer operations, and with caches that are larger than
+the cycles at the description's frequency. Otherwise it is the clock time of the best of a few calls. A
+fraction above 1 is possible: with algorithms that need fewer operations, and with caches that are larger than
 declared.
 """
 
@@ -28,7 +28,7 @@ from dlc_core.testing.levels.base import FIGURES, Level, Settings
 Measure = Callable[[Node, Node, Work], None]
 
 ROWS, COLUMNS = 1024, 2048
-"""Elements of the values that are moved: eight megabytes of float32, beyond the caches of a core."""
+"""The shape of values: 8 MiB of float32, which is more than the private caches of a core."""
 
 
 def _weights(*shape: int) -> Node:
@@ -37,14 +37,18 @@ def _weights(*shape: int) -> Node:
 
 
 class SpeedLevel(Level):
-    """Moves, sums, products and convolutions of float32, each large enough for the machine's peak."""
+    """Copies, elementwise ops, GEMM and convolution of float32, each large enough to reach the machine's
+    peak.
+    """
 
     level: ClassVar[str] = "speed"
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
     def measure(self, request: pytest.FixtureRequest, target: Target, conformance: Settings) -> Measure:
-        """Compiles a graph over one param, measures a call, and judges it by the work that it is."""
+        """A function that compiles a graph with one parameter, measures a call, and compares it with the
+        roofline.
+        """
 
         def run(x: Node, body: Node, work: Work) -> None:
             exe = driver.compile(module_of(body, [x]), target, cache=False)
@@ -56,7 +60,7 @@ class SpeedLevel(Level):
             figures["GB/s"] = (work.bytes or 0) / seconds / 1e9
             request.node.user_properties.append((FIGURES, figures))
             assert fraction >= conformance.fraction, (
-                f"{fraction:.3f} of what the description declares, {conformance.fraction} is wanted: "
+                f"{fraction:.3f} of the declared roofline, {conformance.fraction} is required: "
                 f"{seconds * 1e6:.1f} microseconds, the limit is {limit * 1e6:.1f}"
             )
 
@@ -89,14 +93,14 @@ class SpeedLevel(Level):
 
 
 def limit_of(target: Target, work: Work, threads: int) -> float:
-    """The least seconds that the target's description allows for work."""
+    """The shortest possible time of work in seconds, by the target's description."""
     estimate = Machine.of(target.describe()).estimate(work, threads=threads)
     assert estimate is not None
     return estimate.limit
 
 
 def seconds_of(exe: Executable, target: Target) -> tuple[float, bool]:
-    """The time of a call, and whether it is from the device's cycles."""
+    """The time of a call in seconds, and whether it is from the device's cycles."""
     rng = np.random.default_rng(1)
     shapes = [value.type.static_shape() or () for value in exe.inputs]
     feeds = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]

@@ -114,7 +114,7 @@ def test_memory_without_room_is_bound_by_nobody_and_copied_by_calls() -> None:
     readonly = cache(3)
     readonly.flags.writeable = False
     for array in (compact, short, readonly):
-        with pytest.raises(UsageError, match=r"'past.k' is donated without capacity.*\n.*9 elements"):
+        with pytest.raises(UsageError, match=r"'past.k' is donated, but .* no capacity.*\n.*9 elements"):
             exe.bind([x, array, cache(3)])
         same(exe(x, array, array), evaluate(module["main"], [x, array, array]))
 
@@ -123,9 +123,9 @@ def test_other_memory_than_the_input_is_refused() -> None:
     exe, x, k = compiled(decoder(3)), token(), cache(3)
     y = np.zeros((1, HEADS, 1, SIZE), np.float32)
     for outputs in ([y, cache(4), None], [y, cache(3), None], [y[0], None, None], [None, None, None]):
-        with pytest.raises(UsageError, match=r"does not lie where|is needed|'y' is None"):
+        with pytest.raises(UsageError, match=r"must be in the memory|is needed|'y' is None"):
             exe.bind([x, k, cache(3)], outputs)
-    with pytest.raises(UsageError, match="another input is in its memory"):
+    with pytest.raises(UsageError, match="overlaps another input"):
         exe(x, k, k)
     inside = whole(k)[:, 0, 4:6].reshape(1, HEADS, 1, SIZE)
     assert np.shares_memory(inside, k.base)

@@ -290,7 +290,7 @@ def test_the_program_beside_objects_computes_dims_too(tmp_path):
     assert np.fromfile(folder / "y", np.float32).tolist() == [1, 0, 3, 1, 0, 3]
     np.int32([0, -2]).tofile(folder / "k")
     failed = subprocess.run(["./net", "1", "x", "k", "y", "3"], cwd=folder, capture_output=True, text=True)
-    assert (failed.returncode, "do not fit" in failed.stderr) == (1, True)
+    assert (failed.returncode, "are not valid" in failed.stderr) == (1, True)
 
 
 @needs_cc

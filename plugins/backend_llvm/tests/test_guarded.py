@@ -152,7 +152,7 @@ def test_writes_beside_what_is_given_away_end_the_process(mode, length, by, told
 
 
 def test_writes_behind_what_the_output_takes_of_what_is_given_away_are_found():
-    with pytest.raises(RuntimeFailure, match="40 bytes of input 'past' behind what its output takes"):
+    with pytest.raises(RuntimeFailure, match="40 bytes of input 'past' after the end of its output"):
         growing("end", 5)(np.ones((2, 1, 5), np.float32), np.ones((2, 3, 5), np.float32))
 
 

@@ -69,7 +69,7 @@ def test_what_is_no_text_is_refused():
     rep = backend.prepare(model)
     assert rep.run([np.array(["a", "b"])])[0].tolist() == ["aa", "bb"]
     for wrong in (np.array([1, 2]), np.array(["a", 1], object)):
-        with pytest.raises(UsageError, match="texts are needed"):
+        with pytest.raises(UsageError, match="strings are needed"):
             rep.run([wrong])
 
 
