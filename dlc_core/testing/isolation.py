@@ -104,8 +104,8 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
     owner = owner_of(suite, name)
     target = suite.settings.narrowed(config).target
     lines = [f"the process of the test {how(worker.status())}", f"  target:     {target}"]
-    if told := worker.last():
-        lines.append(f"  running:    {told}")
+    if running := worker.last():
+        lines.append(f"  running:    {running}")
     lines += [f"  at fault:   {line}" for line in worker.fault()]
     lines.append(f"  what to do: {HINT}")
     about = [] if owner is None else [(TEST, [target, owner.level, case_of(owner, name)])]

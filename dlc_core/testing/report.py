@@ -76,10 +76,10 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = dict(report.user_properties)
-        told: Any = properties.get(TEST)
-        if told is None:
+        described: Any = properties.get(TEST)
+        if described is None:
             return
-        target, level, case = told
+        target, level, case = described
         parameter = report.nodeid.rpartition("[")[2].rstrip("]") if report.nodeid.endswith("]") else ""
         name = f"{case}/{parameter}" if parameter else case
         test = self.tests.setdefault(report.nodeid, Test(target, level, name))
@@ -113,8 +113,8 @@ def _verdict(report: pytest.TestReport) -> tuple[str, str]:
     if report.skipped:
         if hasattr(report, "wasxfail"):
             return EXPECTED, str(report.wasxfail)
-        told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reason = told.removeprefix(_SKIPPED)
+        message = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = message.removeprefix(_SKIPPED)
         if reason.startswith(_UNSUPPORTED):
             return UNSUPPORTED, reason.removeprefix(_UNSUPPORTED)
         return NOT_RUN, reason

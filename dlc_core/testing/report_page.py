@@ -40,7 +40,7 @@ def _head() -> Iterator[str]:
 
 def _body(record: Mapping[str, Any]) -> Iterator[str]:
     versions = record["versions"]
-    plugins = [f"{name} ({told})" for name, told in versions["plugins"].items()]
+    plugins = [f"{name} ({version})" for name, version in versions["plugins"].items()]
     yield "<body><h1>Conformance to dlc</h1>"
     words = [f"{name} {versions[name]}" for name in ("dlc-core", "python", "numpy")]
     yield f"<p>{_text(', '.join([*words, record['platform']]))}."
@@ -101,9 +101,9 @@ def _ops(target: Mapping[str, Any]) -> Iterator[str]:
 
 def _cell(cell: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in cell["cases"].items())
-    told = "\n".join(filter(None, [counts, *(why[:300] for why in cell["why"])]))
+    tooltip = "\n".join(filter(None, [counts, *(why[:300] for why in cell["why"])]))
     status = cell["status"]
-    return f'<td class={CLASSES[status]} title="{_text(told)}">{SIGNS[status]}</td>'
+    return f'<td class={CLASSES[status]} title="{_text(tooltip)}">{SIGNS[status]}</td>'
 
 
 def _figures(target: Mapping[str, Any]) -> Iterator[str]:

@@ -27,11 +27,11 @@ def report(what: str, exe: Any = None) -> None:
     """Record that a case, an entry point or its kernels begin to run."""
     if not _FILES:
         return
-    told = {"what": what}
+    entry = {"what": what}
     if exe is not None:
         kernels = dict.fromkeys(str(site["kernel"]) for site in exe.about.get("sites", ()))
-        told |= {"entry": exe.entry, "device": getattr(exe.device, "name", ""), "kernels": _few(kernels)}
-    data = json.dumps(told).encode()
+        entry |= {"entry": exe.entry, "device": getattr(exe.device, "name", ""), "kernels": _few(kernels)}
+    data = json.dumps(entry).encode()
     os.ftruncate(_FILES[0], 0)
     os.pwrite(_FILES[0], data, 0)
 

@@ -120,7 +120,7 @@ class _Writer:
     # Vectors
 
     def lanes_place(self) -> Expr:
-        """Indices of LANES elements that lie in [0, SIZE): contiguous, with a step, or looked up."""
+        """Indices of LANES elements in [0, SIZE): contiguous, strided, or loaded."""
         kind = self.rng.choice(("plain", "plain", "step", "back", "gather"))
         start: Expr = const(self.rng.randrange(SIZE - LANES + 1))
         if self.loops and self.chance(0.5):

@@ -19,7 +19,7 @@ def test_accesses_that_are_proved_are_counted(dlc, dlc_json):
     found = dlc_json("explain", "model.onnx", "--shape", "batch=8")["accesses"]
     assert found["proved"] > 0
     assert (found["checked"], found["indices"]) == (0, 0)
-    words = f"{found['proved']} proved to lie in their buffers, 0 checked in each call\n"
+    words = f"{found['proved']} proved to be in their buffers, 0 checked in each call\n"
     assert words in dlc("explain", "model.onnx", "--shape", "batch=8")
 
 

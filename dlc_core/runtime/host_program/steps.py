@@ -167,12 +167,12 @@ class Steps:
             if isinstance(dim, Expr) and not isinstance(dim, Var)
         ]
         # The caller has checked all conditions that include host-computed dims.
-        told = {*data_dims(function)}
-        called = told.union(v for p in function.params for v in p.tensor_type.symbols())
+        host_computed = {*data_dims(function)}
+        called = host_computed.union(v for p in function.params for v in p.tensor_type.symbols())
         needs = [
             c
             for c in conditions_of(function.attrs.get(NEEDS, ()))
-            if told.isdisjoint(c.dims) or not called.issuperset(c.dims)
+            if host_computed.isdisjoint(c.dims) or not called.issuperset(c.dims)
         ]
         for p in function.params:
             self._slot(p, None)
@@ -278,7 +278,7 @@ class Steps:
         self.bodies[n] = list(bodies.values())
         plain = {k: v for k, v in without_plan(n.attrs).items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
-        told = _determined(n.type, fresh_dims(n))
+        determined = _determined(n.type, fresh_dims(n))
         reference = decl.reference
         assert reference is not None
         count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))
@@ -294,21 +294,21 @@ class Steps:
             attrs = {k: evaluate_dim(v, dims) if k in symbolic else v for k, v in plain.items()}
             found = reference(*given, **attrs, **callables)
             results = found if isinstance(found, tuple) else (found,)
-            dims.update((var, results[field].shape[axis]) for var, field, axis in told)
+            dims.update((var, results[field].shape[axis]) for var, field, axis in determined)
             return hold(found) if held else found
 
         return step
 
 
 def _checking(
-    step: Step, told: Sequence[tuple[Var, int, int]], needs: Sequence[Condition], several: bool
+    step: Step, determined: Sequence[tuple[Var, int, int]], needs: Sequence[Condition], several: bool
 ) -> Step:
     """A step whose results determine dims, followed by the checks of the conditions on these."""
 
     def checked(values: list[Any], dims: Symbols, threads: int) -> Any:
         found = step(values, dims, threads)
         results = found if several else (found,)
-        dims.update((var, results[field].shape[axis]) for var, field, axis in told)
+        dims.update((var, results[field].shape[axis]) for var, field, axis in determined)
         check_conditions(needs, dims, evaluate_dim)
         return found
 

@@ -94,9 +94,9 @@ class _Checks:
             self._kind(number, value, begin)
             begin += row_size(value)
         inputs = len(self.signature.inputs)
-        told = {var for var, _, _ in self.signature.data_dims}
+        computed = {var for var, _, _ in self.signature.data_dims}
         for place, symbol in enumerate(self.signature.symbols):
-            if symbol in told:
+            if symbol in computed:
                 self.known[symbol] = load(self.results, (const(1 + place),))
         self._dims(range(inputs), begins, "first")
         self._dims(range(inputs), begins, "rest")
@@ -154,8 +154,8 @@ class _Checks:
         """Check the conditions on dims; an error names the input with the first dim of a condition."""
         for need in self.signature.needs:
             if self.known.keys() >= set(need.dims):
-                told = ({*value.type.symbols()} for value in self.signature.inputs)
-                number = next((k for k, dims in enumerate(told) if not dims.isdisjoint(need.dims)), 0)
+                symbols = ({*value.type.symbols()} for value in self.signature.inputs)
+                number = next((k for k, dims in enumerate(symbols) if not dims.isdisjoint(need.dims)), 0)
                 self.require(substitute(need.expr(), self.known), number, "shape")
 
     def _compare(self, number: int, size: Expr, wanted: Expr) -> None:

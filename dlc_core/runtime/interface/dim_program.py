@@ -26,15 +26,15 @@ from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 def data_symbols(signature: Signature) -> tuple[Var, ...]:
     """The host-computed symbols of a signature."""
-    told = {var for var, _, _ in signature.data_dims}
-    return tuple(symbol for symbol in signature.symbols if symbol in told)
+    computed = {var for var, _, _ in signature.data_dims}
+    return tuple(symbol for symbol in signature.symbols if symbol in computed)
 
 
 def given_symbols(signature: Signature) -> tuple[Var, ...]:
     """The dims that a call reads from its inputs' shapes: symbols, and those in conditions."""
-    told = {var for var, _, _ in signature.data_dims} | {var for var, _, _ in signature.elements}
+    computed = {var for var, _, _ in signature.data_dims} | {var for var, _, _ in signature.elements}
     conditions = [expr for _, expr, _ in signature.data_dims] + [need.expr() for need in signature.needs]
-    return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in told)
+    return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in computed)
 
 
 def read_inputs(signature: Signature) -> tuple[int, ...]:

@@ -194,7 +194,7 @@ class Explanation:
         if not self.accesses:
             return ""
         proved, checked, indices = (self.accesses[key] for key in ("proved", "checked", "indices"))
-        words = f"{proved} proved to lie in their buffers, {checked} checked in each call"
+        words = f"{proved} proved to be in their buffers, {checked} checked in each call"
         data = f", {indices} check{'s' * (indices != 1)} of indices that are data"
         return words + (data if indices else "")
 

@@ -79,7 +79,7 @@ def check_events(run: OnDevice, left: float) -> None:
     """Check that no event completes before the earlier launches have finished, which takes `left` seconds."""
     if left < SEEN:
         return
-    for told, reached in WAYS.items():
+    for event, reached in WAYS.items():
         found = []
         for _ in range(ATTEMPTS):
             found.append(seconds_left(run, 2, reached))
@@ -87,7 +87,7 @@ def check_events(run: OnDevice, left: float) -> None:
                 break
         else:
             raise AssertionError(
-                f"{told} before what was launched has finished: after it sync() takes {min(found):.3f} "
+                f"{event} before the launches have finished: after it sync() takes {min(found):.3f} "
                 f"seconds, a launch takes {left:.3f}"
             )
 

@@ -1,4 +1,6 @@
-"""Fixtures: a compiler, or the reason why tests are skipped; tensor programs run as they are."""
+"""Fixtures: a C compiler, without which tests are skipped; and execution of tensor programs
+without passes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def compiler() -> None:
 
 @pytest.fixture
 def native() -> Callable[..., Native]:
-    """`native(*funcs, target=…)(name, arrays, scalars, threads)` runs functions in place."""
+    """`native(*funcs, target=…)(name, arrays, scalars, threads)` runs a function on the arrays in place."""
 
     def make(*funcs: PrimFunc, target: str = "c -vector-bits=256") -> Native:
         entries = {func.name: replace(func, attrs={**func.attrs, "entry": True}) for func in funcs}

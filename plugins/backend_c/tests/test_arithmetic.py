@@ -1,4 +1,6 @@
-"""Conversions of narrow floats exhaustively, vector math within its stated errors, integers at their ends."""
+"""All values of narrow floats are converted correctly, vector math is within its error bounds,
+integers wrap.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ULP = {
     "exp": 1.2, "exp2": 1.2, "expm1": 1.8, "log": 1.0, "log10": 2.0, "log1p": 1.2, "log2": 2.0,
     "sigmoid": 2.5, "sinh": 1.8, "tanh": 2.8,
 }  # fmt: skip
-"""Errors that the formulas state where products and sums are fused; C's compilers may or may not fuse."""
+"""The error bounds of the formulas with fused multiply-adds. C compilers may or may not fuse."""
 UNFUSED = 1.0
 """The factor on errors without fused multiply-adds."""
 EXACT = {
@@ -33,7 +35,7 @@ EXACT = {
 
 
 def computed(target: str, function: Any, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A function of elements, applied by compiled C."""
+    """Apply an elementwise function by compiled C."""
     inputs = [te.placeholder(a.shape, str(a.dtype), name=f"x{i}") for i, a in enumerate(arrays)]
     out = te.compute(arrays[0].shape, lambda i: function(*(x[i] for x in inputs)), name="out")
     exe = dlc.build([*inputs, out], target)
@@ -55,7 +57,7 @@ def test_narrow_floats_widen_exactly(target, kind):
 def test_floats_narrow_to_the_nearest(target, kind, source):
     to = np.float16 if kind == "float16" else ml_dtypes.bfloat16
     patterns = np.arange(1 << 16, dtype=np.uint16).view(to)
-    with np.errstate(all="ignore"):  # signalling NaNs are among them
+    with np.errstate(all="ignore"):  # signalling NaNs are included
         exact = patterns[np.isfinite(patterns)].astype(np.float64)
     exact = np.sort(exact)
     middles = (exact[1:] + exact[:-1]) / 2
@@ -67,7 +69,7 @@ def test_floats_narrow_to_the_nearest(target, kind, source):
         values = values.astype(source)
         wanted = values.astype(to)
     if kind == "bfloat16" and source == "float64":
-        # NumPy's way is through float32, which rounds twice: the nearest of the two neighbours instead.
+        # NumPy converts through float32 and rounds twice. Compute the nearest neighbour instead.
         finite = np.isfinite(values) & (np.abs(values) < float(ml_dtypes.finfo(to).max))
         values, wanted = values[finite], wanted[finite]
         below, above = np.nextafter(wanted, to(-np.inf)), np.nextafter(wanted, to(np.inf))
@@ -119,7 +121,7 @@ def test_integers_wrap(target, kind):
 @pytest.mark.parametrize("bits", [0, 64, 128, 256])
 @pytest.mark.parametrize("size", [2, 4, 15, 64])
 def test_truths_are_one_and_zero_in_every_type(bits, size):
-    # Compilers that take the lanes of a mask apart may give -1 for true: vectors of bools stay whole.
+    # Compilers that extract lanes of a mask may return -1 for true, so vectors of bools are kept whole.
     given = np.random.default_rng(size).random((3, size)) < 0.5
     x = te.placeholder(given.shape, "bool", name="x")
     kinds = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
@@ -135,7 +137,7 @@ def test_truths_are_one_and_zero_in_every_type(bits, size):
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("op", ["minimum", "maximum"])
 def test_bounds_that_are_numbers_keep_nans(target, kind, op):
-    """A minimum or maximum with a constant, on either side, is NumPy's, also for what is no number."""
+    """A minimum or maximum with a constant on either side has NumPy's result, also for NaN."""
     x = np.array([np.nan, -np.inf, np.inf, -0.0, 0.0, 0.25, -0.25, 6.0, 6.5] * 3, kind)
     limit, both = getattr(te, op), getattr(np, op)
     for bound in (0.0, 6.0, np.inf, -np.inf):

@@ -1,4 +1,4 @@
-"""Models on microcontrollers without an operating system, emulated: right results in the stated memory."""
+"""Models on emulated microcontrollers without an operating system: results, and the stated memory."""
 
 from __future__ import annotations
 

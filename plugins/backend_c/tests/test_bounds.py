@@ -1,4 +1,6 @@
-"""The flash, memory and stack figures of an exported folder, compared with compilers, maps and boards."""
+"""The figures for flash, memory and stack of an exported folder, compared with compilers, linker maps and
+boards.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def quantized(name):
 
 
 def told(folder):
-    """The numbers of the README's table, by the first words of their rows."""
+    """The numbers in the README's table, by the first words of the rows."""
     rows = re.findall(
         r"^\| (\w+) \| ([\w ]+)[^|]*\| (\d+) \|$", (folder / "README.md").read_text(), re.MULTILINE
     )
@@ -33,7 +35,7 @@ def told(folder):
 
 
 def sections(file):
-    """Bytes of the sections of an object or a program."""
+    """The bytes of the sections of an object or program."""
     listed = subprocess.run(["size", "-A", str(file)], capture_output=True, text=True, check=True)
     rows = (line.split() for line in listed.stdout.splitlines() if line.startswith("."))
     return {row[0]: int(row[1]) for row in rows}
@@ -111,7 +113,7 @@ def _symbols(elf):
 
 
 def _of_object(listing):
-    """Bytes of the flash sections that the map lists for the model's object."""
+    """The bytes of flash sections in the linker map for the object of the model."""
     kept = listing.partition("Linker script and memory map")[2]
     rows = re.findall(r"^ \.(?:text|rodata)\S*\s+0x[0-9a-f]+\s+(0x[0-9a-f]+) (\S+\.o)$", kept, re.MULTILINE)
     objects = {}
@@ -137,7 +139,7 @@ def test_the_stack_without_a_compiler_is_a_bound(tmp_path, cc, name):
 
 
 def stack(folder):
-    """The stack of a call, by what a compiler has written beside the sources."""
+    """The stack of a call, from the `-fstack-usage` files of the compiler."""
     frames = bounds.frames_of((folder / "net.su").read_text())
     return bounds.stack_of(frames, bounds.calls_of((folder / "net.c").read_text()), "net")
 

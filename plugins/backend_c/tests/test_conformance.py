@@ -28,8 +28,9 @@ SLICE = (
     "unique",
     "where",
 )
-"""One op at least for each rule.  All ops run as vectors in the fast tests; as scalars, the others are slow
-tests, since both have the same lowerings and differ in the width of vectors alone."""
+"""At least one op for each rule. With vectors, the fast tests run all ops. As scalars, the other ops are slow
+tests, because both forms have the same lowerings and differ only in the vector width.
+"""
 
 TestC = conformance_suite("c", fast_dtypes=("float32", "int32"), ops=SLICE)
 TestAllC = pytest.mark.slow(conformance_suite("c", levels=("ops",)))

@@ -1,4 +1,4 @@
-"""Branches and loops in generated C, against the reference, and as sources that stand alone."""
+"""Branches and loops in generated C, compared with the reference, also in exported sources."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_control_flow_of_another_machine():
 
 
 def newton():
-    """Square roots by Newton's steps until the largest change is small, at most `limit` rounds; the number of
-    rounds is known to the data alone.  The body has a weight of its own.
+    """Square roots by Newton's method, until the largest change is small, at most `limit` iterations; and the
+    number of rounds is known to the data alone.  The body has a weight of its own.
     """
     x, y, i, limit = vector("x", 6), vector("y", 6), param("i", tensor_type((), "int32")), number(50)
     change = param("change", tensor_type((), "float32"))

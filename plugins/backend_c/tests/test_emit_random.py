@@ -1,4 +1,4 @@
-"""Random tensor programs, with vectors and without: C and the interpreter give the same bits."""
+"""Random tensor programs with and without vectors: C and the interpreter compute the same bits."""
 
 from __future__ import annotations
 

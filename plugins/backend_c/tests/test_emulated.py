@@ -1,4 +1,4 @@
-"""C for other processors, run under QEMU: a slice of the conformance kit, the whole ops level when slow."""
+"""C for other processors, run by QEMU: a part of the conformance kit; all ops are slow tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shifted(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 
 
 def emulated(cpu: str, suite: type[Any]) -> type[Any]:
-    """A conformance suite that is skipped where the processor cannot be emulated."""
+    """A conformance suite that is skipped if the processor cannot be emulated."""
     why = problem(cpu)
     return pytest.mark.skipif(why is not None, reason=str(why))(suite)
 
@@ -71,7 +71,7 @@ def test_a_processor_that_is_not_emulated():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the program is this machine's")
 @pytest.mark.parametrize("mode", MODES)
 def test_guard_mode_protects_pages_of_the_program(mode, monkeypatch):
-    """With this machine in place of a foreign one."""
+    """Guard mode in the emulated program, tested with this machine in place of an emulated one."""
     monkeypatch.setitem(MACHINES, "native", Machine("cc", ("env",)))
     x = networks.feed(networks.mlp())
     exe = dlc.compile(networks.mlp(), "c_emulated -mcpu=native", config={"guard": mode}, cache=False)

@@ -1,4 +1,6 @@
-"""Exported sources: they compile without a warning, hold their promises, and give what the model gives."""
+"""Exported sources compile without warnings, have the documented properties, and compute the
+model's results.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ SANITIZED = ["-std=gnu99", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sa
 def exported(
     folder: Path, name: str, target: str = "c", path: str = "net"
 ) -> tuple[dlc.Executable, Any, Any]:
-    """An exported network, its input and the reference's output."""
+    """An exported network, its input, and the output of the reference."""
     module = networks.NETWORKS[name]()
     x = networks.feed(module)
     exe = dlc.compile(module, target, cache=False)
@@ -133,7 +135,7 @@ ODD_NAMES = [
 
 
 def named(inputs: tuple[str, str], outputs: tuple[str, str]) -> IRModule:
-    """A model whose inputs and outputs have these names: their sum, and its maximum with 0."""
+    """A model with these names of inputs and outputs, which computes their sum and its maximum with 0."""
     x, y = (param(name, tensor_type((2, 4), "float32")) for name in inputs)
     total = registry().ops["add"].build(x, y)
     body = make_tuple([total, registry().ops["relu"].build(total)])

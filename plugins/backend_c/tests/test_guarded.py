@@ -1,4 +1,4 @@
-"""The conformance kit in guard mode: no kernel of this backend touches what is not its own."""
+"""The conformance kit in guard mode: no kernel of this backend accesses memory outside of its values."""
 
 from __future__ import annotations
 

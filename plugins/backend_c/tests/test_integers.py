@@ -1,4 +1,4 @@
-"""Quantized networks: C, the machine's own code and the reference give the same integers."""
+"""Quantized networks: C, native code and the reference compute the same integers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def build(name: str, *args: Node, **attrs: object) -> Node:
 
 
 def requantized(x: Node, step: float, offset: int) -> Node:
-    """Quantized and dequantized: what exporters of quantized models write between layers."""
+    """Quantize and dequantize, as exporters of quantized models write between layers."""
     return build(
         "dequantize", build("quantize", x, scale(step), zero(offset), to="int8"), scale(step), zero(offset)
     )
 
 
 def network() -> IRModule:
-    """Two convolutions and a dense layer between quantize and dequantize; bytes in, bytes out.
+    """Two convolutions and a dense layer between quantize and dequantize. Inputs and outputs are bytes.
 
     Every layer multiplies its integer sums by one over an odd number (625, 251, 667), so no sum lies halfway
     between two results, nor within a hundred float32 roundings of it: what NumPy's library for products makes
@@ -113,7 +113,9 @@ def test_kernels_are_of_integers(model):
 
 @pytest.mark.parametrize("columns", [2, 3, 5, 7])
 def test_sums_side_by_side_are_right(columns: int) -> None:
-    """Sums in one loop, multiplied after it: GCC 12 adds wrongly where each round takes their signs."""
+    """Several sums in one loop, which are multiplied after it. GCC 12 compiles such loops incorrectly if each
+    iteration uses their signs.
+    """
     x, factor = param("x", tensor_type((8, columns), "int32")), param("factor", tensor_type((1,), "int32"))
     body = build("mul", factor, build("reduce_sum", x, axes=(0,)))
     module = IRModule({"main": Function("main", (x, factor), body)})

@@ -1,4 +1,4 @@
-"""Sessions with an emulated microcontroller: memory, calls, the queue, and what goes wrong."""
+"""Sessions with an emulated microcontroller: memory, calls, the queue, and errors."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_board_that_stops(mlp):
 
 
 class Recorded:
-    """A transport that answers with given bytes."""
+    """A transport that returns given bytes."""
 
     def __init__(self, data):
         self.data = data
@@ -229,7 +229,9 @@ def test_answers_that_are_none(data, message):
 
 
 class Line:
-    """A board in this process that answers every request well; `spoil` changes what it says."""
+    """A simulated board that answers all requests without errors. `spoil` changes the bytes of
+    its answers.
+    """
 
     def __init__(self):
         self.said = b""
@@ -268,7 +270,9 @@ WORKS = {
 
 
 def loses(exe, spoil, work, message):
-    """One error now, the same reason at once for all after it, and a close that ends."""
+    """Check that a damaged answer raises an error, that later requests fail at once with the same reason, and
+    that `close` returns.
+    """
     line = Line()
     board = Session(exe, line)
     line.spoil = spoil
@@ -289,7 +293,7 @@ def loses(exe, spoil, work, message):
 @pytest.mark.parametrize("name", WORKS)
 def test_each_flipped_bit_of_an_answer_is_noticed_at_once(mlp, name):
     _, exe = mlp
-    for bit in range(8 * 12):  # the head, and four bytes of the payload or the sum
+    for bit in range(8 * 12):  # the header, and four bytes of payload or checksum
 
         def flipped(data, bit=bit):
             return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]

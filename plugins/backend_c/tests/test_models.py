@@ -1,4 +1,4 @@
-"""Whole models: C gives what the machine's own code gives."""
+"""Whole models: C computes the same results as native code."""
 
 from __future__ import annotations
 

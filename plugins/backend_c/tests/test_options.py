@@ -1,4 +1,4 @@
-"""Options of the target: size, widths of vectors, threads; by each compiler that is there."""
+"""Options of the target (code size, vector width, threads), with each installed compiler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ needs_board = pytest.mark.skipif(boards.problem() is not None, reason=str(boards
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The environment, in which another compiler may be named; what was found before is forgotten."""
+    """The environment, in which tests set another compiler. Cached results of the search for compilers are
+    cleared.
+    """
 
     def forget() -> None:
         toolchain.compiler.cache_clear()
@@ -38,7 +40,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def text_bytes(folder: Path, cc: str, flags: list[str], target: str, net: str) -> int:
-    """Bytes of code of an exported network."""
+    """The bytes of code of an exported network."""
     size = "arm-none-eabi-size" if cc.startswith("arm") else "size"
     dlc.compile(networks.NETWORKS[net](), target, cache=False).export(folder / "net.c")
     subprocess.run([cc, *flags, "-Os", "-std=c99", "-c", "net.c"], cwd=folder, check=True)
@@ -59,7 +61,9 @@ def test_size_is_smaller(tmp_path: Path, where: str) -> None:
 
 
 def test_small_code_has_no_copies_with_borders() -> None:
-    """Windows test what is inside of a picture; memory is what two neighbouring values take."""
+    """With small code, windows test whether they are inside of the image instead of padding it. The arena
+    then has only two neighbouring values.
+    """
     exe = dlc.compile(networks.cifar(), "c -mcpu=cortex-m4 -opt-for=size", cache=False)
     assert const_value(exe.signature.arena_size) == 4 * (16 * 32 * 32 + 16 * 16 * 16)
 

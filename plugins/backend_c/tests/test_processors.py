@@ -1,4 +1,4 @@
-"""The facts about processors by name, and about this machine's."""
+"""The properties of processors by name, and of the processor of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Streaming of the first layers: less memory, the same bits, in C that compilers and sanitizers accept."""
+"""Depth-first tiling of the first layers: less memory, the same bits, accepted by compilers and
+sanitizers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ CC = shutil.which("gcc") or shutil.which("clang")
 
 
 def small():
-    """Two convolutions and a pooling over a picture, where most memory is near the input."""
+    """Two convolutions and a pooling over an image, whose largest values are near the input."""
     net = (
         networks.Net((1, 3, 24, 24))
         .conv(16, 3)

@@ -64,9 +64,9 @@ def _product(unit: MatrixUnit, way: str) -> str:
     held = ", ".join(f"%{i}" for i in range(count))
     signs = ", 1, 1" * (sums == "f32") + "".join(f", {int(each == 't')}" for each in way) * unit.transposable
     text = f"wgmma.mma_async.sync.aligned.{kind} {{{held}}}, %{count}, %{count + 1}, 1{signs};"
-    lies = "\n".join(_DESCRIPTOR.format(name=name) for name in "ab")
+    descriptors = "\n".join(_DESCRIPTOR.format(name=name) for name in "ab")
     outs = operands(f"+{letter}", "sums", count)
-    own = f'{lies}\nasm volatile("{text}"\n    : {outs}\n    : "l"(of_a), "l"(of_b));'
+    own = f'{descriptors}\nasm volatile("{text}"\n    : {outs}\n    : "l"(of_a), "l"(of_b));'
     here = f"""static const int16_t unit[] = {{{matrix_numbers(unit)}}};
     DLC_PRODUCT_LATER(sums, a, a_apart, b, b_apart, "{way}", unit);"""
     given = f"({scalar} *sums, const void *a, int a_apart, const void *b, int b_apart)"

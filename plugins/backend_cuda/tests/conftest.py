@@ -1,4 +1,6 @@
-"""Fixtures: the compiler of CUDA C, or the reason why tests are skipped; a device that is none."""
+"""Fixtures: the CUDA C compiler, whose tests are skipped without it, and a device whose driver is
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ CAPACITY = 1 << 26
 
 @pytest.fixture(scope="session")
 def compiler() -> None:
-    """Skips where CUDA C cannot be compiled."""
+    """Skip the test if CUDA C cannot be compiled."""
     why = nvrtc.problem()
     if why:
         pytest.skip(why)
 
 
 class Piece:
-    """A piece of memory of the host, at a multiple of 256."""
+    """A block of host memory, aligned to 256 bytes."""
 
     def __init__(self, driver: FakeDriver, size: int) -> None:
         whole = aligned_bytes(size + 256)
@@ -46,7 +48,7 @@ class Piece:
 
 
 class FakeDriver:
-    """A `Driver` on the host: launches run in the thread executor, and are recorded in `calls`."""
+    """A `Driver` on the host. Launches run in the simulator of threads and are recorded in `calls`."""
 
     name, arch, capacity = "a card", "sm_90", CAPACITY
     most_groups, most_shared, array_bytes = GROUPS, 227 << 10, STATIC_SHARED
@@ -109,7 +111,7 @@ class FakeDriver:
         windows, blocks, scalars = [], [], []
         for letter, given in zip(letters, start.arguments, strict=True):
             if letter == "T":
-                continue  # launches say themselves what tensors are like
+                continue  # launches contain the descriptors of tensors
             if letter != "P":
                 scalars.append(given)
                 continue
@@ -143,7 +145,7 @@ class FakeDriver:
         self.calls.append("sync")
 
     def takes(self, artifact: Any, kernels: Sequence[Any]) -> None:
-        """Get ready for the kernels of an artefact, whose text it has to have kept."""
+        """Compile the kernels of an artefact for the simulator. The artefact must contain their text."""
         self.text = artifact.sources["cu"]
         self.program = load_simt(self.text, kernels, SimulatedCuda.spelling)
         self.kernels = {kernel.symbol: kernel for kernel in kernels}
@@ -156,7 +158,7 @@ def driver() -> FakeDriver:
 
 @pytest.fixture
 def device(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
-    """The device `cuda` of the number 0, whose driver is the host."""
+    """The device `cuda` with number 0, whose driver is on the host."""
     known = registry().devices["cuda"]
     assert isinstance(known, CudaDevice)
     made = CudaDevice(0, lambda number: driver)

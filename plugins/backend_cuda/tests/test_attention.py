@@ -1,4 +1,4 @@
-"""Attention by tensor cores: numbers and races without a device, code for several architectures, its cost."""
+"""Attention by tensor cores: results and races in the simulator, code for several architectures, its cost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compiled(
 
 
 def wanted(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, past: int = 0) -> Any:
-    """The definition, in float64."""
+    """The definition of attention, in float64."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
@@ -55,7 +55,7 @@ def wanted(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, past:
 
 
 def check(exe: dlc.Executable, of: str, shapes: Any, mask: Any = None, **hidden: Any) -> None:
-    """Numbers of one launch, by matrix units."""
+    """Check the results of one launch that uses matrix units."""
     assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.attention_matrix"]
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(shape).astype(dtype(of).numpy) for shape in shapes]
@@ -99,7 +99,7 @@ def test_masks(of: str) -> None:
 @needs_c
 @pytest.mark.slow
 def test_a_low_mask_hides_all_keys_alike() -> None:
-    """Scores that are near the lowest number have no multiple."""
+    """Scores near the lowest float overflow if they are scaled."""
     mask = np.full((20, 20), -3e38).astype(dtype("bfloat16").numpy)
     exe = compiled("bfloat16", 1, 1, 20, 20, 32, mask=((20, 20), "bfloat16"))
     check(exe, "bfloat16", shapes_of(1, 1, 20, 20, 32), mask)
@@ -107,7 +107,7 @@ def test_a_low_mask_hides_all_keys_alike() -> None:
 
 @needs_c
 def test_lengths_and_a_past_that_are_not_known() -> None:
-    """One kernel for a prompt, and for what follows it in several parts."""
+    """One kernel computes a prompt and, in several calls, the tokens after it."""
     n, past = Var("n"), Var("past")
     exe = compiled("float16", 2, 1, n, n + past, 32, causal=True, past=past)
     for tokens, before in ((70, 0), (9, 75)):
@@ -118,7 +118,7 @@ def test_lengths_and_a_past_that_are_not_known() -> None:
 @needs_c
 @pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_removed_barrier_is_found(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each barrier of the kernel is needed: without it threads read what others are writing."""
+    """Each barrier of the kernel is necessary: without it there is a race."""
     whole, barrier = codegen.with_words, "    __syncthreads();\n"
 
     def without(text: str, *more: Any) -> str:
@@ -135,7 +135,7 @@ def test_a_removed_barrier_is_found(number: int, monkeypatch: pytest.MonkeyPatch
 @needs_c
 @pytest.mark.parametrize("added", [False, True])
 def test_less_precision(added: bool) -> None:
-    """Attention of float32 is made of narrower values where a compile allows it, but for added masks."""
+    """With reduced precision, attention of float32 uses narrower values, except for additive masks."""
     shapes = shapes_of(2, 1, 20, 30, 32)
     given = [param(name, tensor_type(shape)) for name, shape in zip("qkv", shapes, strict=True)]
     mask = np.random.default_rng(1).random((20, 30)) < 0.5
@@ -178,14 +178,14 @@ def test_nothing_is_spilt(model: str, arch: str) -> None:
     (facts,) = exe.explain().compiled.values()
     assert facts["spill bytes"] == facts["stack bytes"] == 0
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in exe.source("ptx")
-    # Nothing goes through shared memory but what is copied there, and blocks of it.
+    # Shared memory is only written by copies, and read by block loads.
     kernel = exe.source("ptx").split(".entry", 1)[1]
     assert "st.shared" not in kernel
     assert "ld.shared" not in kernel
 
 
 def test_the_cost_is_that_of_matrix_units() -> None:
-    """Products are counted at the units' rate."""
+    """The cost model counts products at the rate of matrix units."""
     kernels = {}
     for arch in ("sm_70", "sm_80"):
         exe = compiled("float16", 12, 12, 1024, 1024, 64, f"cuda_simulated -arch={arch}")

@@ -1,4 +1,4 @@
-"""NVRTC takes the kernels, for each architecture; the assembler's report tells that nothing is spilt."""
+"""NVRTC compiles the kernels for each architecture, and the assembler reports no spills."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ MATRICES = {
 @archs
 @pytest.mark.parametrize("dtype", MATRICES)
 def test_matrix_units(arch: str, dtype: str) -> None:
-    """From sm_80 on, products of narrow types are made by them, and operands loaded as blocks."""
+    """From sm_80 on, products of narrow dtypes use matrix units, and operands are loaded by `ldmatrix`."""
     exe = dlc.compile(module_of(*product(dtype, 1024, 1024, 512)), f"cuda -arch={arch}", cache=False)
     unspilt(exe)
     ptx = exe.source("ptx")

@@ -1,4 +1,4 @@
-"""The half that runs, on a driver that is none: what it asks for, in what order, with what memory."""
+"""The device with a simulated driver: the calls of the driver, their order and their memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exe(driver: Any, device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> dlc
 
 
 class Made:
-    """A compiler's result for a text."""
+    """A compiled text."""
 
     def __init__(self, text: str) -> None:
         self.cubin = text.encode()
@@ -195,7 +195,7 @@ def test_code_for_one_architecture_alone(driver: Any) -> None:
 def test_groups_that_share_much_are_given_it(
     driver: Any, device: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where arrays cannot be so large; the text is for an architecture that lets them have it."""
+    """Groups that need more shared memory than static arrays may have request dynamic shared memory."""
     for_arch: list[str] = []
     made = "dlc_backend_cuda.device.nvrtc.compile_kernels"
     monkeypatch.setattr(made, lambda text, arch: for_arch.append(arch) or Made(text))
@@ -215,7 +215,7 @@ def test_groups_that_share_much_are_given_it(
 
 
 class Library:
-    """The driver's functions, which note their names."""
+    """Functions of a driver that record their names."""
 
     def __init__(self, failing: str = "") -> None:
         self.called: list[str] = []

@@ -1,4 +1,4 @@
-"""NVRTC takes every kernel of the ops' samples, of the kit's models, of classifiers and of larger models.
+"""NVRTC compiles all kernels of the ops' samples, of the kit's models, of classifiers and of larger models.
 
 The larger models are ONNX files of the folder that the variable DLC_TEST_MODELS names.
 """
@@ -24,7 +24,7 @@ from dlc_core.testing.models import all_models
 Cases = Callable[[OpDecl, tuple[str, ...]], Iterator[Case]]
 DTYPES = ("float32", "float16", "int8")
 CONTRACTIONS = ("gpu.attention", "gpu.attention_matrix", "gpu.contraction", "gpu.few_rows", "gpu.matrix")
-"""Rules whose kernels hold what they compute in registers, all of it."""
+"""Rules whose kernels keep all their values in registers, so that they must not spill."""
 PRODUCTS = (
     ("float16", "float32"),
     ("bfloat16", "float32"),
@@ -43,7 +43,7 @@ archs = pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90"])
 
 
 def faults(exe: dlc.Executable) -> list[str]:
-    """The faults of a model: kernels that the report lacks, or that spill."""
+    """The failures of a model: kernels that are missing in the report, or that spill."""
     explained, text = exe.explain(), exe.source("cu")
     found = [f"{symbol} is not compiled" for symbol in _symbols(text) - explained.compiled.keys()]
     for kernel in explained.kernels:
@@ -59,7 +59,7 @@ def _symbols(text: str) -> set[str]:
 
 
 def wrong(cases: Iterable[Case], target: Target) -> list[str]:
-    """The faults of the kernels of cases, each with its name."""
+    """The failures of the kernels of cases, with the names of the cases."""
     found = []
     for case in cases:
         try:
@@ -120,7 +120,7 @@ def test_large_models(name: str, precision: str, arch: str) -> None:
 @pytest.mark.parametrize(("of", "acc"), PRODUCTS)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_90a"])
 def test_products(arch: str, of: str, acc: str, size: tuple[int, int, int, int], ways: str) -> None:
-    """Of all sizes, whichever way operands lie; `float32` as it is and rounded."""
+    """Products of all sizes and operand layouts, and `float32` exact and rounded to TF32."""
     for option in ("", " -tf32=true") if of == "float32" else ("",):
         exe = dlc.build(product(of, acc, size, ways), f"cuda -arch={arch}{option}")
         assert exe.explain().kernels[0].rule in CONTRACTIONS
@@ -128,7 +128,9 @@ def test_products(arch: str, of: str, acc: str, size: tuple[int, int, int, int],
 
 
 def product(of: str, acc: str, size: tuple[int, int, int, int], ways: str) -> list[te.Tensor]:
-    """Batches, rows, columns, steps; `ways`: n where an operand's steps are innermost."""
+    """A product of (batches, rows, columns, K). `ways` has a letter for each operand: n if it is contiguous
+    along K.
+    """
     batches, m, n, k = size
     x = te.placeholder((batches, m, k) if ways[0] == "n" else (batches, k, m), of, "x")
     y = te.placeholder((batches, n, k) if ways[1] == "n" else (batches, k, n), of, "y")

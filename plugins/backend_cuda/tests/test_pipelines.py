@@ -1,5 +1,6 @@
-"""Tiles that are under way several at a time: right numbers from the emitted text, with no device, for sizes
-that are no multiple, unknown, or shorter than the pipeline; what does not wait is found."""
+"""Software pipelines with several tiles in flight, in the simulator: results for sizes that are not multiples
+of the tile, symbolic, or shorter than the pipeline; and detection of missing waits.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def check(exe: dlc.Executable, m: int, n: int, k: int, batches: int = 0) -> None
 
 
 def found(checked: bool) -> Any:
-    """By who touches what in a checked program, else by wrong numbers."""
+    """The errors of a kernel without waits: a race in a checked program, else wrong results."""
     failure, match = (RuntimeFailure, "race") if checked else (AssertionError, "Mismatch")
     return pytest.raises(failure, match=match)
 
@@ -120,7 +121,9 @@ def test_a_missing_wait_is_found(arch: str, checked: bool, monkeypatch: pytest.M
 @executed
 @pytest.mark.parametrize("checked", [False, True])
 def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of one step may run beside the next: what these read is overwritten a step later."""
+    """Products of one step may overlap the next step, because their operands are overwritten one
+    step later.
+    """
     monkeypatch.setattr(warpgroups, "AROUND", replace(warpgroups.AROUND, wait_but=""))
     exe = compiled("sm_90a", 128, 128, 640, checked=checked)
     assert "    dlc_wgmma_f16_f16_n" in exe.source("cu")
@@ -134,7 +137,9 @@ def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest
 @executed
 @pytest.mark.parametrize("k", [64, 104, 128, 330 // 8 * 8])
 def test_what_lies_outside_of_a_tensor_is_zero(k: int) -> None:
-    """Nothing is asked: boxes are cut by the machine; steps are fewer than the stages too."""
+    """Kernels have no bounds checks, because tensor copies fill elements outside of the tensor with zeros.
+    The number of steps may be less than the number of stages.
+    """
     exe = compiled("sm_90a", 72, 72, k)
     assert exe.source("cu").count("    dlc_copy_box_2(") >= 2
     assert "    dlc_copy_16" not in exe.source("cu")
@@ -143,7 +148,7 @@ def test_what_lies_outside_of_a_tensor_is_zero(k: int) -> None:
 
 @executed
 def test_unknown_rows() -> None:
-    """The dims of a tensor are those of the call."""
+    """Tensor descriptors have the dims of the call."""
     exe = compiled("sm_90a", M, 128, 256, checked=False)
     assert "    dlc_copy_box_2(" in exe.source("cu")
     for rows in (1, 129):
@@ -160,7 +165,7 @@ def test_batches_are_another_dim() -> None:
 @executed
 @pytest.mark.parametrize(("n", "k"), [(130, 256), (128, 250)])
 def test_rows_that_are_no_multiple_are_copied_by_the_threads(n: int, k: int) -> None:
-    """One operand by boxes, the other by all threads: the same barriers wait for both."""
+    """One operand is copied by tensor copies, the other by all threads. The same barriers wait for both."""
     exe = compiled("sm_90a", 128, n, k)
     text = exe.source("cu")
     assert "    dlc_copy_box_2(" in text
@@ -243,7 +248,7 @@ def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) 
 def test_launches_on_a_device_tell_the_driver(
     device: Any, driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tensors are where a call's memory is."""
+    """Tensor descriptors have the addresses of a call's memory."""
     monkeypatch.setattr(
         "dlc_backend_cuda.device.nvrtc.compile_kernels",
         lambda text, arch: SimpleNamespace(cubin=text.encode()),

@@ -1,4 +1,4 @@
-"""CUDA C without a device: by the executor of threads, with every access checked where asked for."""
+"""CUDA C in the simulator of threads, with and without checks of all accesses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_products_of_few_rows(dtype: str) -> None:
 
 
 def test_threads_exchange_truths_whatever_theirs_are() -> None:
-    """Votes are no exchange, if the language needs them only in some cases: all threads take part."""
+    """Exchanges of bools by threads whose values differ: all threads take part in the exchange."""
     x = param("x", tensor_type((2, 300), "bool"))
     exe = dlc.compile(module_of(std.reduce_any(x, axes=(1,)), [x]), "cuda_simulated -check=true")
     given = np.zeros((2, 300), bool)
@@ -84,7 +84,7 @@ def test_a_network() -> None:
 
 
 def test_units_are_not_called_threads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nor measured by what the host's processor can do."""
+    """Reports call units of the device `units`, and do not compare them with the roofline of the host."""
     x = param("x", tensor_type((4, 100)))
     path, target = str(tmp_path / "model.dlc"), "cuda_simulated -arch=sm_90 -units=7"
     dlc.compile(module_of(std.relu(x), [x]), target).save(path)
@@ -104,7 +104,9 @@ def test_narrow_floats_are_rounded_to_even(dtype: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80"])
 def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
-    """Where the architecture has such; here they are made when a thread waits, which finds those too late."""
+    """Architectures with asynchronous copies use them. The simulator copies when a thread waits, so a missing
+    wait is detected.
+    """
     x, y = param("x", tensor_type((64, 40))), param("y", tensor_type((40, 96)))
     module = module_of(std.matmul(x, y), [x, y])
     exe = dlc.compile(module, f"cuda_simulated -arch={arch} -check=true", cache=False)
@@ -120,7 +122,7 @@ def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
     [("float16", ""), ("bfloat16", ""), ("int8", ""), ("uint8", ""), ("float32", " -tf32")],
 )
 def test_products_by_matrix_units(of: str, option: str) -> None:
-    """Tiles are split, operands and sums are distributed over threads, and races are reported."""
+    """Products with split tiles and fragments, checked for races."""
     x, y = param("x", tensor_type((70, 100), of)), param("y", tensor_type((100, 52), of))
     whole = of.endswith("int8")
     made = std.matmul(x, y, out_dtype="int32") if whole else std.matmul(x, y)
@@ -133,7 +135,7 @@ def test_products_by_matrix_units(of: str, option: str) -> None:
 
 
 def product_of_floats8(a: str, b: str, m: int, n: int, k: int) -> list[te.Tensor]:
-    """Sums in float32 of products of floats of 8 bits, which no op of graphs has."""
+    """A product of 8-bit floats with float32 accumulators, which no graph op computes."""
     x, y, r = te.placeholder((m, k), a, "x"), te.placeholder((k, n), b, "y"), te.reduce_axis((0, k), "r")
 
     def term(i: Any, j: Any) -> Any:
@@ -171,7 +173,7 @@ def test_convolutions_by_matrix_units(layout: str) -> None:
     module = module_of(made, [x, w])
     exe = dlc.compile(module, "cuda_simulated -check=true", cache=False)
     assert "gpu.matrix" in [kernel.rule for kernel in exe.explain().kernels]
-    # What lies beside the picture is filled with zeros by the copies themselves.
+    # The copies fill elements outside of the image with zeros.
     assert "    dlc_copy_16_if(" in exe.source("cu")
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(each).astype(np.float16) for each in (shape, (24, 16, 3, 3))]

@@ -1,4 +1,4 @@
-"""CUDA C of representative kernels: kept as golden files, the same bytes each time."""
+"""Golden files with the CUDA C of representative kernels."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_words_of_the_language_name_nothing() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("layout", ["NCX", "NXC"])
 def test_windows_of_classifiers_are_proved_to_lie_in_their_inputs(layout: str, arch: str) -> None:
-    """Sizes of AlexNet, where several rows and channels share a loop: smaller ones have a loop for each."""
+    """Sizes as in AlexNet, where loops over rows and channels are fused. Smaller sizes have
+    separate loops.
+    """
     sizes = {"NCX": (1, 256, 12, 12), "NXC": (1, 12, 12, 256)}[layout]
     x = param("x", tensor_type(sizes, "float32"))
     pooled = std.max_pool(x, kernel=(3, 3), strides=(2, 2), ceil_mode=True, layout=layout)

@@ -1,5 +1,6 @@
-"""Products by four warps at once, of operands in shared memory: right numbers from the emitted text, with no
-device, and text that NVRTC takes."""
+"""Products of warpgroups (four warps) with operands in shared memory: results in the simulator, and
+compilation by NVRTC.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import numbers
 
 ARCH = "-arch=sm_90a -units=1"
-"""Few multiprocessors, so that small products are worth large tiles."""
+"""A machine with few multiprocessors, so that large tiles are chosen for small products."""
 M = Var("m")
 executed = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
 
 def product(of: str, m: Any, n: int, k: int, ways: str = "nt") -> tuple[Node, list[Node]]:
-    """With an epilogue; `ways`: n where an operand's steps are innermost."""
+    """A product with an epilogue. `ways` has a letter for each operand: n if it is contiguous along K."""
     x = param("x", tensor_type((m, k) if ways[0] == "n" else (k, m), of))
     y = param("y", tensor_type((n, k) if ways[1] == "n" else (k, n), of))
     left = x if ways[0] == "n" else std.transpose(x, axes=(1, 0))
@@ -74,14 +75,14 @@ def test_operands_may_lie_either_way(ways: str) -> None:
 
 @executed
 def test_sizes_that_are_no_multiple() -> None:
-    """Tiles are cut, what lies behind their ends is zeros; every access is looked at."""
+    """Partial tiles are padded with zeros. All accesses are checked."""
     check(compiled("bfloat16", 100, 110, 190, target="cuda_simulated -check=true"), "bfloat16", 100, 110, 190)
 
 
 @executed
 @pytest.mark.parametrize("of", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
 def test_bytes(of: str) -> None:
-    """Their steps are innermost: what lies otherwise is left to one warp at a time."""
+    """Bytes must be contiguous along K. Other layouts use units of one warp."""
     check(compiled(of, 128, 128, 256, ways="nn"), of, 128, 128, 256, "nn")
     other = dlc.compile(module_of(*product(of, 128, 128, 256)), f"cuda_simulated {ARCH}", cache=False).source(
         "cu"
@@ -154,7 +155,7 @@ def test_threads_that_do_not_wait_get_other_numbers(monkeypatch: pytest.MonkeyPa
 )
 def test_what_is_missing_is_reported(word: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroups, "AROUND", replace(warpgroups.AROUND, **{word: ""}))
-    # Rows of 264 bytes are copied by the threads.
+    # Rows of 264 bytes cannot be tensor copies, so the threads copy them.
     exe = compiled("float16", 128, 132, 128, target="cuda_simulated -check=true")
     with pytest.raises(RuntimeFailure, match=problem):
         check(exe, "float16", 128, 132, 128)
@@ -163,7 +164,7 @@ def test_what_is_missing_is_reported(word: str, problem: str, monkeypatch: pytes
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("of", ["float16", "bfloat16", "int8"])
 def test_nvrtc_takes_them(of: str) -> None:
-    """No registers are spilt, and groups get more memory than arrays may have."""
+    """There are no spills, and groups use dynamic shared memory."""
     ways = "nn" if of == "int8" else "nt"
     exe = dlc.compile(
         module_of(*product(of, 1024, 1024, 512, ways)), "cuda -arch=sm_90a -units=16", cache=False

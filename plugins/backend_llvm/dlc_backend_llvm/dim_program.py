@@ -14,9 +14,9 @@ from dlc_core.runtime.interface.signature import Signature
 def emit_dims(unit: Unit, name: str, signature: Signature) -> None:
     """Add `<name>_dims` to the functions of a library."""
     emit_function(unit, dim_program(f"{name}.data_dims", signature))
-    given, told, read = given_symbols(signature), data_symbols(signature), read_inputs(signature)
+    given, computed, read = given_symbols(signature), data_symbols(signature), read_inputs(signature)
     params = ["ptr %inputs", *(f"i64 %d{i}" for i in range(len(given)))]
-    params += [f"ptr %to{i}" for i in range(len(told))]
+    params += [f"ptr %to{i}" for i in range(len(computed))]
     lines = [
         f"define i32 @{name}_dims({', '.join(params)}) nounwind {{",
         f"  %results = alloca [{1 + len(signature.data_dims)} x i64], align 64",
@@ -44,7 +44,7 @@ def emit_dims(unit: Unit, name: str, signature: Signature) -> None:
         "  %status64 = load i64, ptr %results, align 8",
         "  %status = trunc i64 %status64 to i32",
     ]
-    for i in range(len(told)):
+    for i in range(len(computed)):
         lines += [
             f"  %from{i} = getelementptr i64, ptr %results, i64 {1 + i}",
             f"  %dim{i} = load i64, ptr %from{i}, align 8",

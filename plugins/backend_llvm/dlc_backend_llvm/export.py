@@ -103,8 +103,8 @@ def _code_objects(exe: Executable, name: str, cpu: HostCpu) -> tuple[bytes, byte
         )
     own = {f"{symbol}{ENTRY_SUFFIX}" for symbol in exe.artifact.symbols}
     code = hidden(exe.artifact.code, own)
-    told = describe(name, exe.signature, exe.target, exe.artifact.metadata)
-    text = interface_ir(name, exe.entry + ENTRY_SUFFIX, exe.signature, cpu) + _constant(name, told)
+    description = describe(name, exe.signature, exe.target, exe.artifact.metadata)
+    text = interface_ir(name, exe.entry + ENTRY_SUFFIX, exe.signature, cpu) + _constant(name, description)
     interface, pool = (compile_ir(t, cpu.triple, cpu.cpu, cpu.features) for t in (text, pool_ir(cpu.triple)))
     return code, interface, pool
 

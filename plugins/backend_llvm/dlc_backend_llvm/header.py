@@ -112,10 +112,10 @@ def _needs(signature: Signature) -> str:
 def _telling(name: str, signature: Signature) -> str:
     """The declaration of the function that computes dims from elements of inputs."""
     words = dict(zip(signature.symbols, dim_names(signature)))
-    told = data_symbols(signature)
+    computed = data_symbols(signature)
     args = [f"int64_t {words.get(v, f'dim_{i}_of_shapes')}" for i, v in enumerate(given_symbols(signature))]
-    args += [f"int64_t *{words[v]}" for v in told]
-    shown = ", ".join(f"*{words[v]}" for v in told) or "nothing"
+    args += [f"int64_t *{words[v]}" for v in computed]
+    shown = ", ".join(f"*{words[v]}" for v in computed) or "nothing"
     return (
         f"/* Check the elements of inputs that are sizes, and compute dims that depend on them: {shown}.\n"
         "   Returns 0, or a negative number if the inputs are not valid: then the model must not be run. */\n"

@@ -85,14 +85,14 @@ def program_text(name: str, signature: Signature) -> str:
     ins, outs, dims = len(signature.inputs), len(signature.outputs), dim_names(signature)
     usage = "".join(f" {kind}{i}" for kind, n in (("INPUT", ins), ("OUTPUT", outs)) for i in range(n))
     words = dict(zip(signature.symbols, dims))
-    told = [words[v] for v in data_symbols(signature)]
+    computed = [words[v] for v in data_symbols(signature)]
     asked = [words.get(v, f"dim_{i}_of_shapes") for i, v in enumerate(given_symbols(signature))]
     lines = [f"  {dim} = atoll(words[{ins + outs + 2 + i}]);" for i, dim in enumerate(asked)]
     for i, value in enumerate(signature.inputs):
         size = f"{name.upper()}_INPUT{i}_BYTES" if value.type.is_static else "-1"
         lines.append(f"  inputs[{i}] = read_file(words[{2 + i}], {size});")
     if signature.data_dims:
-        args = ", ".join(["inputs", *asked, *(f"&{dim}" for dim in told)])
+        args = ", ".join(["inputs", *asked, *(f"&{dim}" for dim in computed)])
         lines += [
             f"  if ({name}_dims({args}) != 0) {{",
             '    fprintf(stderr, "the inputs are not valid for the model\\n");',
@@ -107,7 +107,7 @@ def program_text(name: str, signature: Signature) -> str:
         factors = [str(value.type.dtype.itemsize), *(f"shape[{axis}]" for axis in range(value.type.ndim))]
         lines.append(f"  {name}_output{i}_shape({', '.join(['shape', *dims])});")
         lines.append(f"  sizes[{i}] = (size_t)({' * '.join(factors)});")
-    every = (*asked, *told)
+    every = (*asked, *computed)
     declared = f"  int64_t {', '.join(every)};\n" if every else ""
     if symbolic:
         declared += f"  int64_t shape[{max(1, *(v.type.ndim for v in symbolic.values()))}];\n"

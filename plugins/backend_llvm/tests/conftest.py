@@ -1,4 +1,4 @@
-"""Fixtures: running one vector-math operation over whole arrays, and tensor programs as they are."""
+"""Fixtures: execution of one vector-math operation on arrays, and of tensor programs without passes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Kernel = Callable[..., "np.ndarray[Any, Any]"]
 def _loop(
     args: list[str], source: str, to: str, lanes: int, lines: list[str], result: str, name: str = "run"
 ) -> str:
-    """A function `name(ptr..., ptr out, i64 n)` that applies `lines` to n elements."""
+    """The IR of a function `name(ptr..., ptr out, i64 n)` that applies `lines` to n elements."""
     taken = []
     for index in range(len(args)):
         element = llvm_type(source, 1)
@@ -102,7 +102,7 @@ def kernel() -> Callable[..., Kernel]:
 
 
 class ForeignMath:
-    """Every operation of the vector math on an emulated machine: math(op, dtype, *arrays)."""
+    """The operations of the vector math on an emulated machine: math(op, dtype, *arrays)."""
 
     LANES = 8
 
@@ -150,7 +150,9 @@ def _foreign_math(options: str) -> ForeignMath:
 
 @pytest.fixture
 def foreign_math() -> Callable[[str], ForeignMath]:
-    """foreign_math(options): the vector math on the machine of a target's options; a skip where none is."""
+    """foreign_math(options): the vector math on an emulated machine. Tests are skipped if it cannot be
+    emulated.
+    """
 
     def build(options: str) -> ForeignMath:
         why = problem(cpu_of(find_target(f"emulated {options}")))
@@ -162,7 +164,7 @@ def foreign_math() -> Callable[[str], ForeignMath]:
 
 
 class Native:
-    """PrimFuncs compiled as they are: no pass has touched them."""
+    """Compile PrimFuncs without running passes."""
 
     def __init__(self, *funcs: PrimFunc, target: str = "llvm") -> None:
         entries = {f.name: replace(f, attrs={**f.attrs, "entry": True}) for f in funcs}
@@ -178,7 +180,7 @@ class Native:
     def __call__(
         self, name: str, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = (), threads: int = 2
     ) -> None:
-        """Run an entry on arrays, which are changed in place."""
+        """Run an entry point on arrays, which it changes in place."""
         addresses = [array.ctypes.data for array in arrays]
         self._device.launch(self._loaded.entry(name), addresses, scalars, threads)
 
@@ -191,7 +193,9 @@ def native() -> type[Native]:
 
 @pytest.fixture
 def agree() -> Callable[..., list[np.ndarray[Any, Any]]]:
-    """agree(func, arrays, scalars): native code and the interpreter leave the same bits; those arrays."""
+    """agree(func, arrays, scalars): check that native code and the interpreter compute the same bits. Returns
+    the arrays.
+    """
 
     def check(
         func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = ()

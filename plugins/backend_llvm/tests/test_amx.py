@@ -1,4 +1,4 @@
-"""Products in tile registers: code for them, run with functions that do what the instructions do."""
+"""Products in tile registers. Their code runs with functions that emulate the instructions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ few = settings(
 )
 
 
-# Tiles as vectors of words, row behind row, and functions that do what the instructions do.
+# Tiles are vectors of words in row-major order, and functions emulate the instructions.
 
 _COPY = """
 define internal {result} @tile.{name}(i16 %rows, i16 %size, ptr %memory, i64 %apart{given}) {{
@@ -129,7 +129,7 @@ _BFLOAT = """
 
 
 def _bytes(a: str, b: str) -> str:
-    """Four products of bytes of these signs."""
+    """The function for products of bytes with these signs."""
     lines, total = [], "%z"
     for side, sign in (("x", a), ("y", b)):
         lines.append(f"  %{side}v = bitcast i32 %{side} to <4 x i8>")
@@ -162,7 +162,7 @@ _FUNCTIONS = {
 
 
 def without_tiles(text: str) -> str:
-    """A module in which vectors stand for tiles."""
+    """A module with vectors in place of tiles."""
     lines = [line for line in text.splitlines() if not (line.startswith("declare") and "x86_amx" in line)]
     body = "\n".join(lines)
     used = [name for name in _FUNCTIONS if f"@llvm.x86.{name}(" in body]
@@ -174,7 +174,7 @@ def without_tiles(text: str) -> str:
 
 
 def _casts(count: int) -> str:
-    """Vectors of fewer words as tiles, and back."""
+    """Functions that convert vectors of fewer words to tiles and back."""
     places = ", ".join(f"i32 {i}" if i < count else "i32 poison" for i in range(256))
     first = ", ".join(f"i32 {i}" for i in range(count))
     return f"""
@@ -191,7 +191,9 @@ define internal <{count} x i32> @tile.cast.tile.to.vector.v{count}i32(<256 x i32
 
 @pytest.fixture
 def texts(monkeypatch):
-    """Compiles run here whatever this machine is: vectors stand for tiles.  Gives the texts before that."""
+    """Make compiles run on any machine, with vectors in place of tiles. Returns the list of the original
+    texts.
+    """
     if host_cpu().vector_bits < 512:
         pytest.skip("this machine has no vectors of 512 bits")
     parse, seen = engine._parse, []
@@ -265,7 +267,7 @@ def test_convolutions(texts, shape, window, attrs):
 
 
 def test_sums_stay_in_tile_registers(texts, monkeypatch):
-    """Of a product of whole tiles: 4 products and 4 loads a step, stores behind the loop alone."""
+    """A product of whole tiles has 4 products and 4 loads per step, and stores only after the loop."""
     _product("bfloat16", "bfloat16", 64, 256, 96)
     monkeypatch.undo()
     code = assemble(texts[-1], "x86_64-unknown-linux-gnu", "sapphirerapids", passes="O2")
@@ -292,7 +294,7 @@ for m, n, k in ((11, 24, 8), (5, 24, 36), (37, 45, 100), (21, 17, 36), (70, 130,
 
 
 def test_registers_suffice_for_products_of_any_size():
-    """LLVM ends the process where they do not, so that it is one of its own."""
+    """LLVM ends the process if it cannot allocate registers, so the test runs in a separate process."""
     done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

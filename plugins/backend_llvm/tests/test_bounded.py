@@ -1,4 +1,4 @@
-"""Ops with a data-dependent number of results: native, with a known bound of their memory."""
+"""Ops with a data-dependent number of results in native code, with an upper bound of their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance kit on this machine's processor, and on processors of other machines by emulation."""
+"""The conformance kit on this machine's CPU, and on emulated CPUs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SLICE = (
     "concat",
     "gather",
 )
-"""One op at least for each rule."""
+"""At least one op for each rule."""
 
 
 def emulated(options: str, **narrowed: Any) -> Any:
-    """The kit on an emulated machine; skipped where what it takes is not installed."""
+    """The kit on an emulated machine. It is skipped if the emulator or compiler is not installed."""
     target = f"emulated {options}"
     why = problem(cpu_of(find_target(target)))
     suite = conformance_suite(target, **narrowed)

@@ -1,4 +1,4 @@
-"""Branches and loops in native entries, against the reference."""
+"""Branches and loops in native entry points, compared with the reference."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_scan_of_no_rounds_keeps_its_state(target):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_arguments_may_be_views_of_other_shapes(target):
-    """The rows of a matrix [1, 3, 2] added up from a row [1, 2], if a condition [1, 1] holds."""
+    """The sum of the rows of a matrix [1, 3, 2] and an initial row [1, 2], if a condition [1, 1] holds."""
     s, row = vector("s", 2), vector("row", 2)
     total = std.add(s, row)
     body = Function("body", (s, row), make_tuple([total, total]))
@@ -68,7 +68,7 @@ def test_arguments_may_be_views_of_other_shapes(target):
 
 
 def test_state_that_changes_places():
-    """Fibonacci's numbers: the state of each round is that of the last one in another order."""
+    """Fibonacci numbers: each iteration permutes the state."""
     a, b, i = (param(name, tensor_type((), "int32")) for name in ("a", "b", "i"))
     cond = Function("cond", (i, a, b), std.less(i, number(10)))
     body = Function("body", (i, a, b), make_tuple([std.add(i, number(1)), b, std.add(a, b)]))

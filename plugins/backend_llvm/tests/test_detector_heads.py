@@ -1,4 +1,4 @@
-"""Heads of detectors: 1 x 1 convolutions of several sizes, reshaped and joined along the pixels.
+"""Detector heads: 1 x 1 convolutions on several scales, reshaped and concatenated along the pixels.
 
 At these sizes convolutions go by channels last, so that the joined result is transposed under the condition
 that says which part a pixel belongs to.

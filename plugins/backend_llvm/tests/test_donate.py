@@ -1,4 +1,4 @@
-"""Donated inputs: caches that grow in their memory, from every way of calling."""
+"""Donated inputs: caches that grow in place, with all kinds of calls."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def token() -> np.ndarray:
 
 
 def cache(length: int) -> np.ndarray:
-    """A view of memory with room."""
+    """A view of memory with capacity."""
     memory = np.zeros((1, HEADS, ROOM, SIZE), np.float32)
     memory[:, :, :length] = RNG.standard_normal((1, HEADS, length, SIZE))
     return memory[:, :, :length]
 
 
 def whole(view: np.ndarray) -> np.ndarray:
-    """All the memory that a cache lies in."""
+    """The whole memory of a cache."""
     return np.lib.stride_tricks.as_strided(view, (1, HEADS, ROOM, SIZE))
 
 
@@ -135,7 +135,7 @@ def test_other_memory_than_the_input_is_refused() -> None:
 
 @pytest.mark.parametrize("target", ["reference -level=tir", "llvm -mcpu=haswell"])
 def test_kernels_keep_inside_of_their_memory(target: str) -> None:
-    """By the interpreter, which checks every access."""
+    """Run by the interpreter, which checks all accesses."""
     where = dlc.Target.parse(target, dlc.targets())
     module, _ = lower(donate(decoder(3), {"past.*": ROOM}), context_for(where))
     x, k, v = token(), cache(3), cache(3)

@@ -1,4 +1,4 @@
-"""Dot products of narrow elements: code against the interpreter, with the instructions and without."""
+"""Dot products of narrow elements, with and without the instructions, compared with the interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ few = settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.gen
 
 
 def _values(rng: np.random.Generator, name: str, shape: int | tuple[int, ...]) -> np.ndarray:
-    """Numbers of a dtype; of integers half are the largest and smallest."""
+    """Random numbers of a dtype. Half of the integers are the minimum or maximum of the dtype."""
     if name == "bfloat16":
         return rng.standard_normal(shape).astype(ml_dtypes.bfloat16)
     low, high = np.iinfo(name).min, np.iinfo(name).max

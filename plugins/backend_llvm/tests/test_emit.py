@@ -1,4 +1,4 @@
-"""The emitter, construct by construct, against the interpreter or NumPy."""
+"""Each construct of the emitter, compared with the interpreter or NumPy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ints(count: int = N, low: int = -50, high: int = 50, type_: str = "int32") -
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_registers_go_through_loops(native: Any, agree: Any, n: int) -> None:
-    """A sum and a largest value in registers; nothing happens where the loop does not run."""
+    """A sum and a maximum in registers, also of loops without iterations."""
     x, out, size = Buffer("x", (N,), "int32"), Buffer("out", (2,), "int32"), Var("n")
     r = Buffer("r", (2,), "int32", scope="local")
     body = Alloc(
@@ -81,7 +81,7 @@ def test_branches_merge_registers(agree: Any, with_else: bool) -> None:
 
 
 def test_vectors_in_registers(native: Any, agree: Any) -> None:
-    """Lanes of a promoted vector are read one by one afterwards."""
+    """Scalar reads of the lanes of a promoted vector."""
     x, out = Buffer("x", (N,), "float32"), Buffer("out", (4,), "float32")
     r = Buffer("r", (4,), "float32", scope="local")
     lanes = (ramp(const(0), 1, 4),)
@@ -160,7 +160,7 @@ def test_thousands_of_values_within_each_other(agree: Any) -> None:
 
 
 def test_deep_nests(native: Any) -> None:
-    """Sixty loops and branches in each other, six of the loops of two iterations."""
+    """Sixty nested loops and branches. Six of the loops have two iterations."""
     out = Buffer("out", (1,), "int32")
     total: Stmt = Store(out, (const(0),), out[0] + 1)
     for depth in range(60):
@@ -182,7 +182,7 @@ def test_many_statements(agree: Any) -> None:
 
 @pytest.fixture
 def edge() -> Iterator[Callable[[Array], Array]]:
-    """edge(values): a copy that ends where the readable memory of the process ends."""
+    """edge(values): a copy that ends at an unreadable page."""
     if not sys.platform.startswith("linux"):
         pytest.skip("pages are protected through libc")
     page = mmap.PAGESIZE
@@ -206,7 +206,7 @@ def edge() -> Iterator[Callable[[Array], Array]]:
 
 @pytest.mark.parametrize("type_", ["float32", "int8", "float16", "bool"])
 def test_lanes_that_are_off_are_not_read(native: Any, edge: Callable[[Array], Array], type_: str) -> None:
-    """Contiguous, strided and looked-up indices, with lanes beyond the end that are off."""
+    """Masked accesses with contiguous, strided and loaded indices, whose disabled lanes are out of bounds."""
     count, n = 5, Var("n")
     x, out = Buffer("x", (count,), type_), Buffer("out", (24,), type_)
     zero = broadcast(const(0, type_), 8)
@@ -305,7 +305,9 @@ def test_blocks_are_refused(native: Any) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_parallel_loops_capture_what_they_use(native: Any, threads: int) -> None:
-    """Buffers, by-value integers, loop variables, and values of every width bound by `let`."""
+    """Captures of parallel loops: buffers, integers, loop variables, and values of all widths
+    bound by `let`.
+    """
     x, out, n = Buffer("x", (N,), "float32"), Buffer("out", (3, N), "float32"), Var("n")
     flag, half, small = Var("flag", "bool"), Var("half", "float64"), Var("small", "int8")
 
@@ -362,7 +364,7 @@ def test_what_is_written_is_read_through_windows(native: Any) -> None:
 
 @pytest.mark.parametrize("type_", ["float32", "int8", "float16", "bool"])
 def test_lanes_of_one_or_more_vectors(agree: Any, type_: str) -> None:
-    """Concatenated vectors and scalars, of one and of several lengths, and any lanes of them."""
+    """Concatenations of vectors and scalars of equal and of different lengths, and shuffles of them."""
     x, out = Buffer("x", (32,), type_), Buffer("out", (32,), type_)
 
     def part(start: int, lanes: int) -> Expr:

@@ -1,4 +1,4 @@
-"""Arithmetic of emitted code: extremes of integers, NaN, every narrow float, odd lanes."""
+"""Arithmetic of emitted code: extreme integers, NaN, all narrow floats, odd numbers of lanes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ints(count: int = N, low: int = -50, high: int = 50, type_: str = "int32") -
     "op", ["floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr", "min", "max", "lt", "ge"]
 )
 def test_integer_operations(agree: Any, type_: str, op: str) -> None:
-    """Extremes and both signs; one element and vectors."""
+    """Extreme values of both signs, in scalars and vectors."""
     low, high = dtype(type_).int_range()
     edge = [
         low,
@@ -82,7 +82,7 @@ def test_integer_operations(agree: Any, type_: str, op: str) -> None:
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("type_", ["float32", "float64", "float16", "bfloat16"])
 def test_nan_wins(native: Any, op: str, type_: str) -> None:
-    """With literals on either side too, which take a shorter way."""
+    """Operands include literals on either side, for which less code is emitted."""
     kind = dtype(type_)
     values = np.array([np.nan, -np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan]).astype(kind.numpy)
     a, b = np.repeat(values, 8), np.tile(values, 8)
@@ -110,7 +110,7 @@ NARROW_TARGETS = ("llvm", "llvm -mcpu=x86-64")
 @pytest.mark.parametrize("type_", ["float16", "bfloat16"])
 @pytest.mark.parametrize("target", NARROW_TARGETS)
 def test_narrow_floats_of_every_bit_pattern(native: Any, type_: str, target: str) -> None:
-    """To float32 and back; and x * x + x, rounded after each operation."""
+    """Conversion to float32 and back, and x * x + x with rounding after each operation."""
     _only_where_it_runs(target)
     kind = dtype(type_).numpy
     size = 1 << 16
@@ -142,7 +142,7 @@ def test_narrow_floats_of_every_bit_pattern(native: Any, type_: str, target: str
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("target", NARROW_TARGETS)
 def test_rounding_to_narrow_floats(native: Any, type_: str, source: str, target: str) -> None:
-    """Values next to the halves between neighbours, where rounding twice would be wrong."""
+    """Values close to the midpoints of neighbours, for which double rounding would be wrong."""
     _only_where_it_runs(target)
     kind = dtype(type_).numpy
     with np.errstate(all="ignore"):
@@ -167,7 +167,7 @@ def test_rounding_to_narrow_floats(native: Any, type_: str, source: str, target:
 
 
 def _nearest(values: Array, kind: Any) -> Array:
-    """Rounded once to the nearest, ties to even: found among the neighbours of NumPy's answer."""
+    """Round once to nearest, ties to even: the best of the neighbours of NumPy's result."""
     guess = values.astype(kind)
     bits = guess.view(np.uint16).astype(np.int32)
     best, least = guess.copy(), np.abs(guess.astype(np.float64) - values.astype(np.float64))
@@ -183,7 +183,7 @@ def _nearest(values: Array, kind: Any) -> Array:
 
 
 def same(found: Array, wanted: Array) -> None:
-    """Equal values with equal signs of zeros; NaN for NaN."""
+    """Check that values are equal, also the signs of zeros. NaN equals NaN."""
     np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
     real = ~np.isnan(wanted.astype(np.float64))
     np.testing.assert_array_equal(
@@ -254,7 +254,7 @@ def test_bits_as_another_dtype(agree: Any) -> None:
 
 
 def test_floats_out_of_range_become_some_integer(native: Any) -> None:
-    """Undefined as a value, but nothing else breaks: those in range are right."""
+    """Values out of range have unspecified results, but other lanes are correct."""
     x, out = Buffer("x", (N,), "float32"), Buffer("out", (N,), "int32")
     place = (ramp(const(0), 1, N),)
     values = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 2.0**31] + [1.9, -1.9] * 5, np.float32)

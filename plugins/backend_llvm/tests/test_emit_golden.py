@@ -1,4 +1,4 @@
-"""LLVM IR of representative kernels: kept as golden files, and the same bytes each time."""
+"""Golden files with the LLVM IR of representative kernels."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KERNELS = (matmul_relu, conv, softmax, chain, row_sums, logic)
 
 
 def text_of(build: Callable[[], Built], *, kernels_only: bool = True) -> str:
-    """The IR of a graph, without the entry points around its kernels where those alone are wanted."""
+    """The IR of a graph, optionally only of its kernels, without entry points."""
     target = find_target(TARGET)
     body, params = build()
     module, _ = lower(module_of(body, params), context_for(target))

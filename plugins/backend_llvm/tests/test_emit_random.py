@@ -1,4 +1,4 @@
-"""Random tensor programs: native code and the interpreter give the same bits."""
+"""Random tensor programs: native code and the interpreter compute the same bits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PASSES_IN_A_ROW = """
 
 
 def run_changed(native: Any, seeds: range) -> None:
-    """Native code of programs that passes have changed, against the programs as they were."""
+    """Native code of programs after passes, compared with the programs before."""
     funcs = programs(seeds)
     pipeline = Pipeline.parse(PASSES_IN_A_ROW, PASSES)
     module = pipeline.run(IRModule({func.name: func for func in funcs}))

@@ -1,4 +1,4 @@
-"""IR text to object code to addresses: what runs, what is refused, what is freed."""
+"""Compiling and loading IR: execution, errors, and freeing."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_symbols_given_by_address() -> None:
 
 
 def test_large_constants_and_many_loads_stay_in_reach() -> None:
-    """Rip-relative references hold inside one load, however much memory other loads took."""
+    """RIP-relative references within a load are valid, regardless of the memory of other loads."""
     size = 40 << 20
     text = f"""
 @table = internal global [{size} x i8] zeroinitializer, align 64

@@ -1,4 +1,4 @@
-"""Modules of several programs, each an entry point of one executable; the code's text in artefacts."""
+"""Modules with several entry points in one executable, and source texts in artefacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native executables: what a call costs, profiles, saved code and the machines it may run on."""
+"""Native executables: the overhead of calls, profiles, saved code, and checks of the machine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_both_oracles_agree(exe, dynamic):
 
 
 def test_calls_cost_little(counted):
-    """Few calls of Python functions, and none for the parts of a call that was bound before."""
+    """A call makes few calls of Python functions, and a bound call even fewer."""
     a = te.placeholder((16,), name="a")
     tiny = dlc.build([a, te.compute((16,), lambda i: a[i] + 1.0, name="b")], "llvm")
     x = np.arange(16, dtype=np.float32)
@@ -133,7 +133,7 @@ def test_compiling_for_another_machine_loads_nothing(tmp_path):
 
 
 def test_code_is_made_for_a_number_of_threads(tmp_path):
-    """And runs on any; a target that says one keeps it."""
+    """Code for any number of threads. A target that names the number keeps it."""
     usual = dlc.compile(mlp(4), "llvm")
     cores = usual.target.describe().cores
     assert dlc.compile(mlp(4), "llvm", num_threads=cores).target == usual.target

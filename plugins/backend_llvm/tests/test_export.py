@@ -1,4 +1,4 @@
-"""Exported libraries: a C program runs the model without Python and prints the same numbers."""
+"""Exported libraries: C programs run the models without Python and have the same results."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_descriptors_are_checked_before_anything_runs(tmp_path):
 
 
 def told_rows():
-    """x repeated as often as an element of k says."""
+    """x repeated, with the number of repetitions in an element of k."""
     n, rows, element = Var("n"), Var("rows"), Var("k_1")
     x, k = param("x", tensor_type((1, n))), param("k", tensor_type((2,), "int32"))
     ops = registry().ops

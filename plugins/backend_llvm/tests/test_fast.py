@@ -1,4 +1,6 @@
-"""precision="fast": errors are relative to each row's own size, and what is not finite stays in its row."""
+"""precision="fast": errors are relative to the magnitude of each row, and non-finite values affect only their
+row.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ EPS = np.finfo(np.float32).eps
 ROWS, INNER, COLUMNS = 96, 256, 320
 RNG = np.random.default_rng(0)
 STEPS = (10.0 ** RNG.uniform(-3, 3, INNER)).astype(np.float32)
-"""How large the steps of the sums are in the weights, and how small in the rows."""
+"""The scale of columns of weights and of rows, as a function of the reduction index."""
 WEIGHTS = (RNG.standard_normal((INNER, COLUMNS)) / 16).astype(np.float32)
 
 
 @pytest.fixture(scope="module", params=["one level", "two levels", "blocks", "any number"])
 def made(request):
-    """A GEMM with bias by Strassen's algorithm, at any cost, and its weights."""
+    """A GEMM with bias that is forced to use Strassen's algorithm, and its weights."""
     rows = Var("n") if request.param == "any number" else ROWS
     forms = {"one level": (1, 0), "two levels": (2, 0), "blocks": (1, 48), "any number": (1, 64)}
     levels, block = forms[request.param]
@@ -57,7 +59,7 @@ def tokens():
 
 
 def sizes(x, w):
-    """The sums of the sizes of all terms: errors are to be a small multiple of `EPS` of them."""
+    """The sums of the magnitudes of all terms. Errors must be a small multiple of `EPS` times these."""
     return np.abs(x).astype(np.float64) @ np.abs(w)
 
 

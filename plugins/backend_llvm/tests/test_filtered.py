@@ -1,4 +1,4 @@
-"""Convolutions by minimal filtering: what is not finite spreads as the definition has it."""
+"""Winograd convolution and row filters: non-finite values affect the same results as in the definition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CASES = {
 
 @pytest.fixture(scope="module", params=CASES)
 def pair(request):
-    """A convolution that is filtered, and as it is defined."""
+    """The results of a convolution by minimal filtering, and by the definition."""
     make, sizes = CASES[request.param]
     found = []
     for y in make(*sizes):

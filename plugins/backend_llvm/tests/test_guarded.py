@@ -1,4 +1,4 @@
-"""The conformance kit in guard mode: no kernel of this backend touches what is not its own."""
+"""The conformance kit in guard mode: no kernel of this backend accesses memory outside of its values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.stmt import Store
 
 EDGES = ("conv", "max_pool", "slice", "pad")
-"""Ops whose kernels reach before and behind what they compute on."""
+"""Ops whose kernels have windows that extend over the borders of their inputs."""
 OPS = (*EDGES, "matmul", "softmax", "concat", "gather", "transpose")
 DTYPES = ("float32", "int8")
 MORE = ("device", "ops", "graphs", "models")
@@ -70,7 +70,7 @@ def picked(
     B[T.ramp(0, 1, 16)] = T.if_then_else(
         T.ramp(0, 1, 16) < T.broadcast(n, 16), A[I[T.ramp(0, 3, 16)]], T.broadcast(T.float32(0), 16))
 """
-"""Nobody knows that its indices lie inside: they are checked first."""
+"""Its indices cannot be proved to be in bounds, so they are checked at run time."""
 
 
 @pytest.mark.parametrize(("text", "step"), [(PICKED, 1), (STRIDED, 3)])
@@ -88,7 +88,7 @@ KERNEL = "fused_exp_in_place"
 
 
 def grown() -> IRModule:
-    """A cache that every call adds a row to, and the sum of its rows."""
+    """A cache to which each call appends a row, and the sum of its rows."""
     x, past = param("x", tensor_type((2, 1, 5))), param("past", tensor_type((2, Var("n"), 5)))
     now = std.concat(past, std.exp(x), axis=1)
     attrs = {"inputs": ("x", "past"), "outputs": ("y", "now")}
@@ -98,7 +98,7 @@ def grown() -> IRModule:
 
 @dataclass(frozen=True)
 class Beside(Pass):
-    """Break a kernel: it writes its output so many elements further."""
+    """Change a kernel so that it writes its output at an offset of some elements."""
 
     name: ClassVar[str] = "beside"
     stage: ClassVar[str] = "tir"
@@ -166,7 +166,7 @@ def shifted(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A target whose foreign machine is this one."""
+    """An emulated target whose machine is this one."""
     monkeypatch.setattr(qemu, "any_problem", lambda: None)
     monkeypatch.setattr(server, "emulator", lambda cpu: ["env"])
     monkeypatch.setattr(device, "problem", lambda cpu: None)

@@ -1,4 +1,4 @@
-"""Processor facts: of this one, and of others from their text."""
+"""Properties of processors: of this machine, and of others by their names."""
 
 from __future__ import annotations
 

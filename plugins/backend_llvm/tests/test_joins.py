@@ -1,4 +1,4 @@
-"""Concatenations in place, in native code: kernels write windows of memory that others share."""
+"""Concatenations in place in native code: kernels write to views of shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exported libraries come back into Python, by an act of their own."""
+"""Loading exported libraries into Python by `dlc.load_library`."""
 
 from __future__ import annotations
 
@@ -109,5 +109,5 @@ def test_descriptions_are_not_trusted(text, why, tmp_path):
 
 
 def test_the_device_has_the_last_word(folder, monkeypatch):
-    """A library says for which target it was made."""
+    """The description of a library has its target."""
     assert dlc.load_library(folder / "add_one.so").artifact.target == str(Target(dlc.targets()["llvm"]))

@@ -1,4 +1,6 @@
-"""Loops that stack results, with a data-dependent number of iterations: native, part by part."""
+"""Loops that stack results, with a data-dependent number of iterations, as native code in parts of some
+iterations.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ DATA_DIMS = {"op": "growing_loop", "nodes": [], "why": "data tells how many resu
 
 
 def powers(size, most=None):
-    """Row i is x * step^i, as long as i < wanted; the last value, the rows, and their sum behind the loop."""
+    """Row i is x * step^i while i < wanted. Results are the last value, the rows, and their sum after the
+    loop.
+    """
     k, n = Var("k"), size or Var("n")
     i, limit = (param(name, tensor_type((), "int32")) for name in ("i", "limit"))
     h, step = (vector(name, size or k) for name in ("h", "step"))
@@ -51,7 +55,7 @@ def test_rounds_are_native(target, size, tmp_path):
     exe.save(tmp_path / "m.dlc")
     x, by = np.float32([1, -2, 3]), np.float32([1, -1, 1])
     for made in (exe, dlc.open(tmp_path / "m.dlc")):
-        # Around the ends of parts, which have room for 16 rounds where the size of a row is not known.
+        # Numbers of iterations around multiples of 16, the size of a part if the size of a row is not known.
         for rounds in (-1, 0, 1, 15, 16, 17, 32, 33, 100):
             for found, expected in zip(
                 made(x, by, np.int32(rounds)), wanted_powers(x, by, max(rounds, 0)), strict=True
@@ -86,7 +90,7 @@ def test_a_limit_that_dims_tell():
 
 
 def test_memory_follows_the_rounds_that_are_made():
-    """Rows of 4 KB: a limit of 2^63 - 1 rounds takes memory for those that are made."""
+    """Rows of 4 KiB. A limit of 2^63 - 1 iterations needs memory only for the executed ones."""
     exe = dlc.compile(powers(1024, 2**63 - 1), "llvm")
     x = by = np.ones(1024, np.float32)
     exe(x, by, np.int32(1))
@@ -117,7 +121,7 @@ def test_rows_that_nobody_reads_are_not_kept():
 
 
 def nested():
-    """For j as long as j < outer: the sum of the rows i * i for i as long as i < j; stacked."""
+    """Nested loops: for each j < outer the sum of the rows i * i with i < j, stacked."""
     i, end, j, outer = (param(name, tensor_type((), "int32")) for name in ("i", "end", "j", "outer"))
     inner = std.loop(
         number(0),
@@ -144,7 +148,7 @@ def test_a_loop_in_a_loop(target):
     for rounds in (0, 1, 7):
         wanted = [sum(i * i for i in range(j)) for j in range(rounds)]
         np.testing.assert_array_equal(exe(np.int32(rounds)), np.int32(wanted))
-    # Only the outer loop, whose body has results of unknown size in it, runs on the host.
+    # Only the outer loop runs on the host, because its body has values of unknown size.
     assert [entry["op"] for entry in exe.about["host"]] == ["loop", "growing_loop"]
 
 
@@ -208,7 +212,7 @@ def test_more_random_control_flow_with_rows(seed):
 @pytest.mark.parametrize("size", [63, 64, 65, 129])
 @pytest.mark.parametrize("target", TARGETS)
 def test_states_of_any_number_of_bytes_have_two_places(target, size):
-    """A round reads one place and writes the other, whatever is left of a line behind the first."""
+    """States are double-buffered. The size of a state is not a multiple of a cache line."""
     i, j = (param(name, tensor_type((), "int32")) for name in ("i", "j"))
     x, y, start = (param(name, tensor_type((size,), "uint8")) for name in ("x", "y", "start"))
     cond = Function("cond", (i, x), std.less(i, number(5)))

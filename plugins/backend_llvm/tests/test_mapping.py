@@ -1,4 +1,4 @@
-"""Objects mapped without LLVM: right addresses, no page both writeable and executable, damage refused."""
+"""Objects mapped without LLVM: addresses, page protections, and errors for damaged objects."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_opening_imports_neither_llvm_nor_the_compiler(tmp_path: Path) -> None:
     exe = dlc.compile(model.to_module({"x": (2, 8)}), params=model.state_dict())
     exe.save(tmp_path / "m.dlc")
     variables = {**os.environ, "DLC_CACHE": "1", "DLC_CACHE_DIR": str(tmp_path)}
-    for _ in range(2):  # the first one may have to ask LLVM for the processor
+    for _ in range(2):  # the first run may have to load LLVM for the properties of the processor
         command = [sys.executable, "-c", START, str(tmp_path / "m.dlc")]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
         assert done.returncode == 0, done.stderr

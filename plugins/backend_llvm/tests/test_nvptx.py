@@ -1,4 +1,4 @@
-"""PTX for the target kind `cuda`: ptxas takes it, its device loads it, and its IR computes what it should.
+"""PTX for the target kind `cuda`: ptxas assembles it, the device loads it, and its IR has correct results.
 
 The IR is made for this machine then, its few intrinsics of cards being functions of the executor of threads.
 """
@@ -32,14 +32,14 @@ TARGET = "cuda -arch=sm_90 -codegen=nvptx"
 
 
 def ptxas() -> Path | None:
-    """The assembler, where its package is installed."""
+    """The command of ptxas; None if its package is not installed."""
     spec = find_spec("nvidia")
     folders = () if spec is None else spec.submodule_search_locations or ()
     return next((path for folder in folders for path in sorted(Path(folder).glob("*/bin/ptxas"))), None)
 
 
 def assembled(exe: dlc.Executable, folder: Path) -> str:
-    """The output of ptxas for the code; the test is skipped without it."""
+    """The output of ptxas for the code. The test is skipped if ptxas is not installed."""
     tool = ptxas()
     if tool is None:
         pytest.skip("there is no ptxas: pip install nvidia-cuda-nvcc-cu12")
@@ -109,7 +109,7 @@ WORDS = (
 
 
 class Emulated(LaunchDevice):
-    """Runs the IR of kernels as code of this machine."""
+    """Runs the IR of kernels on this machine's CPU."""
 
     name = "cuda"
     formats = ("ptx",)

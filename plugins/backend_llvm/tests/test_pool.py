@@ -1,4 +1,4 @@
-"""The thread pool: right sums under stress, nesting, several callers, forks, quiet when idle."""
+"""The thread pool: correct sums under stress, nested calls, several callers, forks, no CPU time when idle."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_workers_get_the_signals_of_their_own_faults_and_no_others() -> None:
 
 
 def test_many_callers_at_once(bodies: Loaded) -> None:
-    """Hundreds of thousands of calls from several threads, with differing sizes and thread counts."""
+    """Hundreds of thousands of calls from several threads, with various sizes and numbers of threads."""
     wrong: list[int] = []
 
     def work(seed: int) -> None:
@@ -189,7 +189,7 @@ def test_nested_calls(bodies: Loaded) -> None:
 
 def test_idle_workers_use_no_processor(bodies: Loaded) -> None:
     _repeat(bodies, "empty", np.zeros(1), 8, 4, 1000)
-    for _ in range(20):  # on a busy machine it takes them longer to fall asleep
+    for _ in range(20):  # on a busy machine workers take longer to go to sleep
         before = time.process_time()
         time.sleep(0.2)
         if time.process_time() - before < 0.02:

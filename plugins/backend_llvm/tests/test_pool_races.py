@@ -1,4 +1,4 @@
-"""The thread pool's source: no races under the thread sanitizer, and the IR in use is made of it."""
+"""The source of the thread pool: no races under the thread sanitizer, and the IR files are up to date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the pool is ser
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "make_pool_ir.py"
 POOL = (TOOL.parents[1] / "dlc_backend_llvm" / "pool_source" / "pool.c").read_text()
 MADE_BY = "0.17.1"
-"""The version of the package ziglang whose clang made the text."""
+"""The version of the package ziglang whose clang compiled the IR files."""
 TURNS = os.environ.get("DLC_RACE_TURNS", "400")
 
 HARNESS = r"""
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
 
 
 def build(folder: Path, source: str) -> Path:
-    """A program of the pool and the harness; skips where there is nothing to build it with."""
+    """A program of the pool and the harness. The test is skipped if no compiler is installed."""
     compiler = shutil.which("clang") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("there is no clang or gcc, whose thread sanitizer this needs")
@@ -88,7 +88,7 @@ def build(folder: Path, source: str) -> Path:
 
 
 def run(program: Path, pause_us: int = 0) -> subprocess.CompletedProcess[str]:
-    """The program under the sanitizer, whose memory map needs plain addresses.
+    """Run the program under the sanitizer, which needs address space randomisation to be off.
 
     Ranges that sleep for `pause_us` microseconds leave the others to the workers, on a single core too.
     """
@@ -109,7 +109,9 @@ def test_no_races(tmp_path: Path) -> None:
 
 
 def test_a_race_would_be_found(tmp_path: Path) -> None:
-    """Where the count of finished ranges no longer orders the workers' writes before the caller's reads."""
+    """The sanitizer detects a pool in which the count of finished ranges does not order writes
+    before reads.
+    """
     weaker = POOL.replace("ADD(done, did)", "__atomic_fetch_add(&done, did, __ATOMIC_RELAXED)")
     weaker = weaker.replace("LOAD(done, ACQUIRE)", "LOAD(done, RELAXED)")
     weaker = weaker.replace("LOAD(done, SEQ_CST)", "LOAD(done, RELAXED)")

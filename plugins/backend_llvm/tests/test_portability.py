@@ -1,4 +1,4 @@
-"""The same rules on every machine: what is known of it, the code it gets, and programs that run on it.
+"""The schedule rules on various machines: their properties, the generated code, and programs that run there.
 
 Code for other machines is linked by their compilers and run by QEMU; tests that need these are skipped where
 they are not installed (on Debian: gcc-aarch64-linux-gnu, gcc-arm-linux-gnueabihf, gcc-riscv64-linux-gnu,
@@ -49,7 +49,7 @@ FACTS = {
     "riscv": (0, 32, 29, True),
     "rvv": (128, 32, 29, True),
 }
-"""Vector bits, vector registers, those for a program's values, fused multiply-add."""
+"""Vector bits, vector registers, those available for values of a program, FMA."""
 
 PRODUCTS = {
     "sse2": "mulps",
@@ -61,7 +61,7 @@ PRODUCTS = {
     "riscv": "fmadd.s",
     "rvv": "vfmacc",
 }
-"""The instruction that inner loops of matrix products are made of."""
+"""The multiply-add instruction of inner loops of GEMM."""
 
 SCALAR = r"\b(v?(add|mul|div|sub|fmadd\w*)ss|f(add|mul|div|sub|madd)\s+s\d|f(add|mul|div|sub|madd)\.s)\b"
 STACK = r"\(%rsp[,)]|\[sp\b|\(sp\)"
@@ -70,7 +70,7 @@ HARMLESS = {"memcpy", "memset", "clock_gettime", "dlc_parallel_for"}
 
 
 class Map(nn.Module):
-    """A function of one tensor as a module."""
+    """A module of a function with one tensor parameter."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -86,7 +86,7 @@ def compiled(module: nn.Module, shape: tuple[int, ...], target: str, **options: 
 
 
 def innermost(text: str) -> list[list[str]]:
-    """The instructions of every loop of a listing that has none inside."""
+    """The instructions of all innermost loops of a listing."""
     lines = text.splitlines()
     places = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
     found = []
@@ -102,7 +102,7 @@ def innermost(text: str) -> list[list[str]]:
 
 
 def hottest(machine: str, text: str) -> list[str]:
-    """The loop with most products."""
+    """The loop with the most multiply-adds."""
     name = PRODUCTS[machine]
     return max(innermost(text), key=lambda loop: sum(line[1:].startswith(name) for line in loop))
 
@@ -125,7 +125,7 @@ def test_descriptions(machine: str) -> None:
 )
 @pytest.mark.parametrize("machine", [name for name in MACHINES if name != "a7"])  # LLVM adds apart there
 def test_products_stay_in_registers(machine: str, module: nn.Module, shape: tuple[int, ...]) -> None:
-    """Accumulators are neither spilled nor moved about, and nothing but products is in the loop."""
+    """Accumulators are neither spilled nor moved, and the loop has only multiply-adds as arithmetic."""
     with dlc.PassContext(disabled={"winograd", "row_filter"}):
         text = compiled(module, shape, f"llvm {MACHINES[machine]}").source("asm")
     loop = hottest(machine, text)
@@ -162,7 +162,7 @@ def test_rows_and_maps_are_vectors(machine: str) -> None:
 
 
 class Transformer(nn.Module):
-    """One block: attention of four heads, a layer of 4×, norms and residuals."""
+    """A transformer block: attention with four heads, MLP with factor 4, norms and residuals."""
 
     def __init__(self) -> None:
         self.norm1, self.norm2 = nn.LayerNorm(32), nn.LayerNorm(32)
@@ -202,7 +202,7 @@ def expected(model: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("machine", RUN_ON)
 def test_exported_programs_run(machine: str, model: str, tmp_path: Path) -> None:
-    """Objects and the program of the export, linked by the machine's compiler, on two threads."""
+    """The exported objects and program, linked by the cross compiler and run on two threads."""
     target = find_target(f"llvm {MACHINES[machine]}")
     cpu = cpu_of(target)
     if (why := problem(cpu)) is not None:

@@ -1,4 +1,4 @@
-"""Compiling in a narrower precision: errors within what is stated, on processors with dots and without."""
+"""Reduced precision: errors are within the documented bounds, with and without dot-product instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles in several processes: the same bytes, the same errors, and nothing left behind."""
+"""Compiles in several processes: the same bytes, the same errors, no remaining processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compiled(processes: int | None = 2, model: Any = keywords, **options: Any) -
 
 
 def children() -> bool:
-    """Whether this process has children, running or not waited for."""
+    """Whether this process has child processes, running or zombies."""
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -77,7 +77,7 @@ def test_bytes_are_the_same_whatever_the_number_of_processes(alone: Any, process
 
 
 def test_copies_do_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work waits for a copy, which must then have done all the rest."""
+    """The parent waits for a forked worker, which must do all other work."""
     mine: list[str] = []
     kernels: list[int] = []
     compile_one = processes._Team._compiled
@@ -95,7 +95,7 @@ def test_copies_do_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def misbehaving(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Let copies act so at their first kernel."""
+    """Make forked workers call a function at their first kernel."""
     compile_one = processes._Team._compiled
 
     def compiled_so(team: Any, name: str) -> Any:
@@ -160,7 +160,7 @@ def message(processes: int, **options: Any) -> str:
 
 @prim_func_pass(place="end tir")
 def picky(func: PrimFunc) -> PrimFunc:
-    """Refuses products."""
+    """A code generator that refuses GEMM."""
     if "matmul" in func.name:
         raise ValueError(f"no {func.name}")
     return func
@@ -252,7 +252,7 @@ def test_beside_other_threads_there_is_one_process() -> None:
 
 
 def test_all_of_this_in_a_process_of_its_own() -> None:
-    """Workers of pytest-xdist have threads, and compiles do not fork beside these."""
+    """Workers of pytest-xdist have threads, so compiles do not fork in them."""
     if threading.active_count() == 1:
         pytest.skip("no other thread runs: the tests above have run here")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-m", "not slow", __file__]

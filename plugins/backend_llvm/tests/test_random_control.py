@@ -1,4 +1,4 @@
-"""Random branches and loops inside each other, over all kinds of shapes and dtypes, against the reference."""
+"""Random nested branches and loops over various shapes and dtypes, compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random tensor expressions under random schedules: native code gives what the plain program gives."""
+"""Random tensor expressions with random schedules: native code computes the same as the
+unscheduled program.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def check(seed: int) -> None:
     program = random_te_program(rng)
     player = random_schedule(program.func, rng)
     if "repack" in player.sch.func.attrs:
-        return  # Inputs in another layout are the caller's to make; an executable takes them as they were.
+        return  # the schedule has changed the layout of inputs, which callers would have to convert
     arrays = program.arrays(np.random.default_rng(seed))
     written = set(buffers_written(program.func.body))
     outputs = [n for n, b in enumerate(program.func.buffers) if b in written]

@@ -1,4 +1,4 @@
-"""Machines that no code is made for are refused, where LLVM would end the process."""
+"""Unsupported machines raise errors. LLVM would end the process for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MISFITS = [
     (RISCV, "", "+32bit"),
     ("arm-linux-gnueabihf", "", "+noarm"),
 ]
-"""Each of them ends the process that asks LLVM for a floating-point function."""
+"""For each of these machines, LLVM ends the process that compiles a floating-point function."""
 
 MORE = [
     *((X86, cpu, "") for cpu in words("generic i386 knl geode athlon lakemont help native c3")),

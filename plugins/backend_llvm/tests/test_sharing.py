@@ -1,4 +1,4 @@
-"""Weights are mapped once: processes share the pages of the file, whether they compiled it or opened it."""
+"""Weights are mapped: processes share the pages of the file, whether they compiled or opened the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WEIGHTS = 1024 * 2048 * 4 >> 10
 
 
 def _run(folder: Path, *how: tuple[str, ...]) -> list[list[int]]:
-    """Rss, Pss and dirty KiB of the mapped artefacts of processes that all live at once."""
+    """The Rss, Pss and dirty KiB of mapped artefacts, in processes that run at the same time."""
     variables = {**os.environ, "DLC_CACHE": "1", "DLC_CACHE_DIR": str(folder)}
     found, running = [], []
     for arguments in how:
@@ -61,7 +61,7 @@ def _run(folder: Path, *how: tuple[str, ...]) -> list[list[int]]:
 def test_processes_share_the_weights(tmp_path: Path) -> None:
     saved = str(tmp_path / "model.dlc")
     (compiled,) = _run(tmp_path, ("save", saved))
-    assert compiled[0] >= WEIGHTS  # the process that compiled has them from the file too
+    assert compiled[0] >= WEIGHTS  # the compiling process maps the file, too
     first, *_ = _run(tmp_path, ("open", saved), ("open", saved), ("open", saved))
     resident, proportional, dirty = first
     assert resident >= WEIGHTS

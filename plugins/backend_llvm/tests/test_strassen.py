@@ -17,7 +17,7 @@ from dlc_core.op import std
 
 @pytest.mark.parametrize("outlier", [1.0, 30.0], ids=["even", "outlier"])
 def test_errors_are_as_documented(outlier):
-    """Also where one column is much larger than the others, as those of transformers are."""
+    """Weights include a column that is much larger than the others, as in transformers."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((96, 768)).astype(np.float32)
     a[:, 5] *= outlier

@@ -1,4 +1,4 @@
-"""Executables under stress: many callers, changing thread counts, forks, mistakes, code that comes and goes.
+"""Executables under stress: many callers, changing numbers of threads, forks, errors, loading and unloading.
 
 A few seconds by default; `DLC_STRESS_SECONDS=3600` makes an hour of it.
 """
@@ -31,11 +31,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and the 
 SECONDS = float(os.environ.get("DLC_STRESS_SECONDS", "3"))
 CALLERS = 4
 PATIENCE = 60.0
-"""Seconds after which a caller or a child counts as stuck."""
+"""The seconds after which a caller or a child process is considered to hang."""
 
 
 class Mixed(nn.Module):
-    """Products, rows and maps: kernels of several rules."""
+    """A model with GEMM, reductions and elementwise ops, for kernels of several rules."""
 
     def __init__(self, width: int) -> None:
         self.norm = nn.LayerNorm(width)
@@ -48,7 +48,7 @@ class Mixed(nn.Module):
 
 @dataclass(frozen=True)
 class Case:
-    """An executable with inputs and the results of one thread."""
+    """An executable with inputs, and the results of a call with one thread."""
 
     exe: Any
     inputs: tuple[np.ndarray, ...]
@@ -71,7 +71,7 @@ def cases() -> list[Case]:
 
 
 def call_once(case: Case, generator: random.Random) -> None:
-    """A call of a random kind, its result compared."""
+    """Make a call of a random kind, and compare its results."""
     index = generator.randrange(len(case.inputs))
     x, wanted = case.inputs[index], case.wanted[index]
     kind = generator.randrange(6)
@@ -94,9 +94,9 @@ def call_once(case: Case, generator: random.Random) -> None:
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Run in a forked process; its exit status."""
+    """Run a function in a forked process, and return the exit status."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks while there are threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # about forks of a process with threads
         child = os.fork()
     if child == 0:
         status = 1
@@ -117,7 +117,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def stress(cases: list[Case], seconds: float, seed: int = 0) -> Counter[str]:
-    """Everything at once for a while; how often each thing was done."""
+    """Run all actions concurrently for some time. Returns the number of times each was done."""
     until = time.monotonic() + seconds
     done: Counter[str] = Counter()
     wrong: list[BaseException] = []
@@ -129,7 +129,7 @@ def stress(cases: list[Case], seconds: float, seed: int = 0) -> Counter[str]:
                 call_once(generator.choice(cases), generator)
                 count += 1
                 if generator.random() < 0.002:
-                    time.sleep(generator.random() * 0.01)  # long enough for workers to fall asleep
+                    time.sleep(generator.random() * 0.01)  # long enough that workers go to sleep
         except BaseException as error:  # noqa: BLE001 (the waiting thread reports it)
             wrong.append(error)
         done["calls"] += count
@@ -182,7 +182,7 @@ def test_everything_at_once(cases: list[Case], capsys: pytest.CaptureFixture[str
 
 
 def test_forks_while_others_compile(cases: list[Case]) -> None:
-    """A child that is forked in the middle of another thread's compile compiles and calls itself."""
+    """A process that is forked during a compile of another thread can compile and call."""
     running = threading.Event()
     stop = threading.Event()
 
@@ -234,7 +234,7 @@ def test_workers_of_multiprocessing(cases: list[Case]) -> None:
 
 
 def test_an_idle_process_uses_no_processor(cases: list[Case]) -> None:
-    """From a second after the last call."""
+    """Idle workers use no CPU time from one second after the last call."""
     case = cases[2]
     case.exe.num_threads = 4
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Tensor expressions compiled to machine code give what NumPy does."""
+"""Tensor expressions compiled to machine code have the results of NumPy."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_two_states():
     zero, unit = (te.compute((1,), lambda t, v=v: te.const(v), f"first{v}") for v in (0, 1))
     then = te.compute((20,), lambda t: (two[t - 1], one[t - 1] + two[t - 1]), "then")
     states = te.scan([zero, unit], then, [one, two])
-    # Something is read, so that there is an input.
+    # Read a tensor, so that the program has an input.
     a = te.placeholder((1,), "int64", "A")
     out = te.compute((20,), lambda t: states[0][t] + a[0], "out")
     assert build([a, out])(np.zeros(1, "int64")).tolist()[:8] == [0, 1, 1, 2, 3, 5, 8, 13]

@@ -1,4 +1,4 @@
-"""Different elements and slices, in native code: as NumPy finds them."""
+"""Unique elements and slices in native code, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MADE = {}
 
 
 def compiled(rank, dtype, axis, ordered):
-    """A model for all sizes."""
+    """A model with symbolic dims."""
     key = rank, dtype, axis, ordered
     if key not in MADE:
         x = param("x", tensor_type([Var(f"n{k}") for k in range(rank)], dtype))

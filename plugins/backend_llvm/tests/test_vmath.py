@@ -1,4 +1,4 @@
-"""Vector math: measured accuracy against the table, special values, every lane count, every target."""
+"""Vector math: measured errors against the table, special values, all lane counts, all targets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NUMPY_NAMES = {
 
 
 def _erf(x: Array) -> Array:
-    """By the series of positive terms, in extended precision."""
+    """The function by a series of positive terms, in extended precision."""
     a = np.minimum(np.abs(x), LONG(7))
     term = 2 / np.sqrt(LONG(2) * np.arccos(LONG(0))) * a * np.exp(-a * a)
     total = term.copy()
@@ -139,7 +139,7 @@ def test_accuracy_on_other_machines(machine: str, count: int, math_on: Callable[
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_sixteen_bit_floats_on_other_machines(machine: str, math_on: Callable[[str], Any]) -> None:
-    """Every value: operations are those of float32, rounded once."""
+    """All values: operations are computed in float32 and rounded once."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     math = math_on(machine)
     for short in (np.float16, ml_dtypes.bfloat16):
@@ -161,7 +161,7 @@ def _measured(run: Callable[..., Array], op: str, dtype: str, count: int) -> flo
 
 @lru_cache(maxsize=128)
 def _expected(op: str, dtype: str, count: int) -> tuple[list[Array], Array]:
-    """Samples and the results in extended precision."""
+    """Samples, and results in extended precision."""
     arrays = [_samples(dtype, count, seed) for seed in range(OPS[op])]
     if OPS[op] == 2:
         arrays[1] = np.random.default_rng(7).permutation(arrays[1])
@@ -265,7 +265,7 @@ def test_every_lane_count_gives_the_same_bits(op: str, kernel: Callable[..., Any
 
 
 def test_the_hardest_argument_of_a_sine(kernel: Callable[..., Any]) -> None:
-    """6381956970095103 * 2^797 lies closest of all doubles to a multiple of pi/2."""
+    """6381956970095103 * 2^797 is the double that is closest to a multiple of pi/2."""
     x = np.array([6381956970095103.0 * 2.0**797, -6381956970095103.0 * 2.0**797, 1e22, 2.0**20])
     np.testing.assert_allclose(kernel("cos", "float64")(x)[:2], [-4.6871659242546276e-19] * 2, rtol=1e-15)
     np.testing.assert_allclose(kernel("sin", "float64")(x)[2], -0.8522008497671888, rtol=1e-15)
@@ -331,7 +331,9 @@ def test_sixteen_bit_floats_compute_in_float32(op: str, dtype: str, kernel: Call
     ],
 )
 def test_no_target_needs_libm(triple: str, features: str) -> None:
-    """Every function compiles for every description, and calls nothing but fmod's slow path."""
+    """All functions compile for all descriptions, and call only helpers of their own, such as the long
+    division.
+    """
     cpu = describe(triple, features=features)
     vm = VMath(machine_of(cpu))
     exported = []

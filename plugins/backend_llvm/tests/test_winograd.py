@@ -1,4 +1,4 @@
-"""Convolutions by tiles: how far off their results are, in comparison with the sum in order."""
+"""The errors of Winograd convolution, compared with those of sums in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: an OpenCL device, or the reason why tests are skipped."""
+"""Fixtures: an OpenCL device. Tests are skipped if there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlc_backend_opencl.platforms import problem
 
 @pytest.fixture(scope="session")
 def opencl() -> None:
-    """Skips where there is no device."""
+    """Skip the test if there is no device."""
     why = problem()
     if why:
         pytest.skip(why)

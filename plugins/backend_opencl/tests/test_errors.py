@@ -1,4 +1,4 @@
-"""Errors say what is wrong and what to do; they come before anything runs."""
+"""Errors name the cause and the remedy, and are raised before anything runs."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_out_of_memory_names_the_largest_buffers(device: Any) -> None:
 
 
 def test_copies_wait_for_what_was_launched(device: Any) -> None:
-    """Of blocks that host and device see at once, and of those that they do not."""
+    """Copies of shared blocks and of separate blocks."""
     session = device.session
     data = np.arange(1 << 17, dtype=np.float32)
     kinds = [Separate, Shared] if is_shared(session.cl, session.device) else [Separate]
@@ -207,7 +207,7 @@ def test_text_that_does_not_compile(device: Any) -> None:
 
 
 def test_binaries_are_kept(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for drivers that keep nothing themselves."""
+    """The cache of binaries for drivers without their own cache."""
     artifact = dlc.build(parse(COPIED.format(n=8, shared=8)), "opencl").artifact
     monkeypatch.setattr(programs, "_keeps_itself", lambda device: False)
     with config.override(cache_dir=tmp_path):

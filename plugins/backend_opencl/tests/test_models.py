@@ -1,4 +1,4 @@
-"""Whole models on an OpenCL device: what the reference gives, in every form of a call."""
+"""Whole models on an OpenCL device have the results of the reference, in all kinds of calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_products_of_few_rows(dtype: str) -> None:
 
 
 def test_contexts_of_several_threads() -> None:
-    """Two devices of the same target options share nothing but the hardware."""
+    """Two devices with the same target options have separate contexts."""
     module = networks.mlp()
     exes = [dlc.compile(module, target) for target in ("opencl", "opencl -platform=0 -device=0")]
     assert exes[0].device is not exes[1].device

@@ -1,4 +1,4 @@
-"""Processors that PoCL's compiler does not know get a name that it does."""
+"""CPUs that PoCL's compiler does not know get a name that it knows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/mem is Li
 
 
 def record_of(*words: int) -> ctypes.Array[ctypes.c_char]:
-    """A record of PoCL's with these words at its end."""
+    """A device record of PoCL that ends with these words."""
     before = 128 - len(words)
     return ctypes.create_string_buffer(struct.pack("128Q", *range(before), *words), 1024)
 

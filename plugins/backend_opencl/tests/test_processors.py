@@ -1,4 +1,4 @@
-"""Schedules of processors become launches of groups of one thread that compute the same, without races."""
+"""Schedules of CPU rules become launches with one thread per group, which compute the same without races."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_rooflines_are_of_units_of_cards_and_of_cores_of_processors() -> None:
 
 
 def test_vectors_move_without_calls() -> None:
-    """Each would have the accumulators of a product saved around it."""
+    """Vectors are loaded and stored without function calls, around which accumulators would be saved."""
     module = module_of(std.relu(a := tensor(13, 24)), [a])
     for target in ("opencl_simulated -check=true", "opencl_simulated"):
         exe = dlc.compile(module, f"{target} -vector-bits=256", cache=False)
@@ -112,7 +112,7 @@ def curve() -> Node:
 
 @pytest.mark.parametrize("kernel", [product, bordered, curve])
 def test_arithmetic_of_vectors(kernel: Callable[[], Node]) -> None:
-    """Its text has no lanes."""
+    """Vector arithmetic is written with vector operators, not lane by lane."""
     node = kernel()
     module = module_of(node, [n for n in post_order(node) if n.op.name == "param"])
     text = dlc.compile(module, "opencl -vector-bits=256 -cores=2", cache=False).source("cl")

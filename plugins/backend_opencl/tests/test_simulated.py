@@ -1,4 +1,4 @@
-"""OpenCL C without a driver: by the executor of threads, with every access checked where asked for."""
+"""OpenCL C in the simulator of threads, with and without checks of all accesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenCL C of representative kernels: kept as golden files, the same bytes each time."""
+"""Golden files with the OpenCL C of representative kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in two versions, of which a condition on sizes chooses: it divides by sizes that may be zero."""
+"""Kernels in two versions, selected by a condition on sizes that divides by sizes which may be 0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compi
 @pytest.mark.parametrize("queries", [5, 0])
 @pytest.mark.parametrize("level", [0, 3])
 def test_attention_whose_batch_has_two_symbols(queries: int, level: int) -> None:
-    """Conditions on callers' sizes are facts of proofs: the entry needs no check, which a host cannot run."""
+    """Proofs use the conditions on callers' sizes. So the entry point needs no checks, which this host cannot
+    run.
+    """
     batch, other, n, k = (Var(name) for name in ("batch", "other", "n", "k"))
     q = param("q", tensor_type((batch, 2, n, 8)))
     keys, values = (param(name, tensor_type((other, 2, k, 8))) for name in ("keys", "values"))
