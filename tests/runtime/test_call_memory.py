@@ -84,9 +84,9 @@ def test_an_artefact_and_the_explanation_tell_it(tmp_path):
     ("sizes", "match"),
     [
         ({"k": 3}, "no dim 'k'(.|\n)*dims: n, m"),
-        ({"n": -1}, "no size"),
-        ({"n": 1.5}, "no size"),
-        ({"n": True}, "no size"),
+        ({"n": -1}, "not a size"),
+        ({"n": 1.5}, "not a size"),
+        ({"n": True}, "not a size"),
         ({"m": 41}, r"m is 41, and the model is compiled for m in 1\.\.40"),
         ({"m": 4}, "depends on n(.|\n)*no upper bound"),
         ({}, "depends on n"),
@@ -127,7 +127,7 @@ def test_texts_have_no_size():
     x = param("x", tensor_type((3,), "string"))
     exe = dlc.compile(IRModule({"main": Function("main", (x,), x)}), "reference")
     assert exe.memory.most is None
-    with pytest.raises(UsageError, match="depends on texts"):
+    with pytest.raises(UsageError, match="depends on strings"):
         exe.memory.at()
 
 

@@ -86,7 +86,7 @@ def test_steps_continue_in_one_memory(tmp_path: Path, opened: bool) -> None:
         same((y, k, v), wanted)
         assert held is None or np.shares_memory(before, k)
         held = k
-    with pytest.raises(UsageError, match="room for 9 elements along axis 2, and 10"):
+    with pytest.raises(UsageError, match="capacity is 9 elements along axis 2, and 10"):
         exe(token(), k, v)
 
 

@@ -432,7 +432,7 @@ def test_a_binding_continues_caches_in_their_memory():
     np.testing.assert_array_equal(memory[:, :, :6], wanted)
     binding.bind_ortvalue_output("present", ours.OrtValue(np.zeros((1, 2, 8, 4), np.float32)))
     binding.bind_ortvalue_input("past", past)
-    with pytest.raises(UsageError, match="does not lie where input 'past' is"):
+    with pytest.raises(UsageError, match="must be in the memory of input 'past' is"):
         session.run_with_iobinding(binding)
 
 
