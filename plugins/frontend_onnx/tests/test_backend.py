@@ -1,4 +1,4 @@
-"""dlc by ONNX's backend interface, and models whose sizes are inputs."""
+"""dlc as an ONNX backend, and models with data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_devices_are_targets():
         dlc_backend.prepare(parse(ADD), speed=1)
 
 
-def test_cpu_is_the_best_target_where_nothing_is_set(monkeypatch):
+def test_cpu_is_the_best_target_by_default(monkeypatch):
     import dlc_core as dlc
 
     monkeypatch.delenv("DLC_ONNX_TARGET")
@@ -79,7 +79,7 @@ def test_cpu_is_the_best_target_where_nothing_is_set(monkeypatch):
     assert rep.model.whole.target.kind is best
 
 
-def test_a_node_is_run_alone():
+def test_run_node():
     x = floats(3, 1, 2)
     values, indices = dlc_backend.run_node(
         helper.make_node("TopK", ["x", "k"], ["v", "i"]), [x, np.array([2])]
@@ -103,7 +103,7 @@ def fused_pair():
     return helper.make_node("Add", ["a", "b"], ["y"])
 
 
-def test_what_is_not_supported_is_an_error_and_not_a_skip():
+def test_unsupported_models_are_errors_not_skips():
     unknown = parse("g (float[n] x) => (float[n] y) { y = acme.Gelu(x) }", domains=', "acme" : 1')
     assert not dlc_backend.is_compatible(unknown)
     with pytest.raises(UnsupportedError) as caught:
@@ -114,7 +114,7 @@ def test_what_is_not_supported_is_an_error_and_not_a_skip():
         dlc_backend.prepare(b"no model")
 
 
-def test_sizes_that_are_inputs_are_compiled_for_once_for_each_rank():
+def test_data_dependent_sizes_are_compiled_once_per_rank():
     model = CallableModel(reshaping(), "reference")
     assert model.whole is None
     x, one = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(1)
@@ -173,7 +173,7 @@ def test_one_compilation_serves_all_sizes(op):
     assert model.latest is model.whole
 
 
-def test_results_that_are_more_than_there_are_elements_are_refused():
+def test_k_larger_than_the_axis_is_refused():
     model = CallableModel(parse("g (float[4] x, int64[1] k) => (float[n] y) { y, i = TopK(x, k) }"))
     assert model({"x": floats(1, 2, 3, 4), "k": np.array([2])})[0].tolist() == [4, 3]
     with pytest.raises(DlcError):
@@ -202,7 +202,7 @@ def test_results_that_are_more_than_there_are_elements_are_refused():
     ],
     ids=["Conv", "Gemm", "Add", "GridSample"],
 )
-def test_dims_that_must_be_numbers_are_compiled_for_the_shapes_of_the_call(body, of_w, shapes):
+def test_dims_that_must_be_static_are_compiled_per_shape(body, of_w, shapes):
     proto = parse(f"g ({body}")
     assert dlc_backend.is_compatible(proto)
     model = CallableModel(proto, "reference")
@@ -218,14 +218,14 @@ def test_dims_that_must_be_numbers_are_compiled_for_the_shapes_of_the_call(body,
     assert made[-1] is made[0]
 
 
-def test_shapes_of_a_call_that_do_not_fit_are_refused_and_others_run():
+def test_a_refused_shape_does_not_affect_later_calls():
     model = CallableModel(parse("g (float[n] x, float[m] w) => (float[n] y) { y = Add(x, w) }"), "reference")
     with pytest.raises(ModelError, match="does not fit its inputs"):
         model({"x": floats(1, 2), "w": floats(1, 2, 3)})
     assert model({"x": floats(1, 2), "w": floats(1, 2)})[0].tolist() == [2, 4]
 
 
-def test_feeds_that_do_not_fit_are_refused_before_anything_is_compiled():
+def test_invalid_feeds_are_refused_before_compiling():
     model = CallableModel(reshaping(), "reference")
     x, shape, one = np.ones((2, 3), np.float32), np.array([3, 2]), np.array(1)
     with pytest.raises(UsageError, match="'shape' is missing"):
@@ -238,7 +238,7 @@ def test_feeds_that_do_not_fit_are_refused_before_anything_is_compiled():
         model({"x": x, "shape": shape[None], "one": one})
 
 
-def test_forms_of_a_model_are_dropped_when_they_are_many():
+def test_least_recently_used_forms_are_dropped():
     model = CallableModel(reshaping(), "reference")
     x, one = np.ones((1, MAX_KEPT + 2), np.float32), np.array(1)
     for parts in range(MAX_KEPT + 2):
@@ -259,7 +259,7 @@ def test_an_initializer_among_the_inputs_may_be_fed():
     assert [info.name for info in rep.model.defaults] == ["w"]
 
 
-def test_sequences_and_optionals_go_in_and_out():
+def test_sequences_and_optionals_are_inputs_and_outputs():
     model = parse(
         """
         g (seq(float[n]) s, int64 at, optional(float[n]) o)
@@ -316,7 +316,7 @@ def test_an_optional_output():
     assert dlc_backend.run_model(empty, [x, x])[1].tolist() == [-1]
 
 
-def test_cases_of_onnx_are_run_by_its_own_interface():
+def test_cases_of_onnx_run_by_its_backend_test():
     cases = suite.cases("relu", "add")
     assert len(cases) > 2
     for case in cases:

@@ -1,4 +1,4 @@
-"""The first wrong node is found, wherever it is and whatever it takes to see it."""
+"""Bisection finds the first wrong node in graphs, bodies and fused groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ CHAIN = """g (float[n, 4] x) => (float[n, 4] y) <float[4] w = {1, 2, 3, 4}> {
 
 
 def breaking(*ops, together=()):
-    """dlc's results, but wrong for operators; or only where others are compiled with them and no taps."""
+    """dlc's results, made wrong for some operators: always, or only if they are compiled with others and
+    without taps.
+    """
     honest = references.run_dlc
 
     def run(model, feeds, names, types=None, **options):
@@ -55,7 +57,7 @@ def broken(monkeypatch):
     return set_
 
 
-def test_a_right_model_has_no_culprit():
+def test_a_correct_model_has_no_culprit():
     found = bisect(parse(CHAIN), "onnx-reference", {"x": X})
     assert found.culprit is None
     assert found.compared == 5
@@ -85,7 +87,7 @@ def test_nodes_that_are_wrong_only_together_are_found(broken):
     assert own.nodes == ("third", "fourth")
 
 
-def test_saved_values_may_have_gaps(broken):
+def test_saved_values_may_be_incomplete(broken):
     broken("Add")
     values = references.by_evaluator(parse(CHAIN), {"x": X}, ["a", "d", "y"])
     own = bisect(parse(CHAIN), lambda model, feeds, names: values, {"x": X}).culprit
@@ -105,7 +107,7 @@ def test_values_in_files_and_other_targets(tmp_path):
         bisect(parse(CHAIN), "nobody", {"x": X})
 
 
-def test_onnxruntime_is_asked_where_it_is_installed():
+def test_onnxruntime_as_reference():
     pytest.importorskip("onnxruntime")
     assert bisect(parse(CHAIN), "onnxruntime", {"x": X}).compared == 5
 
@@ -134,7 +136,7 @@ def test_loops_are_entered(broken):
     assert (own.node, own.inside) == ("inside", ("turn",))
 
 
-def test_functions_and_external_data_and_order_are_made_plain(tmp_path):
+def test_functions_are_inlined_data_embedded_and_nodes_sorted(tmp_path):
     from dlc_frontend_onnx.testing.compare import parse as read
 
     model = read(CHAIN)
@@ -150,7 +152,7 @@ def test_functions_and_external_data_and_order_are_made_plain(tmp_path):
     assert [node.name for node in plain_message(plain).graph.node] == [node.name for node in nodes]
 
 
-def test_the_command_tells_and_writes(broken, tmp_path, capsys):
+def test_the_command_reports_and_writes_the_culprit(broken, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(parse(CHAIN).SerializeToString())
     assert main(["bisect", str(path), "--shape", "n=3"]) == 0
@@ -165,7 +167,7 @@ def test_the_command_tells_and_writes(broken, tmp_path, capsys):
     assert "first wrong node: 'second' (Sigmoid)" in capsys.readouterr().out
 
 
-def test_inputs_that_decide_sizes_must_be_given(broken, tmp_path, capsys):
+def test_inputs_that_determine_sizes_must_be_given(broken, tmp_path, capsys):
     path, repro = tmp_path / "m.onnx", str(tmp_path / "wrong.onnx")
     text = "g (float[2, 2] x, int64[1] shape) => (float[n] y) { h = Sigmoid(x) y = Reshape(h, shape) }"
     path.write_bytes(parse(text).SerializeToString())

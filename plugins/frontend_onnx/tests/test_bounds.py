@@ -99,7 +99,7 @@ def test_dims_are_pinned_bounded_and_named(text, shapes, types, bounds):
         (FED, {"x": (1, 9)}, r"bounds of its dim are shapes=\{'x': \(\(1, 9\),\)\}"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(text, shapes, match):
+def test_contradicting_bounds_are_refused(text, shapes, match):
     with pytest.raises(UsageError, match=match):
         loaded(text, shapes)
 
@@ -129,7 +129,7 @@ def test_calls_outside_of_the_bounds_are_refused_before_anything_runs(target, tm
                 exe.bind(feeds)
 
 
-def test_sizes_that_are_data_are_checked():
+def test_host_computed_dims_are_checked():
     exe = dlc.compile(model(FED), shapes={"rows": (1, 4), "n": (1, 20)})
     shape = np.array([2, 6])
     assert exe(ones(12), shape).shape == (2, 6)
@@ -143,7 +143,7 @@ def test_sizes_that_are_data_are_checked():
         call()
 
 
-def test_sizes_that_the_model_computes_are_checked_where_they_are_told():
+def test_data_dependent_dims_are_checked_at_run_time():
     text = """<ir_version: 10, opset_import: ["" : 20]>
     g (float[n, 4] x) => (float[q, 4] y) <int64[1] a = {-1}, int64[1] zero = {0}>
         { m = ReduceMax<keepdims=0>(x) i = Cast<to=7>(m) r = Reshape(i, a) y = Slice(x, zero, r, zero) }"""
@@ -156,7 +156,7 @@ def test_sizes_that_the_model_computes_are_checked_where_they_are_told():
         loaded(text, {"n": (5, 10), "q": (12, 30)})
 
 
-def test_a_list_of_sizes_of_unknown_length_says_which_dim_to_pin():
+def test_the_error_for_sizes_of_unknown_length_names_the_dim_to_pin():
     text = FED.replace("int64[2]", "int64[r]")
     with pytest.raises(UnsupportedError, match=r"length of input 'shape': shapes=\{'r': 2\}(.|\n)*") as found:
         loaded(text, {"r": (1, 3)})
@@ -164,7 +164,7 @@ def test_a_list_of_sizes_of_unknown_length_says_which_dim_to_pin():
     assert str(loaded(text, {"r": 2})["main"].params[1].type) == "int64[2]"
 
 
-def test_sessions_take_them():
+def test_sessions_accept_bounds():
     made = model(ROWS).SerializeToString()
     options = SessionOptions()
     options.add_free_dimension_override_by_name("batch", (1, 2))
@@ -175,7 +175,7 @@ def test_sessions_take_them():
             session.run(None, {"x": ones(batch, seq, 4), "bias": ones(seq, 4)})
 
 
-def test_shapes_that_decide_by_what_is_fed_are_within_them():
+def test_shapes_of_specialized_models_are_checked():
     text = """<ir_version: 10, opset_import: ["" : 20]>
     g (float[n, m] x, int64[r] k) => (float[a, b] y) { y = Reshape(x, k) }"""
     session = InferenceSession(model(text).SerializeToString(), shapes={"x": ("rows", None), "rows": (1, 4)})
@@ -184,7 +184,7 @@ def test_shapes_that_decide_by_what_is_fed_are_within_them():
         session.run(None, {"x": ones(5, 6), "k": np.array([10, 3])})
 
 
-def test_bounds_are_part_of_what_results_are_kept_under(tmp_path, monkeypatch):
+def test_bounds_are_part_of_the_cache_key(tmp_path, monkeypatch):
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "cache"))
     onnx.save(model(ROWS), tmp_path / "m.onnx")
     seen = []
@@ -197,7 +197,7 @@ def test_bounds_are_part_of_what_results_are_kept_under(tmp_path, monkeypatch):
     )
 
 
-def test_kernels_profit():
+def test_kernels_use_bounds():
     free = dlc.compile(model(ROWS)).source("tir")
     few = dlc.compile(model(ROWS), shapes={"batch": (1, 4), "seq": (1, 7)}).source("tir")
     assert "range(seq // 4)" in free
@@ -230,7 +230,7 @@ def family(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_results_are_those_without_bounds(name):
+def test_bounds_do_not_change_results(name):
     rng = np.random.default_rng(5)
     graph = family(name)
     plain = dlc.compile(graph, "reference")
@@ -248,7 +248,7 @@ def test_results_are_those_without_bounds(name):
             np.testing.assert_allclose(exe(*feeds), plain(*feeds), rtol=2e-5, atol=1e-5)
 
 
-def test_an_exported_library_checks_them(tmp_path):
+def test_an_exported_library_checks_bounds(tmp_path):
     exe = dlc.compile(model(ROWS), "llvm", shapes={"seq": (2, 6), "batch": 2})
     exe.export(tmp_path / "rows.so")
     header = (tmp_path / "rows.h").read_text()

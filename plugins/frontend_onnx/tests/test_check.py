@@ -1,4 +1,4 @@
-"""The laws of whole graphs: names, order, domains, functions, depth."""
+"""Rules for whole graphs: names, order, domains, functions, depth."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_deep_calls() -> None:
     refused(model_of(call("G", "x", "y"), functions=deep), "deeper than 64 levels")
 
 
-def test_functions_that_unfold_without_end() -> None:
+def test_functions_that_unfold_to_too_many_nodes() -> None:
     twice = [function(f"F{k}", call(f"F{k + 1}", "p", "m"), call(f"F{k + 1}", "m", "q")) for k in range(40)]
     last = function("F40", node("Neg", ["p"], ["q"]))
     refused(model_of(call("F0", "x", "y"), functions=(*twice, last)), "unfold to more than 10000000 nodes")
@@ -340,7 +340,7 @@ def test_long_chains_take_linear_time_and_no_recursion() -> None:
     refused(model_of(*chain, inputs="x", outputs="t1"), "the nodes form a cycle")
 
 
-def test_error_has_place_and_span(tmp_path: Path) -> None:
+def test_error_has_location_and_span(tmp_path: Path) -> None:
     path = tmp_path / "bad.onnx"
     path.write_bytes(model_of(node("Add", ["x", "w"], ["y"], name="add")).SerializeToString())
     with pytest.raises(ModelError) as caught:

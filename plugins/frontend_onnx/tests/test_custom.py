@@ -1,4 +1,4 @@
-"""Operators of third parties: given to one compile or by a plugin."""
+"""Custom operators, passed to one compile or provided by a plugin."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def run(model, *importers, x=X, **options):
     return dlc.compile(model, "reference", importers=importers, **options)(x)
 
 
-def test_core_ops_stand_for_an_operator():
+def test_an_operator_is_imported_as_core_ops():
     model = model_of("t = com.acme.Swish <beta = 2.0> (x) y = Relu(t)")
     np.testing.assert_allclose(run(model, swish), np.maximum(swished(X, 2), 0), rtol=1e-5)
     with pytest.raises(UnsupportedError, match=r"'Swish' of domain 'com\.acme' is not known"):
         dlc.load(model)
 
 
-def test_several_outputs_and_inputs_left_out():
+def test_several_outputs_and_omitted_inputs():
     model = model_of("a, b = com.acme.MinMax(x) y = Concat <axis = 0> (a, b)", outputs="float[m] y")
     np.testing.assert_array_equal(run(model, min_max), np.concatenate([X.min(-1), X.max(-1)]))
     model = model_of(
@@ -76,7 +76,7 @@ def test_a_host_function_runs_between_native_parts():
     assert [entry["op"] for entry in exe.about["host"]] == ["onnx_host"]
 
 
-def test_a_host_function_gets_attributes_of_every_kind():
+def test_a_host_function_takes_attributes_of_every_kind():
     seen = {}
 
     @host_function("com.acme::Keep")
@@ -126,7 +126,7 @@ def test_versions_choose_among_importers():
         run(model, three)
 
 
-def test_an_importer_stands_above_the_converters():
+def test_importers_take_precedence_over_converters():
     @operator("Relu")
     def leaky(c, x):
         return std.neg(x)
@@ -165,7 +165,7 @@ def test_a_failing_host_function_names_the_node():
     assert "'mine'" in str(caught.value)
 
 
-def test_results_that_are_not_what_was_told_are_errors():
+def test_results_of_another_type_than_declared_are_errors():
     @host_function("com.acme::Odd")
     def odd(x):
         return x[:, :1]
@@ -174,7 +174,7 @@ def test_results_that_are_not_what_was_told_are_errors():
         run(model_of("y = com.acme.Odd(x)"), odd)
 
 
-def test_names_that_are_none():
+def test_invalid_names():
     with pytest.raises(UsageError, match="does not name an operator"):
         operator("com.acme::")(lambda c: None)
     with pytest.raises(UsageError, match="does not name an operator"):
@@ -195,7 +195,7 @@ class Acme:
         return [swish, median]
 
 
-def test_a_plugin_gives_importers(tmp_path):
+def test_a_plugin_provides_importers(tmp_path):
     import dlc_backend_llvm.plugin as llvm
 
     model = model_of("t = com.acme.Swish(x) m = com.acme.Median(t) y = Neg(m)", outputs="float[n] y")
@@ -212,7 +212,7 @@ def test_a_plugin_gives_importers(tmp_path):
         dlc.open(tmp_path / "m.dlc")(X)
 
 
-def test_sessions_take_importers():
+def test_sessions_accept_importers():
     session = InferenceSession(model_of("y = com.acme.Swish(x)").SerializeToString(), importers=[swish])
     np.testing.assert_allclose(session.run(None, {"x": X})[0], swished(X), rtol=1e-5)
 
@@ -226,14 +226,14 @@ def test_models_with_importers_are_not_cached(tmp_path):
             dlc.compile(path, "reference")
 
 
-def test_other_frontends_take_no_importers():
+def test_other_frontends_refuse_importers():
     plain = SimpleNamespace(name="plain", suffixes=(".plain",), load=lambda model, context: None)
     given = SimpleNamespace(DLC_API="0.1", dlc_frontends=hookimpl(lambda: [plain]))
     with fresh_registry({"plain": given}), pytest.raises(UsageError, match="takes no importers"):
         dlc.load("x.plain", importers=[swish])
 
 
-def test_asking_for_ops_imports_no_onnx():
+def test_listing_ops_does_not_import_onnx():
     import subprocess
 
     code = "import sys, dlc_core as d; d.ops(); sys.exit('onnx' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Every published hole of ONNX loaders, by its name: none of them is here."""
+"""Every published vulnerability of ONNX loaders, by its number; none is present here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlc_core.diag import DlcError, ModelError, UsageError
 
 @pytest.fixture
 def folders(tmp_path):
-    """The folder of models, with links and hard links in it, and the folder beside it."""
+    """The folder of models, which contains links and hard links, and the folder outside of it."""
     return traps(tmp_path)
 
 
@@ -40,7 +40,7 @@ def written(folder, *constants, **more):
 
 
 def refused(path):
-    """Loading is a ModelError that tells nothing of what is in files outside."""
+    """Loading raises a ModelError that does not reveal the content of outside files."""
     with pytest.raises(ModelError) as caught:
         dlc.load(path)
     assert SECRET.decode().strip() not in str(caught.value)
@@ -69,7 +69,7 @@ def test_cve_2022_25882_external_data_outside_of_the_folder(folders, location):
         "file:///etc/hostname",
     ],
 )
-def test_cve_2024_27318_other_spellings_of_the_same(folders, location):
+def test_cve_2024_27318_other_spellings_of_parent_folders(folders, location):
     refused(written(folders[0], external(location)))
 
 
@@ -82,7 +82,7 @@ def test_cve_2026_34446_hard_links(folders):
     refused(written(folders[0], external("hard.bin", length=16)))
 
 
-def test_cve_2025_51480_nothing_is_written_where_a_model_says(folders):
+def test_cve_2025_51480_no_file_is_written(folders):
     secret = folders[1] / "secret.bin"
     before = secret.read_bytes()
     path = written(folders[0], external("../outside/secret.bin"), external("../outside/new.bin", name="v"))
@@ -117,7 +117,7 @@ def test_cve_2024_5187_archives_are_not_unpacked(folders):
         ("length", -1),
     ],
 )
-def test_cve_2026_34445_keys_set_no_attributes_and_sizes_are_checked_first(folders, key, value):
+def test_cve_2026_34445_keys_are_not_attributes_and_sizes_are_checked(folders, key, value):
     constant = external("weights.bin")
     constant.external_data.add(key=key, value=str(value))
     path = written(folders[0], constant)
@@ -130,7 +130,7 @@ def test_cve_2026_34445_keys_set_no_attributes_and_sizes_are_checked_first(folde
     assert found.to_numpy().shape == (4,)
 
 
-def test_cve_2026_34445_dims_ask_for_no_memory(folders):
+def test_cve_2026_34445_dims_allocate_no_memory(folders):
     huge = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1 << 31, 1 << 31], raw_data=b"1234")
     refused(written(folders[0], huge))
 
@@ -162,13 +162,13 @@ def test_constants_among_attributes_follow_the_same_rules(folders):
         read_model(path)
 
 
-def test_a_constant_with_two_sets_of_values_is_refused(folders):
+def test_a_constant_with_values_in_two_fields_is_refused(folders):
     both = tensor("w", np.ones(4, np.float32))
     both.float_data.extend([0.0] * 4)
     refused(written(folders[0], both))
 
 
-def test_addresses_of_memory_are_no_locations(folders):
+def test_memory_addresses_are_refused_as_locations(folders):
     refused(written(folders[0], external("*/_ORT_MEM_ADDR_/*", offset=4096, length=16)))
 
 
@@ -177,7 +177,7 @@ def test_pipes_and_devices_are_not_opened(folders):
         refused(written(folders[0], external(location, length=16)))
 
 
-def test_models_themselves_must_be_files(folders):
+def test_model_paths_must_be_regular_files(folders):
     with pytest.raises(ModelError):
         read_model(folders[0] / "sub")
     if (Path(folders[0]) / "pipe.bin").exists():

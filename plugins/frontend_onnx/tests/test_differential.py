@@ -1,4 +1,4 @@
-"""Attributes and shapes beyond ONNX's own suite, against the evaluator of the ONNX package."""
+"""Attributes and shapes beyond ONNX's own suite, compared with the evaluator of the onnx package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""External data: what is read, and every way out of the folder that an ONNX loader once left open."""
+"""External data: valid references, and all known ways to escape from the folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The model's folder, with data files; beside it a file that is nobody's business."""
+    """The model's folder with data files, next to a secret file outside."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret.bin").write_bytes(SECRET.tobytes())
     inside = tmp_path / "model"
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[True, False], ids=["handles", "paths"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to open a file: by folder handles, and by checked paths where a system has none."""
+    """Both ways to open a file: by folder handles, and by checked paths on systems without handles."""
     if request.param and not external.HAS_DIR_FDS:
         pytest.skip("no folder handles here")
     if not request.param:
@@ -79,7 +79,7 @@ def refused(folder: Path, tensor: TensorProto, match: str) -> None:
 pytestmark = pytest.mark.usefixtures("way")
 
 
-# --- what is read ---
+# --- valid references ---
 
 
 def test_offset_and_length(folder: Path) -> None:
@@ -162,7 +162,7 @@ def test_no_handle_is_left_open(folder: Path) -> None:
     assert kept.initializers
 
 
-# --- the published holes ---
+# --- published vulnerabilities ---
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_every_tensor_goes_through_the_same_check(
 
 
 @pytest.mark.parametrize("field", ["raw_data", "float_data"])
-def test_external_beside_inline_values(folder: Path, field: str) -> None:
+def test_external_and_inline_values(folder: Path, field: str) -> None:
     tensor = away("w.bin")
     if field == "raw_data":
         tensor.raw_data = bytes(16)
@@ -355,7 +355,7 @@ def test_address_of_memory_as_location(folder: Path) -> None:
     refused(folder, away("*/_ORT_MEM_ADDR_/*", offset=1 << 40), "cannot be read")
 
 
-# --- what is no file ---
+# --- paths that are not regular files ---
 
 
 @pytest.mark.parametrize(

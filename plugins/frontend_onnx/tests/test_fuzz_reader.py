@@ -1,4 +1,6 @@
-"""Whatever bytes come in: a model or a `DlcError` comes out, soon, and no file outside is opened."""
+"""For any bytes, reading returns a model or raises a `DlcError`, within a time limit, and opens no file
+outside.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def check(report: fuzz.Report, count: int) -> None:
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have even the smallest models are handled like the large ones, whose weights are cut out."""
+    """Treat small models like large ones, whose weights are extracted before parsing."""
     monkeypatch.setattr(wire, "WALK_FROM", 0)
     monkeypatch.setattr(wire, "CUT_FROM", 8)
 
@@ -71,7 +73,7 @@ def test_many_mutants_when_walked() -> None:
 
 @pytest.mark.usefixtures("walked")
 @pytest.mark.parametrize("number", range(300))
-def test_cutting_weights_out_changes_no_verdict(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extracting_weights_does_not_change_the_outcome(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, data),) = [*fuzz.mutants(4 + number, 1)]
 
     def verdict() -> tuple[str, object]:

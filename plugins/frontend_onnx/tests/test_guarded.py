@@ -1,4 +1,4 @@
-"""Guard mode: models touch no memory but their own, whatever they are."""
+"""Guard mode: models access only their own memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlc_core.runtime.guard.mode import MODES
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
-# Expected values that were rounded to half precision after every step; ours are nearer to those of float64.
+# The expected values were rounded to float16 after every step; dlc's are closer to float64.
 KNOWN_WRONG = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"}
 
 
@@ -28,7 +28,7 @@ def wrong(tests, target="llvm", **options):
 
 
 def random_models(seeds):
-    """Comparisons of random models, every other one with decisions of the compiler forced at random."""
+    """Comparisons of random models; every other one with forced random decisions of the compiler."""
     judge = partial(differential.judge, target="llvm", ops=differential.TRUSTED)
     return {f"random {n}": partial(judge, n, decisions=bool(n % 2)) for n in seeds}
 
@@ -53,8 +53,8 @@ g (float[seq, batch, 5] x, float[dirs, batch, hidden] h)
         ("off", "arena.share=separate"),  # in guard mode values share nothing
     ],
 )
-def test_sizes_that_have_to_be_equal(mode, decisions):
-    """Slots in the arena are disjoint for sizes that callers may have, whatever others would do."""
+def test_arena_slots_with_sizes_that_must_be_equal(mode, decisions):
+    """Arena slots are disjoint for all valid sizes; invalid sizes need not be considered."""
     rng = np.random.default_rng(0)
     texts = [", ".join(map(str, rng.standard_normal(size).round(2))) for size in (30, 18)]
     model = onnx.parser.parse_model(RECURRENT % tuple(texts))

@@ -1,4 +1,4 @@
-"""ONNX's Attention, and com.microsoft's, are one kernel on CPUs, for any function bodies."""
+"""The Attention operators of ONNX and com.microsoft become one kernel on CPUs."""
 
 from __future__ import annotations
 

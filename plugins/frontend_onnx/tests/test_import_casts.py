@@ -16,7 +16,7 @@ def made(text, x, opset=25):
 
 
 @pytest.mark.parametrize(("kind", "number"), [("float8_e4m3fn", 17), ("float8_e5m2", 19)])
-def test_casts_to_floats_of_eight_bits_saturate_unless_told_otherwise(kind, number):
+def test_casts_to_float8_saturate_by_default(kind, number):
     to = getattr(ml_dtypes, kind)
     name = {17: "float8e4m3fn", 19: "float8e5m2"}[number]
     greatest = float(ml_dtypes.finfo(to).max)
@@ -32,18 +32,18 @@ def test_casts_to_floats_of_eight_bits_saturate_unless_told_otherwise(kind, numb
     ("mode", "codes"),
     [("up", [127, 128, 128, 129]), ("down", [127, 127, 127, 128]), ("nearest", [127, 127, 128, 129])],
 )
-def test_exponents_are_rounded_as_the_node_says(mode, codes):
+def test_exponents_are_rounded_by_round_mode(mode, codes):
     x = np.array([1, 1.4, 1.5, 3], np.float32)
     found = made(f'float8e8m0[4] y) {{ y = Cast <to = 24, round_mode = "{mode}"> (x) }}', x)
     assert found.view(np.uint8).tolist() == codes
 
 
-def test_exponents_of_what_is_too_large_or_no_number():
+def test_exponents_of_infinities_and_nan():
     x = np.array([3.4e38, np.inf, np.nan], np.float32)
     assert made("float8e8m0[3] y) { y = Cast <to = 24> (x) }", x).view(np.uint8).tolist() == [254, 255, 255]
 
 
-def test_quantizing_divides_in_the_precision_that_is_named():
+def test_quantizing_divides_in_the_given_precision():
     x, scale = np.array([2049.0, 3.0], np.float32), np.array(2.0, np.float32)
     text = """g (float[2] x, float s) => (int16[2] y) {
         y = QuantizeLinear <output_dtype = 5, precision = 10> (x, s)
@@ -52,6 +52,6 @@ def test_quantizing_divides_in_the_precision_that_is_named():
     assert found.tolist() == [1024, 2]
 
 
-def test_the_bits_of_data():
+def test_bitcasts():
     x = np.array([1.0, -0.0], np.float32)
     assert made("int32[2] y) { y = BitCast <to = 6> (x) }", x, opset=26).tolist() == [0x3F800000, -(2**31)]

@@ -1,4 +1,4 @@
-"""Normalizations whose channels are a dim in one place and a number, or another dim, in another."""
+"""Normalizations whose channels are a dim in one input and a number or another dim in another."""
 
 from __future__ import annotations
 

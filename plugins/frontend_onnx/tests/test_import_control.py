@@ -40,7 +40,7 @@ BRANCHES = """g (float[2,n] x, bool c) => (float[a,b] y) {
 }"""
 
 
-def test_a_branch_that_does_not_fit_matters_only_where_it_is_taken():
+def test_a_branch_with_invalid_shapes_fails_only_if_taken():
     model = parse(BRANCHES)
     session = InferenceSession(model.SerializeToString())
     x, y = np.ones((2, 6), np.float32), np.ones((2, 5), np.float32)
@@ -55,19 +55,19 @@ def test_a_branch_that_does_not_fit_matters_only_where_it_is_taken():
         session.run(None, {"x": y, "c": np.array(True)})
 
 
-def test_what_both_branches_need_is_computed_once_outside():
+def test_common_values_of_branches_are_computed_outside():
     main = main_of(parse(IF))
     (branch,) = [n for n in post_order(main.body) if n.op.name == "if_"]
     assert [a.op.name for a in branch.args] == ["param", "mul", "param"]
     assert ops_of(branch.attrs["then_branch"]) == ["param", "param", "add", "relu", "tuple"]
 
 
-def test_a_known_branch_is_taken_while_importing():
+def test_a_constant_condition_is_resolved_by_the_importer():
     text = IF.replace("bool[1] c, ", "").replace("h = Mul", "c = Constant <value = bool[1] {1}> ()  h = Mul")
     assert "if_" not in ops_of(main_of(parse(text)))
 
 
-def test_branches_may_use_dims_of_inputs_they_do_not_name():
+def test_branches_may_use_dims_of_other_inputs():
     text = """g (bool c, float[n] x) => (float[n] y) {
         s = Shape(x)
         y = If (c) <
@@ -90,7 +90,7 @@ DIFFERENT = """g (bool c, float[n,3] x) => (float[?,?] y, float z) {
 
 
 @pytest.mark.parametrize("target", ["llvm", "c", "reference"])
-def test_branches_may_give_different_shapes(target):
+def test_branches_may_return_different_shapes(target):
     exe = compile_model(parse(DIFFERENT), target)
     if target != "reference":
         assert exe.about["host"][0]["why"] == "data tells the shapes of its results"
@@ -103,8 +103,8 @@ def test_branches_may_give_different_shapes(target):
         exe(np.array(False), np.zeros((5, 3), "f4"))
 
 
-def test_a_branch_that_does_not_fit_reads_no_other_memory():
-    """The then branch is right for n = 6, and native code of it would read 12 elements of any x."""
+def test_a_branch_with_invalid_shapes_reads_only_its_memory():
+    """The then branch is valid for n = 6; its native code would read 12 elements of any x."""
     text = """g (float[n] x, bool c) => (float[3,4] y) {
         y = If (c) <
             then_branch: graph = t () => (float[3,4] p) {
@@ -168,7 +168,7 @@ def test_counted_loops(rounds, loop):
         assert outputs.shape == (0, 2)
 
 
-def test_a_loop_as_long_as_a_dim():
+def test_a_loop_whose_trip_count_is_a_dim():
     text = COUNTED.replace("float[2] x,", "float[n] many, float[2] x,").replace(
         "count = Constant <value_int = ROUNDS> ()", "count = Size(many)"
     )
@@ -193,13 +193,13 @@ WHILE = """g (float[2] x, float limit) => (float[2] y, int64 rounds) {
 
 
 @pytest.mark.parametrize("limit", [0.0, 10.0, 100.0])
-def test_loops_until_a_condition(limit):
+def test_loops_with_a_condition(limit):
     model = parse(WHILE)
     assert "while_" in ops_of(main_of(model))
     check(model, {"x": np.array([1, 2], "f4"), "limit": np.array(limit, "f4")})
 
 
-def test_loops_until_a_condition_or_a_count():
+def test_loops_with_a_condition_and_a_trip_count():
     text = WHILE.replace("float limit)", "float limit, int64 most)").replace("Loop (, go", "Loop (most, go")
     for most in (0, 2, 50):
         given = {"x": np.array([1, 2], "f4"), "limit": np.array(50, "f4"), "most": np.array(most)}
@@ -207,7 +207,7 @@ def test_loops_until_a_condition_or_a_count():
 
 
 @pytest.mark.parametrize("limit", [0, 3, 100])
-def test_a_loop_with_results_of_unknown_number(limit):
+def test_a_loop_with_data_dependent_stacked_results(limit):
     text = (
         WHILE.replace("int64 rounds)", "int64 rounds, float[?,2] o)")
         .replace("float limit)", "float limit, int64 most)")
@@ -225,7 +225,7 @@ def test_a_loop_with_results_of_unknown_number(limit):
 
 
 @pytest.mark.parametrize("go", ["true", "fed"])
-def test_a_loop_whose_limit_is_fed_is_native(go):
+def test_a_loop_whose_trip_count_is_an_input_is_native(go):
     text = COUNTED.replace("count = Constant <value_int = ROUNDS> ()", "").replace(
         "float[2] step)", "float[2] step, int64 count" + (", bool go)" if go == "fed" else ")")
     )
@@ -270,7 +270,7 @@ def test_a_loop_that_ends_before_its_limit(most):
         np.testing.assert_array_equal(s, np.arange(rounds) ** 2)
 
 
-def test_a_loop_whose_rows_nobody_takes_is_native():
+def test_a_loop_with_unused_stacked_results_is_native():
     text = EARLY.replace("MOST", "9").replace(", float[?,n] o, int64[?] s)", ")")
     exe = compile_model(parse(text.replace("y, o, s = Loop", "y = Loop")))
     assert [entry["op"] for entry in exe.about.get("host", ())] == []
@@ -297,7 +297,7 @@ GROWING = """g (int64[1,n] start, int64 stop, float[8,8] w INPUTS) => (int64[1,m
 
 
 def generated(start, w, stop, most):
-    """The meaning of GROWING."""
+    """GROWING in NumPy."""
     tokens, scores = list(start), []
     while len(scores) < most:
         sums = w[tokens].sum(0)
@@ -309,7 +309,7 @@ def generated(start, w, stop, most):
 
 
 @pytest.mark.parametrize("limited", [True, False])
-def test_a_state_that_grows_as_long_as_data_says(limited):
+def test_a_state_that_grows_until_a_data_dependent_end(limited):
     model = parse(
         GROWING.replace("INPUTS", ", int64 most").replace("LIMIT", "most")
         if limited
@@ -329,8 +329,8 @@ def test_a_state_that_grows_as_long_as_data_says(limited):
         np.testing.assert_allclose(scores, wanted[1], rtol=1e-5)
 
 
-def test_a_state_that_no_longer_fits_is_an_error():
-    """Rounds reshape the state, whose length doubles, to rows of 5."""
+def test_a_state_of_an_invalid_shape_is_an_error():
+    """Each iteration doubles the state and reshapes it to rows of 5."""
     text = """g (float[n] x, float limit) => (float[m] y) {
         go = Constant <value = bool {1}> ()
         y = Loop (, go, x) <
@@ -416,7 +416,7 @@ def test_scans(attributes):
     np.testing.assert_allclose(found[1], sums[order], rtol=1e-5)
 
 
-def test_sequences_live_while_importing():
+def test_sequences_are_resolved_by_the_importer():
     text = """g (float[6,2] x) => (float[?,2] y, int64 n) {
         parts = SplitToSequence <axis = 0> (x, two)
         two = Constant <value_int = 2> ()

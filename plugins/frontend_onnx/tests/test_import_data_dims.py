@@ -1,4 +1,4 @@
-"""Inputs that are as good as attributes, fed: one native compilation serves all values."""
+"""Inputs that determine sizes or attributes: one native compilation serves all values."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_one_compilation_serves_all_values(case, target):
 
 
 @pytest.mark.parametrize("size", [6, 7])
-def test_half_a_spectrum_back(size):
+def test_inverse_transform_of_half_a_spectrum(size):
     model = parse(
         "g (float[b, n, 2] x, int64 l) => (float[p, q, 1] y) { y = DFT <inverse = 1, onesided = 1> (x, l) }",
         20,
@@ -164,7 +164,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("case", MISFITS)
-def test_values_that_make_no_sense_are_refused_before_anything_runs(case):
+def test_invalid_values_are_refused_before_anything_runs(case):
     text, calls = CALLS[case]
     exe = dlc.compile(parse(f"g {text}", 20))
     for wrong in MISFITS[case]:
@@ -197,7 +197,7 @@ NATIVE_OF_MICROSOFT = {
 
 
 @pytest.mark.parametrize("op", NATIVE_OF_MICROSOFT)
-def test_operators_of_microsoft_that_are_fed_sizes(op):
+def test_operators_of_microsoft_with_sizes_as_inputs(op):
     given, last, call, feeds, values, wrong = NATIVE_OF_MICROSOFT[op]
     head = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
     dims = "a, b, c" if op == "ExpandDims" else "a, b, c, d"
@@ -228,7 +228,7 @@ def test_axes_of_running_sums_are_in_range():
 
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])
-def test_the_largest_of_long_rows_as_many_as_are_fed(target):
+def test_top_k_of_long_rows_with_k_as_input(target):
     model = parse("g (float[2, n] x, int64[1] k) => (float[2, m] y, int64[2, m] i) { y, i = TopK(x, k) }")
     exe = dlc.compile(model, target)
     assert not exe.about.get("host")

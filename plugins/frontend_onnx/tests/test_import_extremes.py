@@ -1,4 +1,4 @@
-"""Models of extreme form: tensors of many dims, deep nesting, long chains, long names, nothing at all."""
+"""Extreme models: many dims, deep nesting, long chains, long names, empty graphs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_results_of_many_dims(op: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("target", ["reference", "llvm"])
-def test_the_most_dims(target: str) -> None:
+def test_the_limit_of_dims(target: str) -> None:
     shape = [2, *[1] * 30, 3]
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [value("x", shape)], [value("y", shape)])
     x = np.arange(6, dtype=np.float32).reshape(shape)
@@ -60,7 +60,7 @@ def test_the_most_dims(target: str) -> None:
 
 
 def nested(depth: int) -> onnx.ModelProto:
-    """Branches inside branches; they are built in place, for no parser takes as many."""
+    """Nested branches. They are built in place, because no parser accepts such depth."""
     model = model_of([], [value("x", [2]), value("c", [], 9)], [value("r0", [2])])
     graph = model.graph
     for level in range(depth):
@@ -82,7 +82,7 @@ def test_deep_nesting_is_refused(depth: int) -> None:
         dlc.load(nested(depth))
 
 
-def test_nesting_as_deep_as_files_have_it() -> None:
+def test_realistic_nesting() -> None:
     x = np.array([1, -2], np.float32)
     exe = dlc.compile(nested(30), "llvm", cache=False)
     np.testing.assert_array_equal(exe(x, np.array(True)), x)
@@ -101,7 +101,7 @@ def chain(op: str, count: int) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("op", ["Relu", "Sin", "Identity", "Reshape"])
 def test_long_chains(op: str) -> None:
-    """Of 20,000 nodes, in linear time: nodes that merge into one remember a bounded number of others."""
+    """20,000 nodes in linear time: merged nodes keep a bounded number of spans."""
     x = np.array([1, -2, 0, 3], np.float32)
     model = chain(op, 2000 if op == "Sin" else 20000)
     begin = time.perf_counter()
@@ -129,7 +129,7 @@ def test_long_names(target: str) -> None:
     np.testing.assert_array_equal(dlc.compile(model, target, cache=False)(x), -np.maximum(x, 0))
 
 
-def test_long_names_are_cut_in_errors() -> None:
+def test_long_names_are_truncated_in_errors() -> None:
     for node in (
         helper.make_node(LONG, ["x"], ["y"], name=LONG),
         helper.make_node("Relu", ["x"], ["y"], name=LONG, **{LONG: 1}),
@@ -140,7 +140,7 @@ def test_long_names_are_cut_in_errors() -> None:
         assert len(str(caught.value)) < 5000
 
 
-def test_graphs_of_nothing() -> None:
+def test_empty_graphs() -> None:
     x = np.array([1, -2], np.float32)
     with pytest.raises(ModelError, match="the graph has no outputs"):
         dlc.compile(model_of([], [value("x", [2])], []), "llvm", cache=False)
@@ -175,7 +175,7 @@ def test_tensors_without_elements(shape: tuple[int, ...], target: str) -> None:
         np.testing.assert_array_equal(found, expected, err_msg=call)
 
 
-def test_extremes_of_nothing() -> None:
+def test_reductions_without_elements() -> None:
     text = "g (float[{}] x) => (int64[a,b] y) {{ y = ArgMax <axis = 0> (x) }}"
     with pytest.raises(ModelError, match="has no elements"):
         dlc.compile(parse(text.format("0,3")), "llvm", cache=False)

@@ -1,4 +1,4 @@
-"""Whatever model comes in: a module or a `DlcError` comes out, soon, and in little memory."""
+"""For any model, the import returns a module or raises a `DlcError`, within limits of time and memory."""
 
 from __future__ import annotations
 

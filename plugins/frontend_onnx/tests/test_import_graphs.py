@@ -1,4 +1,4 @@
-"""Importing whole graphs: names, constants, symbolic dims, locations, errors."""
+"""Import of whole graphs: names, constants, symbolic dims, locations, errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ops_of(function):
     return [n.op.name for n in post_order(function.body)]
 
 
-def test_names_of_inputs_and_outputs_are_the_models():
+def test_inputs_and_outputs_keep_their_names():
     main = main_of(parse("g (float[2] a, float[2] b) => (float[2] sum, float[2] b) { sum = Add(a, b) }"))
     assert [p.attrs["name"] for p in main.params] == ["a", "b"]
     assert main.attrs["inputs"] == ("a", "b")
@@ -48,13 +48,13 @@ def test_initializers_are_constants_by_reference():
     assert constant.attrs["value"].data is read.graph.initializers["w"].to_numpy()
 
 
-def test_initializers_among_the_inputs_are_no_inputs():
+def test_initializers_among_the_inputs_are_not_inputs():
     weights = tensor("w", np.ones(4, "f4"))
     model = model_of(node("Add", ["x", "w"], ["y"]), inputs="x w", initializer=[weights])
     assert main_of(model).attrs["inputs"] == ("x",)
 
 
-def test_nodes_that_no_output_needs_are_left_out():
+def test_dead_nodes_are_left_out():
     main = main_of(parse("g (float[2] x) => (float[2] y) { z = NoSuchOp(x)  y = Relu(x) }"))
     assert ops_of(main) == ["param", "relu"]
 
@@ -76,7 +76,7 @@ def test_dims_are_pinned_by_name_or_by_input():
     assert str(main_of(model, {"x": (2, 3)}).body.type) == "float32[2, 3]"
 
 
-def test_a_dim_pinned_through_one_input_holds_for_all():
+def test_a_dim_pinned_by_one_input_is_pinned_in_all():
     model = parse("g (float[n] x, float[n] y) => (float[n] z) { z = Add(x, y) }")
     assert str(main_of(model, {"x": (5,)}).params[1].type) == "float32[5]"
 
@@ -108,7 +108,7 @@ def test_an_input_of_unknown_rank_needs_a_pin():
     assert str(main_of(model, {"x": (2, 3)}).body.type) == "float32[2, 3]"
 
 
-def test_every_node_knows_where_it_came_from():
+def test_every_node_has_a_span():
     model = model_of(node("Relu", ["x"], ["h"], name="first"), node("Exp", ["h"], ["y"]))
     nodes = {n.op.name: n for n in post_order(main_of(model).body)}
     assert [(s.name, s.op) for s in nodes["relu"].spans] == [("first", "Relu")]
@@ -131,12 +131,12 @@ def test_all_unsupported_nodes_are_named_at_once():
     assert len(caught.value.spans) == 3
 
 
-def test_an_operator_of_an_old_version_says_since_when_it_is_supported():
+def test_the_error_for_an_old_version_names_the_first_supported_one():
     with pytest.raises(UnsupportedError, match="of opset 5 is not supported, only from opset 6 on"):
         main_of(parse("g (float[2] x) => (float[2] y) { y = Add(x, x) }", opset=5))
 
 
-def test_what_depends_on_data_is_unsupported_and_says_what_to_do():
+def test_unsupported_data_dependent_sizes_have_a_hint():
     text = "g (float[4] x, int64[n] s) => (float[?,?] y) { y = Reshape(x, s) }"
     with pytest.raises(UnsupportedError, match="the shape depends on the data") as caught:
         main_of(parse(text))
@@ -168,7 +168,7 @@ def test_models_that_contradict_themselves_are_refused(text, match):
 
 
 @pytest.mark.parametrize("shape", ["2,1", "3"])
-def test_a_wrong_shape_that_is_declared_of_an_output_is_told(shape):
+def test_a_wrong_declared_output_shape_is_a_warning(shape):
     model = parse(f"g (float[2] x) => (float[{shape}] z) {{ z = Relu(x) }}")
     with pytest.warns(WrongShapeWarning, match=r"output 'z' is declared with the shape"):
         assert main_of(model).body.shape == (2,)
@@ -181,7 +181,7 @@ def test_the_error_of_an_op_names_the_models_node():
     assert any(span.op == "MatMul" and span.name == "z" for span in caught.value.spans)
 
 
-def test_functions_of_the_model_are_unfolded_with_their_attributes():
+def test_functions_of_the_model_are_inlined_with_their_attributes():
     text = """
     g (float[3] x) => (float[3] y) { y = local.scaled <factor = 3.0> (x) }
     <domain: "local", opset_import: ["" : 18]>
@@ -195,7 +195,7 @@ def test_functions_of_the_model_are_unfolded_with_their_attributes():
     np.testing.assert_allclose(found, [4, 7, 10])
 
 
-def test_optional_inputs_of_functions_may_be_left_out():
+def test_optional_inputs_of_functions_may_be_omitted():
     text = """
     g (float[3] x) => (float[3] y) { y = local.limited (x, , hi)  hi = Constant <value_float = 2.0> () }
     <domain: "local", opset_import: ["" : 18]>
@@ -204,10 +204,10 @@ def test_optional_inputs_of_functions_may_be_left_out():
     np.testing.assert_allclose(found, [-1, 2, 2])
 
 
-def test_the_bodies_of_the_standard_stand_in_for_converters():
+def test_operators_without_converter_use_the_standards_function_body():
     text = "g () => (float[5] y) { n = Constant <value_int = 5> () y = HannWindow <periodic = 0> (n) }"
     main = main_of(parse(text))
-    # Equal nodes of all models that are alive are one node, with the spans of all of these.
+    # Nodes are interned across all live models, with the spans of all of them.
     assert all({"HannWindow", "Constant"} & {s.op for s in n.spans} for n in post_order(main.body))
     (found,) = run(parse(text), {})
     np.testing.assert_allclose(found, np.hanning(5), rtol=1e-4, atol=1e-5)
@@ -220,7 +220,7 @@ def test_deep_chains_do_not_reach_the_recursion_limit():
     assert len(ops_of(main_of(model))) == count + 1
 
 
-def test_deep_chains_of_shape_arithmetic_do_not_either():
+def test_deep_shape_arithmetic_does_not_reach_the_recursion_limit():
     count = 5_000
     nodes = [node("Shape", ["x"], ["v0"])]
     nodes += [node("Add", [f"v{i}", "one"], [f"v{i + 1}"]) for i in range(count)]
@@ -240,7 +240,7 @@ def test_different_symbols_that_must_be_equal_are_unsupported_not_wrong():
 
 
 def nested_loops(levels, rounds, last):
-    """Loops inside each other; `last` is what the innermost does with x."""
+    """Nested loops; `last` is the operation of the innermost body on x."""
     body = f"k = {last}"
     for level in reversed(range(levels)):
         inner, outer = f"h{level + 1}", f"h{level}"
@@ -255,7 +255,7 @@ def nested_loops(levels, rounds, last):
     return model
 
 
-def test_loops_that_unfold_without_end_are_refused():
+def test_loops_that_unfold_to_too_many_nodes_are_refused():
     doubling = "Concat <axis = 0> (INNER, INNER)"
     assert str(main_of(nested_loops(2, 2, doubling)).body.type) == "float32[32]"
     with pytest.raises(ModelError, match="more elements than any memory holds"):
@@ -265,7 +265,7 @@ def test_loops_that_unfold_without_end_are_refused():
         main_of(nested_loops(20, 2, growing))
 
 
-def test_huge_constants_are_not_made_while_importing():
+def test_huge_constants_are_not_computed_by_the_importer():
     text = """g () => (float[?,?] y) {
         shape = Constant <value_ints = [1000000, 1000000]> ()
         y = ConstantOfShape (shape)
@@ -275,7 +275,7 @@ def test_huge_constants_are_not_made_while_importing():
     assert ops_of(main) == ["full"]
 
 
-def test_sequences_leave_the_model_as_their_tensors():
+def test_output_sequences_become_their_tensors():
     model = parse("g (float[2] x) => (seq(float[2]) s) { y = Neg(x) s = SequenceConstruct(x, y) }")
     main = main_of(model)
     assert main.attrs["outputs"] == ("s[0]", "s[1]")

@@ -1,4 +1,4 @@
-"""GroupQueryAttention and its relatives against ONNX Runtime, where that is installed."""
+"""GroupQueryAttention and related operators, compared with ONNX Runtime if it is installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CASES = {
     "prompt": ([*prompt(), i(4, 4), total(5)], {}),
     "step": ([*step(), i(6, 6), total(7)], {}),
     "several steps": ([*step(1, 6, 3), i(8), total(9)], {}),
-    # Rows of a cache behind the last one are not told.
+    # Cache rows after the last one are undefined.
     "step in place": ([*step(2, 12), i(6, 9), total(10)], {"compared": (0,)}),
     "turned prompt": ([*prompt(), i(4, 4), total(5), *TABLES], {"do_rotary": 1}),
     "turned step": ([*step(), i(6, 6), total(7), *TABLES], {"do_rotary": 1, "rotary_interleaved": 1}),
@@ -72,7 +72,7 @@ def test_prompts_of_several_lengths_are_padded_at_their_ends():
 
 
 @pytest.mark.parametrize("attributes", [{"qk_output": 1}, {"k_quant_type": "PER_TENSOR"}])
-def test_what_is_not_supported_is_told(attributes):
+def test_unsupported_attributes_are_errors(attributes):
     with pytest.raises(UnsupportedError, match="GroupQueryAttention with"):
         check_runtime("GroupQueryAttention", CASES["prompt"][0], 3, **HEADS, **attributes)
 

@@ -1,4 +1,4 @@
-"""Texts, random numbers and data-dependent sizes, which the host computes."""
+"""Strings, random numbers and data-dependent sizes, which are computed on the host."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_casts_from_and_to_texts():
         backend.run_model(parse(text), {"t": texts("1", "2", "x"), "x": np.int32([1, 2, 3])})
 
 
-def test_what_is_no_text_is_refused():
+def test_invalid_strings_are_refused():
     model = parse("g (string[n] t) => (string[n] y) { y = StringConcat(t, t) }", opset=20)
     rep = backend.prepare(model)
     assert rep.run([np.array(["a", "b"])])[0].tolist() == ["aa", "bb"]
@@ -73,12 +73,12 @@ def test_what_is_no_text_is_refused():
             rep.run([wrong])
 
 
-def test_a_regular_expression_that_is_none_is_refused():
+def test_an_invalid_regular_expression_is_refused():
     with pytest.raises(DlcError, match="regular expression"):
         run(parse('g (string[n] t) => (bool[n] y) { y = RegexFullMatch <pattern = "("> (t) }', opset=20), {})
 
 
-def test_seeded_draws_are_those_of_the_reference():
+def test_seeded_draws_equal_the_reference():
     text = "g () => (float[3,2] y) { y = RandomNormal <shape = [3, 2], seed = 4.0, mean = 1.0> () }"
     (wanted,) = ReferenceEvaluator(parse(text)).run(None, {})
     np.testing.assert_allclose(backend.run_model(parse(text), {})[0], wanted, rtol=1e-5, atol=1e-6)
@@ -131,26 +131,26 @@ def test_dropout_in_training_drops_and_scales():
         }""",
     ],
 )
-def test_sizes_that_data_tells(text):
+def test_data_dependent_results(text):
     x = np.float32([[0, 1, 1], [-1, 2, 0]])
     check(text, {"x": x, "c": np.array([True, False, True])} if "bool[3] c" in text else {"x": x}, opset=18)
 
 
-def test_labels_that_are_texts():
+def test_string_labels():
     text = """g (string[3] t) => (int64[3] y) {
         y = ai.onnx.ml.LabelEncoder <keys_strings = ["a", "b"], values_int64s = [4, 5], default_int64 = 9> (t)
     }"""
     check(text, {"t": texts("b", "z", "a")}, domains=', "ai.onnx.ml" : 4')
 
 
-def test_pictures_that_are_none_are_refused():
+def test_invalid_images_are_refused():
     pytest.importorskip("PIL")
     given = np.frombuffer(b"no picture", np.uint8)
     with pytest.raises(RuntimeFailure, match="cannot be decoded"):
         apply(IMAGE_DECODE, [given], {"pixels": "RGB"}, TensorType((1, 1, 3), DType("uint8")))
 
 
-def test_texts_through_every_door():
+def test_strings_in_all_interfaces():
     node = helper.make_node("StringConcat", ["a", "b"], ["c"])
     (found,) = backend.run_node(node, [texts("x"), np.array(["y"])])
     assert found.tolist() == ["xy"]

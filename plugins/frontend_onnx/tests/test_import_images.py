@@ -1,4 +1,4 @@
-"""Operators on images: kinds of resizing, regions, convolutions with offsets."""
+"""Operators on images: resizing, regions, deformable convolutions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def resize(attrs, numbers, *, kind="sizes", roi=()):
 @pytest.mark.parametrize("sizes", [(1, 2, 3, 4), (1, 2, 5, 20), (1, 2, 1, 9)])
 @pytest.mark.parametrize("option", ["antialias = 1", "exclude_outside = 1", "cubic_coeff_a = -0.5"])
 @pytest.mark.parametrize("kind", ["half_pixel", "align_corners", "asymmetric"])
-def test_kernels_that_are_stretched_cut_or_of_another_kind(mode, sizes, option, kind):
+def test_resize_kernels(mode, sizes, option, kind):
     attrs = f'mode = "{mode}", {option}, coordinate_transformation_mode = "{kind}"'
     check(resize(attrs, sizes), {"x": f(1, 2, 8, 9)}, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("roi", [(0, 0, 0.25, 0.5, 1, 1, 0.75, 0.9), (0, 0, -0.4, 0.3, 1, 1, 1.2, 1.5)])
-def test_regions_are_cut_out_and_resized(mode, roi):
+def test_regions_are_cropped_and_resized(mode, roi):
     attrs = (
         f'mode = "{mode}", coordinate_transformation_mode = "tf_crop_and_resize", extrapolation_value = 10.0'
     )
@@ -46,7 +46,7 @@ def test_regions_are_cut_out_and_resized(mode, roi):
     check(resize(attrs, (1, 2, 5, 4), roi=roi), {"x": x}, rtol=1e-4, atol=1e-5)
 
 
-def test_scales_are_those_of_the_region():
+def test_scales_refer_to_the_region():
     attrs = 'mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize", axes = [2, 3]'
     (found,) = run(resize(attrs, (2.0, 1.0), kind="scales", roi=(0, 0, 0.5, 1)), {"x": f(1, 2, 8, 9)})
     assert found.shape == (1, 2, 8, 9)
@@ -63,7 +63,7 @@ def test_small_scales_leave_no_elements(opset, first):
 
 
 @pytest.mark.parametrize("count", ["output_height", "sampling_ratio"])
-def test_bins_that_no_memory_holds_are_refused(count):
+def test_too_many_bins_are_refused(count):
     attrs = {"output_height": 1, "sampling_ratio": 1, count: 2**32}
     model = parse(f"""g (float[1,1,7,9] x, float[n,4] rois, int64[n] batches) => (float[a,b,c,d] y) {{
         y = RoiAlign <{", ".join(f"{name} = {value}" for name, value in attrs.items())}> (x, rois, batches)
@@ -143,7 +143,7 @@ def test_samples_of_images_of_unknown_size_are_refused():
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_samples_outside_are_zeros_beside_infinities(channels):
+def test_samples_outside_are_zero_next_to_infinities(channels):
     model = parse(f"""g (float[1,{channels},2,2] x, float[1,1,2,2] w) => (float[a,b,c,d] y) {{
         y = GridSample <align_corners = 1> (x, w)
     }}""", 20)  # fmt: skip
@@ -161,7 +161,7 @@ def test_offsets_that_do_not_fit_are_refused():
         main_of(model)
 
 
-def test_the_greatest_of_regions():
+def test_max_roi_pool():
     pytest.importorskip("onnxruntime")
     rng = np.random.default_rng(0)
     rois = np.array([[0, 0, 0, 9, 7], [1, 4, 6, 15, 12], [1, 20, 3, 40, 9], [0, 3, 3, 1, 1]], np.float32)

@@ -1,4 +1,4 @@
-"""Indices that are data, and lengths that limit each other: what is out of range is an error."""
+"""Data-dependent indices, and lengths that limit each other: values out of range are errors."""
 
 from __future__ import annotations
 
@@ -57,15 +57,17 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
 """An operator, its inputs with an index that is not there, and attributes."""
 
 
-def _told(op: str, inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _model(op: str, inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     fed = list(range(len(inputs)))
     return model_of(op, inputs, domain="", imported=24, version=24, fed=fed, **attributes)
 
 
 @pytest.mark.parametrize(("op", "inputs", "attributes"), CASES)
 @pytest.mark.parametrize("target", ["reference", "llvm"])
-def test_what_is_not_there_fails(op: str, inputs: list[Any], attributes: dict[str, Any], target: str) -> None:
-    model, feeds = _told(op, inputs, attributes)
+def test_out_of_range_indices_fail(
+    op: str, inputs: list[Any], attributes: dict[str, Any], target: str
+) -> None:
+    model, feeds = _model(op, inputs, attributes)
     with pytest.raises(RuntimeFailure, match="index"):
         dlc.compile(model, target, cache=False).run(feeds)
 
@@ -74,30 +76,30 @@ def test_what_is_not_there_fails(op: str, inputs: list[Any], attributes: dict[st
 @pytest.mark.parametrize(("op", "inputs", "attributes"), CASES)
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_what_is_not_there_fails_at_any_level(
+def test_out_of_range_indices_fail_at_any_opt_level(
     op: str, inputs: list[Any], attributes: dict[str, Any], target: str, level: int
 ) -> None:
-    model, feeds = _told(op, inputs, attributes)
+    model, feeds = _model(op, inputs, attributes)
     with pytest.raises(RuntimeFailure, match="index"):
         dlc.compile(model, target, opt_level=level, cache=False).run(feeds)
 
 
 def test_negative_indices_count_from_the_end() -> None:
-    model, feeds = _told("Gather", [X, ints(-1, -3)], {})
+    model, feeds = _model("Gather", [X, ints(-1, -3)], {})
     np.testing.assert_array_equal(run(model, feeds)[0], X[[-1, -3]])
-    model, feeds = _told("ScatterND", [X, ints([-1, -4]), np.array([50], np.float32)], {})
+    model, feeds = _model("ScatterND", [X, ints([-1, -4]), np.array([50], np.float32)], {})
     assert run(model, feeds)[0][2, 0] == 50
 
 
-def test_what_a_loss_ignores_may_be_anywhere() -> None:
-    model, feeds = _told("NegativeLogLikelihoodLoss", [X, ints(0, 70, 1)], {**LOSS, "ignore_index": 70})
+def test_ignored_labels_of_a_loss_may_be_out_of_range() -> None:
+    model, feeds = _model("NegativeLogLikelihoodLoss", [X, ints(0, 70, 1)], {**LOSS, "ignore_index": 70})
     np.testing.assert_array_equal(run(model, feeds)[0], [-0.0, 0.0, -9.0])
 
 
 COMPRESS = "g (float[3,4] x, bool[{}] c) => (float[n,4] y) {{ y = Compress <axis = 0> (x, c) }}"
 
 
-def test_conditions_are_no_longer_than_their_axis() -> None:
+def test_a_condition_longer_than_its_axis_is_refused() -> None:
     with pytest.raises(ModelError, match="a condition of 5 is longer than the axis, 3"):
         run(parse(COMPRESS.format(5)), {"x": X, "c": np.ones(5, bool)})
     flat = "g (float[3,4] x, bool[13] c) => (float[n] y) { y = Compress (x, c) }"
@@ -111,14 +113,14 @@ def test_conditions_are_no_longer_than_their_axis() -> None:
     np.testing.assert_array_equal(exe.run({"x": X, "c": np.array([True])})["y"], X[:1])
 
 
-def test_borders_crop_no_more_than_there_is() -> None:
-    model, feeds = _told("Pad", [X, ints(-2, 0, -2, 0)], {})
+def test_negative_pads_larger_than_the_dim_are_refused() -> None:
+    model, feeds = _model("Pad", [X, ints(-2, 0, -2, 0)], {})
     with pytest.raises(UsageError, match="borders crop more than the dim 3"):
         dlc.compile(model, "reference", cache=False).run(feeds)
 
 
 @pytest.mark.parametrize("scores", [(1, 2, 6), (2, 2, 5)])
-def test_boxes_and_their_scores_are_of_one_number(scores: tuple[int, ...]) -> None:
+def test_boxes_and_scores_must_match(scores: tuple[int, ...]) -> None:
     text = "g (float[1,5,4] b, float[{}] s) => (int64[n,3] y) {{ y = NonMaxSuppression (b, s) }}"
     with pytest.raises(ModelError, match="boxes and scores"):
         run(parse(text.format(",".join(map(str, scores)))), {})
@@ -126,7 +128,7 @@ def test_boxes_and_their_scores_are_of_one_number(scores: tuple[int, ...]) -> No
 
 @pytest.mark.parametrize("k", [100, -100, 2**62, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("upper", [0, 1])
-def test_triangles_by_diagonals_that_are_far_away(k: int, upper: int) -> None:
+def test_triangles_by_distant_diagonals(k: int, upper: int) -> None:
     model, feeds = model_of(
         "Trilu", [X, np.array(k)], domain="", imported=18, version=18, fed=[0], upper=upper
     )

@@ -1,4 +1,4 @@
-"""Operators of integers and truth values that are mostly used for floats, against the evaluator."""
+"""Integers and booleans in operators that are mostly used for floats, compared with the evaluator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AT = "<int64[2,1] at = {2, 0}, int64[2,3] rows = {1,1,3, 0,3,2}>"
         *((PAIRS, f'ScatterElements <reduction = "{how}"> (x, rows, u)') for how in ("min", "max")),
     ],
 )
-def test_integers_and_truth_values(inputs, call):
+def test_integers_and_booleans(inputs, call):
     opset = 10 if call.startswith("Erf") else 18  # later ones have floats only
     model = parse(f"g ({inputs}) => (y) {AT} {{ y = {call} }}", opset=opset)
     feeds = {}

@@ -1,4 +1,4 @@
-"""Results that no memory holds are errors of the call that name the node and the bytes."""
+"""Results larger than memory are errors of the call, which name the node and the bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import dlc_core as dlc
 from dlc_core.diag import ModelError, RuntimeFailure
 
 SIDE = 1 << 23
-"""Elements along an axis: four bytes for each of its square are beyond every address space."""
+"""Elements along an axis. A square of float32 with this side exceeds every address space."""
 
 
 def ints(*values: int) -> np.ndarray[Any, Any]:
@@ -41,7 +41,7 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("op", CASES)
 @pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("target", ["reference", "llvm"])
-def test_results_that_no_memory_holds(op: str, fed: bool, target: str) -> None:
+def test_results_larger_than_memory(op: str, fed: bool, target: str) -> None:
     inputs, attributes = CASES[op]
     given = [k for k, array in enumerate(inputs) if array is not None] if fed else []
     model, feeds = model_of(op, inputs, domain="", imported=18, version=18, fed=given, **attributes)
@@ -62,7 +62,7 @@ def test_the_node_is_named() -> None:
         assert "2.621e+05 GiB" in str(caught.value)
 
 
-def test_more_elements_than_a_number_counts() -> None:
+def test_more_elements_than_int64() -> None:
     model, _ = model_of("RandomNormal", [], domain="", imported=18, version=18, shape=[1 << 62, 4])
     with pytest.raises(ModelError, match="more elements than any memory holds"):
         dlc.compile(model, "reference", cache=False)

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft with low-bit weights, against ONNX Runtime."""
+"""Operators of com.microsoft with low-bit weights, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def product(bits, size=32, depth=64, columns=6):
 
 
 def unpacked(data, bits):
-    """The numbers of rows of bytes, those in low bits first."""
+    """The low-bit numbers of rows of bytes, low bits first."""
     digits = np.unpackbits(data.reshape(len(data), -1), axis=1, bitorder="little")
     return digits.reshape(len(data), -1, bits) @ (1 << np.arange(bits)).astype(np.float64)
 
@@ -59,7 +59,7 @@ def test_products(bits, zeros):
 
 
 @pytest.mark.parametrize("zeros", ["none", "packed", "floats"])
-def test_rows_name_the_blocks_whose_scales_they_have(zeros):
+def test_rows_with_block_indices(zeros):
     (x, q, scale), attributes = product(4, 16)
     columns, blocks = scale.shape
     groups = R.integers(0, blocks, 64).astype(np.int32)
@@ -108,7 +108,7 @@ def test_rows_of_four_bits_are_gathered(dtype, gather, along):
     check_runtime("GatherBlockQuantized", inputs, fed=(1,), rtol=1e-5, atol=1e-5, **attributes)
 
 
-def test_places_outside_give_zeros():
+def test_out_of_range_rows_are_zeros():
     inputs = [u8(4, 16), np.array([[9, 1]], np.int64), f(4, 1), None]
     found, _ = check_runtime("GatherBlockQuantized", inputs, fed=(1,), block_size=16, bits=8)
     assert not found[0][0, 0].any()

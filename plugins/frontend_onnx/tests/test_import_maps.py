@@ -1,4 +1,4 @@
-"""Maps of ai.onnx.ml as dicts, and the first version of LabelEncoder, against ONNX Runtime."""
+"""Maps of ai.onnx.ml as dicts, and the first version of LabelEncoder, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def both(model, x):
     "labels", [{"classlabels_int64s": [7, -2, 3]}, {"classlabels_strings": ["c", "a", "b"]}]
 )
 @pytest.mark.parametrize("rows", [1, 4])
-def test_rows_become_dicts(labels, rows):
+def test_zip_map(labels, rows):
     key = INT64 if "classlabels_int64s" in labels else STRING
     result = helper.make_sequence_type_proto(map_of(key, FLOAT))
     model = model_of("ZipMap", tensor(FLOAT, "n", 3), result, **labels)
@@ -71,7 +71,7 @@ def test_dicts_of_texts_become_rows(x):
 
 
 def test_dicts_of_numbers_become_rows():
-    # Nobody can feed ONNX Runtime a map from numbers to texts in Python.
+    # ONNX Runtime's Python interface does not accept maps from numbers to strings.
     model = model_of("DictVectorizer", map_of(INT64, STRING), tensor(STRING), int64_vocabulary=[8, 2, 3])
     called = CallableModel(model)
     assert called({"x": {3: "u", -1: "v", 8: "w"}})[0].tolist() == [["w", "", "u"]]
@@ -106,7 +106,7 @@ def test_dicts_of_numbers_are_cast_to_texts():
         CallableModel(sparse)({"x": {1: 2.5}})
 
 
-def test_compiled_models_have_the_parts_of_maps():
+def test_compiled_models_return_keys_and_values():
     result = helper.make_sequence_type_proto(map_of(INT64, FLOAT))
     exe = dlc.compile(model_of("ZipMap", tensor(FLOAT, None, 3), result, classlabels_int64s=[4, 5, 7]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -125,7 +125,7 @@ def test_other_values_than_maps_are_refused(x):
         CallableModel(model)({"x": x})
 
 
-def test_labels_must_be_as_many_as_the_elements():
+def test_the_number_of_labels_must_match():
     result = helper.make_sequence_type_proto(map_of(INT64, FLOAT))
     with pytest.raises(DlcError, match="2 labels for rows of 3 elements"):
         CallableModel(model_of("ZipMap", tensor(FLOAT, 2, 3), result, classlabels_int64s=[1, 2]))

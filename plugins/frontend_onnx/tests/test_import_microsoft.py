@@ -1,4 +1,4 @@
-"""Operators of com.microsoft against ONNX Runtime, where that is installed."""
+"""Operators of com.microsoft, compared with ONNX Runtime if it is installed."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_results_are_those_of_onnx_runtime(op, inputs, outputs, attributes):
     check_runtime(op, inputs, outputs, **attributes)
 
 
-def test_packed_heads_are_those_that_lie_apart():
+def test_packed_heads_equal_separate_ones():
     parts = [f(2, 4, 2, 4) for _ in range(3)]
     apart = [part.reshape(2, 4, 8) for part in parts]
     (wanted,), _ = check_runtime("MultiHeadAttention", apart, num_heads=2)

@@ -1,4 +1,6 @@
-"""More operators of com.microsoft against ONNX Runtime, where it has them, else against their definitions."""
+"""More operators of com.microsoft, compared with ONNX Runtime if it implements them, else with their
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_a_cache_that_grows_gives_what_a_shared_one_does():
+def test_a_growing_cache_equals_a_shared_one():
     short = [past[:, :, :3] for past in OLD]
     results = []
     for past, length, attributes in ((short, None, {}), (OLD, PLACE, SHARED)):
@@ -145,7 +147,7 @@ def test_complex_numbers_are_multiplied():
         np.testing.assert_allclose(found[:, 0] + 1j * found[:, 1], wanted, rtol=1e-5)
 
 
-def test_gradients_are_asked_whether_they_are_finite():
+def test_is_all_finite():
     x, y = f(3, 4), f(2, 2)
     assert only("IsAllFinite", [x, y])[0] == np.array(True)
     y[0, 1] = np.inf
@@ -153,7 +155,7 @@ def test_gradients_are_asked_whether_they_are_finite():
     assert only("IsAllFinite", [x, y], isnan_only=1)[0] == np.array(True)
 
 
-def test_dropout_leaves_what_it_gets():
+def test_dropout_is_the_identity():
     x, bias, more = f(2, 3), f(3), f(2, 3)
     found, mask = only("BiasDropout", [x, bias, more], 2)
     np.testing.assert_allclose(found, x + bias + more, rtol=1e-6)
@@ -171,7 +173,7 @@ def test_distances_have_biases():
 
 
 @pytest.mark.parametrize("op", ["BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"])
-def test_searches_are_refused_with_a_way_out(op):
+def test_searches_are_refused_with_a_hint(op):
     with pytest.raises(UnsupportedError, match="step by step"):
         only(op, [IDS, i64(8)])
 
@@ -216,12 +218,12 @@ def test_means_of_quantized_numbers(dtype, axes, keepdims):
     wanted = np.clip(np.rint(mean / out_scale) + 9, info.min, info.max)
     assert found.dtype == x.dtype
     assert found.shape == wanted.shape
-    # A mean near the middle of two numbers may be rounded either way.
+    # A mean near a tie may be rounded either way.
     assert np.abs(found.astype(int) - wanted).max() <= 1
 
 
 @pytest.mark.parametrize("zeros", [(None, None), (4, None), (None, 250), (4, 250)])
-def test_products_of_quantized_numbers_are_whole(zeros):
+def test_integer_products_are_exact(zeros):
     a, b = (R.integers(0, 256, shape).astype(np.uint8) for shape in ((2, 3), (4, 1, 3)))
     za, zb = (None if zero is None else np.array(zero, np.uint8) for zero in zeros)
     (found,) = only("MulInteger", [a, za, b, zb])
@@ -232,7 +234,7 @@ def test_products_of_quantized_numbers_are_whole(zeros):
 
 
 @pytest.mark.parametrize(("dtype", "wide"), [("int8", "int32"), ("uint8", "uint32")])
-def test_sums_of_quantized_numbers_are_whole(dtype, wide):
+def test_integer_sums_are_exact(dtype, wide):
     info = np.iinfo(dtype)
     x = R.integers(info.min, info.max + 1, (3, 400)).astype(dtype)
     for keepdims in (0, 1):
@@ -252,7 +254,7 @@ def test_transforms_of_real_signals_and_back():
         np.testing.assert_allclose(back, x, atol=1e-4)
 
 
-def test_what_the_new_operators_do_not_take_is_said():
+def test_unsupported_forms_of_new_operators_are_errors():
     with pytest.raises(UnsupportedError, match="not constant"):
         run(
             *model_of(

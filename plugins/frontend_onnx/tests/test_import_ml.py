@@ -104,7 +104,7 @@ def test_labels_are_looked_up():
         ),
     ],
 )
-def test_labels_that_fit_nothing_are_refused(x, attrs, why):
+def test_invalid_label_encoders_are_refused(x, attrs, why):
     array = np.array(x, object if isinstance(x[0], str) else None)
     given = {n: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for n, v in attrs.items()}
     model = model_of("LabelEncoder", {"x": array}, ("int64",), version=4, **given)
@@ -128,7 +128,7 @@ def test_linear_classifiers_of_three_classes(kind):
     )
 
 
-def test_one_score_tells_two_classes_apart():
+def test_one_score_for_two_classes():
     x = x_of(6, 2)
     model = model_of(
         "LinearClassifier", {"x": x}, ("int64", "float32"), version=1,
@@ -168,7 +168,7 @@ def test_regressions_by_trees(aggregate):
     check(model, {"x": x})
 
 
-def test_values_that_are_missing_go_where_the_node_says():
+def test_missing_values_follow_the_nodes_attribute():
     x = np.array([[np.nan, 0.0, 0.0], [1.0, -1.0, np.nan], [1.0, np.nan, 0.0]], np.float32)
     model = model_of(
         "TreeEnsembleRegressor", {"x": x}, version=3, n_targets=2, **NODES, **weights_of("target")
@@ -218,7 +218,7 @@ def test_trees_of_the_newer_operator(modes, aggregate, number):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nodes_truenodeids": [0] * 8}, "lead back"),
+        ({"nodes_truenodeids": [0] * 8}, "form a cycle"),
         ({"nodes_featureids": [3] * 8}, "feature 3"),
         ({"target_nodeids": [0] * 6}, "no leaf"),
         ({"target_ids": [2] * 6}, "target 2 of 2"),
@@ -261,7 +261,7 @@ def test_steps_of_optimizers_on_two_tensors(op, kinds, attrs, step):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_gradients_are_those_of_differences():
+def test_gradients_match_finite_differences():
     text = """g (double[2,3] x, double[3,2] w, double[2] b)
         => (double[2,3] dx, double[3,2] dw, double[2] db) {
         p = MatMul(x, w)

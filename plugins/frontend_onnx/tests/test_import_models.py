@@ -1,4 +1,4 @@
-"""Whole networks of the ONNX package against their stored results."""
+"""Whole networks of the onnx package, compared with their stored results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOW = ("densenet121", "inception_v1", "inception_v2", "resnet50", "vgg19", "zfn
 
 
 def feed(shape):
-    """The input that the package's own runner makes for these models."""
+    """The input that the package's own runner generates for these models."""
     count = int(np.prod(shape))
     return (np.arange(count).reshape(shape) / count).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""The node tests of the ONNX package, and operators of old versions."""
+"""The node tests of the onnx package, and operators of old versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAST = (
 
 
 def problems(score):
-    """The results that are worse than unsupported."""
+    """The verdicts other than passed or unsupported."""
     bad = [v for v in score.verdicts if v.outcome in ("wrong", "refused")]
     return [f"{v.name}: {v.outcome}: {v.reason}" for v in bad]
 
@@ -130,7 +130,7 @@ def eval_shape(kind):
 
 
 def folded(call, x):
-    """Before version 13 the axes from the given one on are folded as one."""
+    """Before version 13 the axes from the given one on are flattened."""
     flat = x.reshape(2, -1)
     powers = np.exp(flat - flat.max(1, keepdims=True))
     wanted = powers / powers.sum(1, keepdims=True)
@@ -152,7 +152,7 @@ def test_batch_normalization_of_every_version_uses_the_given_statistics(opset):
 @pytest.mark.parametrize("size", [5, 6, 7, 8])
 @pytest.mark.parametrize("pads", [(0, 0), (1, 0), (1, 1)])
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_norms_of_windows_that_hang_over(size, pads, p):
+def test_lp_pool_with_ceil_mode(size, pads, p):
     attrs = f"kernel_shape = [3], strides = [2], pads = [{pads[0]}, {pads[1]}], ceil_mode = 1, p = {p}"
     model = parse(f"g (float[1,2,{size}] x) => (float[a,b,c] y) {{ y = LpPool <{attrs}> (x) }}", opset=18)
     x = x_of(1, 2, size)

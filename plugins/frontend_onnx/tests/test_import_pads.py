@@ -1,4 +1,4 @@
-"""Pads that follow from `auto_pad` and `output_shape`: against what the standard's formulas give."""
+"""Pads computed from `auto_pad` and `output_shape`, compared with the standard's formulas."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_negative_pads_of_a_transposed_convolution_hold_the_bias() -> None:
     ("kernel", "stride", "dilation"), [(2, 1, 1), (2, 2, 2), (3, 2, 1), (4, 3, 1), (4, 1, 2)]
 )
 def test_windows(auto: str, size: int, kernel: int, stride: int, dilation: int) -> None:
-    """Convolutions and poolings share the rule: an odd total has one more at the end, or at the begin."""
+    """Convolution and pooling have the same rule: of an odd total, one side gets one more."""
     reach, count = (kernel - 1) * dilation + 1, -(-size // stride)
     total = max((count - 1) * stride + reach - size, 0)
     before = total // 2 if auto == "SAME_UPPER" else total - total // 2

@@ -1,4 +1,4 @@
-"""Quantized operators against ONNX Runtime, where that is installed: bit for bit, whole models included."""
+"""Quantized operators, compared bit for bit with ONNX Runtime if it is installed; also whole models."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_operators_bit_for_bit(op, domain, inputs, attributes):
 @pytest.mark.parametrize(
     ("bits", "size", "depth", "rows"), [(4, 16, 64, 1), (4, 32, 64, 3), (8, 32, 64, 1), (4, 16, 40, 20)]
 )
-def test_weights_of_few_bits(bits, size, depth, rows, points):
+def test_low_bit_weights(bits, size, depth, rows, points):
     columns, blocks = 6, -(-depth // size)
     x = R.standard_normal((rows, depth)).astype(np.float32)
     b, scales = u8(columns, blocks, size * bits // 8), steps(columns * blocks)
@@ -163,7 +163,7 @@ def test_a_network_of_quantize_and_dequantize():
     for arithmetic in ("integer", "fixed", "float"):
         config = {"quantized": arithmetic}
         found = dlc.compile(model, config=config, cache=False)(x)
-        # ONNX Runtime adds by ratios of scales, which rounds ties of the standard's sums another way.
+        # ONNX Runtime adds with ratios of scales, so ties of the standard's sums may be rounded differently.
         assert np.abs(found[0].astype(int) - wanted).max() <= 1
         if arithmetic != "float":
             other = dlc.compile(model, "reference -level=tir", config=config, cache=False)(x)
@@ -195,7 +195,7 @@ def test_dynamic_quantization_is_one_product_with_an_epilogue():
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_the_quotient_has_the_precision_of_the_scale(dtype):
-    """In float16, 2049 / 2 is 1024, for the quotient is rounded before it becomes an integer."""
+    """In float16, 2049 / 2 is 1024, because the quotient is rounded before the conversion to an integer."""
     x = np.array([2049.0, 2051.0, 1.0, -3.0]).astype(dtype)
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     model = model_of([node], {"x": x}, ["y"], {"s": number(2, dtype), "z": number(0, "int16")}, opset=21)

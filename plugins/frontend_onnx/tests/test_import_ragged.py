@@ -1,4 +1,4 @@
-"""Sequences of data-dependent length: appended, indexed and joined, one compilation for all lengths."""
+"""Sequences of data-dependent length: insertion, access, concatenation; one compilation for all lengths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pieces(x, n):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_loop_appends_as_often_as_data_says(target):
+def test_a_loop_appends_a_data_dependent_number_of_elements(target):
     model = parse(f"""g (int64 n, float[5, 2] x, int64 p) => (float[q, 2] joined, int64 many, float[t, 2] at)
     {HEAD} {{
         {GROWING} joined = ConcatFromSequence <axis = 0> (s) many = SequenceLength(s) at = SequenceAt(s, p)
@@ -48,7 +48,7 @@ def test_a_loop_appends_as_often_as_data_says(target):
             exe.run({"n": one(rounds), "x": x, "p": one(position)})
 
 
-def test_what_comes_out_is_the_numbers_and_the_shapes():
+def test_an_output_sequence_is_its_data_and_shapes():
     model = parse(f"g (int64 n, float[5, 2] x) => (seq(float[]) s) {HEAD} {{ {GROWING} }}")
     exe = dlc.compile(model)
     x = np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -67,7 +67,7 @@ def test_what_comes_out_is_the_numbers_and_the_shapes():
 @pytest.mark.parametrize(
     ("axis", "stacked"), [(0, 0), (1, 0), (2, 0), (-1, 0), (0, 1), (1, 1), (3, 1), (-1, 1)]
 )
-def test_elements_are_joined_along_any_axis(axis, stacked, target):
+def test_elements_are_concatenated_along_any_axis(axis, stacked, target):
     model = parse(f"""g (int64 n, float[2, 3, 4] x) => (float[] y) <int64 one = {{1}}, float[1] k = {{1}}> {{
         s0 = SequenceConstruct(x)
         s = Loop(n, , s0) <body = b (int64 i, bool c, seq(float[]) v) => (bool going, seq(float[]) w) {{
@@ -85,7 +85,7 @@ def test_elements_are_joined_along_any_axis(axis, stacked, target):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("axis", [0, 1])
-def test_parts_of_a_size_that_is_fed(axis, target):
+def test_split_to_sequence_with_size_as_input(axis, target):
     model = parse(f"""g (float[h, w] x, int64 k, int64 p) => (float[a, b] y, float[c, d] z, int64 m) {{
         s = SplitToSequence <axis = {axis}> (x, k) y = SequenceAt(s, p)
         z = ConcatFromSequence <axis = {axis}> (s) m = SequenceLength(s)
@@ -106,7 +106,7 @@ def test_parts_of_a_size_that_is_fed(axis, target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_positions_that_are_fed(target):
+def test_positions_as_inputs(target):
     model = parse("""g (float[2] a, float[3] b, float[1] c, int64 p, int64 q) => (float[n] y, float[m] z) {
         s = SequenceConstruct(a, b) t = SequenceInsert(s, c, p) u = SequenceErase(t, q)
         y = ConcatFromSequence <axis = 0> (t) z = ConcatFromSequence <axis = 0> (u)
@@ -126,7 +126,7 @@ def test_positions_that_are_fed(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_branches_give_sequences_of_any_length(target):
+def test_branches_return_sequences_of_any_length(target):
     model = parse("""g (bool c, float[2] a, float[3] b) => (float[n] y) {
         s = If(c) <then_branch = t () => (seq(float[]) u) { u = SequenceConstruct(a, b, a) },
                    else_branch = e () => (seq(float[]) v) { v = SequenceConstruct(b) }>

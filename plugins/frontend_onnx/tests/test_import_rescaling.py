@@ -1,4 +1,4 @@
-"""Resizing by scales and in regions that are fed or computed: one compilation for all of them."""
+"""Resize with scales and regions that are inputs or computed: one compilation for all values."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def agree(model, calls, target="llvm", native=True):
 
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 @pytest.mark.parametrize("kind", ["half_pixel", "asymmetric", "align_corners"])
-def test_nearest_places_of_fed_scales(kind, rounding):
+def test_nearest_with_scales_as_inputs(kind, rounding):
     model = resizing(f'coordinate_transformation_mode = "{kind}", nearest_mode = "{rounding}"')
     agree(model, [{"x": X, "s": np.float32(scales)} for scales in EXACT])
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("kind", ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"])
-def test_weights_of_fed_scales(mode, kind):
+def test_interpolation_with_scales_as_inputs(mode, kind):
     model = resizing(f'mode = "{mode}", coordinate_transformation_mode = "{kind}"')
-    # Of a result of one place others give another one in this mode than the standard's text.
+    # For a result of one element, implementations differ from the standard's text in this mode.
     calls = [s for s in (*EXACT, *ANY) if kind != "pytorch_half_pixel" or s[1] > 0.25]
     agree(model, [{"x": X, "s": np.float32(scales)} for scales in calls])
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_fed_scales_are_as_constant_ones(mode):
+def test_input_scales_equal_constant_scales(mode):
     options = f'mode = "{mode}", coordinate_transformation_mode = "half_pixel_symmetric"'
     exe = dlc.compile(resizing(options))
     for scales in (EXACT[0], ANY[1]):
@@ -59,7 +59,7 @@ def test_fed_scales_are_as_constant_ones(mode):
 @pytest.mark.parametrize("options", ["antialias = 1", "exclude_outside = 1, cubic_coeff_a = -0.5"])
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("by", ["scales", "sizes"])
-def test_kernels_that_are_stretched_and_cut(mode, options, by):
+def test_antialiasing_and_exclude_outside(mode, options, by):
     if by == "scales":
         model = resizing(f'mode = "{mode}", {options}')
         agree(model, [{"x": X, "s": np.float32(scales)} for scales in (*EXACT, *ANY)])
@@ -73,7 +73,7 @@ REGIONS = ([0, 0, 1, 1], [0.2, 0.1, 0.7, 0.9], [-0.3, 0.4, 1.2, 0.6])
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_regions_that_are_fed(mode, target):
+def test_regions_as_inputs(mode, target):
     options = (
         f'mode = "{mode}", coordinate_transformation_mode = "tf_crop_and_resize", extrapolation_value = 9.0'
     )
@@ -97,7 +97,7 @@ def test_a_region_scales_the_size_too():
 
 
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
-def test_ratios_that_are_kept(policy):
+def test_keep_aspect_ratio(policy):
     options = f'mode = "linear", keep_aspect_ratio_policy = "{policy}"'
     model = resizing(options, "x, , , s", "int64[2] s")
     agree(model, [{"x": X, "s": np.int64(size)} for size in ((3, 4), (9, 8), (7, 30))])
@@ -131,7 +131,7 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("case", COMPUTED)
-def test_scales_that_are_computed(case, tmp_path):
+def test_computed_scales(case, tmp_path):
     text, calls, native = COMPUTED[case]
     model = parse(f"g {text}")
     agree(model, calls, native=native)
@@ -174,19 +174,19 @@ WHOLE = [0, 0, 1, 1]
         ([0, 0, np.inf, 1], [1, 1]), ([0.5, 0, 0.5, 1], [1, 1]),
     ],
 )  # fmt: skip
-def test_scales_and_regions_that_make_no_sense(hostile, region, scales):
+def test_invalid_scales_and_regions(hostile, region, scales):
     with pytest.raises(UsageError, match="do not fit the model") as caught:
         hostile(X, np.float32(region), np.float32(scales))
     assert "Resize" in str(caught.value)
 
 
-def test_small_scales_leave_nothing(hostile):
+def test_small_scales_give_empty_results(hostile):
     assert hostile(X, np.float32(WHOLE), np.float32([0.1, 1])).shape == (1, 2, 0, 7)
     assert hostile(X[:, :, :0], np.float32(WHOLE), np.float32([2, 1])).shape == (1, 2, 0, 7)
 
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])
-def test_ranges_of_floats_are_told(target):
+def test_ranges_of_floats(target):
     model = parse("g (float a, float b, float d) => (float[p] z) { z = Range(a, b, d) }")
     exe = dlc.compile(model, target)
     assert not exe.about.get("host")

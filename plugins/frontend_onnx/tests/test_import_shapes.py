@@ -1,4 +1,4 @@
-"""Shape arithmetic of models, done on dims while importing."""
+"""Symbolic shape arithmetic during the import."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_shapes_needed_as_data_are_tensors_of_dims():
     check(model, {"x": feeds(3, 4)})
 
 
-def test_a_chain_of_shape_arithmetic_leaves_no_trace():
+def test_shape_arithmetic_leaves_no_nodes():
     main = main_of(parse(CASES["heads split by the shape"][0]))
     assert [n.op.name for n in post_order(main.body)] == ["param", "reshape"]
 
@@ -209,7 +209,7 @@ def test_wrong_and_unknown_shapes_are_refused(inputs, constant_, call, kind, mat
     assert match in str(caught.value)
 
 
-def test_a_symbolic_dim_splits_where_it_is_known_to_divide():
+def test_a_symbolic_dim_splits_if_it_is_divisible():
     text = """g (float[b,2] x) => (float y, float z) {
         doubled = Concat <axis = 0> (x, x)
         y, z = Split <axis = 0, num_outputs = 2> (doubled)
@@ -248,7 +248,7 @@ class TestShapeTable:
         assert known is not None
         assert [str(item) for item in known] == ["n * 2 + 1", "8", "13"]
 
-    def test_division_cuts_toward_zero_and_modulo_follows_the_divisor(self):
+    def test_division_truncates_and_modulo_has_the_divisors_sign(self):
         table = ShapeTable()
         values = std.dims_tensor(dims=(Var("n"), 7))
         divided = table.known(std.div(values, constant([3, 2], "int64")))
@@ -336,7 +336,7 @@ def test_dims_named_as_sums_of_dims_are_these_sums(name, wanted):
 
 
 @pytest.mark.parametrize("name", ["_", "?", "-1", "None"])
-def test_dims_that_exporters_write_without_a_name_are_not_the_same(name):
+def test_placeholder_dims_are_distinct(name):
     model = parse("g (float[same,same] x) => (float[a,b] y) { y = Relu(x) }")
     for dim in model.graph.input[0].type.tensor_type.shape.dim:
         dim.dim_param = name

@@ -1,4 +1,4 @@
-"""Signals, counts of n-grams, and axes and diagonals that are data."""
+"""Signals, counts of n-grams, and data-dependent axes and diagonals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_real_signal_of_half_a_spectrum(size):
     np.testing.assert_allclose(found[..., 0], wanted, atol=1e-6 * np.abs(wanted).max())
 
 
-def test_long_transforms_are_made_of_short_ones():
+def test_long_transforms_are_factored():
     text = "g (float[1,{0},1] x) => (float[a,b,c] y) {{ y = DFT <axis = 1> (x) }}"
     function = main_of(parse(text.format(65536), 17))
     sizes = [const_array(node).nbytes for node in post_order(function.body) if node.op is CONST]
@@ -100,14 +100,14 @@ def test_counts_of_n_grams(least, most, skips, mode, size):
 
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("k", [-5, -1, 0, 2, 4])
-def test_triangles_at_a_diagonal_that_is_data(upper, k):
+def test_triangles_at_a_data_dependent_diagonal(upper, k):
     model = parse(f"g (int32[2,3,4] x, int64 k) => (int32[2,3,4] y) {{ y = Trilu <upper = {upper}> (x, k) }}")
     check(model, {"x": np.arange(1, 25, dtype=np.int32).reshape(2, 3, 4), "k": np.array(k)})
 
 
 @pytest.mark.parametrize("axis", [-3, -1, 0, 1])
 @pytest.mark.parametrize(("op", "opset"), [("CumSum", 14), ("CumProd", 26)])
-def test_running_along_an_axis_that_is_data(op, opset, axis):
+def test_cumulative_ops_along_a_data_dependent_axis(op, opset, axis):
     model = parse(
         f"g (double[2,3,4] x, int32 a) => (double[2,3,4] y) {{ y = {op} <reverse = 1> (x, a) }}", opset
     )
@@ -129,7 +129,7 @@ def test_negative_scales_of_scores_have_no_root():
         main_of(model)
 
 
-def test_frames_that_no_memory_holds_are_refused():
+def test_too_large_frames_are_refused():
     model = parse("""g (float[1,4294967296,1] x) => (float[a,b,c,d] y) {
         step = Constant <value_int = 1> ()  length = Constant <value_int = 64> ()
         y = STFT (x, step, , length)

@@ -1,4 +1,4 @@
-"""Sizes that are data: fed with the inputs or computed from them, one compilation for all."""
+"""Data-dependent sizes, as inputs or computed from them; one compilation for all values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fed_model(op):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("op", FED)
-def test_one_compilation_serves_all_sizes_that_are_fed(op, target):
+def test_one_compilation_serves_all_input_sizes(op, target):
     model = fed_model(op)
     _, shape, values = FED[op]
     exe = dlc.compile(model, target)
@@ -76,7 +76,7 @@ MISFITS = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("op", MISFITS)
-def test_sizes_that_do_not_fit_are_refused_before_anything_runs(op, target):
+def test_invalid_sizes_are_refused_before_anything_runs(op, target):
     exe = dlc.compile(fed_model(op), target)
     for value in MISFITS[op]:
         with pytest.raises(UsageError, match="do not fit the model") as caught:
@@ -187,7 +187,7 @@ ALL_NATIVE = (
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", COMPUTED)
-def test_sizes_that_are_computed_from_data(case, target, tmp_path):
+def test_sizes_computed_from_data(case, target, tmp_path):
     text, calls = COMPUTED[case]
     model = parse(f"g {text}")
     exe = dlc.compile(model, target)
@@ -203,7 +203,7 @@ def test_sizes_that_are_computed_from_data(case, target, tmp_path):
                 np.testing.assert_allclose(found, value, rtol=1e-6)
 
 
-def test_sizes_computed_in_the_rounds_of_a_loop():
+def test_sizes_computed_in_iterations():
     model = parse("""g (int64 n, float[3] x) => (float[3] z) <int64 one = {1}, int64[1] rest = {-1}> {
         z = Loop(n, , x) <body = b (int64 i, bool c, float[3] v) => (bool going, float[3] w) {
             going = Identity(c) more = Add(i, one) k = Reshape(more, rest)
@@ -218,7 +218,7 @@ def test_sizes_computed_in_the_rounds_of_a_loop():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_sizes_in_floats_are_cut(target):
+def test_float_sizes_are_truncated(target):
     model = parse("g (int64[n] i, float d, float[2] v) => (float[n, q] z) { z = OneHot(i, d, v) }")
     exe = dlc.compile(model, target)
     assert not exe.about.get("host")
@@ -229,7 +229,7 @@ def test_sizes_in_floats_are_cut(target):
             exe(ints(1, 0), np.float32(depth), np.float32([0, 1]))
 
 
-def test_a_bound_call_is_for_the_sizes_it_was_bound_with():
+def test_a_binding_is_for_its_sizes():
     exe = dlc.compile(fed_model("Reshape"))
     k = ints(6, 4)
     call = exe.bind([floats(4, 6), k])
@@ -246,7 +246,7 @@ def test_a_list_of_sizes_of_unknown_length_needs_its_length():
     assert dlc.compile(model, shapes={"r": 2})(floats(4, 6), ints(3, 8)).shape == (3, 8)
 
 
-def test_ends_that_mean_all_are_checked():
+def test_large_slice_ends_are_checked():
     model = parse("""g (float[n, 2] x) => (float[n, 2] y)
         <int64[1] zero = {0}, int64[1] all = {1000000000}> { s = Slice(x, zero, all, zero) y = Add(x, s) }""")
     exe = dlc.compile(model)
@@ -289,7 +289,7 @@ PLACES = st.one_of(st.integers(-9, 9), st.sampled_from([2**63 - 1, -(2**63), 2**
 
 @given(PLACES, PLACES, st.integers(-2, 1), st.integers(-4, 4).filter(bool), st.integers(1, 6))
 @settings(max_examples=200, deadline=None)
-def test_slices_of_any_places(slicing, start, end, axis, step, rows):
+def test_slices_with_any_bounds(slicing, start, end, axis, step, rows):
     x = floats(rows, 4)
     where = [slice(None)] * 2
     where[axis] = slice(start, end, step)
@@ -297,8 +297,8 @@ def test_slices_of_any_places(slicing, start, end, axis, step, rows):
     np.testing.assert_array_equal(found, x[tuple(where)])
 
 
-def test_bodies_whose_inputs_do_not_tell_their_dims():
-    """A slice of min(n - 1, 2) // 2 + 1 elements does not tell n, which the graph around knows."""
+def test_bodies_whose_inputs_do_not_define_their_dims():
+    """A slice of min(n - 1, 2) // 2 + 1 elements does not determine n, which the outer graph defines."""
     model = parse("""g (float[3,m] x, float[m,n] w, bool c) => (float[a, b] y)
     <int64[1] axes = {1}, int64[1] step = {-2}, int64[1] begin = {2}, int64[1] end = {-9999}>
     {

@@ -1,4 +1,4 @@
-"""Tokenizer of com.microsoft, against onnxruntime."""
+"""Tokenizer of com.microsoft, compared with onnxruntime."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_tokens(texts, attributes):
     assert (found.shape, found.tolist()) == (wanted.shape, wanted.tolist())
 
 
-def test_no_texts_have_no_tokens():
+def test_no_strings_have_no_tokens():
     found = dlc.compile(tokenizer(separators=[" "], mark=1)).run({"x": np.array([], object)})["y"]
     assert found.shape == (0, 0)
 

@@ -1,4 +1,4 @@
-"""Support vector machines against ONNX Runtime."""
+"""Support vector machines, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_two_classes(transform):
 
 
 @pytest.mark.parametrize("counts", [[2, 3], [2, 3, 1], [1, 2, 2, 3]])
-def test_pairs_say_how_likely_classes_are(counts):
+def test_probabilities_of_classes(counts):
     pairs = len(counts) * (len(counts) - 1) // 2
     labels = {"classlabels_ints": list(range(10, 10 + len(counts)))}
     more = {"prob_a": (-np.abs(numbers(pairs))).tolist(), "prob_b": numbers(pairs)}

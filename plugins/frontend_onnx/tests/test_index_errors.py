@@ -1,4 +1,4 @@
-"""Indices that a model computes or is fed: those out of range are errors that name the node."""
+"""Out-of-range indices, computed or as inputs, are errors that name the node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES = {
 
 
 def feeds(case, first):
-    """Inputs whose first index is `first`, the others different ones in range."""
+    """Inputs whose first index is `first`; the other indices are distinct and in range."""
     _, shape, updates = CASES[case]
     index = np.arange(np.prod(shape), dtype=np.int64).reshape(shape) % 3 + 1
     index.flat[0] = first
@@ -63,19 +63,19 @@ def test_an_index_out_of_range_fails_the_call(case, target):
             assert "'pick'" in str(caught.value)
             assert str(first) in str(caught.value)
             assert f"{-extent} to {extent - 1}" in str(caught.value)
-        # A call that failed leaves nothing behind for the next one.
+        # A failed call does not affect the next one.
         np.testing.assert_array_equal(exe(*feeds(case, extent - 1)), expected)
     np.testing.assert_array_equal(exe(*feeds(case, -1)), expected)
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_an_index_may_be_moved_into_range_instead(target):
+def test_indices_may_be_clamped(target):
     exe = dlc.compile(CASES["Gather"][0], target, config={"check_indices": False})
     found = exe(X, np.int64([100, -100, 3]))
     np.testing.assert_array_equal(found, X[[7, 0, 3]])
 
 
-def test_calls_at_the_same_time_have_failures_of_their_own():
+def test_concurrent_calls_fail_independently():
     exe = dlc.compile(CASES["Gather"][0], "llvm")
 
     def call(first):
@@ -91,7 +91,7 @@ def test_calls_at_the_same_time_have_failures_of_their_own():
         list(pool.map(call, [3, 9, 5, -77]))
 
 
-def test_bound_calls_fail_and_go_on():
+def test_bindings_work_after_a_failure():
     exe = dlc.compile(CASES["Gather"][0], "llvm")
     out = np.empty((3, 5), np.float32)
     index = np.int64([1, 2, 99])
@@ -203,7 +203,7 @@ def test_exported_code_gives_a_status(target, tmp_path):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_sizes_of_zero_divide_nothing(target):
+def test_no_division_by_sizes_of_zero(target):
     """The bounds proof's condition on sizes divides by a size, and stands outside of the loops over it."""
     node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], "resize")
     given = [
@@ -220,7 +220,7 @@ def test_sizes_of_zero_divide_nothing(target):
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_no_elements_of_a_shape_that_numpy_cannot_hold(target):
+def test_empty_shapes_that_numpy_cannot_hold(target):
     exe = dlc.compile(model("ConstantOfShape", ("sizes", INT, [2])), target)
     with pytest.raises(RuntimeFailure, match="a result has the shape"):
         exe(np.array([0, 2**62]))

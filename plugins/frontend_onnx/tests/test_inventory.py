@@ -1,4 +1,6 @@
-"""Every operator that the installed onnx knows is imported, or listed here: what a release adds fails."""
+"""Every operator of the installed onnx is imported or listed here, so new operators of a release fail the
+test.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def test_every_version_from_opset_7_on_is_imported():
         if s.domain == "" and not s.deprecated and (s.domain, s.name) not in MISSING:
             history.setdefault(s.name, set()).add(s.since_version)
     for name, versions in history.items():
-        # The version in force at opset 7, and all after it.
+        # The version that opset 7 uses, and all later ones.
         at_7 = max((v for v in versions if v <= 7), default=None)
         wanted = {v for v in versions if v > 7 or (v == at_7 and v >= 6)}
         assert wanted <= set(rows["", name]), name

@@ -19,7 +19,7 @@ def test_the_kit_knows_them():
 
 
 @pytest.mark.parametrize("family", ["arithmetic", "reductions", "recurrent"])
-def test_families_are_right_on_the_references(family):
+def test_families_pass_on_the_references(family):
     (group,) = (g for g in models.MODELS if g.name == f"onnx-{family}")
     found = run_cases(group.named(), find_target("reference"))
     assert len(found) >= 15

@@ -1,4 +1,4 @@
-"""The table of operators is what the importer does."""
+"""The table of operators matches the importer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_page_lists_every_operator_that_a_converter_takes():
 
 
 def stale(found):
-    """The versions of operators, of those found again, whose ways are not in the table."""
+    """The re-tested operator versions whose result differs from the table."""
     known = {}
     for row in operator_table():
         ways = known.setdefault((row.domain, row.op, row.since), {})
@@ -46,13 +46,13 @@ def stale(found):
     ]
 
 
-def test_a_part_of_the_table_is_true():
+def test_a_part_of_the_table_is_current():
     ops = sorted(all_templates())[::9]
     assert stale(operators.of_templates(ops)) == [], f"run: {MAKE}"
 
 
 @pytest.mark.slow
-def test_the_whole_table_is_true():
+def test_the_whole_table_is_current():
     assert stale({**operators.of_suite(), **operators.of_templates(all_templates())}) == [], f"run: {MAKE}"
 
 

@@ -1,8 +1,8 @@
-"""Operators with symbolic dims, called with sizes that do not fit each other: refused wherever the model of
-these numbers is, and computed as that computes.
+"""Symbolic dims with sizes that contradict each other. A call is refused if the static model is refused, and
+else computes the same.
 
-The cases are those of the onnx package: one for each operator of several inputs and their ranks, with all
-dims of the inputs open, and with one of them.  The sizes are declared equal by use, not by name.
+The cases are those of the onnx package: one per operator with several inputs and their ranks. All dims of the
+inputs are symbolic, or one of them is. The sizes are equal by use, not by name.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ FEW = (
     "tensorscatter",
 )
 ROUGH = {"Dropout", "Bernoulli", "RandomNormalLike", "RandomUniformLike", "Multinomial"}
-"""Operators whose results are drawn."""
+"""Operators with random results."""
 KINDER = {("Einsum", 1)}
-"""Operators and sizes that the model of these numbers takes: a size of 1 is broadcast there, which the types
-of symbolic dims do not have."""
+"""Operators and sizes that the static model accepts by broadcasting a size of 1; symbolic types do not allow
+this.
+"""
 
 
 def resized(array: Any, axis: int, size: int) -> Any:
-    """Its elements over again, or fewer of them: what is an index stays one."""
+    """The array with repeated or fewer elements; indices stay valid."""
     return np.ascontiguousarray(np.take(array, np.arange(size) % array.shape[axis], axis))
 
 
 def opened(model: onnx.ModelProto, arrays: list[Any], dims: Mapping[Axis, str]) -> onnx.ModelProto:
-    """The model for arrays of these types, some dims being symbols."""
+    """The model for arrays of these types, with some symbolic dims."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     made.graph.node[0].name = "the_node"
@@ -60,7 +61,7 @@ def opened(model: onnx.ModelProto, arrays: list[Any], dims: Mapping[Axis, str]) 
 
 
 def chosen(*modules: str) -> dict[str, list[tuple[onnx.ModelProto, list[Any]]]]:
-    """For each operator of several inputs its cases, one for all of the same ranks, three at most."""
+    """The cases of each operator with several inputs, one per combination of ranks, at most three."""
     found: dict[str, dict[tuple[int, ...], tuple[onnx.ModelProto, list[Any]]]] = {}
     for case in cases(*modules):
         nodes, values = case.model.graph.node, case.data_sets[0][0] if case.data_sets else []
@@ -83,7 +84,7 @@ def results(exe: Any, arrays: list[Any]) -> list[Any]:
 
 
 def of_numbers(model: onnx.ModelProto, arrays: list[Any]) -> list[Any] | None:
-    """The results of the model for arrays of these sizes; None where it is refused, or fails."""
+    """The results of the static model for arrays of these sizes; None if it is refused or fails."""
     try:
         return results(dlc.compile(opened(model, arrays, {}), "reference"), arrays)
     except DlcError:
@@ -106,7 +107,7 @@ def problems(op: str, model: onnx.ModelProto, arrays: list[Any], target: str, ea
         try:
             exe = dlc.compile(opened(model, arrays, dims), target)
         except (ModelError, UnsupportedError):
-            continue  # an operator may want to know some of these sizes
+            continue  # an operator may need some static sizes
         except DlcError as error:
             yield f"{op} of {dims} cannot be compiled: {error}"
             continue
@@ -124,7 +125,7 @@ def problems(op: str, model: onnx.ModelProto, arrays: list[Any], target: str, ea
                     if "the_node" not in str(error) and op not in ("Scan", "Loop", "If"):
                         yield f"{about} is refused without a name: {error}"
                 except RuntimeFailure as error:
-                    # Only indices that are data are left for the run.
+                    # Only data-dependent indices are checked at run time.
                     if wanted is not None or "out of range" not in str(error):
                         yield f"{about} fails: {error}"
                 else:
@@ -144,7 +145,7 @@ def judge(modules: tuple[str, ...], target: str, each: bool) -> list[str]:
     return found
 
 
-def test_sizes_that_do_not_fit_one_another(monkeypatch):
+def test_sizes_that_contradict_each_other(monkeypatch):
     monkeypatch.setenv("DLC_GUARD", "end")
     assert judge(FEW, "llvm", each=False) == []
 

@@ -1,4 +1,4 @@
-"""Random valid models against the evaluator of the onnx package."""
+"""Random valid models, compared with the evaluator of the onnx package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_same_seed_gives_the_same_model():
     assert len(one.model.graph.node) > 0
 
 
-def test_random_models_are_right():
+def test_random_models_match():
     refused = 0
     for seed in range(40):
         try:
@@ -31,7 +31,7 @@ def test_random_models_are_right():
     assert refused < 4
 
 
-def test_a_wrong_result_is_found_and_cut_down(tmp_path, monkeypatch):
+def test_a_wrong_result_is_found_and_reduced(tmp_path, monkeypatch):
     class Wrong(differential.ByDlc):
         def __call__(self, model, feeds):
             found = list(super().__call__(model, feeds))
@@ -39,7 +39,7 @@ def test_a_wrong_result_is_found_and_cut_down(tmp_path, monkeypatch):
                 found = [array + 1 if array.dtype.kind == "f" else array for array in found]
             return found
 
-    # An honest peer that is always there: onnxruntime may be missing, or not know a model's dtypes.
+    # A peer that is always available: onnxruntime may be missing, or not support a model's dtypes.
     monkeypatch.setattr(differential, "by_onnxruntime", differential.ByDlc("reference"))
     monkeypatch.setattr(differential, "ByDlc", Wrong)
     found = {}
@@ -56,7 +56,7 @@ def test_a_wrong_result_is_found_and_cut_down(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_many_random_models_are_right():
+def test_many_random_models_match():
     pytest.importorskip("onnxruntime")
     names = {f"random {seed}": partial(differential.judge, seed) for seed in range(1000, 3000)}
     score = score_of(names, limit=120.0)
@@ -72,7 +72,7 @@ def test_many_random_models_are_right():
         "a = BatchNormalization(x, w, w, w, w) y = Relu(a)",
     ],
 )
-def test_what_random_models_found(body):
+def test_defects_found_by_random_models(body):
     kind = "int64[3] y" if "Shape" in body else "float[a, b, c] y"
     model = parse(f"g (float[n, m, k] x) => ({kind}) <float[3] w = {{1, 2, 3}}> {{ {body} }}")
     x = np.arange(30, dtype=np.float32).reshape(2, 3, 5) % 7

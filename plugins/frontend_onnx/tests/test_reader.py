@@ -1,4 +1,4 @@
-"""Reading models: what comes out of good ones, and what is said about bad ones."""
+"""Reading models: the data of valid ones, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_pipe_as_model_does_not_block(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"\x08", b"hello, world", b"PK\x03\x04", b"\x08\x07", b"\x00" * 64]
 )
-def test_bytes_that_are_no_model(data: bytes) -> None:
+def test_bytes_that_are_not_a_model(data: bytes) -> None:
     with pytest.raises(ModelError, match="is not an ONNX model"):
         read_model(data)
 
@@ -173,7 +173,7 @@ def test_forged_markers_are_plain_data() -> None:
     )
 
 
-def test_repeated_fields_merge_as_protobuf_says() -> None:
+def test_repeated_fields_merge_like_protobuf() -> None:
     """The last `raw_data` wins, and graphs in two parts are joined, also when weights are cut out."""
     first, second = np.full(1 << 18, 1, np.float32), np.full(1 << 18, 2, np.float32)
     model = model_of(node("Relu", ["x"], ["y"]), initializer=[])
@@ -196,13 +196,13 @@ def varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def test_walk_gives_up_on_countless_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_stops_after_too_many_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     proto, arrays = big_model(1 << 16)
     monkeypatch.setattr(wire, "MAX_FIELDS", 3)
     assert np.array_equal(constants(read_model(proto.SerializeToString()))["v"].to_numpy(), arrays["v"])
 
 
-def test_too_large_beside_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_without_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     proto, _ = big_model(1 << 16)
     monkeypatch.setattr(wire, "MAX_PARSE", 5000)
     assert read_model(proto.SerializeToString()).graph.nodes

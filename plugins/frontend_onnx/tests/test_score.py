@@ -1,4 +1,6 @@
-"""ONNX's own test suite: a slice of it here, the whole in processes, and the outcome of cases that fail."""
+"""ONNX's test suite: a part of it here, the whole in separate processes, and the outcomes of failing
+cases.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ FLOOR = 2020
 NATIVE = 0.95
 """And this part of those with nothing on the host."""
 KNOWN_WRONG = {
-    # Half precision: the expected values were rounded after every step; ours are nearer to those of float64.
+    # The expected values were rounded to float16 after every step; dlc's are closer to float64.
     "test_attention_4d_causal_fp16",
     "test_attention_4d_causal_fp16_expanded",
 }
@@ -100,7 +102,7 @@ FAKES = {
 )
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_case_that_fails_takes_no_other_with_it(jobs):
+def test_a_failing_case_does_not_affect_others(jobs):
     found = score.score_of(FAKES, jobs=jobs, limit=0.5)
     outcomes = {v.name: v.outcome for v in found.verdicts}
     assert outcomes == {

@@ -1,4 +1,4 @@
-"""Sessions with the interface of onnxruntime: results, names and types, options, fixed memory."""
+"""Sessions with the interface of onnxruntime: results, names and types, options, bindings."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_words_for_types():
     ]
 
 
-def test_wrong_calls_say_what_is_right(session):
+def test_invalid_calls_have_hints(session):
     given = feeds()
     with pytest.raises(UsageError, match="unknown output 'y'") as caught:
         session.run(["y"], given)
@@ -174,7 +174,7 @@ def test_options_have_an_effect(model):
         assert compile_options(options)["opt_level"] == number
 
 
-def test_options_without_meaning_are_named_once(model):
+def test_ignored_options_are_named_once(model):
     options = ours.SessionOptions()
     options.enable_mem_pattern = False
     options.logid = "a"
@@ -261,7 +261,7 @@ def test_a_binding_follows_new_shapes_and_values(session):
     np.testing.assert_allclose(target.numpy(), expected(given)[0], rtol=1e-5)
 
 
-def test_a_binding_of_sizes_that_are_inputs_reads_them_at_each_call():
+def test_a_binding_reads_data_dependent_sizes_at_each_call():
     made = parse("g (float[n] x, int64[k] shape) => (float[a, b] y) { y = Reshape(x, shape) }")
     session = ours.InferenceSession(made, providers=["reference"])
     binding = session.io_binding()
@@ -314,7 +314,7 @@ def test_values():
         ours.OrtValue.ortvalue_from_shape_and_type([2], "quadruple")
 
 
-def test_values_are_fed_and_given(session):
+def test_values_are_inputs_and_outputs(session):
     given = feeds()
     values = {name: ours.OrtValue.ortvalue_from_numpy(array) for name, array in given.items()}
     found = session.run_with_ort_values(["next"], values)
@@ -344,7 +344,7 @@ def test_the_same_as_onnxruntime(model):
 
 
 @needs_peer
-def test_options_of_onnxruntime_are_taken(model):
+def test_options_of_onnxruntime_are_accepted(model):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -359,7 +359,7 @@ def test_options_of_onnxruntime_are_taken(model):
     assert found == {"num_threads": 2, "opt_level": 1, "shapes": {}}
 
 
-def test_a_call_in_a_thread_of_its_own(session):
+def test_run_async(session):
     done, told = Event(), []
 
     def callback(outputs, data, error):
@@ -385,7 +385,7 @@ def test_providers_may_be_set_later(model):
     np.testing.assert_allclose(session.run(None, feeds())[0], wanted, rtol=1e-5)
 
 
-def test_what_has_no_meaning_here_is_taken_or_says_so():
+def test_arguments_without_effect_are_accepted_or_warned_about():
     options = ours.SessionOptions()
     options.execution_mode = ours.ExecutionMode.ORT_SEQUENTIAL
     with pytest.raises(UsageError, match="importers"):
@@ -412,7 +412,7 @@ def cached():
     return made
 
 
-def test_a_binding_continues_caches_in_their_memory():
+def test_a_binding_updates_caches_in_place():
     session = ours.InferenceSession(cached(), providers=["llvm"], donate={"past": 8})
     memory, wanted = np.zeros((1, 2, 8, 4), np.float32), np.zeros((1, 2, 0, 4), np.float32)
     past = ours.OrtValue.ortvalue_from_numpy(memory[:, :, :0])
@@ -436,7 +436,7 @@ def test_a_binding_continues_caches_in_their_memory():
         session.run_with_iobinding(binding)
 
 
-def test_results_of_a_session_continue_caches():
+def test_results_of_a_session_are_donated_caches():
     session = ours.InferenceSession(cached(), providers=["llvm"], donate={"past": 8})
     past = np.ones((1, 2, 1, 4), np.float32)
     new = np.full((1, 2, 1, 4), 2, np.float32)

@@ -1,4 +1,4 @@
-"""Data-dependent sizes, fed or computed, in graphs and in bodies: wrong ones are refused, by name."""
+"""Data-dependent sizes in graphs and bodies: invalid ones are refused with the node's name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TARGETS = ["llvm", "c", "reference"]
 
 @pytest.fixture(autouse=True)
 def guarded(monkeypatch):
-    """Memory of others behind each value: native code that runs on would be found out."""
+    """Surround each value with foreign memory, so that native code that reads beyond it is detected."""
     monkeypatch.setenv("DLC_GUARD", "end")
 
 
@@ -31,7 +31,7 @@ MASK = np.float32([1, 0, 1, 1])
 KNOWN = """<bool yes = {1}, int64[1] flat = {-1}, int64[1] one = {1}, int64[1] most = {99},
             int64[2] ones = {1, 1}, int64[2] rows = {-1, 3}, float f0 = {0}, float[3] three = {5, 6, 7}>"""
 PLACES = "q = NonZero(m) q1 = Reshape(q, flat) p = Cast<to = 1>(q1)"
-"""As many floats as the mask has that are not 0."""
+"""As many floats as the mask has nonzero elements."""
 
 
 def loop(body):
@@ -53,7 +53,7 @@ def vectors(sizes, **others):
     return [{**others, "m": MASK, "v": floats(size)} for size in sizes]
 
 
-# A graph, the node that a size does not fit, feeds that fit and feeds that do not.
+# A graph, the node that checks a size, valid feeds and invalid feeds.
 CASES = {
     "data in a loop": (
         loop(f"{PLACES} r = MatMul(p, v)"), "r (MatMul)",
@@ -140,7 +140,7 @@ def named(node):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", CASES)
-def test_sizes_that_data_tells_are_checked_where_they_are_told(case, target, tmp_path):
+def test_data_dependent_sizes_are_checked_where_they_are_computed(case, target, tmp_path):
     text, node, right, wrong = CASES[case]
     model = parse(f"g {text}")
     made = dlc.compile(model, target)
@@ -200,7 +200,7 @@ UNREAD = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", UNREAD)
-def test_nodes_that_are_only_asked_for_their_shapes_are_checked(case, target):
+def test_nodes_used_only_for_their_shapes_are_checked(case, target):
     text, right, wrong = UNREAD[case]
     model = parse(f"g {text}")
     exe = dlc.compile(model, target)
@@ -223,7 +223,7 @@ def test_branches_that_are_not_taken_are_not_checked(target):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", ["linear", "circular"])
-def test_updates_that_are_longer_than_their_cache(mode, target):
+def test_updates_longer_than_the_cache(mode, target):
     model = parse(
         f"""g (float[b, s, 4] x, float[b, t, 4] u, int64[b] i) => (float[b, s, 4] y)
         {{ y = TensorScatter<mode = "{mode}">(x, u, i) }}""",
@@ -243,7 +243,7 @@ def test_updates_that_are_longer_than_their_cache(mode, target):
 
 
 def test_errors_of_references_name_the_node():
-    """An index out of range is in no signature."""
+    """Signatures do not check indices."""
     model = parse("g (float[8, 5] x, int64[k] i) => (float[k, 5] y) { y = Gather(x, i) }")
     with pytest.raises(RuntimeFailure, match="index 1 to 9 of a dim of 8") as caught:
         dlc.compile(model, "reference")(floats(8, 5), ints(1, 9))

@@ -27,7 +27,7 @@ def tapped(model, *taps, x=X, target=None):
     return exe.run({"x": x})
 
 
-def test_taps_are_outputs_behind_the_others():
+def test_taps_are_outputs_after_the_others():
     model = parse(CHAIN)
     found = tapped(model, "second", "a", "pair", "z")
     assert list(found) == ["y", "a", "b", "left", "right", "z"]
@@ -45,7 +45,7 @@ def test_tapping_an_output_changes_nothing():
     assert list(tapped(parse(CHAIN), "last")) == ["y"]
 
 
-def test_taps_cut_kernels():
+def test_taps_limit_fusion():
     plain, cut = dlc.compile(parse(CHAIN)), dlc.compile(parse(CHAIN), taps=["first"])
     changed = regrouped(plain.explain(), cut.explain())
     assert any("first" in nodes for nodes, _ in changed)
@@ -92,7 +92,7 @@ def test_values_of_loops_are_refused():
         dlc.compile(parse(LOOP), "reference", taps=["inside"])
 
 
-def test_names_that_are_none():
+def test_invalid_names():
     with pytest.raises(UsageError, match="no node or value 'frist'") as caught:
         dlc.load(parse(CHAIN), taps=["frist"])
     assert "'first'" in str(caught.value)
@@ -100,7 +100,7 @@ def test_names_that_are_none():
         dlc.compile(dlc.load(parse(CHAIN)), taps=["first"])
 
 
-def test_the_command_gives_taps(tmp_path, capsys):
+def test_the_command_passes_taps(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(parse(CHAIN).SerializeToString())
     saved = tmp_path / "out.npz"

@@ -1,4 +1,4 @@
-"""Constants: every element type in every way the format stores it, and every way the bytes can disagree."""
+"""Constants: every element type in every storage form, and all inconsistencies of the stored bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refused(message: TensorProto, match: str, kind: type[DlcError] = ModelError)
 
 
 def samples(row: dtypes.ElementType, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Values of every bit pattern the type has, where it is narrow; else of its usual range."""
+    """Values of all bit patterns of a narrow type, else of a usual range."""
     count = int(np.prod(shape))
     values: npt.NDArray[Any]
     if row.name == "bool":
@@ -183,7 +183,7 @@ def test_float_data_and_raw_data_differ() -> None:
     refused(message, "more than one field: float_data, raw_data")
 
 
-def test_empty_raw_data_beside_values() -> None:
+def test_empty_raw_data_and_values() -> None:
     message = floats(raw_data=b"")
     message.float_data.extend([2.0] * 4)
     refused(message, "more than one field")

@@ -23,9 +23,9 @@ class Case:
     op: str
     inputs: dict[str, Any]
     right: dict[str, int]
-    """Sizes that fit."""
+    """Valid sizes."""
     wrong: Sequence[dict[str, int]]
-    """The replacements that are wrong."""
+    """Replacements with invalid sizes."""
     attrs: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     opset: int = 18
@@ -196,7 +196,7 @@ CASES = [
         ("ConvInteger", {"x": "1 1 7 7", "w": "4 1 3 3", "p": np.array(3, np.uint8), "z": "k"}, {}),
     ],
 )  # fmt: skip
-def test_sizes_that_must_be_numbers_are_no_fault_of_the_model(op, inputs, attrs):
+def test_dims_that_must_be_static_are_unsupported_not_invalid(op, inputs, attrs):
     domain = "" if op == "ConvInteger" else "com.microsoft"
     bytes_ = dict.fromkeys("xwz", "uint8") if op == "ConvInteger" else {}
     case = Case(op, inputs, {}, (), attrs, domain=domain, dtypes=bytes_)
