@@ -1,4 +1,4 @@
-"""A call of an executable in a separate process. A crash becomes an error that says where it happened.
+"""A call of an executable in a separate process. A crash becomes an error with the location of the crash.
 
     exe = dlc.compile("model.onnx", config={"guard": "end"}) y = call_guarded(exe, x)        RuntimeFailure
     with the kernel, the model nodes and the value next to the access

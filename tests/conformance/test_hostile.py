@@ -50,7 +50,7 @@ def test_a_call_that_leaves_memory_behind_is_found(compiled: Any, monkeypatch: p
         return kept[-1]
 
     monkeypatch.setattr(calling.Copying, "_upload", keeping)
-    with pytest.raises(AssertionError, match="leaves memory behind where its read fails"):
+    with pytest.raises(AssertionError, match="whose read fails does not free its memory"):
         check_fault(compiled, Faulty(compiled.device), "read")
 
 

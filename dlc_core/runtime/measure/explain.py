@@ -263,7 +263,7 @@ class Explanation:
         return fit_of(pairs)
 
     def __str__(self) -> str:
-        least = "" if self.live_peak is None else f", of which {self.live_peak} live at once"
+        least = "" if self.live_peak is None else f", of which {self.live_peak} are live at once"
         lines = [
             f"target   {self.target}",
             f"model    {self.signature}",

@@ -164,7 +164,7 @@ class DeviceLevel(Level):
             assert same(run.read(), exe(x))
 
     def test_events_are_reached_in_order(self, exe: Executable) -> None:
-        """An event completes when all earlier launches have finished, even if nobody waits for it."""
+        """An event completes when all earlier launches have finished, even if no thread waits for it."""
         device, run = on_device(exe)
         if not hasattr(device, "record"):
             pytest.skip("this device has no events")

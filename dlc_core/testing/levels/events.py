@@ -61,7 +61,7 @@ def seconds_left(run: OnDevice, launches: int = 1, reached: Reached | None = Non
 
 
 def long_launch(exe: Executable) -> tuple[OnDevice, float]:
-    """An entry point with so many rows that a launch keeps the device busy, and the seconds that this takes.
+    """An entry point with enough rows that a launch keeps the device busy, and the seconds that it does.
 
     The seconds count from the return of the launch.  They are fewer than `LONG` where launches return late,
     and where the device is fast and `ROWS` ends.

@@ -70,9 +70,9 @@ def on_two_devices(module: IRModule, target: Target) -> Executable:
     """Compile a model for a target and the reference, which gets every second op (by name)."""
     order = post_order(module[module.entry].body)
     names = sorted({n.op.name for n in order if n.op.name not in STRUCTURAL})
-    beside = find_target("reference" if str(target) != "reference" else "reference -level=tir")
-    place = dict.fromkeys(names[::2], beside)
-    return driver.compile(module, targets=[target, beside], place=place, num_threads=2, cache=False)
+    other = find_target("reference" if str(target) != "reference" else "reference -level=tir")
+    place = dict.fromkeys(names[::2], other)
+    return driver.compile(module, targets=[target, other], place=place, num_threads=2, cache=False)
 
 
 class GraphsLevel(Level):

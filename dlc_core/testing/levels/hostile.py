@@ -244,7 +244,7 @@ def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
         check_error(caught.value, device)
         del caught
         gc.collect()
-        assert len(device.live) <= kept, f"the call leaves memory behind where its {method} fails"
+        assert len(device.live) <= kept, f"a call whose {method} fails does not free its memory"
         assert same(exe(inputs()), wanted)
 
 

@@ -1,4 +1,5 @@
-/* Start of a firmware on a Cortex-M board: memory made ready, the floating-point unit on, then main. */
+/* The start-up code of a firmware on a Cortex-M board.  It initialises memory, enables the floating-point unit, and
+   calls main. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static void fault(void)
     abort();
 }
 
-/* A program that counts with the system's tick counter defines it. */
+/* The interrupt handler of SysTick, which a program may define. */
 __attribute__((weak)) void tick(void)
 {
 }

@@ -1,4 +1,4 @@
-/* The port of a session on the MPS2 boards: the first UART, and the system's tick counter for cycles. */
+/* The port of a session to the MPS2 boards: the first UART, and the SysTick counter for cycles. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ void tick(void);
 
 static volatile uint32_t wraps;
 
-/* The tick counter's interrupt. */
+/* The interrupt handler of SysTick. */
 void tick(void)
 {
     ++wraps;

@@ -1,5 +1,5 @@
-/* The board's side of a session: a loop that answers frames from the serial port.  The protocol is described in
-   protocol.py, and this file needs no more of a board than the five functions of its port. */
+/* The board's side of a session: a loop that answers frames from the serial port.  protocol.py describes the
+   protocol.  This file only depends on the five functions of the board's port. */
 #include <stdint.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static union {
     uint8_t bytes[SESSION_MEMORY];
 } pool;
 static uint8_t taken[SESSION_MEMORY / GRAIN];
-/* 0: free; 1: begins a block; 2: goes on */
+/* of each grain: 0 free; 1 the first of a block; 2 another one of a block */
 static uint8_t payload[SESSION_FRAME];
 static uint32_t sum;
 
@@ -59,7 +59,7 @@ static void put(uint8_t byte)
     port_put(byte);
 }
 
-/* Read up to the magic bytes; what comes before them is noise of the line. */
+/* Read up to the magic bytes, and ignore all bytes before them as noise of the line. */
 static void find_frame(void)
 {
     uint8_t byte = port_get();
@@ -110,7 +110,7 @@ static void answer(uint8_t sequence, uint8_t status, const void *data, uint32_t 
     put_word(sum ^ 0xffffffffu);
 }
 
-/* First fit over grains; an offset into the pool, or the pool's size where there is no room. */
+/* Allocate by first fit over grains.  Returns an offset in the pool, or the pool's size if there is no space. */
 static uint32_t allocate(uint32_t size)
 {
     const uint32_t wanted = size / GRAIN + (size % GRAIN != 0) + (size == 0), all = SESSION_MEMORY / GRAIN;
@@ -144,7 +144,7 @@ static int inside(uint32_t offset, uint32_t size)
     return offset <= SESSION_MEMORY && size <= SESSION_MEMORY - offset;
 }
 
-/* Run a module on the arguments whose offsets begin at this place of the payload. */
+/* Run a module on the arguments whose offsets are in the payload from this position on. */
 static void call(uint8_t sequence, const struct session_module *module, uint32_t place, uint32_t size)
 {
     static uint8_t *args[SESSION_FRAME / 4];
@@ -170,7 +170,7 @@ static void call(uint8_t sequence, const struct session_module *module, uint32_t
     answer(sequence, result[0] == 0 ? OK : MODEL_FAILED, result, sizeof result);
 }
 
-/* Run a module that was written to the pool; what lies at the offset must be one. */
+/* Run a module that was written to the pool, after checking that there is one at the offset. */
 static void invoke(uint8_t sequence, uint32_t size)
 {
     const uint32_t offset = size >= 4 ? word_at(0) : SESSION_MEMORY;
@@ -180,7 +180,7 @@ static void invoke(uint8_t sequence, uint32_t size)
         return;
     }
 #ifdef __arm__
-    __asm__ volatile("dsb\n\tisb" ::: "memory"); /* instructions are fetched again */
+    __asm__ volatile("dsb\n\tisb" ::: "memory"); /* discard prefetched instructions */
 #endif
     call(sequence, module, 4, size);
 }

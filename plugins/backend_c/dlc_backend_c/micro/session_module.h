@@ -1,4 +1,4 @@
-/* What a session knows of a module, which is a model with the addresses where it lies: the first bytes of one. */
+/* The header of a module, which is a model that is linked for its address. */
 #ifndef SESSION_MODULE
 #include <stdint.h>
 
@@ -7,7 +7,7 @@
 struct session_module {
     uint32_t magic;
     uint32_t arguments;
-    const uint32_t *sizes;         /* of the arguments in bytes */
+    const uint32_t *sizes;         /* bytes of the arguments */
     int (*call)(uint8_t **args);   /* 0, or the error of the model */
 };
 #endif

@@ -95,9 +95,9 @@ class _Block:
             return
         first = self.place - self.layout.begin
         last, end = first - PAGE, first - PAGE + self._mapped
-        for _, begin, behind in self.layout.pages():
+        for _, begin, after in self.layout.pages():
             self.server.protect(last, first + begin - last, touched)
-            last = first + behind
+            last = first + after
         self.server.protect(last, end - last, touched)
 
 

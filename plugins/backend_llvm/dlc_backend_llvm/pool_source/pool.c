@@ -1,5 +1,5 @@
-/* The thread pool of generated code.  `make_ir.py` compiles it to the LLVM IR beside it, one file for each
- * architecture, and `pool_text.py` hands that out; a test compares the two.
+/* The thread pool of generated code.  `tools/make_pool_ir.py` compiles it to LLVM IR in this folder, one file for
+ * each architecture, which `pool_text.py` reads.  A test checks that these files are up to date.
  *
  * A job is a loop over n items.  It is divided into at most 8 ranges per thread, which are shared out before
  * the job is published: thread p of t has the ranges from p/t to (p + 1)/t, so that in kernel after kernel a
@@ -51,7 +51,7 @@ typedef struct {
 #define STORE(to, value, order) __atomic_store_n(&(to), value, __ATOMIC_##order)
 #define ADD(to, value) __atomic_fetch_add(&(to), value, __ATOMIC_SEQ_CST)
 
-/* The current job.  Written by its caller alone, who holds `busy`. */
+/* The current job.  Only its caller, who holds `busy`, writes it. */
 static _Alignas(LINE) uint32_t generation; /* futex: idle workers sleep on it */
 static _Alignas(LINE) Body *body;
 static void *closure;
