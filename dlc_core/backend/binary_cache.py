@@ -119,18 +119,18 @@ def kept(
         parts.append(processor_words().encode())
     files = KeptFiles()
     files.folder.mkdir(parents=True, exist_ok=True)
-    place = files.folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
-    if place.exists():
+    path = files.folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
+    if path.exists():
         with suppress(OSError):  # the folder may be read-only
-            os.utime(place)
-        return place
+            os.utime(path)
+        return path
     with tempfile.TemporaryDirectory(dir=files.folder) as name:
         source, made = Path(name, "model.c"), Path(name, "model" + suffix)
         source.write_bytes(code)
         build(source, made)
-        made.replace(place)
-    files.added(place)
-    return place
+        made.replace(path)
+    files.added(path)
+    return path
 
 
 __all__ = ["KeptFile", "KeptFiles", "kept"]

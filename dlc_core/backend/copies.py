@@ -139,9 +139,9 @@ class CopyWriter(KernelWriter):
         if cond is not None and (self.words.copies is None or not self.words.copies.guarded):
             return False
         lanes = value.dtype.lanes
-        places = [_start(each.buffer, each.indices, lanes) for each in (stmt, value)]
+        starts = [_start(each.buffer, each.indices, lanes) for each in (stmt, value)]
         whole = lanes == 1 or all(
-            start is not None and self._moves_whole(value.dtype, lanes, start) for start in places
+            start is not None and self._moves_whole(value.dtype, lanes, start) for start in starts
         )
         copies = self.words.copies
         return whole and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
@@ -215,14 +215,14 @@ def _common(func: PrimFunc) -> set[Buffer]:
 
 def _several(load: Load, threads: dict[Var, Expr]) -> bool:
     """Whether several threads of a group read the same elements of a buffer."""
-    place = _start(load.buffer, load.indices, load.dtype.lanes)
-    if place is None:
+    start = _start(load.buffer, load.indices, load.dtype.lanes)
+    if start is None:
         return False
-    others = {var: const(0, var.dtype) for var in free_vars(place) if var not in threads}
-    own = [var for var in free_vars(place) if var in threads]
+    others = {var: const(0, var.dtype) for var in free_vars(start) if var not in threads}
+    own = [var for var in free_vars(start) if var in threads]
     counts = compile_exprs([threads[var] for var in threads], [])()
     extents = dict(zip(threads, counts, strict=True))
-    points = compile_exprs([substitute(place, others)], own)
+    points = compile_exprs([substitute(start, others)], own)
     read = {points(*at)[0] for at in product(*(range(extents[var]) for var in own))}
     return 2 * len(read) <= prod(extents.values())
 

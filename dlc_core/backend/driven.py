@@ -56,12 +56,12 @@ class Ready:
     def start(self, addresses: Sequence[int]) -> Start:
         """The launch with the buffer addresses of a call."""
         launch = self.launch
-        buffers = iter(addresses[w.place] + w.offset for w in launch.buffers)
+        buffers = iter(addresses[w.buffer] + w.offset for w in launch.buffers)
         scalars = iter(launch.scalars)
         arguments = tuple(next(buffers if kind == "b" else scalars) for kind in launch.kernel.order)
         windows = launch.buffers
         tensors = tuple(
-            self.driver.tensor(addresses[windows[one.buffer].place] + windows[one.buffer].offset, one)
+            self.driver.tensor(addresses[windows[one.buffer].buffer] + windows[one.buffer].offset, one)
             for one in self.tensors
         )
         return Start(self.function, launch.grid, launch.group, (*tensors, *arguments), self.given)

@@ -228,8 +228,10 @@ class KernelWriter(ModuleWriter):
         self.text.named = {}
         moved = self._moves(stmt.value)
         values = self._lanes(stmt.value, lanes)
-        places = [self._lanes(i, lanes) for i in stmt.indices]
-        stores = [Store(stmt.buffer, tuple(place[k] for place in places), values[k]) for k in range(lanes)]
+        lane_indices = [self._lanes(i, lanes) for i in stmt.indices]
+        stores = [
+            Store(stmt.buffer, tuple(index[k] for index in lane_indices), values[k]) for k in range(lanes)
+        ]
         start = neighbours(stmt.buffer, stmt.indices) if lanes > 1 else None
         if (
             start is not None
@@ -276,9 +278,9 @@ class KernelWriter(ModuleWriter):
             lanes = stmt.cond.dtype.lanes
             conds = self._lanes(stmt.cond, lanes)
             values = self._lanes(stmt.then.value, lanes)
-            places = [self._lanes(i, lanes) for i in stmt.then.indices]
+            lane_indices = [self._lanes(i, lanes) for i in stmt.then.indices]
             for k in range(lanes):
-                one = Store(stmt.then.buffer, tuple(place[k] for place in places), values[k])
+                one = Store(stmt.then.buffer, tuple(index[k] for index in lane_indices), values[k])
                 super().visit_if(If(conds[k], one))
             return
         super().visit_if(stmt)
@@ -451,12 +453,12 @@ class KernelWriter(ModuleWriter):
         start = neighbours(value.buffer, value.indices) if isinstance(value, Load) else None
         if start is None or not isinstance(value, Load) or value.buffer in self.registers:
             return None
-        place = start + first
-        factor, rest = arith.Analyzer().modular(place)
+        offset = start + first
+        factor, rest = arith.Analyzer().modular(offset)
         if factor % group or rest % group:
             return None
-        self.prepare(place)
-        return self.text.address(value.buffer, place)
+        self.prepare(offset)
+        return self.text.address(value.buffer, offset)
 
 
 def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:

@@ -118,7 +118,7 @@ class Kernel:
 class Window:
     """A range of bytes of a buffer of the entry point, given by its index."""
 
-    place: int
+    buffer: int
     offset: int
     size: int
 
@@ -150,7 +150,7 @@ class _Start:
     """A launch whose integers are indices into the list of evaluated expressions."""
 
     kernel: Kernel
-    places: tuple[int, ...]
+    buffers: tuple[int, ...]
     site: int
 
 
@@ -197,13 +197,13 @@ class _Steps:
 
 def _launch(step: _Start, values: Sequence[int]) -> Launch | None:
     """A launch; None if it has no threads."""
-    if any(value < 0 for value in values[: 6 + 2 * len(step.places)]):
+    if any(value < 0 for value in values[: 6 + 2 * len(step.buffers)]):
         raise RuntimeFailure(f"a launch of {step.kernel.symbol} has negative sizes")
     if 0 in values[:6]:
         return None
-    count = len(step.places)
+    count = len(step.buffers)
     pairs = values[6 : 6 + 2 * count]
-    windows = tuple(Window(p, pairs[2 * i], pairs[2 * i + 1]) for i, p in enumerate(step.places))
+    windows = tuple(Window(p, pairs[2 * i], pairs[2 * i + 1]) for i, p in enumerate(step.buffers))
     g, t = values[:3], values[3:6]
     scalars = tuple(values[6 + 2 * count :])
     return Launch(step.kernel, (g[0], g[1], g[2]), (t[0], t[1], t[2]), windows, scalars, step.site)
@@ -252,9 +252,9 @@ class _Reader:
         entries = {}
         for name, entry in dict(self.data["entries"]).items():
             scalars = [self._var(i) for i in items(entry["scalars"])]
-            self.places = integer(entry["buffers"])
+            self.buffers = integer(entry["buffers"])
             steps = self._steps(entry["steps"], scalars, 0)
-            entries[text(name)] = LaunchList(name, self.places, len(scalars), steps)
+            entries[text(name)] = LaunchList(name, self.buffers, len(scalars), steps)
         return self.kernels, entries
 
     def _kernel(self, data: Any) -> Kernel:
@@ -283,9 +283,9 @@ class _Reader:
         sizes = [self._expr(n) for key in ("dims", "strides") for n in items(data[key])]
         if not 1 <= len(box) <= MOST_DIMS or len(sizes) != 2 * len(box):
             malformed("a tensor of a kernel has the wrong number of dims")
-        place, size = integer(data["buffer"], 0, buffers - 1), integer(data["itemsize"], 1)
+        buffer, size = integer(data["buffer"], 0, buffers - 1), integer(data["itemsize"], 1)
         return TensorParameter(
-            place, size, truth(data["swizzled"]), box, arith.compile_exprs(sizes, variables)
+            buffer, size, truth(data["swizzled"]), box, arith.compile_exprs(sizes, variables)
         )
 
     def _steps(self, data: Any, params: list[Var], depth: int) -> _Steps:
@@ -310,9 +310,9 @@ class _Reader:
             malformed(f"a launch of {kernel.symbol} has the wrong number of arguments")
         if any(len(side) != 3 for side in sides):
             malformed(f"a launch of {kernel.symbol} has the wrong number of dims")
-        places = tuple(integer(place, 0, self.places - 1) for place, _, _ in windows)
+        indices = tuple(integer(buffer, 0, self.buffers - 1) for buffer, _, _ in windows)
         numbers = [*sides[0], *sides[1], *(n for window in windows for n in window[1:]), *scalars]
-        return _Start(kernel, places, integer(data.get("site", 0))), [self._expr(n) for n in numbers]
+        return _Start(kernel, indices, integer(data.get("site", 0))), [self._expr(n) for n in numbers]
 
     def _expr(self, item: Any) -> Expr:
         if not isinstance(item, dict):
@@ -352,11 +352,11 @@ def check_windows(launch: Launch, sizes: Sequence[int]) -> None:
     their bytes.
     """
     for window, parameter in zip(launch.buffers, launch.kernel.buffers, strict=True):
-        if window.offset + window.size > sizes[window.place]:
+        if window.offset + window.size > sizes[window.buffer]:
             raise RuntimeFailure(
                 f"{launch.kernel.symbol} would access memory outside of its buffers",
                 why=f"{parameter.name} is bytes {window.offset}:{window.offset + window.size} of"
-                f" {sizes[window.place]}",
+                f" {sizes[window.buffer]}",
             )
 
 

@@ -186,10 +186,10 @@ class VectorWriter(KernelWriter):
         """The text of a load from a promoted buffer, which may be a lane of a vector variable."""
         values = self.registers.get(load.buffer)
         if values is not None and load.dtype.lanes == 1:
-            place, _ = key = self.key(load.buffer, load.indices, 1)
+            element, _ = key = self.key(load.buffer, load.indices, 1)
             for (first, width), name in () if key in values else values.items():
-                if first <= place < first + width:
-                    return name + self._vectors.moves.lane.format(lane=place - first)
+                if first <= element < first + width:
+                    return name + self._vectors.moves.lane.format(lane=element - first)
         return super().register(load)
 
     def visit_store(self, stmt: Store) -> None:

@@ -111,7 +111,7 @@ class SimtProgram:
             self._run(launch, guarded.addresses)
             guarded.copy_back()
             return
-        self._run(launch, [address(blocks[w.place]) + w.offset for w in launch.buffers])
+        self._run(launch, [address(blocks[w.buffer]) + w.offset for w in launch.buffers])
 
     def _run(self, launch: Launch, addresses: Sequence[int]) -> None:
         dims = (ctypes.c_int64 * 6)(*launch.grid, *launch.group)
@@ -130,15 +130,16 @@ class _Guarded:
         self.copies: list[tuple[NDArray, NDArray]] = []
         starts: dict[int, int] = {}
         order = sorted(
-            range(len(launch.buffers)), key=lambda i: launch.buffers[i].place << 62 | launch.buffers[i].offset
+            range(len(launch.buffers)),
+            key=lambda i: launch.buffers[i].buffer << 62 | launch.buffers[i].offset,
         )
         parts: list[list[int]] = []
-        end = place = -1
+        end = buffer = -1
         for i in order:
             window = launch.buffers[i]
-            if window.place != place or window.offset >= end or window.size == 0:
+            if window.buffer != buffer or window.offset >= end or window.size == 0:
                 parts.append([])
-                place, end = window.place, window.offset
+                buffer, end = window.buffer, window.offset
             parts[-1].append(i)
             end = max(end, window.offset + window.size)
         for part in parts:
@@ -147,7 +148,7 @@ class _Guarded:
             memory = aligned_bytes(last - first + 2 * _GUARD)
             memory[:] = 0xFF
             inner = memory[_GUARD : _GUARD + last - first]
-            outer = blocks[windows[0].place][first:last]
+            outer = blocks[windows[0].buffer][first:last]
             inner[:] = outer
             self.copies.append((outer, inner))
             starts.update({i: address(inner) + w.offset - first for i, w in zip(part, windows)})

@@ -80,12 +80,12 @@ def write_container(
     try:
         with temporary.open("xb") as file:
             file.write(prefix + text)
-            place = _PREFIX.size + len(text)
-            base = _up(place)
+            position = _PREFIX.size + len(text)
+            base = _up(position)
             for entry, (_, data) in zip(listed, sections, strict=True):
-                file.write(bytes(base + entry["offset"] - place))
+                file.write(bytes(base + entry["offset"] - position))
                 file.write(data)
-                place = base + entry["offset"] + entry["size"]
+                position = base + entry["offset"] + entry["size"]
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -97,8 +97,8 @@ class NDArray:
         self.device.sync()
         own = getattr(self.device, "dlpack_device", None)
         if own is not None or shares_memory(self.device):
-            place = own or dlpack.CPU
-            return dlpack.export(self, self.handle, self.shape, self.dtype, place, max_version=max_version)
+            device = own or dlpack.CPU
+            return dlpack.export(self, self.handle, self.shape, self.dtype, device, max_version=max_version)
         host = self.numpy()
         return dlpack.export(host, host.ctypes.data, self.shape, self.dtype, max_version=max_version)
 

@@ -74,7 +74,7 @@ def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Bl
     """
     atoms: dict[Node, list[Atom]] = {}
     holders: Counter[Atom] = Counter()
-    places: dict[Atom, set[str]] = {}
+    held_on: dict[Atom, set[str]] = {}
     live: Counter[Block] = Counter()
     peaks: Counter[Block] = Counter()
 
@@ -86,8 +86,8 @@ def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Bl
         return atoms[n]
 
     def put(atom: Atom, device: str) -> None:
-        if device not in places.setdefault(atom, set()):
-            places[atom].add(device)
+        if device not in held_on.setdefault(atom, set()):
+            held_on[atom].add(device)
             block = _block(atom, device)
             live[block] += 1
             peaks[block] = max(peaks[block], live[block])
@@ -114,7 +114,7 @@ def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Bl
             holders.subtract(atoms[arg])
             for atom in atoms[arg]:
                 if not holders[atom]:
-                    live.subtract(_block(atom, device) for device in places.pop(atom, ()))
+                    live.subtract(_block(atom, device) for device in held_on.pop(atom, ()))
     return peaks
 
 

@@ -53,8 +53,8 @@ class Program:
         """The program of a function whose arrays are in the packed constants."""
         arrays: list[Host] = []
         graph = json.dumps(to_json(function, arrays), separators=(",", ":")).encode()
-        places = {id(data): offset for offset, data in constants}
-        listed = tuple((DType.of(a.dtype).name, a.shape, places[id(a)]) for a in arrays)
+        offsets = {id(data): offset for offset, data in constants}
+        listed = tuple((DType.of(a.dtype).name, a.shape, offsets[id(a)]) for a in arrays)
         return Program(graph, listed, segments)
 
     def function(self, weights: Host) -> Function:

@@ -43,9 +43,9 @@ class Commands:
         """The bytes that launches access of each buffer."""
         for command in self._commands:
             for window, argument in zip(command.launch.buffers, _positions(command.launch, "b"), strict=True):
-                self._uses.setdefault(window.place, []).append((command.kernel, argument))
+                self._uses.setdefault(window.buffer, []).append((command.kernel, argument))
                 end = window.offset + window.size
-                self._needed[window.place] = max(end, self._needed.get(window.place, 0))
+                self._needed[window.buffer] = max(end, self._needed.get(window.buffer, 0))
         self._taken: dict[int, int] = {}
 
     def _command(self, program: Any, launch: Launch) -> _Command:
