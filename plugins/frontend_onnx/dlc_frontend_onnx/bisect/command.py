@@ -134,12 +134,12 @@ def _print(found: Bisection, against: str, files: tuple[Path, ...]) -> None:
             f"[bold red]first wrong node[/]: {escape(repr(own.node))} ({escape(own.op)}){escape(where)}"
         )
         console.print(f"  {escape(str(own.comparison))}")
-        alone = "fed with the reference's own inputs, alone"
+        alone = "compiled alone, with the reference's inputs"
         together = f"only together with {', '.join(map(repr, own.nodes[:-1][-8:]))}"
         console.print(f"  {escape(alone if len(own.nodes) == 1 else together)}")
         console.print(f"  written: {', '.join(map(str, files))}")
     elif found.spread:
-        console.print("no part of the model differs by itself: errors add up")
+        console.print("no part of the model differs alone: rounding errors accumulate")
         for each in found.spread[:8]:
             console.print(f"  {escape(str(each))}")
     else:

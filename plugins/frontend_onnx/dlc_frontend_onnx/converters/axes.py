@@ -13,12 +13,17 @@ from dlc_frontend_onnx.converters.base import Call
 _ABSOLUTE, _SQUARED = ("reduce_l1",), ("reduce_l2", "reduce_sumsquare")
 
 
+def checked_axis(c: Call, axis: Dim, rank: int) -> Expr:
+    """A possibly data-dependent axis, checked at run time, in [0, rank)."""
+    given = as_expr(axis)
+    c.require(logical_and(given >= -rank, given < rank), f"an axis is out of range for {rank}")
+    return given % rank
+
+
 def chosen_axes(c: Call, axes: Sequence[Dim], rank: int) -> list[Expr]:
     """For each axis of a tensor, whether it is one of `axes`. They must be in range and distinct."""
     for index, axis in enumerate(axes):
-        c.require(
-            logical_and(as_expr(axis) >= -rank, as_expr(axis) < rank), f"an axis is out of range for {rank}"
-        )
+        checked_axis(c, axis, rank)
         for other in axes[:index]:
             c.require(ne(as_expr(axis) % rank, as_expr(other) % rank), "an axis is repeated")
     found: list[Expr] = []
@@ -99,4 +104,4 @@ def reduced_along(c: Call, name: str, x: Node, axes: Sequence[Dim], *, keepdims:
     return made if keepdims else without_axes(c, made, gone, rank - len(axes))
 
 
-__all__ = ["reduced_along", "squeezed", "unsqueezed"]
+__all__ = ["checked_axis", "reduced_along", "squeezed", "unsqueezed"]

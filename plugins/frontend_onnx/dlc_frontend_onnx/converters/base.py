@@ -258,6 +258,13 @@ class Call:
             raise self._of_unknown_length(value, what)
         return int_elements(found)
 
+    def element(self, value: Node, what: str) -> Dim:
+        """As `elements`, for a tensor that must have one."""
+        found = self.elements(value, what)
+        if len(found) != 1:
+            raise self.error(f"{what} must be one integer, not {len(found)}")
+        return found[0]
+
     def floats(self, value: Node, what: str) -> tuple[float | Expr, ...]:
         """The elements of a float vector or scalar: numbers, or expressions if they are data-dependent."""
         if not value.dtype.is_float or len(value.shape) > 1:

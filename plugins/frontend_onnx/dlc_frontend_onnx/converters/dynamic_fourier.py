@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 
 from dlc_core.graph.node import Node, get_item
-from dlc_core.ir.expr import as_expr, eq, logical_and, maximum, minimum, ne, select
+from dlc_core.ir.expr import Expr, as_expr, eq, logical_and, maximum, minimum, ne, select
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
+from dlc_frontend_onnx.converters.axes import checked_axis
 from dlc_frontend_onnx.converters.base import Call
 from dlc_frontend_onnx.converters.fourier import MAX_DIRECT
 from dlc_frontend_onnx.converters.rescaling import real
@@ -78,13 +79,17 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
     return std.stack(*((above,) if halves else (above, below)), axis=-1)
 
 
+def signal_axis(c: Call, axis: Dim, rank: int) -> Expr:
+    """A possibly data-dependent axis of a signal [..., parts], checked at run time, in [0, rank - 1)."""
+    position = checked_axis(c, axis, rank)
+    c.require(ne(position, rank - 1), "the axis of the transform holds the parts of the numbers")
+    return position
+
+
 def dynamic_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: bool, onesided: bool) -> Node:
     """As `dynamic_transform`, along a possibly data-dependent axis."""
     rank = len(x.shape)
-    along = as_expr(axis)
-    c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
-    position = along % rank
-    c.require(ne(position, rank - 1), "the axis of the transform holds the parts of the numbers")
+    position = signal_axis(c, axis, rank)
     before, here, behind = as_expr(1), as_expr(0), as_expr(1)
     for k, dim in enumerate(x.shape[:-1]):
         before = before * select(position > k, dim, 1)
@@ -173,4 +178,4 @@ def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high:
     return std.cast(std.where(inside, std.where(left, rising, falling), zero), to=dtype)
 
 
-__all__ = ["MAX_FILTERS", "dynamic_dft", "dynamic_filters", "dynamic_frames", "split_parts"]
+__all__ = ["MAX_FILTERS", "dynamic_dft", "dynamic_filters", "dynamic_frames", "signal_axis", "split_parts"]

@@ -41,11 +41,9 @@ def gemm_fast_gelu(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
 
 @converter("ExpandDims", 1, MICROSOFT)
 def expand_dims(c: Call, x: Node, axis: Node) -> Node:
-    position = c.elements(axis, "the axis")
-    if len(position) != 1:
-        raise c.error(f"the axis must be one integer, not {len(position)}")
-    if has_elements(position[0]):
-        return unsqueezed(c, x, position)
+    position = c.element(axis, "the axis")
+    if has_elements(position):
+        return unsqueezed(c, x, [position])
     return std.unsqueeze(x, axes=(c.check_axis(c.number(axis, "the axis"), len(x.shape) + 1),))
 
 

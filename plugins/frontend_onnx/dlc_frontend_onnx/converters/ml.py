@@ -246,14 +246,18 @@ def linear_classifier(c: Call, x: Node) -> Sequence[Node]:
 
 
 def _two_classes(c: Call, score: Node, labels: Node, kind: str) -> Sequence[Node]:
-    """Two classes with one score, which is that of the second class. The first has the complement."""
-    if kind == "LOGISTIC":
-        likely = std.sigmoid(score)
-        pair = (std.sub(c.const(1, "float32"), likely), likely)
-        limit = 0.5
-    elif kind == "NONE":
-        likely, pair, limit = score, (std.neg(score), score), 0.0
-    else:
-        raise c.unsupported(f"the post_transform {kind} of one score for two classes")
+    """The label and the scores of two classes with the score of the second."""
+    scores = scores_of_two(c, score, kind)
+    likely, limit = (std.sigmoid(score), 0.5) if kind == "LOGISTIC" else (score, 0.0)
     second = std.squeeze(std.greater(likely, c.const(limit, "float32")), axes=(1,))
-    return std.gather(labels, c.cast(second, "int64")), std.concat(*pair, axis=1)
+    return std.gather(labels, c.cast(second, "int64")), scores
+
+
+def scores_of_two(c: Call, score: Node, kind: str) -> Node:
+    """The scores of two classes [rows, 2] from that of the second class, after post_transform."""
+    if kind == "NONE":
+        return std.concat(std.neg(score), score, axis=1)
+    if kind != "LOGISTIC":
+        raise c.unsupported(f"the post_transform {kind} of one score for two classes")
+    likely = std.sigmoid(score)
+    return std.concat(std.sub(c.const(1, "float32"), likely), likely, axis=1)

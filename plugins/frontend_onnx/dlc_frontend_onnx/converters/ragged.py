@@ -145,10 +145,7 @@ def _index(c: Call, position: Value, count: Dim, *, behind: bool) -> Expr:
     """
     if not isinstance(position, Node):
         raise c.error("the position must be an integer")
-    found = c.elements(position, "the position")
-    if len(found) != 1:
-        raise c.error(f"the position must be one integer, not {len(found)}")
-    wanted, many = as_expr(found[0]), as_expr(count)
+    wanted, many = as_expr(c.element(position, "the position")), as_expr(count)
     last = many if behind else many - 1
     c.require(logical_and(wanted >= -many, wanted <= last), "a position is not in the sequence")
     return select(wanted < 0, wanted + many, wanted)

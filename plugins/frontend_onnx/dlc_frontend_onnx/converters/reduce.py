@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Node
-from dlc_core.ir.expr import as_expr, logical_and
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import product
-from dlc_frontend_onnx.converters.axes import reduced_along
+from dlc_frontend_onnx.converters.axes import checked_axis, reduced_along
 from dlc_frontend_onnx.converters.base import Call, add_entry, converter
 from dlc_frontend_onnx.shapes import has_elements
 
@@ -88,13 +87,9 @@ def along_axis(c: Call, x: Node, axis: Node, make: Callable[[int], Node]) -> Nod
     rank = len(x.shape)
     if c.known(axis) is not None or rank < 1:
         return make(c.check_axis(c.number(axis, "the axis"), rank))
-    wanted = c.elements(axis, "the axis")
-    if len(wanted) != 1:
-        raise c.error(f"the axis must be one integer, not {len(wanted)}")
-    there = logical_and(as_expr(wanted[0]) >= -rank, as_expr(wanted[0]) < rank)
-    c.require(there, f"an axis is out of range for {rank}")
-    given = c.number_of(wanted[0])
-    position = std.mod(given, c.const(rank, "int64"))
+    wanted = c.element(axis, "the axis")
+    checked_axis(c, wanted, rank)
+    position = std.mod(c.number_of(wanted), c.const(rank, "int64"))
     made = make(rank - 1)
     for other in range(rank - 1):
         made = std.where(std.equal(position, c.const(other, "int64")), make(other), made)

@@ -46,7 +46,7 @@ def _is_ragged(value: Value) -> TypeGuard[SequenceValue]:
     return isinstance(value, SequenceValue) and value.kind == ragged.RAGGED
 
 
-def _at_data(c: Call, values: Value, position: Value | None) -> SequenceValue | None:
+def _ragged_at(c: Call, values: Value, position: Value | None) -> SequenceValue | None:
     """The sequence as a ragged one, if it is ragged already or if the position is data-dependent."""
     if _is_ragged(values):
         return values
@@ -72,18 +72,18 @@ def _index(c: Call, position: Any, count: int, last: int) -> int:
 
 @converter("SequenceAt", 11, sequences=True)
 def at(c: Call, values: Value, position: Value) -> Value:
-    told = _at_data(c, values, position)
-    if told is not None:
-        return ragged.element(c, told, position)
+    as_ragged = _ragged_at(c, values, position)
+    if as_ragged is not None:
+        return ragged.element(c, as_ragged, position)
     items = items_of(c, values)
     return items[_index(c, position, len(items), len(items) - 1)]
 
 
 @converter("SequenceInsert", 11, sequences=True)
 def insert(c: Call, values: Value, tensor: Value, position: Value | None = None) -> SequenceValue:
-    told = _at_data(c, values, position)
-    if told is not None:
-        return ragged.inserted(c, told, tensor, position)
+    as_ragged = _ragged_at(c, values, position)
+    if as_ragged is not None:
+        return ragged.inserted(c, as_ragged, tensor, position)
     items = items_of(c, values)
     index = len(items) if position is None else _index(c, position, len(items), len(items))
     return SequenceValue((*items[:index], tensor, *items[index:]))
@@ -91,9 +91,9 @@ def insert(c: Call, values: Value, tensor: Value, position: Value | None = None)
 
 @converter("SequenceErase", 11, sequences=True)
 def erase(c: Call, values: Value, position: Value | None = None) -> SequenceValue:
-    told = _at_data(c, values, position)
-    if told is not None:
-        return ragged.erased(c, told, position)
+    as_ragged = _ragged_at(c, values, position)
+    if as_ragged is not None:
+        return ragged.erased(c, as_ragged, position)
     items = items_of(c, values)
     last = len(items) - 1
     if last < 0:

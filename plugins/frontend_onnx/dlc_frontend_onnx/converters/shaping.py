@@ -238,7 +238,7 @@ def _fields(x: Node, sizes: Sequence[Dim], axis: int) -> list[Node]:
 
 
 def split_sizes(c: Call, sizes: Sequence[Dim], whole: Dim) -> Sequence[Dim]:
-    """The sizes of the parts of a dim, which may be data."""
+    """The possibly data-dependent sizes of the parts of a dim; their sum is checked."""
     if not any(map(has_elements, sizes)):
         return sizes
     c.require(eq(sum(sizes, start=as_expr(0)), whole), f"the sizes do not add up to {whole}")
@@ -246,7 +246,9 @@ def split_sizes(c: Call, sizes: Sequence[Dim], whole: Dim) -> Sequence[Dim]:
 
 
 def equal_parts(c: Call, size: Dim, count: int, *, uneven: bool) -> Sequence[Dim]:
-    """The sizes of `count` parts of a dim; where it does not divide, `uneven` makes the last one smaller."""
+    """The sizes of `count` equal parts of a dim. If it is not divisible, `uneven` makes the last part
+    smaller.
+    """
     if isinstance(size, int):
         each = -(-size // count)
         last = size - each * (count - 1)
@@ -296,7 +298,7 @@ def _slice(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Node:
-    """Ends beyond a dim are the dim's; those that dims tell are taken to be within it."""
+    """Ends are clamped to the dim. Symbolic ends are assumed to be inside it."""
     positions = range(len(begins)) if axes is None else axes
     if len(begins) == len(ends) == len(positions):
         ends = [_whole(c, x, axis, end) for axis, end in zip(positions, ends)]
@@ -310,7 +312,9 @@ def _slice(
 
 
 def _whole(c: Call, x: Node, axis: int, end: Dim) -> Dim:
-    """An end that exporters write for "all", such as 1000000000, of a dim that no call has longer."""
+    """The end `LARGE` for large numbers that exporters write for "all", such as 1000000000. Calls with a
+    larger dim are refused.
+    """
     size = x.shape[c.check_axis(axis, len(x.shape))]
     if not isinstance(size, Expr) or not isinstance(end, int) or not ALL <= end < LARGE:
         return end
@@ -352,7 +356,7 @@ def _padded(c: Call, x: Node, sizes: Sequence[Dim], value: float, mode: str) -> 
 
 
 def _pad_with(c: Call, x: Node, sizes: Sequence[Dim], value: Node, mode: str) -> Node:
-    """A border of a value that is data."""
+    """Padding with a data-dependent value."""
     made = _padded(c, x, sizes, 0.0, mode)
     if mode != "constant":
         return made
@@ -398,7 +402,7 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     if isinstance(step, int) and not has_elements(first) and not has_elements(last):
         return std.arange(start=first, stop=last, step=step, dtype=start.dtype)
     c.require(ne(step, 0), "the step is 0")
-    # The distance and the step have one sign where there is anything.
+    # The distance and the step have the same sign unless the range is empty.
     apart = maximum(select(as_expr(step) < 0, -as_expr(step), step), 1)
     distance = select(as_expr(step) < 0, as_expr(first) - last, as_expr(last) - first)
     length = c.size(maximum((distance + apart - 1) // apart, 0), "the length")

@@ -8,7 +8,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, as_expr, eq, logical_and, ne
+from dlc_core.ir.expr import Expr, eq
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
@@ -17,6 +17,7 @@ from dlc_frontend_onnx.converters.dynamic_fourier import (
     dynamic_dft,
     dynamic_filters,
     dynamic_frames,
+    signal_axis,
     split_parts,
 )
 from dlc_frontend_onnx.converters.fourier import (
@@ -37,15 +38,7 @@ def dft_17(c: Call, x: Node, length: Node | None = None) -> Node:
 
 @converter("DFT", 20)
 def dft(c: Call, x: Node, length: Node | None = None, axis: Node | None = None) -> Node:
-    return _dft(c, x, length, -2 if axis is None else _one(c, axis, "the axis"))
-
-
-def _one(c: Call, value: Node, what: str) -> Dim:
-    """An integer, possibly data-dependent."""
-    found = c.elements(value, what)
-    if len(found) != 1:
-        raise c.error(f"{what} must be one integer, not {len(found)}")
-    return found[0]
+    return _dft(c, x, length, -2 if axis is None else c.element(axis, "the axis"))
 
 
 def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
@@ -56,21 +49,19 @@ def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
     if not isinstance(x.shape[-1], int):
         what = f"the last dim of {x.type} must be static: it is 1 for real numbers"
         raise c.unsupported(what, hint="pin the dim with shapes={...}")
-    given = None if length is None else _one(c, length, "the length")
+    given = None if length is None else c.element(length, "the length")
     inverse, onesided = c.flag("inverse"), c.flag("onesided")
     position = c.check_axis(axis, rank) if isinstance(axis, int) else None
     if position == rank - 1:
         raise c.error("the axis of the transform holds the parts of the numbers")
     sizes = [size for size in x.shape[:-1] if isinstance(size, int) and can_transform(size)]
     if position is None and length is None and not onesided and len(sizes) == rank - 1:
-        # If all sizes are equal and static, compute the fast transform along each axis and select one.
-        along = as_expr(axis)
-        c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
-        c.require(ne(along % rank, rank - 1), "the axis of the transform holds the parts of the numbers")
+        # If all sizes are static, compute the fast transform along each axis and select one of them.
+        along = signal_axis(c, axis, rank)
         made = _transformed(c, x, 0, None, inverse=inverse, onesided=False)
         for other in range(1, rank - 1):
             here = _transformed(c, x, other, None, inverse=inverse, onesided=False)
-            made = std.where(c.number_of(eq(along % rank, other)), here, made)
+            made = std.where(c.number_of(eq(along, other)), here, made)
         return made
     if position is None or isinstance(given, Expr):
         return dynamic_dft(c, x, axis, given, inverse=inverse, onesided=onesided)
@@ -152,8 +143,8 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
         raise c.error(f"a signal of {x.type}", why="it must be [batch, samples, 1 or 2]")
     if window is not None and len(window.shape) != 1:
         raise c.error(f"a window of {window.type}", why="it must be a vector")
-    positions, hop = x.shape[1], _one(c, step, "the frame_step")
-    size = positions if length is None else _one(c, length, "the frame_length")
+    positions, hop = x.shape[1], c.element(step, "the frame_step")
+    size = positions if length is None else c.element(length, "the frame_length")
     own = size if window is None else window.shape[0]
     if not (
         isinstance(positions, int) and isinstance(hop, int) and isinstance(size, int) and isinstance(own, int)
@@ -180,7 +171,7 @@ def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, 
     """Triangular filters, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
     dtype = c.dtype("output_datatype", 1) if "output_datatype" in c.node.attrs else DType("float32")
     given = ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
-    count, size, samples = (_one(c, value, what) for value, what in given)
+    count, size, samples = (c.element(value, what) for value, what in given)
     if not (isinstance(count, int) and isinstance(size, int) and isinstance(samples, int)) or any(
         c.array(edge) is None for edge in (low, high)
     ):

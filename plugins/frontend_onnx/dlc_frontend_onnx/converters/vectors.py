@@ -19,7 +19,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.closures import close
 from dlc_frontend_onnx.converters.base import Call, converter
-from dlc_frontend_onnx.converters.ml import ML, labels_of, post_transform
+from dlc_frontend_onnx.converters.ml import ML, labels_of, post_transform, scores_of_two
 
 MAX_STEPS = 100
 """Limit of iterations for the probabilities of classes."""
@@ -146,16 +146,10 @@ def _pair_factors(factors: Numbers, counts: Sequence[int], pairs: Sequence[tuple
 
 
 def _two(c: Call, scores: Node, labels: Node, positive: bool, kind: str) -> Sequence[Node]:
-    """Two classes with one score, which is that of the first class."""
+    """Two classes with the score of the second. If all factors are positive, the threshold is 0.5."""
     limit = 0.5 if positive else 0.0
     above = std.squeeze(std.greater(scores, c.const(limit, "float32")), axes=(1,))
-    chosen = std.gather(labels, c.cast(above, "int64"))
-    if kind == "NONE":
-        return chosen, std.concat(std.neg(scores), scores, axis=1)
-    likely = std.sigmoid(scores)
-    if kind != "LOGISTIC":
-        raise c.unsupported(f"the post_transform {kind} of one score for two classes")
-    return chosen, std.concat(std.sub(c.const(1, "float32"), likely), likely, axis=1)
+    return std.gather(labels, c.cast(above, "int64")), scores_of_two(c, scores, kind)
 
 
 def _of_pairs(

@@ -142,7 +142,7 @@ class InferenceSession:
         iobinding.run()
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that must be fed."""
+        """The required inputs."""
         return [_described(info) for info in self.model.inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
