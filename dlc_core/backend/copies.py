@@ -30,12 +30,12 @@ from dlc_core.ir.expr import (
 from dlc_core.target.source import Boxes
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.scalars import ADD
-from dlc_core.tir.functor import exprs_of, loads_in, stmts
+from dlc_core.tir.functor import exprs_of, loads_in, stmts, stmts_of
 from dlc_core.tir.intrinsics import BARRIERS, BULK
 from dlc_core.tir.matrix import operands
-from dlc_core.tir.stmt import For, PrimFunc, Store
+from dlc_core.tir.stmt import PrimFunc, Store
 from dlc_core.tir.tensor_copy import bulk_copies, tensor_copy_of
-from dlc_core.tir.threads import THREAD, is_shared, level
+from dlc_core.tir.threads import THREAD, axes_in, is_shared
 
 
 class CopyWriter(KernelWriter):
@@ -44,7 +44,7 @@ class CopyWriter(KernelWriter):
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch."""
         self._filled = _common(func) if self.words.copies is not None else set()
-        self._waits = any(self._is_copy(stmt) for stmt in stmts(func.body) if isinstance(stmt, Store))
+        self._waits = any(map(self._is_copy, stmts_of(func.body, Store)))
         for one in map(tensor_copy_of, bulk_copies(func.body)):
             if one.tensor not in self.tensors:
                 self.tensors[one.tensor] = self.names.fresh("tensor"), one
@@ -202,7 +202,7 @@ def _common(func: PrimFunc) -> set[Buffer]:
     write and the read, at which a copy can be waited for. A thread that only reads elements that it wrote
     needs no barrier.
     """
-    threads = {s.var: s.extent for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD}
+    threads = {axis.var: axis.extent for axis in axes_in(func.body, THREAD)}
     found: dict[Buffer, bool] = {}
     multiplied = {load for value in operands(func.body).values() for load in loads_in(value)}
     for stmt in stmts(func.body):

@@ -17,7 +17,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
 from dlc_core.target.source.tokens import comment
-from dlc_core.tir.functor import child_stmts, loads_in, stmts
+from dlc_core.tir.functor import child_stmts, loads_in, stmts_of
 from dlc_core.tir.intrinsics import NOTE, kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
 
@@ -133,9 +133,7 @@ def _called_apart(funcs: Sequence[PrimFunc]) -> frozenset[str]:
 
 
 def _notes(func: PrimFunc) -> bool:
-    return any(
-        isinstance(s, Eval) and isinstance(s.value, Call) and s.value.name == NOTE for s in stmts(func.body)
-    )
+    return any(isinstance(s.value, Call) and s.value.name == NOTE for s in stmts_of(func.body, Eval))
 
 
 def _nodes(func: PrimFunc) -> str:
@@ -153,14 +151,14 @@ def _windows(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, int, str, int], 
     met = set(work)
     found: dict[tuple[str, int, str, int], None] = {}
     for func, weights in work:
-        for stmt in stmts(func.body):
-            if isinstance(stmt, View) and stmt.base is weights:
-                offset, count = const_value(stmt.buffer.offset), const_value(stmt.buffer.num_elements())
-                if offset is not None and count is not None:
-                    size = stmt.buffer.dtype.itemsize
-                    found[stmt.buffer.name, int(offset) * size, stmt.buffer.dtype.name, int(count)] = None
-            called = funcs.get(kernel_symbol(stmt.value) or "") if isinstance(stmt, Eval) else None
-            if isinstance(stmt, Eval) and called is not None:
+        for window in (view.buffer for view in stmts_of(func.body, View) if view.base is weights):
+            offset, count = const_value(window.offset), const_value(window.num_elements())
+            if offset is not None and count is not None:
+                size = window.dtype.itemsize
+                found[window.name, int(offset) * size, window.dtype.name, int(count)] = None
+        for stmt in stmts_of(func.body, Eval):
+            called = funcs.get(kernel_symbol(stmt.value) or "")
+            if called is not None:
                 for param, arg in zip(called.params, stmt.value.children, strict=False):
                     given = [load.buffer for load in loads_in(arg)]
                     if given == [weights] and isinstance(param, Buffer) and (called, param) not in met:

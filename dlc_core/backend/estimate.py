@@ -8,7 +8,7 @@ from dlc_core.ir.expr import Call
 from dlc_core.ir.module import IRModule
 from dlc_core.target import Target
 from dlc_core.target.cost import Machine, Work
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.functor import stmts_of
 from dlc_core.tir.stmt import Eval, PrimFunc
 
 _KERNEL = "kernel."
@@ -35,8 +35,8 @@ def entry_cycles(module: IRModule, target: Target) -> dict[str, int]:
 
 
 def _called(func: PrimFunc) -> Iterator[str]:
-    for stmt in stmts(func.body):
-        if isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name.startswith(_KERNEL):
+    for stmt in stmts_of(func.body, Eval):
+        if isinstance(stmt.value, Call) and stmt.value.name.startswith(_KERNEL):
             yield stmt.value.name.removeprefix(_KERNEL)
 
 

@@ -19,8 +19,8 @@ from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.values import Key
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.matrix import MATRIX, MatrixUnit, held, operands, products, unit_of
-from dlc_core.tir.stmt import For, Let, PrimFunc, Seq, Stmt, Store, seq
-from dlc_core.tir.threads import THREAD, is_private, level
+from dlc_core.tir.stmt import Let, PrimFunc, Seq, Stmt, Store, seq
+from dlc_core.tir.threads import THREAD, axes_in, is_private
 
 _WORD = 32
 
@@ -35,7 +35,7 @@ class FragmentWriter(CopyWriter):
         self._held = {load.buffer for load in loads if is_private(load.buffer)}
         """Private buffers that are operands of products, without a copy."""
         self._sums = {load.buffer for call in products(func.body) for load in loads_in(call.args[0])}
-        threads = [s for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD]
+        threads = list(axes_in(func.body, THREAD))
         self._threads = threads[-1] if threads else None
         return super().kernel(func, symbol)
 

@@ -21,7 +21,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, const, free_vars, substitute
 from dlc_core.target.source import InPlace
 from dlc_core.target.source.scalars import ADD
-from dlc_core.tir.functor import exprs_of, loads_in, stmts
+from dlc_core.tir.functor import exprs_of, loads_in, stmts, stmts_of
 from dlc_core.tir.matrix import MATRIX, Fragment, MatrixUnit, held, operands, products
 from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Stmt, Store, View
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW, level
@@ -39,7 +39,7 @@ class InPlaceWriter(FragmentWriter):
         self._read = found
         self._added = list(dict.fromkeys(load.buffer for c in calls for load in loads_in(c.args[0])))
         """The accumulators of products that read shared memory."""
-        self._stores = any(isinstance(s, Store) and s.buffer.scope == SWIZZLED for s in stmts(func.body))
+        self._stores = any(s.buffer.scope == SWIZZLED for s in stmts_of(func.body, Store))
         """Whether threads write shared memory that units read, so that fences are needed."""
         self._inside = self._running = False
         return super().kernel(func, symbol)

@@ -35,7 +35,7 @@ from dlc_core.tir.functor import allocations, exprs_of, stmts
 from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
 from dlc_core.tir.tensor_copy import TensorCopy
-from dlc_core.tir.threads import THREAD, is_shared, level
+from dlc_core.tir.threads import THREAD, axes_in, is_shared
 
 _REDUCE = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 OFFSET = "_at"
@@ -506,12 +506,11 @@ def emit_kernels(
 def group_extents(func: PrimFunc) -> dict[str, int] | None:
     """The threads of a group along each axis of a kernel; None if they are symbolic."""
     sizes: dict[str, int] = {}
-    for stmt in stmts(func.body):
-        if isinstance(stmt, For) and level(stmt) == THREAD:
-            extent = const_value(stmt.extent)
-            if not isinstance(extent, int) or extent < 1:
-                return None
-            sizes[stmt.thread] = max(sizes.get(stmt.thread, 1), extent)
+    for axis in axes_in(func.body, THREAD):
+        extent = const_value(axis.extent)
+        if not isinstance(extent, int) or extent < 1:
+            return None
+        sizes[axis.thread] = max(sizes.get(axis.thread, 1), extent)
     return sizes
 
 

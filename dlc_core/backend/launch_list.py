@@ -20,7 +20,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.runtime.interface.encode import Table
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.target import Description
-from dlc_core.tir.functor import buffers_written, exprs_of, stmts
+from dlc_core.tir.functor import buffers_written, exprs_of, stmts, stmts_of
 from dlc_core.tir.intrinsics import CONVERGENT, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View
 from dlc_core.tir.tensor_copy import TensorCopy
@@ -109,32 +109,33 @@ class _Lists:
         }
 
     def _steps(self, stmt: Stmt, scope: _Scope, func: PrimFunc) -> list[dict[str, Any]]:
-        if isinstance(stmt, Seq):
-            return [step for child in stmt.stmts for step in self._steps(child, scope, func)]
-        if isinstance(stmt, View):
-            # A view has the pointer of its base; accesses add the offset of the view.
-            scope.buffers[stmt.buffer] = scope.buffers[stmt.base]
-            return self._steps(stmt.body, scope, func)
-        if isinstance(stmt, Alloc) and not any(isinstance(s, Eval) for s in stmts(stmt)):
-            return []  # left by kernels without results
-        if isinstance(stmt, Let):
-            scope.values[stmt.var] = scope.value(stmt.value)
-            return self._steps(stmt.body, scope, func)
-        if isinstance(stmt, For) and stmt.kind != "thread":
-            fresh = Var(stmt.var.name, stmt.var.dtype)
-            begin, extent = self._int(scope.value(stmt.begin)), self._int(scope.value(stmt.extent))
-            inner = _Scope(dict(scope.buffers), {**scope.values, stmt.var: fresh})
-            steps = self._steps(stmt.body, inner, func)
-            head = {"for": self.table.add(fresh), "begin": begin, "extent": extent}
-            return [{**head, "steps": steps}] if steps else []
-        if isinstance(stmt, If):
-            sides = [
-                self._steps(side, _Scope(dict(scope.buffers), dict(scope.values)), func) if side else []
-                for side in (stmt.then, stmt.orelse)
-            ]
-            return [{"if": self.table.add(scope.value(stmt.cond)), "then": sides[0], "else": sides[1]}]
-        if isinstance(stmt, Eval) and isinstance(stmt.value, Call):
-            return self._call(stmt.value, scope, func)
+        match stmt:
+            case Seq():
+                return [step for child in stmt.stmts for step in self._steps(child, scope, func)]
+            case View():
+                # A view has the pointer of its base; accesses add the offset of the view.
+                scope.buffers[stmt.buffer] = scope.buffers[stmt.base]
+                return self._steps(stmt.body, scope, func)
+            case Alloc() if not any(stmts_of(stmt, Eval)):
+                return []  # left by kernels without results
+            case Let():
+                scope.values[stmt.var] = scope.value(stmt.value)
+                return self._steps(stmt.body, scope, func)
+            case For() if stmt.kind != "thread":
+                fresh = Var(stmt.var.name, stmt.var.dtype)
+                begin, extent = self._int(scope.value(stmt.begin)), self._int(scope.value(stmt.extent))
+                inner = _Scope(dict(scope.buffers), {**scope.values, stmt.var: fresh})
+                steps = self._steps(stmt.body, inner, func)
+                head = {"for": self.table.add(fresh), "begin": begin, "extent": extent}
+                return [{**head, "steps": steps}] if steps else []
+            case If():
+                sides = [
+                    self._steps(side, _Scope(dict(scope.buffers), dict(scope.values)), func) if side else []
+                    for side in (stmt.then, stmt.orelse)
+                ]
+                return [{"if": self.table.add(scope.value(stmt.cond)), "then": sides[0], "else": sides[1]}]
+            case Eval() if isinstance(stmt.value, Call):
+                return self._call(stmt.value, scope, func)
         raise CodegenError(
             f"{func.name}: the host would have to execute a {type(stmt).__name__.lower()} statement",
             why="on this target the host only launches kernels and computes sizes",

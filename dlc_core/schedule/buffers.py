@@ -14,7 +14,7 @@ from dlc_core.schedule.lookup import buffer_of
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, clipped, extent_of, hull, point_region
 from dlc_core.schedule.tree import Program, renamed
-from dlc_core.tir.functor import copy_buffer, stmts, substitute_stmt
+from dlc_core.tir.functor import block_list, copy_buffer, stmts, substitute_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
 
 
@@ -141,7 +141,7 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
             what, block, *found, why=f"{', '.join(strangers) or 'no given block'} does not read it"
         )
     nest = top_of(program, block)
-    if any(isinstance(s, Block) and s is not block for s in stmts(nest)):
+    if any(s is not block for s in block_list(nest)):
         raise program.error(
             what, block, why="its loops hold other blocks too", hint="duplicate before compute_at"
         )

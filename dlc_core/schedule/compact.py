@@ -256,12 +256,13 @@ class _Rebase:
         if isinstance(stmt, Store):
             return self.store(stmt, bases)
         memo: dict[Expr, Expr] = {}
-        if isinstance(stmt, Eval):
-            return Eval(self.expr(stmt.value, bases, memo))
-        if isinstance(stmt, (If, While)):
-            stmt = replace(stmt, cond=self.expr(stmt.cond, bases, memo))
-        elif isinstance(stmt, Let):
-            stmt = replace(stmt, value=self.expr(stmt.value, bases, memo))
+        match stmt:
+            case Eval():
+                return Eval(self.expr(stmt.value, bases, memo))
+            case If() | While():
+                stmt = replace(stmt, cond=self.expr(stmt.cond, bases, memo))
+            case Let():
+                stmt = replace(stmt, value=self.expr(stmt.value, bases, memo))
         return with_children(stmt, [self.stmt(child, bases) for child in child_stmts(stmt)])
 
     def expr(self, expr: Expr, bases: Bases, memo: dict[Expr, Expr]) -> Expr:

@@ -15,7 +15,7 @@ from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
 from dlc_core.schedule.recurrence import order_kept, passes_on, recurrent_buffers
 from dlc_core.schedule.regions import Access, accesses, bind_all, escapes, hull, iter_map
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import allocations, stmts
+from dlc_core.tir.functor import allocations, block_list, stmts
 from dlc_core.tir.stmt import Block, Eval, For, IterVar, Stmt, Store
 
 TRUE = const(True, BOOL)
@@ -157,10 +157,10 @@ def outer_blocks(root: Stmt) -> list[Block]:
     """Blocks inside that are not inside another one, in order of execution."""
     found: list[Block] = []
     skip: set[Stmt] = set()
-    for stmt in stmts(root):
-        if isinstance(stmt, Block) and stmt not in skip:
+    for stmt in block_list(root):
+        if stmt not in skip:
             found.append(stmt)
-            skip.update(s for s in stmts(stmt) if isinstance(s, Block))
+            skip.update(block_list(stmt))
     return found
 
 

@@ -206,27 +206,29 @@ def _settled(
 
 def settle(stmt: Stmt, analyzer: Analyzer) -> Stmt:
     """Simplify loop bounds and predicates by the facts of the analyzer, and nothing else."""
-    if isinstance(stmt, For):
-        begin, extent = analyzer.simplify(stmt.begin), analyzer.simplify(stmt.extent)
-        analyzer.bind(stmt.var, begin, extent)
-        return replace(stmt, begin=begin, extent=extent, body=settle(stmt.body, analyzer))
-    if isinstance(stmt, Block):
-        return replace(stmt, predicate=analyzer.simplify(stmt.predicate))
-    if isinstance(stmt, Seq):
-        return Seq(tuple(settle(s, analyzer) for s in stmt.stmts))
-    if isinstance(stmt, (Alloc, View, Let)):
-        return replace(stmt, body=settle(stmt.body, analyzer))
+    match stmt:
+        case For():
+            begin, extent = analyzer.simplify(stmt.begin), analyzer.simplify(stmt.extent)
+            analyzer.bind(stmt.var, begin, extent)
+            return replace(stmt, begin=begin, extent=extent, body=settle(stmt.body, analyzer))
+        case Block():
+            return replace(stmt, predicate=analyzer.simplify(stmt.predicate))
+        case Seq():
+            return Seq(tuple(settle(s, analyzer) for s in stmt.stmts))
+        case Alloc() | View() | Let():
+            return replace(stmt, body=settle(stmt.body, analyzer))
     return stmt
 
 
 def guarded(stmt: Stmt, cond: Expr) -> Stmt:
     """The statement run only where `cond` holds: blocks take it as a predicate, other leaves an If."""
-    if isinstance(stmt, Block):
-        return replace(stmt, predicate=logical_and(stmt.predicate, cond))
-    if isinstance(stmt, Seq):
-        return Seq(tuple(guarded(s, cond) for s in stmt.stmts))
-    if isinstance(stmt, (For, Alloc, View)):
-        return replace(stmt, body=guarded(stmt.body, cond))
+    match stmt:
+        case Block():
+            return replace(stmt, predicate=logical_and(stmt.predicate, cond))
+        case Seq():
+            return Seq(tuple(guarded(s, cond) for s in stmt.stmts))
+        case For() | Alloc() | View():
+            return replace(stmt, body=guarded(stmt.body, cond))
     return If(cond, stmt)
 
 

@@ -32,7 +32,7 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.ir.expr import substitute as substitute_expr
-from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.functor import block_list, bound_buffers, child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Seq, Stmt, Store, View
 
 TRUE = const(True, BOOL)
@@ -105,26 +105,27 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
     def visit(
         stmt: Stmt, env: Mapping[Var, Expr], loops: tuple[For, ...], block: Block | None, predicate: Expr
     ) -> None:
-        if isinstance(stmt, For):
-            if const_value(stmt.extent) == 0:
-                return
-            loops = (*loops, stmt)
-        elif isinstance(stmt, Block):
-            bound = {a.var: substitute_expr(v, env) for a, v in zip(stmt.axes, stmt.values, strict=True)}
-            predicate = logical_and(predicate, substitute_expr(stmt.predicate, env))
-            env, block = {**env, **bound}, stmt if block is None else block
-            if is_opaque(stmt):
-                for regions, writes in ((stmt.reads, False), (stmt.writes, True)):
-                    for region in regions:
-                        if wanted is None or region.buffer in wanted:
-                            indices, around = _all_of(region, env)
-                            loops_there = (*loops, *around)
-                            found.append(
-                                Access(region.buffer, indices, writes, loops_there, block, predicate)
-                            )
-                return
-        elif isinstance(stmt, Let):
-            env = {**env, stmt.var: substitute_expr(stmt.value, env)}
+        match stmt:
+            case For():
+                if const_value(stmt.extent) == 0:
+                    return
+                loops = (*loops, stmt)
+            case Block():
+                bound = {a.var: substitute_expr(v, env) for a, v in zip(stmt.axes, stmt.values, strict=True)}
+                predicate = logical_and(predicate, substitute_expr(stmt.predicate, env))
+                env, block = {**env, **bound}, stmt if block is None else block
+                if is_opaque(stmt):
+                    for regions, writes in ((stmt.reads, False), (stmt.writes, True)):
+                        for region in regions:
+                            if wanted is None or region.buffer in wanted:
+                                indices, around = _all_of(region, env)
+                                loops_there = (*loops, *around)
+                                found.append(
+                                    Access(region.buffer, indices, writes, loops_there, block, predicate)
+                                )
+                    return
+            case Let():
+                env = {**env, stmt.var: substitute_expr(stmt.value, env)}
         memo: dict[Expr, Expr] = {}
 
         def placed(indices: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -239,7 +240,7 @@ def read_regions(block: Block) -> tuple[Region, ...]:
     The accumulator of a reduction is not listed if it is read at the index that is written.  Reads of inner
     blocks are listed as boxes.
     """
-    if any(isinstance(s, Block) for part in child_stmts(block) for s in stmts(part)):
+    if any(map(block_list, child_stmts(block))):
         return _boxes_read(block)
     places: dict[Buffer, list[tuple[Expr, ...]]] = {}
     written: set[tuple[Buffer, tuple[Expr, ...]]] = set()
@@ -247,12 +248,11 @@ def read_regions(block: Block) -> tuple[Region, ...]:
     inner: set[Var] = set()
     while work:
         stmt = work.pop()
-        if isinstance(stmt, For):
-            inner.add(stmt.var)
-        if isinstance(stmt, Let):
-            inner.add(stmt.var)
-        if isinstance(stmt, Store):
-            written.add((stmt.buffer, stmt.indices))
+        match stmt:
+            case For() | Let():
+                inner.add(stmt.var)
+            case Store():
+                written.add((stmt.buffer, stmt.indices))
         for expr in loads_in(*exprs_of(stmt)):
             known = places.setdefault(expr.buffer, [])
             if expr.indices not in known:
@@ -270,7 +270,7 @@ def read_regions(block: Block) -> tuple[Region, ...]:
 def _boxes_read(block: Block) -> tuple[Region, ...]:
     analyzer = Analyzer()
     dims = free_vars(*(e for a in block.axes for e in (a.dom.begin, a.dom.extent)))
-    own = {s.buffer for part in child_stmts(block) for s in stmts(part) if isinstance(s, (Alloc, View))}
+    own = set(bound_buffers(block))
     found: dict[Buffer, list[Access]] = {}
     for access in (a for part in child_stmts(block) for a in accesses(part)):
         if access.buffer not in own:

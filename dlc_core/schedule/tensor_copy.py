@@ -70,20 +70,21 @@ def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
     conds: list[Expr] = []
     around: list[Expr] = []
     while not isinstance(stmt, Store):
-        if isinstance(stmt, For):
-            if stmt.kind not in ("serial", "unrolled") or const_value(stmt.begin) != 0:
-                return f"the loop {stmt.var.name} is {stmt.kind}"
-            loops.append(stmt)
-            stmt = stmt.body
-        elif isinstance(stmt, Block) and stmt.init is None:
-            axes = dict(zip((axis.var for axis in stmt.axes), stmt.values, strict=True))
-            around += [substitute(c, axes) for c in conjuncts(stmt.predicate)]
-            stmt = substitute_stmt(stmt.body, axes)
-        elif isinstance(stmt, If) and stmt.orelse is None:
-            around += conjuncts(stmt.cond)
-            stmt = stmt.then
-        else:
-            return f"there is a {type(stmt).__name__.lower()} in it"
+        match stmt:
+            case For():
+                if stmt.kind not in ("serial", "unrolled") or const_value(stmt.begin) != 0:
+                    return f"the loop {stmt.var.name} is {stmt.kind}"
+                loops.append(stmt)
+                stmt = stmt.body
+            case Block() if stmt.init is None:
+                axes = dict(zip((axis.var for axis in stmt.axes), stmt.values, strict=True))
+                around += [substitute(c, axes) for c in conjuncts(stmt.predicate)]
+                stmt = substitute_stmt(stmt.body, axes)
+            case If() if stmt.orelse is None:
+                around += conjuncts(stmt.cond)
+                stmt = stmt.then
+            case _:
+                return f"there is a {type(stmt).__name__.lower()} in it"
     value = _unguarded(stmt.value, conds)
     if not isinstance(value, Load) or value.buffer.scope != "global" or not is_shared(stmt.buffer):
         return "it does not fill shared memory from global memory"

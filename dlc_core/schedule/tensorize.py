@@ -211,23 +211,25 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], w
         return Region(window.buffer, tuple(map(Range, begins, extents)))
 
     def on_stmt(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Store) and stmt.buffer in windows:
-            window = windows[stmt.buffer]
-            return Store(window.buffer, window.place(stmt.indices), stmt.value)
-        if isinstance(stmt, Block):
-            reads, writes = tuple(map(on_region, stmt.reads)), tuple(map(on_region, stmt.writes))
-            return replace(stmt, reads=reads, writes=writes)
-        if isinstance(stmt, View) and stmt.base in windows:
-            window = windows[stmt.base]
-            assert isinstance(window, Window)  # an escape
-            start = window.buffer.linear_index(window.starts) * stmt.base.dtype.itemsize
-            if stmt.base.dtype.itemsize % stmt.buffer.dtype.itemsize:
-                raise program.error(
-                    what, why=f"{stmt.buffer.name} is a view of wider elements than {window.buffer.name} has"
-                )
-            moved = copy_buffer(stmt.buffer)
-            moved.offset = stmt.buffer.offset + start // stmt.buffer.dtype.itemsize
-            return View(moved, window.buffer, substitute_stmt(stmt.body, {}, {stmt.buffer: moved}))
+        match stmt:
+            case Store() if stmt.buffer in windows:
+                window = windows[stmt.buffer]
+                return Store(window.buffer, window.place(stmt.indices), stmt.value)
+            case Block():
+                reads, writes = tuple(map(on_region, stmt.reads)), tuple(map(on_region, stmt.writes))
+                return replace(stmt, reads=reads, writes=writes)
+            case View() if stmt.base in windows:
+                window = windows[stmt.base]
+                assert isinstance(window, Window)  # an escape
+                start = window.buffer.linear_index(window.starts) * stmt.base.dtype.itemsize
+                if stmt.base.dtype.itemsize % stmt.buffer.dtype.itemsize:
+                    raise program.error(
+                        what,
+                        why=f"{stmt.buffer.name} is a view of wider elements than {window.buffer.name} has",
+                    )
+                moved = copy_buffer(stmt.buffer)
+                moved.offset = stmt.buffer.offset + start // stmt.buffer.dtype.itemsize
+                return View(moved, window.buffer, substitute_stmt(stmt.body, {}, {stmt.buffer: moved}))
         return None
 
     return transform_stmt(body, stmt_fn=on_stmt, expr_fn=on_expr)

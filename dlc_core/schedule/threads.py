@@ -10,7 +10,7 @@ from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.tree import Program, uses
 from dlc_core.support.record import record
 from dlc_core.tir.combine import Combination, combination_of
-from dlc_core.tir.functor import stmts, substitute_stmt
+from dlc_core.tir.functor import stmts_of, substitute_stmt
 from dlc_core.tir.stmt import Block, For, Store, loop
 from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, level, level_of
 
@@ -35,7 +35,7 @@ def bind(program: Program, handle: LoopRV, thread: str) -> None:
     what = f"cannot make loop {handle.name!r} {thread}"
     own = level_of(thread)
     around = [s for s in program.tree.ancestors(old) if isinstance(s, For) and s.kind == "thread"]
-    inside = [s for s in stmts(old.body) if isinstance(s, For) and s.kind == "thread"]
+    inside = [s for s in stmts_of(old.body, For) if s.kind == "thread"]
     for outer, inner, name in (*((s, old, s.thread) for s in around), *((old, s, s.thread) for s in inside)):
         kinds = (own, level(inner)) if outer is old else (level(outer), own)
         if kinds[1] == GROUP and kinds[0] != GROUP:

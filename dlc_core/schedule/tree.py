@@ -12,16 +12,20 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, loads_in, substitute, transform
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.tir.functor import (
+    block_list,
+    bound_buffers,
     bound_vars,
     child_stmts,
     copy_buffer,
     exprs_of,
     rename_bound,
     stmts,
+    stmts_of,
     substitute_stmt,
     transform_stmt,
 )
-from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.tir.functor import with_children as rebuilt
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, PrimFunc, Seq, Stmt, Store, While, seq
 
 EMPTY_STMT = Seq(())
 
@@ -32,37 +36,22 @@ def is_empty(stmt: Stmt) -> bool:
 
 def with_children(stmt: Stmt, children: list[Stmt]) -> Stmt:
     """The statement over other nested statements; empty where nothing is left to do in it."""
-    if isinstance(stmt, Seq):
-        return seq(*(c for c in children if not is_empty(c)))
-    if isinstance(stmt, Block):
-        init, body = (children[0], children[1]) if stmt.init is not None else (None, children[0])
-        return replace(stmt, init=init, body=body)
-    if isinstance(stmt, If):
-        then, orelse = children[0], children[1] if len(children) > 1 else None
-        orelse = None if orelse is not None and is_empty(orelse) else orelse
-        return EMPTY_STMT if is_empty(then) and orelse is None else If(stmt.cond, then, orelse)
-    body = children[0]
-    if is_empty(body):
-        return EMPTY_STMT
-    if isinstance(stmt, For):
-        return For(stmt.var, stmt.begin, stmt.extent, body, stmt.kind, stmt.thread, stmt.annotations)
-    if isinstance(stmt, Alloc):
-        return Alloc(stmt.buffer, body)
-    if isinstance(stmt, Let):
-        return Let(stmt.var, stmt.value, body)
-    if isinstance(stmt, View):
-        return View(stmt.buffer, stmt.base, body)
-    assert isinstance(stmt, While)
-    return While(stmt.cond, body)
+    match stmt:
+        case Seq():
+            return seq(*(c for c in children if not is_empty(c)))
+        case Block():
+            return rebuilt(stmt, children)
+        case If():
+            then, orelse = children[0], children[1] if len(children) > 1 else None
+            orelse = None if orelse is not None and is_empty(orelse) else orelse
+            return EMPTY_STMT if is_empty(then) and orelse is None else If(stmt.cond, then, orelse)
+    return EMPTY_STMT if is_empty(children[0]) else rebuilt(stmt, children)
 
 
 def touched(stmt: Stmt) -> set[Buffer]:
     """Buffers that a statement itself loads from, stores to, or views."""
     found = {e.buffer for e in loads_in(*exprs_of(stmt))}
-    if isinstance(stmt, Store):
-        found.add(stmt.buffer)
-    elif isinstance(stmt, View):
-        found.add(stmt.base)
+    found.update(stmt.accessed_buffers())
     return found
 
 
@@ -86,12 +75,13 @@ class Tree:
         work = [root]
         while work:
             stmt = work.pop()
-            if isinstance(stmt, For):
-                self.loops[stmt.var] = stmt
-            elif isinstance(stmt, Block):
-                self.blocks[stmt.name] = stmt
-            elif isinstance(stmt, Alloc):
-                self.allocs[stmt.buffer] = stmt
+            match stmt:
+                case For():
+                    self.loops[stmt.var] = stmt
+                case Block():
+                    self.blocks[stmt.name] = stmt
+                case Alloc():
+                    self.allocs[stmt.buffer] = stmt
             children = child_stmts(stmt)
             for child in children:
                 self.parent[child] = stmt
@@ -248,13 +238,14 @@ class Program:
             else:
                 analyzer.suppose(dim >= 0)
         for stmt in self.tree.path(around[0]) if around else ():
-            if isinstance(stmt, For):
-                analyzer.bind(stmt.var, stmt.begin, stmt.extent)
-                if inside or stmt is not around[0]:
-                    self.suppose_iterations(analyzer, stmt.extent)
-            elif isinstance(stmt, Block):
-                for axis in stmt.axes:
-                    analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+            match stmt:
+                case For():
+                    analyzer.bind(stmt.var, stmt.begin, stmt.extent)
+                    if inside or stmt is not around[0]:
+                        self.suppose_iterations(analyzer, stmt.extent)
+                case Block():
+                    for axis in stmt.axes:
+                        analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
         return analyzer
 
     def analyzer_of_points(self, block: Block) -> Analyzer:
@@ -316,35 +307,41 @@ class Program:
             line = _line(stmt)
             if line:
                 lines.append("  " * depth + line + ("   <--" if stmt in marks else ""))
-            if not isinstance(stmt, Block) or any(isinstance(s, Block) for s in stmts(stmt.body)):
+            if not isinstance(stmt, Block) or block_list(stmt.body):
                 work.extend((child, depth + bool(line)) for child in reversed(child_stmts(stmt)))
         return lines
 
 
 def _line(stmt: Stmt) -> str:
-    if isinstance(stmt, For):
-        end = stmt.begin + stmt.extent
-        span = f"{end}" if const_value(stmt.begin) == 0 else f"{stmt.begin}, {end}"
-        kind = (
-            "" if stmt.kind == "serial" else f"  # {stmt.kind}" + (f" {stmt.thread}" if stmt.thread else "")
-        )
-        return f"for {stmt.var.name} in range({span}):{kind}"
-    if isinstance(stmt, Block):
-        axes = ", ".join(
-            f"{axis.var.name}{'' if axis.kind == 'spatial' else ' (reduce)'} = {value}"
-            for axis, value in zip(stmt.axes, stmt.values, strict=True)
-        )
-        true = const_value(stmt.predicate) == 1
-        return f"block {stmt.name}({axes})" + ("" if true else f" where {stmt.predicate}")
-    if isinstance(stmt, If):
-        return f"if {stmt.cond}:"
-    if isinstance(stmt, While):
-        return f"while {stmt.cond}:"
-    if isinstance(stmt, Alloc):
-        return f"alloc {stmt.buffer!r}"
-    if isinstance(stmt, Store):
-        return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = ..."
-    return "..." if isinstance(stmt, Eval) else ""
+    match stmt:
+        case For():
+            end = stmt.begin + stmt.extent
+            span = f"{end}" if const_value(stmt.begin) == 0 else f"{stmt.begin}, {end}"
+            kind = (
+                ""
+                if stmt.kind == "serial"
+                else f"  # {stmt.kind}" + (f" {stmt.thread}" if stmt.thread else "")
+            )
+            return f"for {stmt.var.name} in range({span}):{kind}"
+        case Block():
+            axes = ", ".join(
+                f"{axis.var.name}{'' if axis.kind == 'spatial' else ' (reduce)'} = {value}"
+                for axis, value in zip(stmt.axes, stmt.values, strict=True)
+            )
+            true = const_value(stmt.predicate) == 1
+            return f"block {stmt.name}({axes})" + ("" if true else f" where {stmt.predicate}")
+        case If():
+            return f"if {stmt.cond}:"
+        case While():
+            return f"while {stmt.cond}:"
+        case Alloc():
+            return f"alloc {stmt.buffer!r}"
+        case Store():
+            return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = ..."
+        case Eval():
+            return "..."
+        case _:
+            return ""
 
 
 def anew(stmt: Stmt) -> Stmt | None:
@@ -358,14 +355,11 @@ def renamed(
     """A copy with new loops, axes, allocations and block names, and a map from the old ones."""
     values: dict[Var, Expr] = {}
     fresh: dict[Var, Var] = {}
-    inner: list[Buffer] = []
     names: dict[str, str] = {}
     used = set(taken)
     for stmt in stmts(root):
         for var in bound_vars(stmt):
             fresh[var] = values[var] = Var(var.name, var.dtype)
-        if isinstance(stmt, (Alloc, View)):
-            inner.append(stmt.buffer)
         if isinstance(stmt, Block):
             names[stmt.name] = program.fresh_block_name(stmt.name, used)
             used.add(names[stmt.name])
@@ -375,8 +369,8 @@ def renamed(
             return replace(stmt, name=names[stmt.name])
         return anew(stmt)
 
-    copied = substitute_stmt(root, values, {b: copy_buffer(b) for b in inner})
-    loops = {LoopRV(s.var): LoopRV(fresh[s.var]) for s in stmts(root) if isinstance(s, For)}
+    copied = substitute_stmt(root, values, {b: copy_buffer(b) for b in bound_buffers(root)})
+    loops = {LoopRV(s.var): LoopRV(fresh[s.var]) for s in stmts_of(root, For)}
     blocks = {BlockRV(old): BlockRV(new) for old, new in names.items()}
     return transform_stmt(copied, stmt_fn=rename), loops, blocks
 

@@ -163,29 +163,30 @@ class TirPrinter:
 
     def stmt(self, stmt: Stmt) -> None:
         self.begin(stmt)
-        if isinstance(stmt, Store):
-            *indices, value = self.exprs.texts((*stmt.indices, stmt.value))
-            self.emit(f"{self.exprs.buffer(stmt.buffer)}[{', '.join(indices) or '()'}] = {value}")
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, Block):
-            self._block(stmt)
-        elif isinstance(stmt, Seq):
-            self._seq(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, While):
-            self.nested(f"while {self.exprs.text(stmt.cond)}:", stmt.body)
-        elif isinstance(stmt, Eval):
-            text = self.exprs.text(stmt.value)
-            bare = isinstance(stmt.value, Call) and stmt.value.name.startswith((KERNEL, LAUNCH))
-            self.emit(text if bare else f"T.evaluate({text})")
-        elif isinstance(stmt, (Let, Alloc, View)):
-            name, made = self._binding(stmt)
-            bound = stmt.var if isinstance(stmt, Let) else stmt.buffer
-            self.nested(f"with {made} as {name}:", stmt.body, partial(self.names.release, (bound,)))
-        else:
-            raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
+        match stmt:
+            case Store():
+                *indices, value = self.exprs.texts((*stmt.indices, stmt.value))
+                self.emit(f"{self.exprs.buffer(stmt.buffer)}[{', '.join(indices) or '()'}] = {value}")
+            case For():
+                self._for(stmt)
+            case Block():
+                self._block(stmt)
+            case Seq():
+                self._seq(stmt)
+            case If():
+                self._if(stmt)
+            case While():
+                self.nested(f"while {self.exprs.text(stmt.cond)}:", stmt.body)
+            case Eval():
+                text = self.exprs.text(stmt.value)
+                bare = isinstance(stmt.value, Call) and stmt.value.name.startswith((KERNEL, LAUNCH))
+                self.emit(text if bare else f"T.evaluate({text})")
+            case Let() | Alloc() | View():
+                name, made = self._binding(stmt)
+                bound = stmt.var if isinstance(stmt, Let) else stmt.buffer
+                self.nested(f"with {made} as {name}:", stmt.body, partial(self.names.release, (bound,)))
+            case _:
+                raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
 
     def _seq(self, stmt: Seq) -> None:
         """A sequence where a suite would not give it back: inside another, or of less than two."""

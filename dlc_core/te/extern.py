@@ -19,12 +19,12 @@ from dlc_core.tir.functor import (
     free_buffers,
     free_vars_stmt,
     rename_bound,
-    stmts,
+    stores_in,
     substitute_buffer,
     substitute_stmt,
 )
 from dlc_core.tir.intrinsics import has_effect
-from dlc_core.tir.stmt import Block, Eval, PrimFunc, Stmt, Store, seq
+from dlc_core.tir.stmt import Block, Eval, PrimFunc, Stmt, seq
 
 Body = Callable[[list[Buffer], list[Buffer]], "Stmt | Expr | Sequence[Stmt | Expr]"]
 
@@ -181,7 +181,7 @@ def _check(name: str, body: Stmt, ins: Sequence[Buffer], outs: Sequence[Buffer])
         raise UsageError(
             f"the body of extern {name!r} touches {', '.join(strange)}", hint="list them among the inputs"
         )
-    stored = [s.buffer for s in stmts(body) if isinstance(s, Store)]
+    stored = [s.buffer for s in stores_in(body)]
     changed = [b.name for b in ins if b in stored]
     if changed:
         raise UsageError(f"the body of extern {name!r} writes its input {', '.join(changed)}")

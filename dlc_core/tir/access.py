@@ -62,10 +62,11 @@ class _Accesses:
         parts = list(parts)
         for part in parts:
             for stmt in stmts(part):
-                if isinstance(stmt, Alloc):
-                    self.local.add(stmt.buffer)
-                elif isinstance(stmt, View):
-                    self.views[stmt.buffer] = stmt.base
+                match stmt:
+                    case Alloc():
+                        self.local.add(stmt.buffer)
+                    case View():
+                        self.views[stmt.buffer] = stmt.base
         for part in parts:
             self._visit(part)
         written = {(b, r.ranges) for b, regions in self.writes.items() for r in regions}
@@ -79,16 +80,17 @@ class _Accesses:
         work: list[Stmt] = [root]
         while work:
             stmt = work.pop()
-            if isinstance(stmt, Block):
-                self._nested(stmt)
-                continue
-            if isinstance(stmt, For):
-                self._bind(stmt.var, stmt.begin, stmt.extent)
-            elif isinstance(stmt, Let):
-                self.lets[stmt.var] = substitute(stmt.value, self.lets)
-            if isinstance(stmt, Eval):
-                self._passed(stmt.value)
-            if not isinstance(stmt, (Alloc, View)):
+            match stmt:
+                case Block():
+                    self._nested(stmt)
+                    continue
+                case For():
+                    self._bind(stmt.var, stmt.begin, stmt.extent)
+                case Let():
+                    self.lets[stmt.var] = substitute(stmt.value, self.lets)
+                case Eval():
+                    self._passed(stmt.value)
+            if not stmt.bound_buffers():
                 for load in loads_in(*exprs_of(stmt)):
                     self._add(self.reads, load.buffer, [Range(i, const(1)) for i in load.indices])
             if isinstance(stmt, Store):

@@ -33,6 +33,7 @@ from dlc_core.tir.grammar import buffer_exprs as buffer_exprs
 from dlc_core.tir.stmt import Alloc, Block, Eval, PrimFunc, Region, Stmt, Store
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Stmt)
 StmtFn = Callable[[Stmt], "Stmt | None"]
 ExprFn = Callable[[Expr], "Expr | None"]
 
@@ -66,6 +67,11 @@ def stmts(root: Stmt) -> Iterator[Stmt]:
         children = stmt.child_stmts()
         if children:
             work += children[::-1]
+
+
+def stmts_of(root: Stmt, kind: type[S]) -> Iterator[S]:
+    """Every statement of one class, outer before inner, in order of execution."""
+    return (stmt for stmt in stmts(root) if isinstance(stmt, kind))
 
 
 def walk(
@@ -154,11 +160,9 @@ def copy_buffer(
 def rename_bound(root: Stmt) -> Stmt:
     """A copy in which every bound variable and every allocated or viewed buffer is fresh."""
     names: dict[Var, Expr] = {}
-    inner: list[Buffer] = []
     for stmt in stmts(root):
         names.update((var, Var(var.name, var.dtype)) for var in bound_vars(stmt))
-        inner += stmt.bound_buffers()
-    fresh = {buffer: copy_buffer(buffer, lambda e: substitute(e, names)) for buffer in inner}
+    fresh = {buffer: copy_buffer(buffer, lambda e: substitute(e, names)) for buffer in bound_buffers(root)}
     return _replace(root, names, fresh)
 
 
@@ -197,12 +201,12 @@ def specialize(func: PrimFunc, values: Mapping[Var, ExprLike]) -> PrimFunc:
 
 
 def stores_in(root: Stmt) -> list[Store]:
-    return [stmt for stmt in stmts(root) if isinstance(stmt, Store)]
+    return list(stmts_of(root, Store))
 
 
 def block_list(root: Stmt) -> list[Block]:
     """All blocks, outer before inner, in order of execution."""
-    return [stmt for stmt in stmts(root) if isinstance(stmt, Block)]
+    return list(stmts_of(root, Block))
 
 
 def buffers_read(root: Stmt) -> list[Buffer]:
@@ -220,16 +224,18 @@ def buffers_written(root: Stmt) -> list[Buffer]:
     work: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
     while work:
         stmt, only_read = work.pop()
-        if isinstance(stmt, Store):
-            found[stmt.buffer] = None
-        if isinstance(stmt, Block):
-            written = {r.buffer for r in stmt.writes}
-            only_read = frozenset(r.buffer for r in stmt.reads if r.buffer not in written)
         exprs = exprs_of(stmt)
-        hint = isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "prefetch"
-        if isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "bulk_copy":
-            exprs = stmt.value.args[:1]
-        for expr in post_order(*exprs) if loads_in(*exprs) and not hint else ():
+        match stmt:
+            case Store():
+                found[stmt.buffer] = None
+            case Block():
+                written = {r.buffer for r in stmt.writes}
+                only_read = frozenset(r.buffer for r in stmt.reads if r.buffer not in written)
+            case Eval(value=Call(name="prefetch")):
+                exprs = ()
+            case Eval(value=Call(name="bulk_copy", args=args)):
+                exprs = args[:1]
+        for expr in post_order(*exprs) if loads_in(*exprs) else ():
             if isinstance(expr, Call) and expr.name == "address_of":
                 taken = (arg.buffer for arg in expr.args if isinstance(arg, Load))
                 found.update((buffer, None) for buffer in taken if buffer not in only_read)
@@ -239,7 +245,12 @@ def buffers_written(root: Stmt) -> list[Buffer]:
 
 def allocations(root: Stmt) -> list[Buffer]:
     """Buffers allocated inside, outer before inner."""
-    return [stmt.buffer for stmt in stmts(root) if isinstance(stmt, Alloc)]
+    return [stmt.buffer for stmt in stmts_of(root, Alloc)]
+
+
+def bound_buffers(root: Stmt) -> list[Buffer]:
+    """Buffers allocated or viewed inside, outer before inner."""
+    return [buffer for stmt in stmts(root) for buffer in stmt.bound_buffers()]
 
 
 def free_buffers(root: Stmt) -> list[Buffer]:

@@ -20,7 +20,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Call, Expr, Var, call, const_value
 from dlc_core.support.record import record
-from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.functor import exprs_of, stmts, stmts_of
 from dlc_core.tir.stmt import Let, Stmt
 
 MATRIX = "subgroup_matrix"
@@ -272,7 +272,7 @@ def held(operand: Expr) -> Expr:
 def operands(root: Stmt) -> dict[Var, Expr]:
     """The operands of products: variables with their values."""
     used = {held(arg) for call in products(root) for arg in call.args[1:3]}
-    return {s.var: s.value for s in stmts(root) if isinstance(s, Let) and s.var in used}
+    return {s.var: s.value for s in stmts_of(root, Let) if s.var in used}
 
 
 def _digits(numbers: Sequence[int]) -> tuple[Digits, list[int]]:

@@ -26,17 +26,18 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
     vectors: set[tuple[int, int]] = set()
     reads: set[tuple[int, int]] = set()
     for stmt in stmts(body):
-        if isinstance(stmt, View) and stmt.base is buffer:
-            return None
-        if isinstance(stmt, While):
-            return None
-        if isinstance(stmt, For) and stmt.kind == "parallel" and _mentions(stmt, buffer):
-            return None
-        if isinstance(stmt, Store) and stmt.buffer is buffer:
-            place = _place(buffer, stmt.indices)
-            if place is None:
+        match stmt:
+            case View() if stmt.base is buffer:
                 return None
-            vectors.add(place)
+            case While():
+                return None
+            case For() if stmt.kind == "parallel" and _mentions(stmt, buffer):
+                return None
+            case Store() if stmt.buffer is buffer:
+                place = _place(buffer, stmt.indices)
+                if place is None:
+                    return None
+                vectors.add(place)
         exprs = exprs_of(stmt)
         loads = [e for e in loads_in(*exprs) if e.buffer is buffer]
         if not loads:

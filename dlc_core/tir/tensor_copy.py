@@ -13,7 +13,7 @@ from __future__ import annotations
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, ExprLike, Load, as_expr, const_value
 from dlc_core.support.record import record
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.functor import stmts_of
 from dlc_core.tir.intrinsics import BULK, address_of, intrinsic
 from dlc_core.tir.stmt import Eval, Stmt
 
@@ -73,7 +73,7 @@ def tensor_copy_of(call: Call) -> TensorCopy:
 
 def bulk_copies(root: Stmt) -> list[Call]:
     """The calls in a program."""
-    found = (s.value for s in stmts(root) if isinstance(s, Eval))
+    found = (s.value for s in stmts_of(root, Eval))
     return [e for e in found if isinstance(e, Call) and e.name == BULK]
 
 

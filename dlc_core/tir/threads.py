@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Expr, const, const_value
-from dlc_core.tir.functor import child_stmts, stmts
+from dlc_core.tir.functor import child_stmts, stmts, stmts_of
 from dlc_core.tir.stmt import For, PrimFunc, Stmt
 
 GROUP, VIRTUAL, THREAD = "group", "virtual", "thread"
@@ -85,6 +85,11 @@ def is_private(buffer: Buffer) -> bool:
     return buffer.scope.startswith("local")
 
 
+def axes_in(root: Stmt, *levels: str) -> Iterator[For]:
+    """The thread loops of some levels, outer before inner, in order of execution."""
+    return (loop for loop in stmts_of(root, For) if level(loop) in levels)
+
+
 def has_axes(root: Stmt) -> bool:
     return any(map(is_axis, stmts(root)))
 
@@ -106,9 +111,8 @@ def launch_axes(func: PrimFunc) -> dict[str, Expr]:
     Virtual threads are no axes of a launch.
     """
     found: dict[str, Expr] = {}
-    for stmt in stmts(func.body):
-        if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
-            found.setdefault(stmt.thread, stmt.extent)
+    for axis in axes_in(func.body, GROUP, THREAD):
+        found.setdefault(axis.thread, axis.extent)
     return found
 
 

@@ -24,6 +24,7 @@ from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post
 from dlc_core.ir.module import IRModule
 from dlc_core.support.record import record
 from dlc_core.tir.functor import (
+    bound_buffers,
     bound_vars,
     buffer_exprs,
     child_stmts,
@@ -144,17 +145,13 @@ class _Checker:
         self.use(exprs_of(stmt), stmt, where)
         for message in _stmt_problems(stmt):
             self.problem(message, stmt)
-        if isinstance(stmt, Store):
-            self.use_buffer(stmt.buffer, stmt, where)
-        elif isinstance(stmt, View):
-            self.use_buffer(stmt.base, stmt, where)
-        if isinstance(stmt, (Alloc, View)):
-            self.define(stmt.buffer, stmt)
-        for var in bound_vars(stmt):
-            self.define(var, stmt)
-            if isinstance(stmt, For):
-                self.loops[var] = self.blocks
-                self.threads = self.threads or stmt.kind == "thread"
+        for buffer in stmt.accessed_buffers():
+            self.use_buffer(buffer, stmt, where)
+        for name in (*stmt.bound_buffers(), *bound_vars(stmt)):
+            self.define(name, stmt)
+        if isinstance(stmt, For):
+            self.loops[stmt.var] = self.blocks
+            self.threads = self.threads or stmt.kind == "thread"
 
     def enter_block(self, block: Block, where: str) -> None:
         self.use((e for a in block.axes for e in (a.dom.begin, a.dom.extent)), block, where)
@@ -167,7 +164,7 @@ class _Checker:
         self.blocks += 1
         regions = (*block.reads, *block.writes)
         self.use(region_exprs(regions), block, f"a region of {where}")
-        inside = {s.buffer for s in stmts(block.body) if isinstance(s, (Alloc, View))}
+        inside = set(bound_buffers(block.body))
         for region in regions:
             if region.buffer not in inside:
                 self.use_buffer(region.buffer, block, where)
@@ -175,20 +172,20 @@ class _Checker:
     def leave(self, stmt: Stmt) -> None:
         if isinstance(stmt, Block):
             self.blocks -= 1
-        if isinstance(stmt, (Alloc, View)):
-            self.buffers.discard(stmt.buffer)
+        self.buffers.difference_update(stmt.bound_buffers())
         self.vars.difference_update(bound_vars(stmt))
 
 
 def _label(stmt: Stmt) -> str:
-    if isinstance(stmt, Store):
-        return f"the store to {stmt.buffer.name}"
-    if isinstance(stmt, Block):
-        return f"block {stmt.name}"
-    if isinstance(stmt, (For, Let)):
-        return f"{type(stmt).__name__} {stmt.var.name}"
-    if isinstance(stmt, (Alloc, View)):
-        return f"{type(stmt).__name__} {stmt.buffer.name}"
+    match stmt:
+        case Store():
+            return f"the store to {stmt.buffer.name}"
+        case Block():
+            return f"block {stmt.name}"
+        case For() | Let():
+            return f"{type(stmt).__name__} {stmt.var.name}"
+        case Alloc() | View():
+            return f"{type(stmt).__name__} {stmt.buffer.name}"
     return type(stmt).__name__
 
 
@@ -213,22 +210,23 @@ def _access_problems(buffer: Buffer, indices: Sequence[Expr], what: str) -> Iter
 
 
 def _stmt_problems(stmt: Stmt) -> Iterator[str]:
-    if isinstance(stmt, Store):
-        yield from _access_problems(stmt.buffer, stmt.indices, "store to")
-        lanes = max((i.dtype.lanes for i in stmt.indices), default=1)
-        expected = stmt.buffer.dtype.with_lanes(lanes)
-        if stmt.value.dtype is not expected:
-            yield f"store to {stmt.buffer.name} of {stmt.value.dtype}, where {expected} belongs"
-    elif isinstance(stmt, For):
-        yield from _loop_problems(stmt)
-    elif isinstance(stmt, (If, While)):
-        if stmt.cond.dtype is not BOOL:
-            yield f"the condition of {type(stmt).__name__} is {stmt.cond.dtype}, not bool"
-    elif isinstance(stmt, Let):
-        if stmt.var.dtype is not stmt.value.dtype:
-            yield f"{stmt.var.name} of {stmt.var.dtype} is bound to a value of {stmt.value.dtype}"
-    elif isinstance(stmt, Eval) and not isinstance(stmt.value, Call):
-        yield "Eval of something that is not a call"
+    match stmt:
+        case Store():
+            yield from _access_problems(stmt.buffer, stmt.indices, "store to")
+            lanes = max((i.dtype.lanes for i in stmt.indices), default=1)
+            expected = stmt.buffer.dtype.with_lanes(lanes)
+            if stmt.value.dtype is not expected:
+                yield f"store to {stmt.buffer.name} of {stmt.value.dtype}, where {expected} belongs"
+        case For():
+            yield from _loop_problems(stmt)
+        case If() | While():
+            if stmt.cond.dtype is not BOOL:
+                yield f"the condition of {type(stmt).__name__} is {stmt.cond.dtype}, not bool"
+        case Let():
+            if stmt.var.dtype is not stmt.value.dtype:
+                yield f"{stmt.var.name} of {stmt.var.dtype} is bound to a value of {stmt.value.dtype}"
+        case Eval() if not isinstance(stmt.value, Call):
+            yield "Eval of something that is not a call"
 
 
 def _loop_problems(stmt: For) -> Iterator[str]:
@@ -298,14 +296,16 @@ def _accesses(block: Block) -> Iterator[_Access]:
             continue
         if isinstance(stmt, For):
             loops = {**loops, stmt.var: (stmt.begin, stmt.extent)}
-        if not isinstance(stmt, (Alloc, View)):
+        if not stmt.bound_buffers():
             guarded = _guarded(exprs_of(stmt))
             for e in post_order(*exprs_of(stmt)):
                 if isinstance(e, Load):
                     yield _Access(e.buffer, e.indices, False, loops, certain and e not in guarded)
-        if isinstance(stmt, Store):
-            yield _Access(stmt.buffer, stmt.indices, True, loops, certain)
-        certain = certain and not isinstance(stmt, (If, While))
+        match stmt:
+            case Store():
+                yield _Access(stmt.buffer, stmt.indices, True, loops, certain)
+            case If() | While():
+                certain = False
         work.extend((child, loops, certain) for child in reversed(child_stmts(stmt)))
 
 
@@ -321,7 +321,7 @@ def _guarded(exprs: Iterable[Expr]) -> set[Expr]:
 
 
 def _region_problems(block: Block) -> Iterator[str]:
-    local = {s.buffer for s in stmts(block.body) if isinstance(s, (Alloc, View))}
+    local = set(bound_buffers(block.body))
     reads: dict[Buffer, list[Region]] = {}
     writes: dict[Buffer, list[Region]] = {}
     for table, regions in ((reads, block.reads), (writes, block.writes)):

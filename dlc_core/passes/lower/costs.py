@@ -61,24 +61,25 @@ class _Count:
         self.touched: dict[Buffer, int | None] = defaultdict(int)
 
     def visit(self, stmt: Stmt, times: int | None) -> None:
-        if isinstance(stmt, Store):
-            self._expr(stmt.value, times)
-            self._touch(stmt.buffer, times)
-        elif isinstance(stmt, For):
-            extent = const_value(stmt.extent)
-            self.visit(stmt.body, None if times is None or extent is None else times * extent)
-        elif isinstance(stmt, Seq):
-            for each in stmt.stmts:
-                self.visit(each, times)
-        elif isinstance(stmt, If):
-            self.visit(stmt.then, times)
-        elif isinstance(stmt, Let):
-            self._expr(stmt.value, times)
-            self.visit(stmt.body, times)
-        elif isinstance(stmt, (Alloc, Block, View)):
-            self.visit(stmt.body, times)
-        elif isinstance(stmt, While):
-            self.visit(stmt.body, None)
+        match stmt:
+            case Store():
+                self._expr(stmt.value, times)
+                self._touch(stmt.buffer, times)
+            case For():
+                extent = const_value(stmt.extent)
+                self.visit(stmt.body, None if times is None or extent is None else times * extent)
+            case Seq():
+                for each in stmt.stmts:
+                    self.visit(each, times)
+            case If():
+                self.visit(stmt.then, times)
+            case Let():
+                self._expr(stmt.value, times)
+                self.visit(stmt.body, times)
+            case Alloc() | Block() | View():
+                self.visit(stmt.body, times)
+            case While():
+                self.visit(stmt.body, None)
 
     def _touch(self, buffer: Buffer, times: int | None) -> None:
         known = self.touched[buffer]

@@ -36,7 +36,7 @@ from dlc_core.ir.expr import (
 from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.tir.bounds.prover import Access, Proof, extent_in_bytes
 from dlc_core.support.record import record
-from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.functor import exprs_of, stmts, stmts_of
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.sizes import SIZES
@@ -101,7 +101,7 @@ class _Checker:
     ) -> None:
         self.func, self.arena, self.functions = func, arena, functions
         self.lasting, self.written = lasting, written
-        self.views = {s.buffer: s for s in stmts(func.body) if isinstance(s, View)}
+        self.views = {s.buffer: s for s in stmts_of(func.body, View)}
         self.proof = Proof()
         self.dims = Analyzer()
         for scalar in func.scalars:

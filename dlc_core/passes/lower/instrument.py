@@ -19,7 +19,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.support.record import record
-from dlc_core.tir.functor import copy_func, stmts, transform_stmt
+from dlc_core.tir.functor import copy_func, stmts_of, transform_stmt
 from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
 
@@ -41,8 +41,8 @@ class Instrument(Pass):
             recorded[entry["kernel"]].append(entry)
         sites: dict[Stmt, int] = {}
         described: list[dict[str, Any]] = []
-        for stmt in stmts(main.body):
-            symbol = _kernel(stmt)
+        for stmt in stmts_of(main.body, Eval):
+            symbol = kernel_symbol(stmt.value)
             if symbol is not None and stmt not in sites:
                 sites[stmt] = len(sites)
                 found = recorded[symbol]
@@ -75,10 +75,6 @@ def _schedule(kernel: Any) -> dict[str, Any]:
     }
     names = {"applied": "plan", "trace": "trace"}
     return facts | {name: str(attrs[attr]) for attr, name in names.items() if attr in attrs}
-
-
-def _kernel(stmt: Stmt) -> str | None:
-    return kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
 
 
 __all__ = ["Instrument"]

@@ -28,8 +28,8 @@ from dlc_core.tir.failures import (
     record_buffer,
     with_parameters,
 )
-from dlc_core.tir.functor import stmts, transform_stmt
-from dlc_core.tir.intrinsics import NOTE, STATUS, address_of, kernel_symbol
+from dlc_core.tir.functor import transform_stmt
+from dlc_core.tir.intrinsics import NOTE, STATUS, address_of, called_kernels, kernel_symbol
 from dlc_core.tir.stmt import Eval, If, PrimFunc, Stmt
 
 
@@ -106,14 +106,9 @@ def pass_records(module: IRModule) -> IRModule:
     done: dict[str, PrimFunc] = {}
     for name in _callees_first(kernels):
         func = kernels[name]
-        wanted = [done[s] for s in _called(func) if s in done and CHECKS in done[s].attrs]
+        wanted = [done[s] for s in called_kernels(func.body) if s in done and CHECKS in done[s].attrs]
         done[name] = _handing_on(func, {callee.name: callee for callee in wanted}) if wanted else func
     return module.with_functions(done)
-
-
-def _called(func: PrimFunc) -> list[str]:
-    found = (kernel_symbol(s.value) for s in stmts(func.body) if isinstance(s, Eval))
-    return list(dict.fromkeys(symbol for symbol in found if symbol is not None))
 
 
 def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
@@ -128,7 +123,7 @@ def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
         elif name not in open_:
             open_.add(name)
             work.append((name, True))
-            work += [(callee, False) for callee in _called(kernels[name]) if callee in kernels]
+            work += [(callee, False) for callee in called_kernels(kernels[name].body) if callee in kernels]
     return list(order)
 
 

@@ -16,9 +16,9 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
 from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.schedule.layout import REPACK
-from dlc_core.tir.functor import block_list, buffers_written, stmts
-from dlc_core.tir.intrinsics import kernel_symbol
-from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
+from dlc_core.tir.functor import block_list, buffers_written, stmts_of
+from dlc_core.tir.intrinsics import called_kernels
+from dlc_core.tir.stmt import For, PrimFunc
 
 ENTRY, KERNEL = "main", "kernel"
 """The name of the entry, and of a program whose own name is the entry's."""
@@ -94,7 +94,7 @@ def _of_module(module: IRModule) -> IRModule:
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     if not kernels:
         raise UsageError("the module has no PrimFunc", hint="dlc.compile takes graphs")
-    called = {s for f in kernels.values() for stmt in stmts(f.body) if (s := _called(stmt)) is not None}
+    called = {name for f in kernels.values() for name in called_kernels(f.body)}
     open_ = [name for name in kernels if name not in called] or list(kernels)
     if module.entry in kernels:
         open_ = [module.entry, *(name for name in open_ if name != module.entry)]
@@ -120,14 +120,9 @@ def _kernel(func: PrimFunc) -> PrimFunc:
     return replace(func, name=KERNEL) if func.name == ENTRY else func
 
 
-def _called(stmt: Stmt) -> str | None:
-    """The kernel that a statement calls."""
-    return kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
-
-
 def _is_scheduled(func: PrimFunc) -> bool:
     """Whether the program already has a schedule, so that rules must not choose one."""
-    serial = all(s.kind == "serial" for s in stmts(func.body) if isinstance(s, For))
+    serial = all(s.kind == "serial" for s in stmts_of(func.body, For))
     return not serial or not block_list(func.body)
 
 

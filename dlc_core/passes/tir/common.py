@@ -32,7 +32,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS, in_bounds
 from dlc_core.support.record import record
-from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.functor import bound_buffers, child_stmts, exprs_of, stmts_of
 from dlc_core.tir.grammar import Parts
 from dlc_core.tir.intrinsics import has_effect
 from dlc_core.tir.stmt import Alloc, Block, For, Let, PrimFunc, Seq, Stmt, View, seq
@@ -71,10 +71,10 @@ class _Namer:
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 self.analyzer.declare_dim(scalar, low=0)
-        for s in stmts(func.body):
-            if isinstance(s, For) and s.var.dtype is INDEX and not loads_in(s.begin, s.extent):
+        for s in stmts_of(func.body, For):
+            if s.var.dtype is INDEX and not loads_in(s.begin, s.extent):
                 self.analyzer.bind(s.var, s.begin, s.extent)
-        self.local = {s.buffer for s in stmts(func.body) if isinstance(s, (Alloc, View))}
+        self.local = set(bound_buffers(func.body))
         self.ops: dict[Expr, int | None] = {}
 
     def rebuilt(self, root: Stmt) -> Stmt:

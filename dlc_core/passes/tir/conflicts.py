@@ -110,15 +110,16 @@ def spread(root: Stmt, start: Iterable[Var | Buffer], buffers: Container[Buffer]
 
     def mark(stmt: Stmt, under: bool) -> None:
         own = depends(*exprs_of(stmt))
-        if isinstance(stmt, (For, Let)) and own:
-            found.add(stmt.var)
-        elif isinstance(stmt, Block):
-            found.update(a.var for a, v in zip(stmt.axes, stmt.values, strict=True) if depends(v))
-            under = under or depends(stmt.predicate)
-        elif isinstance(stmt, Store) and stmt.buffer in buffers and (under or own):
-            found.add(stmt.buffer)
-        elif isinstance(stmt, View) and not found.isdisjoint((stmt.base, stmt.buffer)):
-            found.update((stmt.base, stmt.buffer))
+        match stmt:
+            case For() | Let() if own:
+                found.add(stmt.var)
+            case Block():
+                found.update(a.var for a, v in zip(stmt.axes, stmt.values, strict=True) if depends(v))
+                under = under or depends(stmt.predicate)
+            case Store() if stmt.buffer in buffers and (under or own):
+                found.add(stmt.buffer)
+            case View() if not found.isdisjoint((stmt.base, stmt.buffer)):
+                found.update((stmt.base, stmt.buffer))
         under = under or (isinstance(stmt, (For, If, While)) and own)
         for child in child_stmts(stmt):
             mark(child, under)

@@ -29,7 +29,7 @@ from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
-from dlc_core.tir.functor import rename_bound, stmts
+from dlc_core.tir.functor import block_list, rename_bound, stmts
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Stmt, Store, loop, seq
 from dlc_core.tir.threads import THREAD, has_axes, level, level_of
@@ -64,9 +64,7 @@ def _next(program: Program) -> CrossThread | None:
         if level(at) != THREAD:
             continue
         assert isinstance(at, For)
-        accumulating = [
-            s for s in stmts(at.body) if isinstance(s, Block) and "reduce" in axis_kinds(s, at.var)
-        ]
+        accumulating = [s for s in block_list(at.body) if "reduce" in axis_kinds(s, at.var)]
         if not accumulating:
             continue
         found = cross_thread(program, at)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, loads_in, post_order
-from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts_of
 from dlc_core.tir.intrinsics import CONVERGENT, has_effect
 from dlc_core.tir.stmt import Stmt, Store, View
 
@@ -20,7 +20,7 @@ class Memory:
     """
 
     def __init__(self, root: Stmt) -> None:
-        self.base: dict[Buffer, Buffer] = {s.buffer: s.base for s in stmts(root) if isinstance(s, View)}
+        self.base: dict[Buffer, Buffer] = {s.buffer: s.base for s in stmts_of(root, View)}
         self._written: dict[Stmt, frozenset[Buffer] | None] = {}
         self._effects: dict[Expr, tuple[frozenset[Buffer], bool]] = {}
 

@@ -13,9 +13,9 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.tree import with_children
 from dlc_core.support.record import record
-from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts, stores_in
 from dlc_core.tir.intrinsics import KERNEL, LAUNCH
-from dlc_core.tir.stmt import For, PrimFunc, Seq, Stmt, Store, seq
+from dlc_core.tir.stmt import For, PrimFunc, Seq, Stmt, seq
 from dlc_core.tir.threads import THREAD, is_axis, level_of
 
 
@@ -58,7 +58,7 @@ def _is_hosts(stmt: Stmt) -> bool:
 
 def _alone(stmt: Stmt, axis: str) -> Stmt:
     """The statement as a launch of one thread, or unchanged if it stores nothing."""
-    if not any(isinstance(s, Store) for s in stmts(stmt)):
+    if not stores_in(stmt):
         return stmt
     return For(Var("alone"), const(0), const(1), stmt, "thread", axis)
 

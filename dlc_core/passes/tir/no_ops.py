@@ -12,7 +12,14 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.effects import Memory, is_pure
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
 from dlc_core.support.record import record
-from dlc_core.tir.functor import buffers_read, exprs_of, free_buffers, free_vars_stmt, stmts, transform_stmt
+from dlc_core.tir.functor import (
+    allocations,
+    buffers_read,
+    exprs_of,
+    free_buffers,
+    free_vars_stmt,
+    transform_stmt,
+)
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
 
@@ -30,7 +37,7 @@ class _Remover:
         self.root = func.body
         self.memory = Memory(func.body)
         read = {self.memory.root(buffer) for buffer in buffers_read(func.body)}
-        own = {s.buffer for s in stmts(func.body) if isinstance(s, Alloc)}
+        own = set(allocations(func.body))
         self.dead = own - read
 
     def rebuilt(self) -> Stmt:

@@ -15,7 +15,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.prefetch import PREFETCH, PREFETCH_PART
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
-from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
+from dlc_core.tir.functor import exprs_of, stmts, stmts_of, transform_stmt
 from dlc_core.tir.intrinsics import address_of, prefetch
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
 
@@ -31,7 +31,7 @@ _FINE = 1 << 16
 
 def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
     """The program with hints for annotated loops; `line` is the bytes that one brings."""
-    if not any(isinstance(s, For) and PREFETCH in s.annotations for s in stmts(func.body)):
+    if not any(PREFETCH in s.annotations for s in stmts_of(func.body, For)):
         return func
     asked = HINTS.choose("issued") == "issued"
     around: dict[Var, list[For]] = {}

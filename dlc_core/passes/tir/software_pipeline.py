@@ -18,7 +18,7 @@ from dlc_core.schedule.pipeline import ORDER, SPARE, STAGE, Pipelined, check_pip
 from dlc_core.schedule.tree import Program
 from dlc_core.support.record import record
 from dlc_core.tir.copies import copies_barrier, copies_begin, copies_end
-from dlc_core.tir.functor import rename_bound, stmts, substitute_stmt, transform_stmt
+from dlc_core.tir.functor import rename_bound, stmts_of, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, Eval, For, If, PrimFunc, Stmt, Store, seq
 
 
@@ -29,7 +29,7 @@ def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
     """
     program = Program(func)
     while True:
-        wanted = [s for s in stmts(program.func.body) if isinstance(s, For) and STAGE in s.annotations]
+        wanted = [s for s in stmts_of(program.func.body, For) if STAGE in s.annotations]
         if not wanted:
             return program.func
         _rewrite(program, wanted[-1])

@@ -20,10 +20,10 @@ from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.schedule.tree import Program
 from dlc_core.support.record import record
-from dlc_core.tir.functor import allocations, buffers_written, stmts
+from dlc_core.tir.functor import allocations, buffers_written, stmts, stmts_of
 from dlc_core.tir.intrinsics import BARRIERS, barrier
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, View, While, seq
-from dlc_core.tir.threads import THREAD, VIRTUAL, is_private, launches, level
+from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, axes_in, is_private, launches, level
 
 
 def insert_barriers(func: PrimFunc) -> PrimFunc:
@@ -64,18 +64,20 @@ class _Launch:
         axes: list[For] = []
         groups: list[Var] = []
         stmt: Stmt = root
-        while level(stmt) or isinstance(stmt, Alloc):
-            assert isinstance(stmt, (For, Alloc))
-            if isinstance(stmt, For):
-                if level(stmt) == VIRTUAL:
+        while True:
+            match stmt:
+                case For() if level(stmt) == THREAD:
+                    axes.append(stmt)
+                case For() if level(stmt) == GROUP:
+                    groups.append(stmt.var)
+                case Alloc():
+                    pass
+                case _:
                     break
-                axes += [stmt] if level(stmt) == THREAD else []
-                groups += [] if level(stmt) == THREAD else [stmt.var]
             stmt = stmt.body
         self.inner = stmt
-        virtual = next((s for s in stmts(stmt) if level(s) == VIRTUAL), None)
+        virtual = next(axes_in(stmt, VIRTUAL), None)
         if virtual is not None:
-            assert isinstance(virtual, For)
             raise self.error(
                 f"the loop {virtual.var.name} is still of virtual threads",
                 hint="run inject_virtual_thread first",
@@ -101,22 +103,23 @@ class _Launch:
     # Statements
 
     def _part(self, stmt: Stmt, around: _Around) -> Part:
-        if isinstance(stmt, Seq):
-            return self._seq(stmt, around)
-        if isinstance(stmt, (Alloc, View, Let)):
-            own = tuple(t for t in self._touches(stmt, around, deep=False))
-            part = self._part(stmt.body, around.inside(stmt))
-            if own and self._conflict(own, part.head):
-                part = self._before(part)
-            rebuilt: Stmt = stmt if part.stmt is stmt.body else replace(stmt, body=part.stmt)
-            tail = part.tail if part.waits else (*own, *part.tail)
-            return Part(rebuilt, (*own, *part.head), tail, part.waits)
-        if isinstance(stmt, For):
-            return self._loop(stmt, around)
-        if isinstance(stmt, If) and around.uniform(stmt.cond):
-            return self._branch(stmt, around)
-        if isinstance(stmt, Eval) and _is_barrier(stmt):
-            return Part(stmt, (), (), True)
+        match stmt:
+            case Seq():
+                return self._seq(stmt, around)
+            case Alloc() | View() | Let():
+                own = tuple(t for t in self._touches(stmt, around, deep=False))
+                part = self._part(stmt.body, around.inside(stmt))
+                if own and self._conflict(own, part.head):
+                    part = self._before(part)
+                rebuilt: Stmt = stmt if part.stmt is stmt.body else replace(stmt, body=part.stmt)
+                tail = part.tail if part.waits else (*own, *part.tail)
+                return Part(rebuilt, (*own, *part.head), tail, part.waits)
+            case For():
+                return self._loop(stmt, around)
+            case If() if around.uniform(stmt.cond):
+                return self._branch(stmt, around)
+            case Eval() if _is_barrier(stmt):
+                return Part(stmt, (), (), True)
         return self._leaf(stmt, around)
 
     def _leaf(self, stmt: Stmt, around: _Around) -> Part:
@@ -130,7 +133,7 @@ class _Launch:
         if any(_is_barrier(s) for s in stmts(stmt)):
             raise self.error("a barrier stands where not all threads come by")
         # A loop that runs once has no iteration that another could meet.
-        inside = {s for s in stmts(stmt) if isinstance(s, For) and const_value(s.extent) != 1}
+        inside = {s for s in stmts_of(stmt, For) if const_value(s.extent) != 1}
         for i, a in enumerate(found):
             for b in found[i:]:
                 apart = a.stmt is b.stmt or self._apart(a, b)
@@ -222,13 +225,14 @@ class _Around:
         return self.varying.isdisjoint(free_vars(*exprs)) and not loads_in(*exprs)
 
     def inside(self, stmt: For | Let | Alloc | View) -> _Around:
-        if isinstance(stmt, For):
-            return replace(self, loops=(*self.loops, stmt))
-        if isinstance(stmt, Let):
-            varying = self.varying if self.uniform(stmt.value) else self.varying | {stmt.var}
-            return replace(self, env={**self.env, stmt.var: stmt.value}, varying=varying)
-        if isinstance(stmt, View):
-            return replace(self, bases={**self.bases, stmt.buffer: self.bases.get(stmt.base, stmt.base)})
+        match stmt:
+            case For():
+                return replace(self, loops=(*self.loops, stmt))
+            case Let():
+                varying = self.varying if self.uniform(stmt.value) else self.varying | {stmt.var}
+                return replace(self, env={**self.env, stmt.var: stmt.value}, varying=varying)
+            case View():
+                return replace(self, bases={**self.bases, stmt.buffer: self.bases.get(stmt.base, stmt.base)})
         return self
 
     def under(self, conds: Sequence[Expr]) -> _Around:

@@ -61,7 +61,7 @@ from dlc_core.tir.functor import (
 )
 from dlc_core.tir.intrinsics import CONVERGENT, EXCHANGES, FUNCTIONS
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Seq, Stmt, Store, loop
-from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_private, is_shared, launches, level
+from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, axes_in, is_private, is_shared, launches, level
 
 
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
@@ -107,12 +107,15 @@ def is_unified(root: For) -> bool:
     stmt: Stmt = root
     seen: set[str] = set()
     while True:
-        if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
-            if stmt.thread in seen:
-                return False
-            seen.add(stmt.thread)
-        elif not isinstance(stmt, Alloc) or is_private(stmt.buffer):
-            break
+        match stmt:
+            case For() if level(stmt) in (GROUP, THREAD):
+                if stmt.thread in seen:
+                    return False
+                seen.add(stmt.thread)
+            case Alloc() if not is_private(stmt.buffer):
+                pass
+            case _:
+                break
         stmt = stmt.body
     return not any(
         level(s) in (GROUP, THREAD) or (isinstance(s, Alloc) and is_shared(s.buffer)) for s in stmts(stmt)
@@ -144,9 +147,8 @@ class _Launch:
 
     def unified(self) -> Stmt:
         self._check_groups()
-        for stmt in stmts(self.root):
-            if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
-                self._join(stmt)
+        for axis in axes_in(self.root, GROUP, THREAD):
+            self._join(axis)
         inner = {v for s in stmts(self.root) for v in bound_vars(s)} - {s.var for s in self.loops.values()}
         for axis, one in self.loops.items():
             bad = [v.name for v in free_vars(one.extent) if v in inner]
@@ -206,14 +208,12 @@ class _Launch:
         while isinstance(stmt, Alloc) or level(stmt) == GROUP:
             assert isinstance(stmt, (Alloc, For))
             stmt = stmt.body
-        for inner in stmts(stmt):
-            if level(inner) == GROUP:
-                assert isinstance(inner, For)
-                raise self.error(
-                    f"the loop {inner.var.name} bound to {inner.thread} stands inside of other statements",
-                    why="groups of threads cannot wait for each other between its parts",
-                    hint="bind the outermost loops of each stage, or launch the stages one after another",
-                )
+        for inner in axes_in(stmt, GROUP):
+            raise self.error(
+                f"the loop {inner.var.name} bound to {inner.thread} stands inside of other statements",
+                why="groups of threads cannot wait for each other between its parts",
+                hint="bind the outermost loops of each stage, or launch the stages one after another",
+            )
 
     def _check_exchanges(self, stmt: Stmt, innermost: str) -> None:
         """Subgroups are of the innermost axis, which has to stay so."""
@@ -234,14 +234,15 @@ class _Launch:
 
     def _build(self, stmt: Stmt, path: Path) -> Stmt:
         """`path` names the axes around the statement, outer to inner; one inside itself is named twice."""
-        if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
-            return self._axis(stmt, path)
-        if isinstance(stmt, Alloc) and (is_shared(stmt.buffer) or not self._threads(path)):
-            if is_private(stmt.buffer):
-                self.private.append(stmt.buffer)
-            else:
-                self._share(stmt, path)
-            return self._build(stmt.body, path)
+        match stmt:
+            case For() if level(stmt) in (GROUP, THREAD):
+                return self._axis(stmt, path)
+            case Alloc() if is_shared(stmt.buffer) or not self._threads(path):
+                if is_private(stmt.buffer):
+                    self.private.append(stmt.buffer)
+                else:
+                    self._share(stmt, path)
+                return self._build(stmt.body, path)
         if not any(level(s) == THREAD or self._moves(s) for s in stmts(stmt)):
             kept = self._first_only(stmt, path)
             if kept is not None:

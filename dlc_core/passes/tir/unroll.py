@@ -20,10 +20,11 @@ from dlc_core.tir.functor import (
     exprs_of,
     rename_bound,
     stmts,
+    stmts_of,
     substitute_stmt,
     transform_stmt,
 )
-from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.tir.stmt import Eval, For, PrimFunc, Seq, Stmt, Store, While, seq
 
 MAX_STEPS = "unroll_max_steps"
 """The annotation of a loop that unrolls it, and those in it, where at most as many steps come of it."""
@@ -126,7 +127,7 @@ def _count(loop: For) -> int:
 
 
 def _one_by_one(loop: For) -> Stmt:
-    binds = any(bound_vars(s) or isinstance(s, (Alloc, View)) for s in stmts(loop.body))
+    binds = any(bound_vars(s) or s.bound_buffers() for s in stmts(loop.body))
     copies = []
     for step in range(_count(loop)):
         body = substitute_stmt(loop.body, {loop.var: loop.begin + step})
@@ -172,22 +173,22 @@ class _Nest:
 
     def _write(self, stmt: Stmt, out: list[Stmt]) -> None:
         now = self.now
-        if isinstance(stmt, Store):
-            indices = tuple([now.get(i, i) for i in stmt.indices])
-            out.append(Store(stmt.buffer, indices, now.get(stmt.value, stmt.value)))
-        elif isinstance(stmt, Eval):
-            out.append(Eval(now.get(stmt.value, stmt.value)))
-        elif isinstance(stmt, Seq):
-            for part in stmt.stmts:
-                self._write(part, out)
-        else:
-            assert isinstance(stmt, For)
-            begin = now.get(stmt.begin, stmt.begin)
-            for step in range(_count(stmt)):
-                now[stmt.var] = begin + step
-                for e in self.changing[stmt]:
-                    now[e] = self._rebuilt(e)
-                self._write(stmt.body, out)
+        match stmt:
+            case Store():
+                indices = tuple([now.get(i, i) for i in stmt.indices])
+                out.append(Store(stmt.buffer, indices, now.get(stmt.value, stmt.value)))
+            case Eval():
+                out.append(Eval(now.get(stmt.value, stmt.value)))
+            case Seq():
+                for part in stmt.stmts:
+                    self._write(part, out)
+            case _:
+                begin = now.get(stmt.begin, stmt.begin)
+                for step in range(_count(stmt)):
+                    now[stmt.var] = begin + step
+                    for e in self.changing[stmt]:
+                        now[e] = self._rebuilt(e)
+                    self._write(stmt.body, out)
 
     def _rebuilt(self, expr: Expr) -> Expr:
         """The expression in the present iteration; a choice whose condition is known there takes its side."""
@@ -228,7 +229,7 @@ class UnrollLoops(PrimFuncPass):
     explicit: bool = True
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        loops = [s for s in stmts(func.body) if isinstance(s, For)]
+        loops = list(stmts_of(func.body, For))
         most = self.max_steps
         if any(s.kind == "serial" and const_value(s.extent) is not None for s in loops):
             most = SMALL.pick(

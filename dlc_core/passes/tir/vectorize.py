@@ -46,6 +46,7 @@ from dlc_core.tir.functor import (
     free_vars_stmt,
     rename_bound,
     stmts,
+    stmts_of,
     substitute_stmt,
     transform_stmt,
 )
@@ -90,8 +91,8 @@ class _Around:
     @cached_property
     def threaded(self) -> set[Var]:
         """Variables of loops inside of loops whose iterations may run at the same time."""
-        outer = [s for s in stmts(self.func.body) if isinstance(s, For) and s.kind in ("parallel", "thread")]
-        return {s.var for loop in outer for s in stmts(loop.body) if isinstance(s, For)}
+        outer = [s for s in stmts_of(self.func.body, For) if s.kind in ("parallel", "thread")]
+        return {s.var for loop in outer for s in stmts_of(loop.body, For)}
 
     def may_write_back(self, s: Store, var: Var) -> bool:
         """Whether each lane may store the old value of the element that it would store to."""

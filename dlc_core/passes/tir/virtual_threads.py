@@ -23,14 +23,16 @@ from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.support.record import record
 from dlc_core.tir.functor import (
     allocations,
+    block_list,
     exprs_of,
     rename_bound,
     stmts,
+    stmts_of,
     substitute_stmt,
     transform_stmt,
 )
 from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
-from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, Store, View, seq
+from dlc_core.tir.stmt import Alloc, For, If, PrimFunc, Seq, Stmt, Store, View, seq
 from dlc_core.tir.threads import VIRTUAL, level
 
 
@@ -45,7 +47,7 @@ def inject_virtual_threads(func: PrimFunc) -> PrimFunc:
         if level(stmt) != VIRTUAL:
             return None
         assert isinstance(stmt, For)
-        if any(isinstance(s, Block) for s in stmts(stmt)):
+        if block_list(stmt):
             raise PassError(f"{func.name}: virtual threads of blocks", hint="run lower_blocks first")
         return _Interleave(func, stmt).done()
 
@@ -82,22 +84,23 @@ class _Interleave:
     def stmt(self, stmt: Stmt) -> Stmt:
         if not self.whole(stmt):
             return stmt
-        if isinstance(stmt, Seq):
-            return seq(*map(self.stmt, stmt.stmts))
-        if isinstance(stmt, Alloc):
-            return self._alloc(stmt)
-        if isinstance(stmt, For) and not self.depends(stmt.begin, stmt.extent) and stmt.kind != "vectorized":
-            return replace(stmt, body=self.stmt(stmt.body))
-        if isinstance(stmt, If) and not self.depends(stmt.cond):
-            orelse = None if stmt.orelse is None else self.stmt(stmt.orelse)
-            return If(stmt.cond, self.stmt(stmt.then), orelse)
+        match stmt:
+            case Seq():
+                return seq(*map(self.stmt, stmt.stmts))
+            case Alloc():
+                return self._alloc(stmt)
+            case For() if not self.depends(stmt.begin, stmt.extent) and stmt.kind != "vectorized":
+                return replace(stmt, body=self.stmt(stmt.body))
+            case If() if not self.depends(stmt.cond):
+                orelse = None if stmt.orelse is None else self.stmt(stmt.orelse)
+                return If(stmt.cond, self.stmt(stmt.then), orelse)
         return self._copies(stmt)
 
     def _alloc(self, stmt: Alloc) -> Stmt:
         buffer = stmt.buffer
         if buffer not in self.depending:
             return Alloc(buffer, self.stmt(stmt.body))
-        viewed = any(isinstance(s, View) and s.base is buffer for s in stmts(stmt))
+        viewed = any(s.base is buffer for s in stmts_of(stmt, View))
         if viewed or buffer.strides is not None or self.depends(*buffer.shape):
             return self._copies(stmt)
         wide = Buffer(

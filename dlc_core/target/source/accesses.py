@@ -67,14 +67,15 @@ def _straight(body: Stmt) -> Iterator[Stmt]:
     work = [body]
     while work:
         stmt = work.pop()
-        if isinstance(stmt, Seq):
-            work += reversed(stmt.stmts)
-        elif isinstance(stmt, Let | Alloc | View):
-            if isinstance(stmt, Let):
+        match stmt:
+            case Seq():
+                work += reversed(stmt.stmts)
+            case Let() | Alloc() | View():
+                if isinstance(stmt, Let):
+                    yield stmt
+                work.append(stmt.body)
+            case Store() | Eval():
                 yield stmt
-            work.append(stmt.body)
-        elif isinstance(stmt, Store | Eval):
-            yield stmt
 
 
 def _eager_loads(roots: Sequence[Expr]) -> Iterator[Load]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
@@ -15,9 +15,9 @@ from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.tokens import folded
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import Key, ValueWriter
-from dlc_core.tir.functor import exprs_of, stmts, stores_in
+from dlc_core.tir.functor import exprs_of, stmts, stmts_of, stores_in
 from dlc_core.tir.in_place import shared_buffers
-from dlc_core.tir.intrinsics import kernel_symbol
+from dlc_core.tir.intrinsics import called_kernels
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -294,7 +294,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         written = frozenset(store.buffer for store in stores_in(func.body))
         self._written = _with_windows(func.body, written | self._written_by_calls(func.body))
         self._shared = shared_buffers(func)
-        self.names.take(self._called(func.body))
+        self.names.take(map(self.unit.symbol, called_kernels(func.body)))  # no local name may hide them
         params = self.first_parameters()
         for param in func.params:
             name = self.names.fresh(param.name)
@@ -328,13 +328,6 @@ class FunctionWriter(ValueWriter, StmtVisitor):
     def first_parameters(self) -> list[str]:
         """Parameters before those of the program."""
         return []
-
-    def _called(self, root: Stmt) -> Iterator[str]:
-        """The names of the functions that a function calls; no local name may hide them."""
-        for stmt in stmts(root):
-            symbol = kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
-            if symbol is not None:
-                yield self.unit.symbol(symbol)
 
     def _written_by_calls(self, root: Stmt) -> frozenset[Buffer]:
         """Buffers whose address is passed to a function that writes to it."""
@@ -389,9 +382,9 @@ def _mentions(text: str, name: str) -> bool:
 def _with_windows(root: Stmt, written: Iterable[Buffer]) -> frozenset[Buffer]:
     """Buffers that are written directly or through views."""
     known = set(written)
-    for stmt in reversed(list(stmts(root))):
-        if isinstance(stmt, View) and stmt.buffer in known:
-            known.add(stmt.base)
+    for view in reversed(list(stmts_of(root, View))):
+        if view.buffer in known:
+            known.add(view.base)
     return frozenset(known)
 
 

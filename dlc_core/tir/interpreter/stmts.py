@@ -92,34 +92,36 @@ class FunctionWriter(Writer):
         while True:
             self.memo = {}
             self.subject = (self.block, stmt)
-            if isinstance(stmt, Let):
-                self._let(stmt)
-            elif isinstance(stmt, Alloc):
-                self._alloc(stmt.buffer)
-            elif isinstance(stmt, View):
-                self.bind(stmt.buffer, self.buffers[stmt.base].pointer)
-            else:
-                break
+            match stmt:
+                case Let():
+                    self._let(stmt)
+                case Alloc():
+                    self._alloc(stmt.buffer)
+                case View():
+                    self.bind(stmt.buffer, self.buffers[stmt.base].pointer)
+                case _:
+                    break
             stmt = stmt.body
-        if isinstance(stmt, Seq):
-            for child in stmt.stmts:
-                self.stmt(child)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, Block):
-            self._block(stmt)
-        elif isinstance(stmt, If):
-            self.suite(f"if {self.value(stmt.cond)}:", stmt.then)
-            if stmt.orelse is not None:
-                self.suite("else:", stmt.orelse)
-        elif isinstance(stmt, While):
-            self._while(stmt)
-        elif isinstance(stmt, Eval):
-            self.emit(self.value(stmt.value))
-        else:
-            raise UnsupportedError(f"the interpreter does not know the statement {type(stmt).__name__}")
+        match stmt:
+            case Seq():
+                for child in stmt.stmts:
+                    self.stmt(child)
+            case Store():
+                self._store(stmt)
+            case For():
+                self._for(stmt)
+            case Block():
+                self._block(stmt)
+            case If():
+                self.suite(f"if {self.value(stmt.cond)}:", stmt.then)
+                if stmt.orelse is not None:
+                    self.suite("else:", stmt.orelse)
+            case While():
+                self._while(stmt)
+            case Eval():
+                self.emit(self.value(stmt.value))
+            case _:
+                raise UnsupportedError(f"the interpreter does not know the statement {type(stmt).__name__}")
 
     def _let(self, stmt: Let) -> None:
         name = self.fresh("v")
@@ -392,16 +394,17 @@ def _explain(error: BaseException) -> str:
 
 def describe(stmt: Stmt) -> str:
     """One line for messages."""
-    if isinstance(stmt, Store):
-        return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = {stmt.value}"
-    if isinstance(stmt, For):
-        return f"for {stmt.var.name} in {stmt.begin} + [0, {stmt.extent})"
-    if isinstance(stmt, Block):
-        return f"block {stmt.name}"
-    if isinstance(stmt, (Let, Eval)):
-        return f"{stmt.var.name} = {stmt.value}" if isinstance(stmt, Let) else str(stmt.value)
-    if isinstance(stmt, (If, While)):
-        return f"{type(stmt).__name__.lower()} {stmt.cond}"
-    if isinstance(stmt, (Alloc, View)):
-        return f"{type(stmt).__name__.lower()} {stmt.buffer!r}"
+    match stmt:
+        case Store():
+            return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = {stmt.value}"
+        case For():
+            return f"for {stmt.var.name} in {stmt.begin} + [0, {stmt.extent})"
+        case Block():
+            return f"block {stmt.name}"
+        case Let() | Eval():
+            return f"{stmt.var.name} = {stmt.value}" if isinstance(stmt, Let) else str(stmt.value)
+        case If() | While():
+            return f"{type(stmt).__name__.lower()} {stmt.cond}"
+        case Alloc() | View():
+            return f"{type(stmt).__name__.lower()} {stmt.buffer!r}"
     return type(stmt).__name__

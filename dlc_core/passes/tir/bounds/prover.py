@@ -200,12 +200,13 @@ class Prover:
             if any(one in left for one in loads_in(e)):
                 for one, guards in _guarded_loads(e, left):
                     self._access(Access(stmt, "loads", one.buffer, one.indices, guards), fact)
-        if isinstance(stmt, Store) and stmt in left:
-            self._access(Access(stmt, "stores to", stmt.buffer, stmt.indices), fact)
-        elif isinstance(stmt, View):
-            self._window(stmt, fact)
-        elif isinstance(stmt, Block):
-            self._axes(stmt, fact)
+        match stmt:
+            case Store() if stmt in left:
+                self._access(Access(stmt, "stores to", stmt.buffer, stmt.indices), fact)
+            case View():
+                self._window(stmt, fact)
+            case Block():
+                self._axes(stmt, fact)
 
     def _access(self, access: Access, fact: Fact | None) -> None:
         """Record an access, together with those that differ from it by a constant."""
@@ -541,23 +542,24 @@ def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
         yield stmt, fact
         depth = 0 if fact is None else fact.depth + 1
         inside: Fact | None = fact
-        if isinstance(stmt, For):
-            if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
-                continue  # it never runs
-            inside = InLoop(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
-        elif isinstance(stmt, While):
-            inside = Holds(fact, depth, stmt.body, stmt.cond)
-        elif isinstance(stmt, Let):
-            inside = Named(fact, depth, stmt.body, stmt.var, stmt.value)
-        elif isinstance(stmt, If):
-            always = const_value(stmt.cond)
-            if stmt.orelse is not None and not always:
-                work.append((stmt.orelse, Holds(fact, depth, stmt.orelse, stmt.cond, negated=True)))
-            if always is None or always:
-                work.append((stmt.then, Holds(fact, depth, stmt.then, stmt.cond)))
-            continue
-        elif isinstance(stmt, Block):
-            inside = facts_in_block(stmt, fact)
+        match stmt:
+            case For():
+                if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
+                    continue  # it never runs
+                inside = InLoop(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
+            case While():
+                inside = Holds(fact, depth, stmt.body, stmt.cond)
+            case Let():
+                inside = Named(fact, depth, stmt.body, stmt.var, stmt.value)
+            case If():
+                always = const_value(stmt.cond)
+                if stmt.orelse is not None and not always:
+                    work.append((stmt.orelse, Holds(fact, depth, stmt.orelse, stmt.cond, negated=True)))
+                if always is None or always:
+                    work.append((stmt.then, Holds(fact, depth, stmt.then, stmt.cond)))
+                continue
+            case Block():
+                inside = facts_in_block(stmt, fact)
         work += [(child, inside) for child in reversed(child_stmts(stmt))]
 
 
