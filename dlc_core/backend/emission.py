@@ -124,10 +124,11 @@ def _called_apart(funcs: Sequence[PrimFunc]) -> frozenset[str]:
     work: list[tuple[Stmt, bool]] = [(func.body, _notes(func)) for func in funcs]
     while work:
         stmt, inside = work.pop()
-        symbol = kernel_symbol(stmt.value) if inside and isinstance(stmt, Eval) else None
-        if symbol is not None:
-            found.add(symbol)
-        inside = inside or isinstance(stmt, For | While)
+        match stmt:
+            case Eval() if inside and (symbol := kernel_symbol(stmt.value)) is not None:
+                found.add(symbol)
+            case For() | While():
+                inside = True
         work += [(child, inside) for child in child_stmts(stmt)]
     return frozenset(found)
 

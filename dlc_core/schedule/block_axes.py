@@ -8,12 +8,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dlc_core.arith import Analyzer
-from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, loads_in, substitute
+from dlc_core.ir.expr import Expr, Load, Var, const, const_value, loads_in, substitute
 from dlc_core.schedule.dependence import check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import exprs_of, stmts, substitute_stmt, transform_stmt
+from dlc_core.tir.functor import exprs_of, move_accesses, stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, loop
 
 
@@ -207,10 +207,8 @@ def _over_others(
         return tuple(i if isinstance(i, Var) else analyzer.simplify(i) for i in indices)
 
     def settled(stmt: Stmt) -> Stmt:
-        return transform_stmt(
-            substitute_stmt(transform_stmt(stmt, expr_fn=known.get), env),
-            stmt_fn=lambda s: Store(s.buffer, place(s.indices), s.value) if isinstance(s, Store) else None,
-            expr_fn=lambda e: load(e.buffer, place(e.indices)) if isinstance(e, Load) else None,
+        return move_accesses(
+            substitute_stmt(transform_stmt(stmt, expr_fn=known.get), env), lambda b, i: (b, place(i))
         )
 
     def moved(region: Region) -> Region:

@@ -251,10 +251,11 @@ class _Rebase:
             return Alloc(box.buffer, self.stmt(stmt.body, {**bases, stmt.buffer: box.lows}))
         if stmt not in self.touching:
             return stmt
-        if isinstance(stmt, Block):
-            return self.block(stmt, bases)
-        if isinstance(stmt, Store):
-            return self.store(stmt, bases)
+        match stmt:
+            case Block():
+                return self.block(stmt, bases)
+            case Store():
+                return self.store(stmt, bases)
         memo: dict[Expr, Expr] = {}
         match stmt:
             case Eval():

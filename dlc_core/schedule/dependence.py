@@ -241,16 +241,13 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
     for stmt in stmts(loop.body):
         if stmt in in_blocks:
             continue
-        if isinstance(stmt, Eval):
-            raise program.error(what, loop, stmt, why="it calls something for its effect")
-        if (
-            isinstance(stmt, Store)
-            and stmt.buffer not in own
-            and not _apart(program, loop, accesses(loop.body, [stmt.buffer]))
-        ):
-            raise program.error(
-                what, loop, stmt, why=f"elements of {stmt.buffer.name} may be touched by several iterations"
-            )
+        match stmt:
+            case Eval():
+                raise program.error(what, loop, stmt, why="it calls something for its effect")
+            case Store(buffer=buffer) if buffer not in own:
+                if not _apart(program, loop, accesses(loop.body, [buffer])):
+                    why = f"elements of {buffer.name} may be touched by several iterations"
+                    raise program.error(what, loop, stmt, why=why)
 
 
 def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:

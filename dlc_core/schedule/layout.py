@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, logical_and, transform
+from dlc_core.ir.expr import Expr, Var, const, const_value, logical_and, transform
 from dlc_core.schedule.dependence import check_not_exposed
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
@@ -17,7 +17,7 @@ from dlc_core.schedule.lookup import one_buffer
 from dlc_core.schedule.query import writers, written_by
 from dlc_core.schedule.regions import read_regions
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import substitute_stmt, transform_stmt
+from dlc_core.tir.functor import move_accesses, substitute_stmt
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, loop
 
@@ -75,9 +75,6 @@ def _replace_buffer(program: Program, old: Buffer, new: Buffer, layout: IndexMap
     def mapped(indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return tuple(analyzer.simplify(i) for i in layout(*indices))
 
-    def on_expr(expr: Expr) -> Expr | None:
-        return load(new, mapped(expr.indices)) if isinstance(expr, Load) and expr.buffer is old else None
-
     def on_region(region: Region) -> Region:
         if region.buffer is not old:
             return region
@@ -85,15 +82,9 @@ def _replace_buffer(program: Program, old: Buffer, new: Buffer, layout: IndexMap
             return Region(new, tuple(Range(i, const(1)) for i in mapped([r.begin for r in region.ranges])))
         return Region(new, tuple(Range(const(0), d) for d in new.shape))
 
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Store) and stmt.buffer is old:
-            return Store(new, mapped(stmt.indices), stmt.value)
-        if isinstance(stmt, Block):
-            reads, writes = tuple(map(on_region, stmt.reads)), tuple(map(on_region, stmt.writes))
-            return replace(stmt, reads=reads, writes=writes)
-        return None
-
-    body = transform_stmt(program.func.body, stmt_fn=on_stmt, expr_fn=on_expr)
+    body = move_accesses(
+        program.func.body, lambda buffer, at: (new, mapped(at)) if buffer is old else None, region=on_region
+    )
     program.set_body(substitute_stmt(body, {}, {old: new}))
 
 

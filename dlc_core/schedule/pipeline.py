@@ -60,13 +60,14 @@ def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
     work = [body]
     while work:
         stmt = work.pop()
-        if isinstance(stmt, Alloc):
-            allocs.append(stmt.buffer)
-            work.append(stmt.body)
-        elif isinstance(stmt, Seq):
-            work.extend(reversed(stmt.stmts))
-        else:
-            parts.append(stmt)
+        match stmt:
+            case Alloc():
+                allocs.append(stmt.buffer)
+                work.append(stmt.body)
+            case Seq():
+                work.extend(reversed(stmt.stmts))
+            case _:
+                parts.append(stmt)
     return tuple(allocs), tuple(parts)
 
 

@@ -11,7 +11,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.regions import is_opaque
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import child_stmts, exprs_of
-from dlc_core.tir.stmt import Alloc, Block, Stmt, Store, View
+from dlc_core.tir.stmt import Block, Stmt, Store
 
 
 def written_by(stmt: Stmt) -> list[Buffer]:
@@ -35,8 +35,7 @@ def _used(root: Stmt, *, writes: bool) -> tuple[dict[Buffer, None], set[Buffer]]
         if isinstance(stmt, Block) and is_opaque(stmt):
             found.update((r.buffer, None) for r in (stmt.writes if writes else stmt.reads))
             continue
-        if isinstance(stmt, (Alloc, View)):
-            own.add(stmt.buffer)
+        own.update(stmt.bound_buffers())
         if not writes:
             found.update((e.buffer, None) for e in loads_in(*exprs_of(stmt)))
         elif isinstance(stmt, Store):

@@ -14,19 +14,17 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, loads_in, substitute
 from dlc_core.schedule.regions import Access, Span, accesses, bind_all, hull
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import allocations, exprs_of, stmts
-from dlc_core.tir.stmt import Block, For, Store
+from dlc_core.tir.functor import allocations, exprs_of, stmts, stores_in
+from dlc_core.tir.stmt import Block, For
 
 
 def recurrent_buffers(block: Block) -> list[Buffer]:
     """The outer buffers that a block reads at other indices than it writes."""
     written: dict[Buffer, set[tuple[Expr, ...]]] = {}
-    inside = list(stmts(block.body))
-    for stmt in inside:
-        if isinstance(stmt, Store):
-            written.setdefault(stmt.buffer, set()).add(stmt.indices)
+    for store in stores_in(block.body):
+        written.setdefault(store.buffer, set()).add(store.indices)
     found: dict[Buffer, None] = {}
-    for stmt in inside:
+    for stmt in stmts(block.body):
         for load in loads_in(*exprs_of(stmt)):
             if load.buffer in written and load.indices not in written[load.buffer]:
                 found[load.buffer] = None

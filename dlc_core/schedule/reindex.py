@@ -9,11 +9,9 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import (
     Expr,
-    Load,
     Var,
     const_value,
     free_vars,
-    load,
     loads_in,
     maximum,
     minimum,
@@ -35,7 +33,7 @@ from dlc_core.schedule.regions import (
     span,
 )
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import bound_vars, exprs_of, stmts, transform_stmt
+from dlc_core.tir.functor import bound_vars, exprs_of, move_accesses, stmts
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Region, Stmt, Store, loop, seq
 
 
@@ -209,21 +207,12 @@ def _copy(
 def _with_buffer(block: Block, old: Buffer, fresh: Buffer, own: Sequence[IterVar]) -> Block:
     here = tuple(a.var - a.dom.begin for a in own)
 
-    def on_expr(e: Expr) -> Expr | None:
-        return load(fresh, here) if isinstance(e, Load) and e.buffer is old else None
-
     def on_region(region: Region) -> Region:
         return point_region(fresh, here) if region.buffer is old else region
 
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Store) and stmt.buffer is old:
-            return Store(fresh, here, stmt.value)
-        if isinstance(stmt, Block):
-            reads, writes = tuple(map(on_region, stmt.reads)), tuple(map(on_region, stmt.writes))
-            return replace(stmt, reads=reads, writes=writes)
-        return None
-
-    changed = transform_stmt(block, stmt_fn=on_stmt, expr_fn=on_expr)
+    changed = move_accesses(
+        block, lambda buffer, _: (fresh, here) if buffer is old else None, region=on_region
+    )
     assert isinstance(changed, Block)
     return replace(changed, reads=read_regions(changed))
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load
+from dlc_core.ir.expr import Expr, Var, const, const_value
 from dlc_core.schedule.blockize import blockize, nest_of
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.intrin import TensorIntrin
@@ -23,11 +23,13 @@ from dlc_core.tir.functor import (
     block_list,
     copy_buffer,
     free_buffers,
+    move_accesses,
     rename_bound,
     substitute_stmt,
+    transform_each,
     transform_stmt,
 )
-from dlc_core.tir.stmt import Block, For, PrimFunc, Range, Region, Stmt, Store, View, seq
+from dlc_core.tir.stmt import Block, For, PrimFunc, Range, Region, Stmt, View, seq
 
 MARK = "tensor_intrin"
 """Annotation of the block that an intrinsic computes: the intrinsic's name."""
@@ -190,10 +192,9 @@ def _check_layout(
 
 
 def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], what: str) -> Stmt:
-    def on_expr(e: Expr) -> Expr | None:
-        if isinstance(e, Load) and e.buffer in windows:
-            return load(windows[e.buffer].buffer, windows[e.buffer].place(e.indices))
-        return None
+    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        window = windows.get(buffer)
+        return None if window is None else (window.buffer, window.place(indices))
 
     def on_region(region: Region) -> Region:
         window = windows.get(region.buffer)
@@ -210,29 +211,21 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], w
                 extents[dim] = r.extent
         return Region(window.buffer, tuple(map(Range, begins, extents)))
 
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        match stmt:
-            case Store() if stmt.buffer in windows:
-                window = windows[stmt.buffer]
-                return Store(window.buffer, window.place(stmt.indices), stmt.value)
-            case Block():
-                reads, writes = tuple(map(on_region, stmt.reads)), tuple(map(on_region, stmt.writes))
-                return replace(stmt, reads=reads, writes=writes)
-            case View() if stmt.base in windows:
-                window = windows[stmt.base]
-                assert isinstance(window, Window)  # an escape
-                start = window.buffer.linear_index(window.starts) * stmt.base.dtype.itemsize
-                if stmt.base.dtype.itemsize % stmt.buffer.dtype.itemsize:
-                    raise program.error(
-                        what,
-                        why=f"{stmt.buffer.name} is a view of wider elements than {window.buffer.name} has",
-                    )
-                moved = copy_buffer(stmt.buffer)
-                moved.offset = stmt.buffer.offset + start // stmt.buffer.dtype.itemsize
-                return View(moved, window.buffer, substitute_stmt(stmt.body, {}, {stmt.buffer: moved}))
-        return None
+    def on_view(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, View) or stmt.base not in windows:
+            return None
+        window = windows[stmt.base]
+        assert isinstance(window, Window)  # an escape
+        start = window.buffer.linear_index(window.starts) * stmt.base.dtype.itemsize
+        if stmt.base.dtype.itemsize % stmt.buffer.dtype.itemsize:
+            raise program.error(
+                what, why=f"{stmt.buffer.name} is a view of wider elements than {window.buffer.name} has"
+            )
+        moved = copy_buffer(stmt.buffer)
+        moved.offset = stmt.buffer.offset + start // stmt.buffer.dtype.itemsize
+        return View(moved, window.buffer, substitute_stmt(stmt.body, {}, {stmt.buffer: moved}))
 
-    return transform_stmt(body, stmt_fn=on_stmt, expr_fn=on_expr)
+    return move_accesses(body, place, region=on_region, stmt_fn=on_view)
 
 
 def _reads(made: Block, intrin: TensorIntrin, match: Match) -> tuple[Region, ...]:
@@ -248,7 +241,4 @@ def _reads(made: Block, intrin: TensorIntrin, match: Match) -> tuple[Region, ...
 def _body_of(func: PrimFunc) -> Stmt:
     """The program without initialisations: what an update reads."""
 
-    def drop(stmt: Stmt) -> Stmt | None:
-        return replace(stmt, init=None) if isinstance(stmt, Block) else None
-
-    return transform_stmt(func.body, stmt_fn=drop)
+    return transform_each(func.body, Block, lambda block: replace(block, init=None))

@@ -22,6 +22,7 @@ from dlc_core.tir.functor import (
     stmts,
     stmts_of,
     substitute_stmt,
+    transform_each,
     transform_stmt,
 )
 from dlc_core.tir.functor import with_children as rebuilt
@@ -397,18 +398,16 @@ def _numbered(func: PrimFunc, seen: set[Var]) -> PrimFunc:
         return func
     taken: set[str] = set()
 
-    def number(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, Block):
-            return None
-        name, count = stmt.name, 0
+    def number(block: Block) -> Block:
+        name, count = block.name, 0
         while name in taken or (count and name in names):
             count += 1
-            name = f"{stmt.name}_{count}"
+            name = f"{block.name}_{count}"
         taken.add(name)
-        bound: dict[Var, Expr] = {a.var: v for a, v in zip(stmt.axes, stmt.values, strict=True)}
-        return replace(stmt, name=name, predicate=substitute(stmt.predicate, bound))
+        bound: dict[Var, Expr] = {a.var: v for a, v in zip(block.axes, block.values, strict=True)}
+        return replace(block, name=name, predicate=substitute(block.predicate, bound))
 
-    body = transform_stmt(rename_bound(func.body), stmt_fn=number)
+    body = transform_each(rename_bound(func.body), Block, number)
     seen.update(v for stmt in stmts(body) for v in bound_vars(stmt))
     return replace(func, body=body)
 

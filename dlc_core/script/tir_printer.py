@@ -130,17 +130,18 @@ class TirPrinter:
         bound = [] if bound is None else bound
         while True:
             self.begin(stmt)
-            if isinstance(stmt, Seq) and _plain(stmt):
-                first = [partial(self.stmt, child) for child in stmt.stmts[:-1]]
-                self._later(*first, partial(self._suite, stmt.stmts[-1], bound))
-                return
-            if isinstance(stmt, (Let, Alloc, View)):
-                name, made = self._binding(stmt)
-                self.emit(f"{name} = {made}")
-                bound.append(stmt.var if isinstance(stmt, Let) else stmt.buffer)
-                stmt = stmt.body
-            else:
-                break
+            match stmt:
+                case Seq() if _plain(stmt):
+                    first = [partial(self.stmt, child) for child in stmt.stmts[:-1]]
+                    self._later(*first, partial(self._suite, stmt.stmts[-1], bound))
+                    return
+                case Let() | Alloc() | View():
+                    name, made = self._binding(stmt)
+                    self.emit(f"{name} = {made}")
+                    bound += (*stmt.bound_vars(), *stmt.bound_buffers())
+                    stmt = stmt.body
+                case _:
+                    break
         self._later(partial(self.names.release, bound))
         if isinstance(stmt, Seq) and not stmt.stmts:
             self.emit("pass")
@@ -183,8 +184,8 @@ class TirPrinter:
                 self.emit(text if bare else f"T.evaluate({text})")
             case Let() | Alloc() | View():
                 name, made = self._binding(stmt)
-                bound = stmt.var if isinstance(stmt, Let) else stmt.buffer
-                self.nested(f"with {made} as {name}:", stmt.body, partial(self.names.release, (bound,)))
+                bound = (*stmt.bound_vars(), *stmt.bound_buffers())
+                self.nested(f"with {made} as {name}:", stmt.body, partial(self.names.release, bound))
             case _:
                 raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
 
@@ -202,9 +203,8 @@ class TirPrinter:
             return self.names.of(stmt.var, stmt.var.name), f"T.let({value})"
         name = self.names.of(stmt.buffer, stmt.buffer.name, "buffer")
         description = self._description(stmt.buffer, self.exprs)
-        if isinstance(stmt, Alloc):
-            return name, f"T.alloc_buffer({description})"
-        return name, f"T.view({self.exprs.buffer(stmt.base)}, {description})"
+        base = f"T.view({self.exprs.buffer(stmt.base)}, " if isinstance(stmt, View) else "T.alloc_buffer("
+        return name, f"{base}{description})"
 
     def _if(self, stmt: If) -> None:
         rest = () if stmt.orelse is None else (partial(self._else, stmt, stmt.orelse),)

@@ -23,6 +23,7 @@ from dlc_core.ir.expr import (
     Var,
     as_expr,
     free_vars,
+    load,
     post_order,
     substitute,
     transform,
@@ -116,6 +117,43 @@ def transform_stmt(root: Stmt, *, stmt_fn: StmtFn | None = None, expr_fn: ExprFn
     memo: dict[Expr, Expr] = {}
     on_expr = _same if expr_fn is None else lambda e: transform(e, expr_fn, memo)
     return _rebuild(root, Parts(on_expr, _same, _same), stmt_fn)
+
+
+def transform_each(root: Stmt, kind: type[S], change: Callable[[S], Stmt | None]) -> Stmt:
+    """`transform_stmt` of the statements of one class; `change` returns the replacement, or None."""
+    return transform_stmt(root, stmt_fn=lambda stmt: change(stmt) if isinstance(stmt, kind) else None)
+
+
+def move_accesses(
+    root: Stmt,
+    place: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, Sequence[Expr]] | None],
+    *,
+    region: Callable[[Region], Region] | None = None,
+    stmt_fn: StmtFn | None = None,
+) -> Stmt:
+    """Rebuild with loads and stores of other elements.
+
+    `place` maps the buffer and the indices of an access; None keeps them.  `region` maps the regions that
+    blocks declare; without it only the loads in them are changed.  `stmt_fn` is applied to all statements
+    but stores and blocks whose regions are mapped.
+    """
+
+    def on_expr(expr: Expr) -> Expr | None:
+        new = place(expr.buffer, expr.indices) if isinstance(expr, Load) else None
+        return None if new is None else load(*new)
+
+    def on_stmt(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Store():
+                new = place(stmt.buffer, stmt.indices)
+                return None if new is None else Store(new[0], tuple(new[1]), stmt.value)
+            case Block() if region is not None:
+                return replace(
+                    stmt, reads=tuple(map(region, stmt.reads)), writes=tuple(map(region, stmt.writes))
+                )
+        return None if stmt_fn is None else stmt_fn(stmt)
+
+    return transform_stmt(root, stmt_fn=on_stmt, expr_fn=on_expr)
 
 
 def substitute_stmt(

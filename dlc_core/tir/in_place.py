@@ -72,13 +72,14 @@ class _Scan:
             return
         for expr in exprs_of(stmt):
             self._refuse(expr)
-        if isinstance(stmt, View) and stmt.base in self.params:
-            self.bad.add(stmt.base)
-        if isinstance(stmt, For):
-            extent = const_value(stmt.extent)
-            times = None if times is None or extent is None else times * extent
-        elif isinstance(stmt, While):
-            times = None
+        match stmt:
+            case View() if stmt.base in self.params:
+                self.bad.add(stmt.base)
+            case For():
+                extent = const_value(stmt.extent)
+                times = None if times is None or extent is None else times * extent
+            case While():
+                times = None
         for child in child_stmts(stmt):
             self.visit(child, times)
 

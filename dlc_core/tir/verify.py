@@ -147,8 +147,10 @@ class _Checker:
             self.problem(message, stmt)
         for buffer in stmt.accessed_buffers():
             self.use_buffer(buffer, stmt, where)
-        for name in (*stmt.bound_buffers(), *bound_vars(stmt)):
-            self.define(name, stmt)
+        for buffer in stmt.bound_buffers():
+            self.define(buffer, stmt)
+        for var in bound_vars(stmt):
+            self.define(var, stmt)
         if isinstance(stmt, For):
             self.loops[stmt.var] = self.blocks
             self.threads = self.threads or stmt.kind == "thread"
@@ -292,10 +294,11 @@ def _accesses(block: Block) -> Iterator[_Access]:
     work: list[tuple[Stmt, dict[Var, tuple[Expr, Expr]], bool]] = [(s, {}, True) for s in reversed(parts)]
     while work:
         stmt, loops, certain = work.pop()
-        if isinstance(stmt, Block):
-            continue
-        if isinstance(stmt, For):
-            loops = {**loops, stmt.var: (stmt.begin, stmt.extent)}
+        match stmt:
+            case Block():
+                continue
+            case For():
+                loops = {**loops, stmt.var: (stmt.begin, stmt.extent)}
         if not stmt.bound_buffers():
             guarded = _guarded(exprs_of(stmt))
             for e in post_order(*exprs_of(stmt)):

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 
 from dlc_core.diag import CodegenError
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, Seq, Stmt, Store, View, While
-
-_METHODS: Mapping[type[Stmt], str] = {
-    Store: "visit_store",
-    For: "visit_for",
-    If: "visit_if",
-    Alloc: "visit_alloc",
-    Eval: "visit_eval",
-    While: "visit_while",
-}
-"""The method for each class of statements; sequences, values and windows are handled by the loop itself."""
 
 
 class StmtVisitor(ABC):
@@ -28,19 +17,35 @@ class StmtVisitor(ABC):
         Raises CodegenError for blocks.  The windows of a whole model and the values of a long program without
         loops, which may be thousands, one inside the other, take no stack.
         """
-        while isinstance(stmt, (Let, View)):
-            stmt = self.visit_let(stmt) if isinstance(stmt, Let) else self.visit_view(stmt)
-        if isinstance(stmt, Seq):
-            for part in stmt.stmts:
-                self.stmt(part)
-            return
-        method = _METHODS.get(type(stmt))
-        if method is None:
-            raise CodegenError(
-                f"{type(stmt).__name__} reached code generation",
-                hint="lower blocks to loops first (pass lower_blocks)",
-            )
-        getattr(self, method)(stmt)
+        while True:
+            match stmt:
+                case Let():
+                    stmt = self.visit_let(stmt)
+                case View():
+                    stmt = self.visit_view(stmt)
+                case _:
+                    break
+        match stmt:
+            case Seq():
+                for part in stmt.stmts:
+                    self.stmt(part)
+            case Store():
+                self.visit_store(stmt)
+            case For():
+                self.visit_for(stmt)
+            case If():
+                self.visit_if(stmt)
+            case Alloc():
+                self.visit_alloc(stmt)
+            case Eval():
+                self.visit_eval(stmt)
+            case While():
+                self.visit_while(stmt)
+            case _:
+                raise CodegenError(
+                    f"{type(stmt).__name__} reached code generation",
+                    hint="lower blocks to loops first (pass lower_blocks)",
+                )
 
     @abstractmethod
     def visit_store(self, stmt: Store) -> None: ...

@@ -302,12 +302,13 @@ def _steps(root: Stmt) -> Iterator[Stmt]:
     work = [root]
     while work:
         stmt = work.pop()
-        if isinstance(stmt, View):
-            work.append(stmt.body)
-        elif isinstance(stmt, Seq):
-            work += reversed(stmt.stmts)
-        else:
-            yield stmt
+        match stmt:
+            case View():
+                work.append(stmt.body)
+            case Seq():
+                work += reversed(stmt.stmts)
+            case _:
+                yield stmt
 
 
 def _mentioned(step: Stmt) -> Iterator[Buffer]:

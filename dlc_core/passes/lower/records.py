@@ -28,7 +28,7 @@ from dlc_core.tir.failures import (
     record_buffer,
     with_parameters,
 )
-from dlc_core.tir.functor import transform_stmt
+from dlc_core.tir.functor import transform_each
 from dlc_core.tir.intrinsics import NOTE, STATUS, address_of, called_kernels, kernel_symbol
 from dlc_core.tir.stmt import Eval, If, PrimFunc, Stmt
 
@@ -138,18 +138,16 @@ def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
         begins[symbol] = max(about, default=0)
         about.update({begins[symbol] + code: text for code, text in callee.attrs[CHECKS].items()})
 
-    def stmt(s: Stmt) -> Stmt | None:
-        if not isinstance(s, Eval) or not isinstance(s.value, Call):
-            return None
+    def stmt(s: Eval) -> Stmt | None:
         symbol = kernel_symbol(s.value)
-        if symbol is None or symbol not in callees:
+        if symbol is None or symbol not in callees or not isinstance(s.value, Call):
             return None
         buffers = len(callees[symbol].buffers) - 1
         args = s.value.args
         own = address_of(record[0]), record[1] + begins[symbol]
         return Eval(call(s.value.name, (*args[:buffers], own[0], *args[buffers:], own[1]), s.value.dtype))
 
-    return with_parameters(replace(made, body=transform_stmt(made.body, stmt_fn=stmt)), about)
+    return with_parameters(replace(made, body=transform_each(made.body, Eval, stmt)), about)
 
 
 def counted(funcs: Sequence[PrimFunc]) -> dict[str, int]:

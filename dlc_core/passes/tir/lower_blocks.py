@@ -22,7 +22,7 @@ from dlc_core.schedule.query import read_by, written_by
 from dlc_core.schedule.reduction import init_nest
 from dlc_core.schedule.tree import Program
 from dlc_core.support.record import record
-from dlc_core.tir.functor import block_list, substitute_stmt, transform_stmt
+from dlc_core.tir.functor import block_list, substitute_stmt, transform_each
 from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, seq
 
 
@@ -33,7 +33,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
     """
     if any(b.init is not None and _any_unknown(b) for b in block_list(func.body)):
         func = _initialised(func)
-    return replace(func, body=transform_stmt(func.body, stmt_fn=_lower))
+    return replace(func, body=transform_each(func.body, Block, _lower))
 
 
 def _any_unknown(block: Block) -> bool:
@@ -108,15 +108,13 @@ def _first_empty(schedule: Schedule, handle: BlockRV) -> LoopRV | None:
     return first if empty else None
 
 
-def _lower(stmt: Stmt) -> Stmt | None:
-    if not isinstance(stmt, Block):
-        return None
-    body = stmt.body
-    if stmt.init is not None:
-        first = logical_and(*(eq(a.var, a.dom.begin) for a in stmt.axes if a.kind == "reduce"))
-        body = seq(_guarded(first, stmt.init), body)
-    values: dict[Var, Expr] = {axis.var: value for axis, value in zip(stmt.axes, stmt.values, strict=True)}
-    return _guarded(substitute(stmt.predicate, values), substitute_stmt(body, values))
+def _lower(block: Block) -> Stmt:
+    body = block.body
+    if block.init is not None:
+        first = logical_and(*(eq(a.var, a.dom.begin) for a in block.axes if a.kind == "reduce"))
+        body = seq(_guarded(first, block.init), body)
+    values: dict[Var, Expr] = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
+    return _guarded(substitute(block.predicate, values), substitute_stmt(body, values))
 
 
 def _guarded(cond: Expr, stmt: Stmt) -> Stmt:

@@ -15,7 +15,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.prefetch import PREFETCH, PREFETCH_PART
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
-from dlc_core.tir.functor import exprs_of, stmts, stmts_of, transform_stmt
+from dlc_core.tir.functor import exprs_of, stmts, stmts_of, transform_each
 from dlc_core.tir.intrinsics import address_of, prefetch
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
 
@@ -35,22 +35,22 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
         return func
     asked = HINTS.choose("issued") == "issued"
     around: dict[Var, list[For]] = {}
-    for outer in stmts(func.body):
-        if isinstance(outer, For) and PREFETCH_PART in outer.annotations:
-            for inner in stmts(outer.body):
-                if isinstance(inner, For) and PREFETCH in inner.annotations:
+    for outer in stmts_of(func.body, For):
+        if PREFETCH_PART in outer.annotations:
+            for inner in stmts_of(outer.body, For):
+                if PREFETCH in inner.annotations:
                     around.setdefault(inner.var, []).append(outer)
 
-    def visit(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, For) or NOTES.isdisjoint(stmt.annotations):
+    def visit(loop: For) -> Stmt | None:
+        if NOTES.isdisjoint(loop.annotations):
             return None
-        notes = {key: value for key, value in stmt.annotations.items() if key not in NOTES}
-        body = stmt.body
-        if PREFETCH in stmt.annotations and asked:
-            body = seq(*(Eval(hint) for hint in _hints(stmt, around.get(stmt.var, ()), line)), body)
-        return replace(stmt, body=body, annotations=notes)
+        notes = {key: value for key, value in loop.annotations.items() if key not in NOTES}
+        body = loop.body
+        if PREFETCH in loop.annotations and asked:
+            body = seq(*(Eval(hint) for hint in _hints(loop, around.get(loop.var, ()), line)), body)
+        return replace(loop, body=body, annotations=notes)
 
-    return replace(func, body=transform_stmt(func.body, stmt_fn=visit))
+    return replace(func, body=transform_each(func.body, For, visit))
 
 
 def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:

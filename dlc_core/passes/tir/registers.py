@@ -16,7 +16,7 @@ from dlc_core.passes.heuristics import CONTROL
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.tree import EMPTY_STMT
 from dlc_core.support.record import record
-from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
+from dlc_core.tir.functor import exprs_of, stmts, transform_each, transform_stmt
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
 Place = tuple[Expr, ...]
@@ -26,12 +26,10 @@ Place = tuple[Expr, ...]
 def promote_registers(func: PrimFunc, max_elements: int) -> PrimFunc:
     """Turn temporaries of at most `max_elements` elements into values, if that is possible."""
 
-    def visit(s: Stmt) -> Stmt | None:
-        if not isinstance(s, Alloc) or not _is_small(s.buffer, max_elements) or not _is_plain(s):
-            return None
-        return _valued(s.body, s.buffer)
+    def visit(s: Alloc) -> Stmt | None:
+        return _valued(s.body, s.buffer) if _is_small(s.buffer, max_elements) and _is_plain(s) else None
 
-    body = transform_stmt(func.body, stmt_fn=visit)
+    body = transform_each(func.body, Alloc, visit)
     return func if body is func.body else replace(func, body=body)
 
 

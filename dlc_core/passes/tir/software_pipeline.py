@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Var, as_expr, const, const_value, load, maximum
+from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, maximum
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.lower_blocks import lower_blocks
@@ -18,8 +18,8 @@ from dlc_core.schedule.pipeline import ORDER, SPARE, STAGE, Pipelined, check_pip
 from dlc_core.schedule.tree import Program
 from dlc_core.support.record import record
 from dlc_core.tir.copies import copies_barrier, copies_begin, copies_end
-from dlc_core.tir.functor import rename_bound, stmts_of, substitute_stmt, transform_stmt
-from dlc_core.tir.stmt import Alloc, Eval, For, If, PrimFunc, Stmt, Store, seq
+from dlc_core.tir.functor import move_accesses, rename_bound, stmts_of, substitute_stmt
+from dlc_core.tir.stmt import Alloc, Eval, For, If, PrimFunc, Stmt, seq
 
 
 def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
@@ -65,20 +65,11 @@ def _part(func: PrimFunc, stmt: Stmt, loop: For, number: Var, wide: dict[Buffer,
     """A part without blocks, over the number of its iteration, its memory that of the iteration."""
     lowered = lower_blocks(PrimFunc(func.name, func.params, stmt)).body
 
-    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return (number % wide[buffer].shape[0], *indices)
+    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        new = wide.get(buffer)
+        return None if new is None else (new, (number % new.shape[0], *indices))
 
-    def expr(e: Expr) -> Expr | None:
-        if isinstance(e, Load) and e.buffer in wide:
-            return load(wide[e.buffer], place(e.buffer, e.indices))
-        return None
-
-    def store(s: Stmt) -> Stmt | None:
-        if isinstance(s, Store) and s.buffer in wide:
-            return Store(wide[s.buffer], place(s.buffer, s.indices), s.value)
-        return None
-
-    widened = transform_stmt(lowered, stmt_fn=store, expr_fn=expr)
+    widened = move_accesses(lowered, place)
     return substitute_stmt(widened, {loop.var: number + loop.begin})
 
 

@@ -33,7 +33,7 @@ from dlc_core.passes.heuristics import SHUFFLES
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.safety import is_safe
 from dlc_core.support.record import record
-from dlc_core.tir.functor import exprs_of, transform_stmt
+from dlc_core.tir.functor import exprs_of, transform_each
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
 
@@ -41,10 +41,7 @@ from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
 def group_strided(func: PrimFunc) -> PrimFunc:
     """Replace neighbouring strided loads and stores by contiguous ones."""
 
-    def visit(stmt: Stmt) -> Stmt | None:
-        return _Run.rebuilt(stmt) if isinstance(stmt, Seq) else None
-
-    body = transform_stmt(func.body, stmt_fn=visit)
+    body = transform_each(func.body, Seq, _Run.rebuilt)
     return func if body is func.body else replace(func, body=body)
 
 

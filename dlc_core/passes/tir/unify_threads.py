@@ -29,13 +29,11 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Call,
     Expr,
-    Load,
     Var,
     const,
     const_value,
     eq,
     free_vars,
-    load,
     logical_and,
     maximum,
     post_order,
@@ -55,9 +53,9 @@ from dlc_core.tir.functor import (
     child_stmts,
     exprs_of,
     free_buffers,
+    move_accesses,
     stmts,
     substitute_stmt,
-    transform_stmt,
 )
 from dlc_core.tir.intrinsics import CONVERGENT, EXCHANGES, FUNCTIONS
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Seq, Stmt, Store, loop
@@ -89,17 +87,10 @@ def _settled(func: PrimFunc, shrunk: set[Buffer]) -> PrimFunc:
     """Indices of buffers that begin elsewhere now, simplified."""
     analyzer = Analyzer()
 
-    def expr(e: Expr) -> Expr | None:
-        if isinstance(e, Load) and e.buffer in shrunk:
-            return load(e.buffer, [analyzer.simplify(i) for i in e.indices])
-        return None
+    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, list[Expr]] | None:
+        return (buffer, [analyzer.simplify(i) for i in indices]) if buffer in shrunk else None
 
-    def stmt(s: Stmt) -> Stmt | None:
-        if isinstance(s, Store) and s.buffer in shrunk:
-            return Store(s.buffer, tuple(analyzer.simplify(i) for i in s.indices), s.value)
-        return None
-
-    return replace(func, body=transform_stmt(func.body, stmt_fn=stmt, expr_fn=expr)) if shrunk else func
+    return replace(func, body=move_accesses(func.body, place)) if shrunk else func
 
 
 def is_unified(root: For) -> bool:
@@ -147,8 +138,8 @@ class _Launch:
 
     def unified(self) -> Stmt:
         self._check_groups()
-        for axis in axes_in(self.root, GROUP, THREAD):
-            self._join(axis)
+        for one in axes_in(self.root, GROUP, THREAD):
+            self._join(one)
         inner = {v for s in stmts(self.root) for v in bound_vars(s)} - {s.var for s in self.loops.values()}
         for axis, one in self.loops.items():
             bad = [v.name for v in free_vars(one.extent) if v in inner]
@@ -205,8 +196,7 @@ class _Launch:
     def _check_groups(self) -> None:
         """Check that axes of groups are outermost, because groups cannot synchronise."""
         stmt: Stmt = self.root
-        while isinstance(stmt, Alloc) or level(stmt) == GROUP:
-            assert isinstance(stmt, (Alloc, For))
+        while isinstance(stmt, Alloc) or (isinstance(stmt, For) and level(stmt) == GROUP):
             stmt = stmt.body
         for inner in axes_in(stmt, GROUP):
             raise self.error(

@@ -22,7 +22,7 @@ from dlc_core.tir.functor import (
     stmts,
     stmts_of,
     substitute_stmt,
-    transform_stmt,
+    transform_each,
 )
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Seq, Stmt, Store, While, seq
 
@@ -58,10 +58,11 @@ def mark_small_loops(func: PrimFunc, max_steps: int = 0) -> PrimFunc:
 
 def _marked(stmt: Stmt, limit: int) -> tuple[Stmt, int | None]:
     """The statement, and its stores and calls once written out; None where loops remain."""
-    if isinstance(stmt, (Store, Eval)):
-        return stmt, 1
-    if isinstance(stmt, For):
-        limit = int(stmt.annotations.get(MAX_STEPS, limit))
+    match stmt:
+        case Store() | Eval():
+            return stmt, 1
+        case For():
+            limit = int(stmt.annotations.get(MAX_STEPS, limit))
     marked = [_marked(child, limit) for child in child_stmts(stmt)]
     same = all(new is old for (new, _), old in zip(marked, child_stmts(stmt), strict=True))
     new = stmt if same else with_children(stmt, [child for child, _ in marked])
@@ -90,29 +91,27 @@ class _Unroll:
         """Whether a choice took its side."""
 
     def rebuild(self, root: Stmt) -> Stmt:
-        nests = {s for s in stmts(root) if _is_nest(s)}
+        nests = {loop for loop in stmts_of(root, For) if _is_nest(loop)}
         inside = {s for nest in nests for s in stmts(nest) if s is not nest}
 
-        def visit(stmt: Stmt) -> Stmt | None:
-            if not isinstance(stmt, For) or stmt.kind != "unrolled" or stmt in inside:
+        def visit(loop: For) -> Stmt | None:
+            if loop.kind != "unrolled" or loop in inside:
                 return None
-            if stmt not in nests:
-                return _one_by_one(stmt)
-            nest = _Nest(stmt)
+            if loop not in nests:
+                return _one_by_one(loop)
+            nest = _Nest(loop)
             written = nest.written_out()
             self.settled = self.settled or nest.settled
             return written
 
-        return transform_stmt(root, stmt_fn=visit)
+        return transform_each(root, For, visit)
 
 
-def _is_nest(stmt: Stmt) -> bool:
+def _is_nest(loop: For) -> bool:
     """Unrolled loops around nothing but stores and calls."""
-    if not isinstance(stmt, For) or stmt.kind != "unrolled":
-        return False
     return all(
         isinstance(s, (Store, Eval, Seq)) or (isinstance(s, For) and s.kind == "unrolled")
-        for s in stmts(stmt)
+        for s in stmts(loop)
     )
 
 
@@ -182,7 +181,7 @@ class _Nest:
             case Seq():
                 for part in stmt.stmts:
                     self._write(part, out)
-            case _:
+            case For():
                 begin = now.get(stmt.begin, stmt.begin)
                 for step in range(_count(stmt)):
                     now[stmt.var] = begin + step

@@ -48,7 +48,7 @@ from dlc_core.tir.functor import (
     stmts,
     stmts_of,
     substitute_stmt,
-    transform_stmt,
+    transform_each,
 )
 from dlc_core.tir.stmt import LANES, Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
 
@@ -61,13 +61,11 @@ def vectorize_loops(func: PrimFunc, lanes: bool = False) -> PrimFunc:
     """
     around = _Around(func)
 
-    def visit(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, For):
-            return None
-        wanted = stmt.kind == "vectorized" or (lanes and LANES in stmt.annotations)
-        return _vectorized(stmt, around) if wanted else None
+    def visit(loop: For) -> Stmt | None:
+        wanted = loop.kind == "vectorized" or (lanes and LANES in loop.annotations)
+        return _vectorized(loop, around) if wanted else None
 
-    return replace(func, body=transform_stmt(func.body, stmt_fn=visit))
+    return replace(func, body=transform_each(func.body, For, visit))
 
 
 class _Around:

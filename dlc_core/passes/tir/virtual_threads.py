@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, Var, free_vars, load, loads_in, post_order
+from dlc_core.ir.expr import Call, Expr, Var, free_vars, loads_in, post_order
 from dlc_core.passes.tir.conflicts import spread
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.support.record import record
@@ -25,11 +25,12 @@ from dlc_core.tir.functor import (
     allocations,
     block_list,
     exprs_of,
+    move_accesses,
     rename_bound,
     stmts,
     stmts_of,
     substitute_stmt,
-    transform_stmt,
+    transform_each,
 )
 from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
 from dlc_core.tir.stmt import Alloc, For, If, PrimFunc, Seq, Stmt, Store, View, seq
@@ -43,15 +44,14 @@ def inject_virtual_threads(func: PrimFunc) -> PrimFunc:
     virtual threads.
     """
 
-    def visit(stmt: Stmt) -> Stmt | None:
-        if level(stmt) != VIRTUAL:
+    def visit(loop: For) -> Stmt | None:
+        if level(loop) != VIRTUAL:
             return None
-        assert isinstance(stmt, For)
-        if block_list(stmt):
+        if block_list(loop):
             raise PassError(f"{func.name}: virtual threads of blocks", hint="run lower_blocks first")
-        return _Interleave(func, stmt).done()
+        return _Interleave(func, loop).done()
 
-    return replace(func, body=transform_stmt(func.body, stmt_fn=visit))
+    return replace(func, body=transform_each(func.body, For, visit))
 
 
 class _Interleave:
@@ -132,17 +132,8 @@ class _Interleave:
         return For(var, self.loop.begin, self.loop.extent, body, "unrolled")
 
     def _widened(self, stmt: Stmt, number: Expr) -> Stmt:
-        def expr(e: Expr) -> Expr | None:
-            if isinstance(e, Load) and e.buffer in self.wide:
-                return load(self.wide[e.buffer], (number, *e.indices))
-            return None
-
-        def store(s: Stmt) -> Stmt | None:
-            if isinstance(s, Store) and s.buffer in self.wide:
-                return Store(self.wide[s.buffer], (number, *s.indices), s.value)
-            return None
-
-        return transform_stmt(stmt, stmt_fn=store, expr_fn=expr)
+        wide = self.wide
+        return move_accesses(stmt, lambda b, indices: (wide[b], (number, *indices)) if b in wide else None)
 
 
 @record(frozen=True)

@@ -19,15 +19,15 @@ from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_vars, load
+from dlc_core.ir.expr import Expr, Var, ceildiv, const, const_value, free_vars
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.support.record import record
 from dlc_core.target import Description
 from dlc_core.tir.failures import parameters_of
-from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
-from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
+from dlc_core.tir.functor import child_stmts, move_accesses, substitute_stmt
+from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, View
 from dlc_core.tir.threads import has_axes
 
 STACK_BYTES = Description().stack_bytes
@@ -84,27 +84,25 @@ def hoist_workspace(
         for buffer, loops in wanted.items()
     }
 
-    def expr(e: Expr) -> Expr | None:
-        if isinstance(e, Load) and e.buffer in moved:
-            whole, start = moved[e.buffer]
-            return load(whole, (e.indices[0] + start,))
-        return None
+    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        if buffer not in moved:
+            return None
+        whole, start = moved[buffer]
+        return whole, (indices[0] + start,)
 
     def stmt(s: Stmt) -> Stmt | None:
-        if isinstance(s, Alloc) and s.buffer in moved:
-            return s.body
-        if isinstance(s, Store) and s.buffer in moved:
-            whole, start = moved[s.buffer]
-            return Store(whole, (s.indices[0] + start,), s.value)
-        if isinstance(s, View) and s.base in moved:
-            return _viewed(s, *moved[s.base])
-        if isinstance(s, For) and s.kind == "parallel":
-            if s.var in cut:
+        match s:
+            case Alloc() if s.buffer in moved:
+                return s.body
+            case View() if s.base in moved:
+                return _viewed(s, *moved[s.base])
+            case For(kind="parallel") if s.var in cut:
                 return _in_parts(s, *cut[s.var])
-            return replace(s, kind="serial") if s.var in inner else None
+            case For(kind="parallel") if s.var in inner:
+                return replace(s, kind="serial")
         return None
 
-    body = transform_stmt(func.body, stmt_fn=stmt, expr_fn=expr)
+    body = move_accesses(func.body, place, stmt_fn=stmt)
     wholes = [whole for whole, _ in moved.values()]
     given = func.buffers
     record = given[-1:] if parameters_of(func) is not None else ()  # it stays the last one
@@ -132,10 +130,12 @@ def allocations_in_loops(root: Stmt) -> list[tuple[Buffer, Loops]]:
     work: list[tuple[Stmt, Loops]] = [(root, ())]
     while work:
         stmt, loops = work.pop()
-        if isinstance(stmt, Alloc):
-            found.append((stmt.buffer, loops))
-        inside = (*loops, stmt) if isinstance(stmt, For) else loops
-        work.extend((child, inside) for child in reversed(child_stmts(stmt)))
+        match stmt:
+            case Alloc():
+                found.append((stmt.buffer, loops))
+            case For():
+                loops = (*loops, stmt)
+        work.extend((child, loops) for child in reversed(child_stmts(stmt)))
     return found
 
 

@@ -9,7 +9,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Call, Expr, Load
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.scalars import without_constants
-from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.functor import exprs_of, stores_in
 from dlc_core.tir.stmt import Alloc, Eval, Let, Seq, Stmt, Store, View
 
 
@@ -39,8 +39,8 @@ def neighbourhoods(body: Stmt) -> Neighbourhoods:
             _add(found, expr.buffer, expr.indices)
     if found:
         # Nested loops go by the same pointers.
-        for stmt in stmts(body):
-            place = _place(stmt.buffer, stmt.indices) if isinstance(stmt, Store) else None
+        for store in stores_in(body):
+            place = _place(store.buffer, store.indices)
             if place is not None and place[0] in found:
                 found[place[0]].written = True
     return found

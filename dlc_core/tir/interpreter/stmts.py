@@ -401,8 +401,10 @@ def describe(stmt: Stmt) -> str:
             return f"for {stmt.var.name} in {stmt.begin} + [0, {stmt.extent})"
         case Block():
             return f"block {stmt.name}"
-        case Let() | Eval():
-            return f"{stmt.var.name} = {stmt.value}" if isinstance(stmt, Let) else str(stmt.value)
+        case Let():
+            return f"{stmt.var.name} = {stmt.value}"
+        case Eval():
+            return str(stmt.value)
         case If() | While():
             return f"{type(stmt).__name__.lower()} {stmt.cond}"
         case Alloc() | View():

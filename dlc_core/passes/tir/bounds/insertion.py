@@ -55,6 +55,7 @@ from dlc_core.tir.functor import (
 from dlc_core.tir.intrinsics import if_then_else, vector_reduce
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View, While, seq
+from dlc_core.tir.threads import is_axis
 
 Guards = tuple[tuple[Expr, bool], ...]
 _TRUE, _FALSE = const(True, BOOL), const(False, BOOL)
@@ -320,13 +321,15 @@ class _Indices:
     def _may_stand_before(self, stmt: Stmt, one: Check) -> bool:
         """Whether a check in a statement's body may as well be made before the statement."""
         exprs = one.guard, one.index, one.extent
-        if isinstance(stmt, (If, While)) or (isinstance(stmt, For) and stmt.kind == "thread"):
+        if is_axis(stmt) or not set(bound_vars(stmt)).isdisjoint(free_vars(*exprs)):
             return False
-        if not set(bound_vars(stmt)).isdisjoint(free_vars(*exprs)):
-            return False
-        if isinstance(stmt, (Alloc, View)):
-            return all(e.buffer is not stmt.buffer for e in loads_in(*exprs))
-        return isinstance(stmt, (For, Let)) and self.memory.steady(stmt, *exprs)
+        match stmt:
+            case Alloc() | View():
+                return all(e.buffer is not stmt.buffer for e in loads_in(*exprs))
+            case For() | Let():
+                return self.memory.steady(stmt, *exprs)
+            case _:
+                return False
 
     def _own(self, stmt: Stmt) -> list[Check]:
         """The checks of a statement's own expressions; the indices of a load are checked before its value."""

@@ -148,29 +148,31 @@ class Prover:
     # By constant ranges
 
     def _by_ranges(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Store):
-            if self.ranges.inside(stmt.buffer, stmt.indices):
-                self.proof.proved += 1
-            else:
+        match stmt:
+            case Store():
+                if self.ranges.inside(stmt.buffer, stmt.indices):
+                    self.proof.proved += 1
+                else:
+                    self.left.add(stmt)
+                self._loads_by_ranges(stmt.value)
+                for index in stmt.indices:
+                    self._loads_by_ranges(index)
+                return
+            case For():
+                self.ranges.bind(stmt.var, stmt.begin, stmt.extent)
+            case Let():
+                if stmt.value.dtype.lanes > 1 and not loads_in(stmt.value):
+                    self.lane_values[stmt.var] = substitute(stmt.value, self.lane_values)
+                if not stmt.value.dtype.is_float and stmt.value.dtype.kind != "handle":
+                    self.ranges.define(stmt.var, stmt.value)
+            case Block():
+                for axis in stmt.axes:
+                    self.ranges.bind(axis.var, axis.dom.begin, axis.dom.extent)
                 self.left.add(stmt)
-            self._loads_by_ranges(stmt.value)
-            for index in stmt.indices:
-                self._loads_by_ranges(index)
-            return
-        if isinstance(stmt, For):
-            self.ranges.bind(stmt.var, stmt.begin, stmt.extent)
-        elif isinstance(stmt, Let):
-            if stmt.value.dtype.lanes > 1 and not loads_in(stmt.value):
-                self.lane_values[stmt.var] = substitute(stmt.value, self.lane_values)
-            if not stmt.value.dtype.is_float and stmt.value.dtype.kind != "handle":
-                self.ranges.define(stmt.var, stmt.value)
-        elif isinstance(stmt, Block):
-            for axis in stmt.axes:
-                self.ranges.bind(axis.var, axis.dom.begin, axis.dom.extent)
-            self.left.add(stmt)
-        elif isinstance(stmt, View) or (isinstance(stmt, Eval) and _passes_addresses(stmt.value)):
-            self.left.add(stmt)
-            if isinstance(stmt, Eval):
+            case View():
+                self.left.add(stmt)
+            case Eval() if _passes_addresses(stmt.value):
+                self.left.add(stmt)
                 return
         for e in exprs_of(stmt):
             self._loads_by_ranges(e)
@@ -190,12 +192,13 @@ class Prover:
 
     def _where_it_stands(self, stmt: Stmt, fact: Fact | None) -> None:
         left = self.left
-        if isinstance(stmt, If) and stmt.cond.dtype.lanes > 1:
-            # Checks stand around it: a single store may be under a condition of lanes.
-            self.holders.update(dict.fromkeys(stmts(stmt.then), stmt))
-        if isinstance(stmt, Eval) and stmt in left:
-            self._addresses(stmt, fact)
-            return
+        match stmt:
+            case If() if stmt.cond.dtype.lanes > 1:
+                # Checks stand around it: a single store may be under a condition of lanes.
+                self.holders.update(dict.fromkeys(stmts(stmt.then), stmt))
+            case Eval() if stmt in left:
+                self._addresses(stmt, fact)
+                return
         for e in exprs_of(stmt):
             if any(one in left for one in loads_in(e)):
                 for one, guards in _guarded_loads(e, left):

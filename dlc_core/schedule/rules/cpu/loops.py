@@ -131,12 +131,13 @@ def _along(block: Block, axis: Var) -> bool:
     """
     found: list[tuple[Load | Store, Sequence[Expr]]] = []
     for stmt in stmts(block.body):
-        if isinstance(stmt, Store):
-            found.append((stmt, stmt.indices))
-        elif not isinstance(stmt, (If, Let)) or axis in free_vars(
-            stmt.value if isinstance(stmt, Let) else stmt.cond
-        ):
-            return False
+        match stmt:
+            case Store():
+                found.append((stmt, stmt.indices))
+            case Let(value=value) | If(cond=value) if axis not in free_vars(value):
+                pass
+            case _:
+                return False
         found += [(e, e.indices) for x in exprs_of(stmt) for e in post_order(x) if isinstance(e, Load)]
     for access, indices in found:
         steps = coefficients(access.buffer, indices, [axis])
