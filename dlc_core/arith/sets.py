@@ -39,8 +39,6 @@ class IntSet:
 
 
 EVERYTHING = IntSet(None, None)
-Box = tuple[IntSet, ...]
-"""One set for each dimension."""
 
 
 def set_of(
@@ -85,45 +83,4 @@ def intersection(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
     return IntSet(
         analyzer.simplify(reduce(maximum, lows)) if lows else None,
         analyzer.simplify(reduce(minimum, highs)) if highs else None,
-    )
-
-
-def is_empty(analyzer: Analyzer, found: IntSet) -> bool:
-    """Whether the set has no element, for all values of the symbols; False also means "do not know"."""
-    return found.low is not None and found.high is not None and analyzer.prove(found.high < found.low)
-
-
-def contains(analyzer: Analyzer, outer: IntSet, inner: IntSet) -> bool:
-    """Whether every element of `inner` is one of `outer`; False also means "do not know"."""
-    if is_empty(analyzer, inner):
-        return True
-    below = outer.low is None or (inner.low is not None and analyzer.prove(outer.low <= inner.low))
-    return below and (
-        outer.high is None or (inner.high is not None and analyzer.prove(inner.high <= outer.high))
-    )
-
-
-def size_of(analyzer: Analyzer, found: IntSet) -> Expr | None:
-    """The number of elements, never below 0; None if it is infinite."""
-    if found.low is None or found.high is None:
-        return None
-    size = analyzer.simplify(found.high - found.low + 1)
-    return size if analyzer.prove(size >= 0) else analyzer.simplify(maximum(size, 0))
-
-
-def box_union(analyzer: Analyzer, boxes: Sequence[Box]) -> Box:
-    """The smallest box around all of them, which have one rank."""
-    return tuple(union(analyzer, column) for column in zip(*boxes, strict=True))
-
-
-def box_intersection(analyzer: Analyzer, boxes: Sequence[Box]) -> Box | None:
-    """The intersection of boxes; None if it is certainly empty."""
-    found = tuple(intersection(analyzer, column) for column in zip(*boxes, strict=True))
-    return None if any(is_empty(analyzer, s) for s in found) else found
-
-
-def box_contains(analyzer: Analyzer, outer: Box, inner: Box) -> bool:
-    """Whether every point of `inner` is one of `outer`; False also means "do not know"."""
-    return any(is_empty(analyzer, s) for s in inner) or all(
-        contains(analyzer, a, b) for a, b in zip(outer, inner, strict=True)
     )

@@ -43,9 +43,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, HANDLE, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, ExprLike, as_expr, call, load
 from dlc_core.support.record import record
-from dlc_core.tir.functor import stmts_of
 from dlc_core.tir.matrix import MATRIX, matrix_problem
-from dlc_core.tir.stmt import Eval, Stmt
 
 Reference = Callable[..., Any]
 
@@ -313,12 +311,6 @@ def has_effect(expr: Expr) -> bool:
 def kernel_symbol(expr: Expr) -> str | None:
     """The name of the PrimFunc that a call runs, or None."""
     return expr.name[len(KERNEL) :] if isinstance(expr, Call) and expr.name.startswith(KERNEL) else None
-
-
-def called_kernels(root: Stmt) -> list[str]:
-    """The names of the PrimFuncs that statements inside call, each once, in the order of the calls."""
-    found = (kernel_symbol(stmt.value) for stmt in stmts_of(root, Eval))
-    return list(dict.fromkeys(symbol for symbol in found if symbol is not None))
 
 
 def launch_symbol(expr: Expr) -> str | None:

@@ -10,13 +10,7 @@ import pytest
 from dlc_core.arith import Analyzer, IntSet, eval_expr, set_of
 from dlc_core.arith.sets import (
     EVERYTHING,
-    box_contains,
-    box_intersection,
-    box_union,
-    contains,
     intersection,
-    is_empty,
-    size_of,
     union,
 )
 from dlc_core.diag import UsageError
@@ -69,31 +63,8 @@ def test_unions_and_intersections() -> None:
     assert str(intersection(analyzer, [])) == "[-inf, inf]"
     assert str(union(analyzer, [first, EVERYTHING])) == "[-inf, inf]"
     assert str(intersection(analyzer, [first, IntSet(None, n)])) == "[n, n]"
-    assert is_empty(analyzer, intersection(analyzer, [IntSet.of(n, 2), IntSet.of(n + 2, 2)]))
-    assert not is_empty(analyzer, intersection(analyzer, [IntSet.of(n, 2), IntSet.of(m, 2)]))
-    assert contains(analyzer, IntSet.of(n, 8), IntSet.of(n + 2, 4))
-    assert contains(analyzer, IntSet.point(m), IntSet.of(n, 0))
-    assert contains(analyzer, IntSet(None, n), IntSet(None, n - 1))
-    assert not contains(analyzer, IntSet.of(n, 8), IntSet.of(n + 2, 7))
-    assert not contains(analyzer, IntSet.of(n, 8), EVERYTHING)
-    assert size_of(analyzer, IntSet.of(n, m)) is m
-    assert str(size_of(analyzer, IntSet(n, m))) == "max(m + 1 - n, 0)"
-    assert size_of(analyzer, EVERYTHING) is None
     with pytest.raises(UsageError, match="no sets"):
         union(analyzer, [])
-
-
-def test_boxes() -> None:
-    analyzer = known()
-    a, b = (IntSet.of(0, 4), IntSet.of(n, 4)), (IntSet.of(2, 4), IntSet.of(n + 1, 2))
-    assert [str(s) for s in box_union(analyzer, [a, b])] == ["[0, 5]", "[n, n + 3]"]
-    both = box_intersection(analyzer, [a, b])
-    assert both is not None
-    assert [str(s) for s in both] == ["[2, 3]", "[n + 1, n + 2]"]
-    assert box_intersection(analyzer, [a, (IntSet.of(9, 1), IntSet.of(n, 4))]) is None
-    assert box_contains(analyzer, a, (IntSet.of(1, 2), IntSet.of(n, 4)))
-    assert not box_contains(analyzer, a, b)
-    assert box_contains(analyzer, b, (IntSet.of(0, 0), IntSet.of(m, 9)))
 
 
 def test_sets_contain_every_value() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlc_core import te
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Binary, Expr, Load, Var, as_expr, binary, const, ramp
+from dlc_core.ir.expr import Binary, Expr, ExprLike, Load, Var, as_expr, binary, const, load, ramp
 from dlc_core.tir.functor import (
     allocations,
     block_list,
@@ -15,22 +17,28 @@ from dlc_core.tir.functor import (
     free_buffers,
     free_vars_stmt,
     loads_in,
+    move_accesses,
     rename_bound,
     specialize,
     stmts,
+    stmts_of,
     stores_in,
     substitute_stmt,
+    transform_each,
     transform_stmt,
     walk,
 )
 from dlc_core.tir.intrinsics import call_kernel, intrinsic
 from dlc_core.tir.stmt import (
     Alloc,
+    Block,
     Eval,
     For,
     If,
     Let,
     PrimFunc,
+    Range,
+    Region,
     Seq,
     Stmt,
     Store,
@@ -195,3 +203,32 @@ def test_lane_reductions_stay_scalar_when_rebuilt() -> None:
     assert isinstance(body, Store)
     assert body.value.dtype.lanes == 1
     assert isinstance(loads_in(body.value)[0], Load)
+
+
+def test_statements_of_one_class_are_found_and_rebuilt() -> None:
+    func, _ = matmul()
+    loops = [stmt for stmt in stmts(func.body) if isinstance(stmt, For)]
+    assert list(stmts_of(func.body, For)) == loops
+    changed = transform_each(func.body, For, lambda one: replace(one, kind="parallel"))
+    assert [one.kind for one in stmts_of(changed, For)] == ["parallel"] * len(loops)
+    assert transform_each(func.body, View, lambda _: Seq(())) is func.body
+
+
+def test_accesses_move_with_their_regions() -> None:
+    old, new, i = Buffer("old", (4,)), Buffer("new", (2, 4)), Var("i")
+    body = Block("b", (), (), (point(old, i),), (point(old, i),), store(old, [i], load(old, [i]) + 1.0))
+    moved = move_accesses(
+        loop(i, 4, body),
+        lambda buffer, at: (new, (const(1), *at)) if buffer is old else None,
+        region=lambda region: point(new, 1, i),
+    )
+    (block,) = block_list(moved)
+    assert free_buffers(moved) == [new]
+    assert [region.buffer for region in (*block.reads, *block.writes)] == [new, new]
+    assert [str(index) for index in stores_in(moved)[0].indices] == ["1", "i"]
+    kept = move_accesses(loop(i, 4, body.body), lambda *_: None)
+    assert stores_in(kept) == stores_in(body.body)
+
+
+def point(buffer: Buffer, *at: ExprLike) -> Region:
+    return Region(buffer, tuple(Range(as_expr(i), const(1)) for i in at))

@@ -26,7 +26,7 @@ from dlc_core.op.declare import (
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
 from dlc_core.op.lower import compute, compute_type, narrow, padded, rounded, widen
 from dlc_core.op.samples import wrong_dtype
-from dlc_core.op.std.reduce import REDUCE_MAX, REDUCE_MEAN
+from dlc_core.op.std.reduce import REDUCE_MAX, REDUCE_MEAN, lowest
 from dlc_core.op.std.window import (
     DILATION,
     LAYOUT,
@@ -95,12 +95,8 @@ def _kernel_axes(x: NDArray) -> tuple[int, ...]:
     return tuple(range(-(x.ndim - 2), 0))
 
 
-def _lowest(x: NDArray) -> Any:
-    return -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-
-
 def _max_reference(x: NDArray, **attrs: Any) -> NDArray:
-    return array_in_layout(np.max(_taps(x, attrs, _lowest(x)), _kernel_axes(x)), attrs["layout"])
+    return array_in_layout(np.max(_taps(x, attrs, lowest(x)), _kernel_axes(x)), attrs["layout"])
 
 
 def _window_reduction(

@@ -141,7 +141,8 @@ def _reduction(
     )
 
 
-def _lowest(x: NDArray) -> Any:
+def lowest(x: NDArray) -> Any:
+    """The identity of maxima in an array's dtype."""
     return -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
 
 
@@ -203,7 +204,7 @@ REDUCE_MEAN = _reduction(
 )
 REDUCE_MAX = _reduction(
     "reduce_max", "largest element; NaN where any is NaN",
-    lambda x, axis, keepdims: np.max(x, axis=axis, keepdims=keepdims, initial=_lowest(x)), te.max,
+    lambda x, axis, keepdims: np.max(x, axis=axis, keepdims=keepdims, initial=lowest(x)), te.max,
 )  # fmt: skip
 REDUCE_MIN = _reduction(
     "reduce_min", "smallest element; NaN where any is NaN",

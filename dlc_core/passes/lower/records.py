@@ -17,6 +17,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.tir.bounds import Access
 from dlc_core.passes.tir.prove_bounds import BOUNDS
 from dlc_core.runtime.guard.failures import RECORD_BYTES, Site
+from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.failures import (
     CALL,
     CHECK_KIND,
@@ -29,7 +30,7 @@ from dlc_core.tir.failures import (
     with_parameters,
 )
 from dlc_core.tir.functor import transform_each
-from dlc_core.tir.intrinsics import NOTE, STATUS, address_of, called_kernels, kernel_symbol
+from dlc_core.tir.intrinsics import NOTE, STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, If, PrimFunc, Stmt
 
 

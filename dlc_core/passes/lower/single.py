@@ -16,8 +16,8 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
 from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.schedule.layout import REPACK
+from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.functor import block_list, buffers_written, stmts_of
-from dlc_core.tir.intrinsics import called_kernels
 from dlc_core.tir.stmt import For, PrimFunc
 
 ENTRY, KERNEL = "main", "kernel"

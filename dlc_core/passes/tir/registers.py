@@ -64,7 +64,7 @@ def _is_plain(alloc: Alloc) -> bool:
             if isinstance(part, Store) and part.buffer is buffer and part is not s:
                 return False
             for e in loads_in(*exprs_of(part)):
-                if e.buffer is buffer and not _is_known(e.indices, known):
+                if e.buffer is buffer and e.indices not in known.values():
                     return False
         if isinstance(s, Store) and s.buffer is buffer:
             covered = _covered(buffer, s.indices)
@@ -72,10 +72,6 @@ def _is_plain(alloc: Alloc) -> bool:
                 return False
             known.update(dict.fromkeys(covered, s.indices))
     return True
-
-
-def _is_known(place: Place, known: dict[int, Place]) -> bool:
-    return place in known.values()
 
 
 def _covered(buffer: Buffer, place: Place) -> list[int] | None:

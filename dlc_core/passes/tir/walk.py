@@ -10,30 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import is_
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, conjuncts, const_value, free_vars, loads_in, logical_and
 from dlc_core.passes.tir.effects import Memory
+from dlc_core.tir.grammar import Parts, identical
 from dlc_core.tir.stmt import (
     Alloc,
     Block,
-    Eval,
     For,
     If,
-    IterVar,
     Let,
     PrimFunc,
-    Range,
-    Region,
-    Seq,
     Stmt,
     Store,
     View,
     While,
-    seq,
 )
 
 
@@ -45,6 +39,7 @@ class Walker:
         self.func = func
         self.analyzer = Analyzer()
         self.memory = Memory(func.body)
+        self._parts = Parts(self.expr, self.buffer, lambda var: var)
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 self.analyzer.declare_dim(scalar, low=0)
@@ -71,31 +66,33 @@ class Walker:
     # Statements
 
     def stmt(self, s: Stmt) -> Stmt:
-        if isinstance(s, Store):
-            return self.store(s)
-        if isinstance(s, Seq):
-            parts = tuple([self.stmt(part) for part in s.stmts])
-            return s if all(map(is_, parts, s.stmts)) else seq(*parts)
-        if isinstance(s, For):
-            return self.loop(s)
-        if isinstance(s, If):
-            return self.branch(s)
-        if isinstance(s, Let):
-            return self.let(s)
-        if isinstance(s, Alloc):
-            return self.alloc(s)
-        if isinstance(s, View):
-            return self.view(s)
-        if isinstance(s, Eval):
-            return self.eval(s)
-        if isinstance(s, Block):
-            return self.block(s)
-        assert isinstance(s, While)
-        return self.while_(s)
+        match s:
+            case Store():
+                return self.store(s)
+            case For():
+                return self.loop(s)
+            case If():
+                return self.branch(s)
+            case Let():
+                return self.let(s)
+            case Alloc():
+                return self.alloc(s)
+            case View():
+                return self.view(s)
+            case Block():
+                return self.block(s)
+            case While():
+                return self.while_(s)
+            case _:
+                return self.over_parts(s)
+
+    def over_parts(self, s: Stmt) -> Stmt:
+        """A statement over its rebuilt parts, in which nothing more is known than around it."""
+        return s.with_parts([self.stmt(child) for child in s.child_stmts()], self._parts)
 
     def store(self, s: Store) -> Stmt:
         buffer, indices, value = self.buffer(s.buffer), self.index(s.buffer, s.indices), self.expr(s.value)
-        same = buffer is s.buffer and value is s.value and all(map(is_, indices, s.indices))
+        same = buffer is s.buffer and value is s.value and identical(indices, s.indices)
         return s if same else Store(buffer, indices, value)
 
     def loop(self, s: For) -> Stmt:
@@ -124,17 +121,10 @@ class Walker:
         return s if value is s.value and body is s.body else Let(s.var, value, body)
 
     def alloc(self, s: Alloc) -> Stmt:
-        buffer, body = self.buffer(s.buffer), self.stmt(s.body)
-        return s if buffer is s.buffer and body is s.body else Alloc(buffer, body)
+        return self.over_parts(s)
 
     def view(self, s: View) -> Stmt:
-        buffer, base, body = self.buffer(s.buffer), self.buffer(s.base), self.stmt(s.body)
-        same = buffer is s.buffer and base is s.base and body is s.body
-        return s if same else View(buffer, base, body)
-
-    def eval(self, s: Eval) -> Stmt:
-        value = self.expr(s.value)
-        return s if value is s.value else Eval(value)
+        return self.over_parts(s)
 
     def while_(self, s: While) -> Stmt:
         cond = self.expr(s.cond)
@@ -143,35 +133,20 @@ class Walker:
         return s if cond is s.cond and body is s.body else While(cond, body)
 
     def block(self, s: Block) -> Stmt:
-        axes = tuple(self.axis(axis) for axis in s.axes)
-        values = tuple(map(self.expr, s.values))
+        axes, values = self._parts.axes(s.axes), self._parts.exprs(s.values)
         with self.analyzer.scope():
             for axis in axes:
                 if axis.var.dtype is INDEX:
                     self.analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
             predicate = self.expr(s.predicate)
             with self.where(predicate, s):
-                reads, writes = tuple(map(self.region, s.reads)), tuple(map(self.region, s.writes))
+                reads, writes = self._parts.regions(s.reads), self._parts.regions(s.writes)
                 init = None if s.init is None else self.stmt(s.init)
                 body = self.stmt(s.body)
-        new = (*axes, *values, predicate, *reads, *writes, init, body)
-        old = (*s.axes, *s.values, s.predicate, *s.reads, *s.writes, s.init, s.body)
-        if all(map(is_, new, old)):
+        new = axes, values, predicate, reads, writes, init, body
+        if identical(new, (s.axes, s.values, s.predicate, s.reads, s.writes, s.init, s.body)):
             return s
         return Block(s.name, axes, values, reads, writes, body, init, predicate, s.annotations)
-
-    def axis(self, axis: IterVar) -> IterVar:
-        dom = self.range(axis.dom)
-        return axis if dom is axis.dom else replace(axis, dom=dom)
-
-    def range(self, old: Range) -> Range:
-        begin, extent = self.expr(old.begin), self.expr(old.extent)
-        return old if begin is old.begin and extent is old.extent else Range(begin, extent)
-
-    def region(self, old: Region) -> Region:
-        buffer, ranges = self.buffer(old.buffer), tuple(map(self.range, old.ranges))
-        same = buffer is old.buffer and all(map(is_, ranges, old.ranges))
-        return old if same else Region(buffer, ranges)
 
     # What is known
 

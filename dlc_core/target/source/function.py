@@ -15,9 +15,9 @@ from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.tokens import folded
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import Key, ValueWriter
+from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.functor import exprs_of, stmts, stmts_of, stores_in
 from dlc_core.tir.in_place import shared_buffers
-from dlc_core.tir.intrinsics import called_kernels
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
