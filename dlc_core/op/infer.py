@@ -3,7 +3,7 @@ checks.
 
 Two dims are known to be equal if they are the same int or the same (interned) expression. If equality is
 unknown, it is assumed, and recorded as a condition that every call checks (see `assume`). If an int and a
-symbol are merged, the result is the int. Symbolic dims are at least 1.
+symbol are merged, the result is the int. Symbolic dims without bounds are at least 1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def simplify(value: Dim) -> Dim:
 def _simplified(value: Expr, least: int) -> Dim:
     analyzer = Analyzer()
     for var in free_vars(value):
-        analyzer.declare_dim(var, least)
+        # A dim with bounds may have each size in them, also 0: data-dependent dims often have.
+        analyzer.declare_dim(var, least if var.bounds is None else 0)
     return dim(analyzer.simplify(value))
 
 

@@ -130,6 +130,12 @@ COMPUTED = {
             ([0, 1], [3, 5], [0, 1], [1, 2]), ([-1, 1], [-100, 5], [1, 0], [-1, 2]),
             ([4, 6], [0, -8], [0, -1], [-2, -3]), ([9, 6], [10, 2], [0, -1], [1, 1]))],
     ),
+    "a slice of an axis of one element": (
+        """(float[n, 1] x, int64[1] s, int64[1] e) => (float[n, q] z)
+        <int64[1] a = {1}> { z = Slice(x, s, e, a) }""",
+        [{"x": floats(3, 1), "s": ints(s), "e": ints(e)} for s, e in (
+            (0, 1), (0, 0), (1, 1), (3, 4), (-1, 9), (-9, -9), (5, 2))],
+    ),
     "a border of which all is fed": (
         """(float[n, 3] x, int64[2] p, float v, int64[1] a) => (float[q, r] y) { y = Pad(x, p, v, a) }""",
         [{"x": floats(2, 3), "p": ints(1, 2), "v": np.float32(5), "a": ints(0)},
@@ -295,6 +301,19 @@ def test_slices_with_any_bounds(slicing, start, end, axis, step, rows):
     where[axis] = slice(start, end, step)
     found = slicing(x, ints(start), ints(end), ints(axis), ints(step))
     np.testing.assert_array_equal(found, x[tuple(where)])
+
+
+@pytest.mark.parametrize("target", ["reference", "llvm"])
+def test_fed_borders_crop_an_axis_of_one_element(target):
+    """The size between two crops is 0 or 1: neither value may be assumed."""
+    model = parse("""g (float[2, 1] x, int64[2] p, int64[1] a) => (float[2, r] y)
+        <float v = {2}> { y = Pad(x, p, v, a) }""")
+    exe = dlc.compile(model, target)
+    x = floats(2, 1)
+    for before, after in ((0, 0), (-1, 0), (-1, 2), (0, -1), (2, 1)):
+        kept = x[:, max(-before, 0) : 1 - max(-after, 0)]
+        wanted = np.pad(kept, ((0, 0), (max(before, 0), max(after, 0))), constant_values=2)
+        np.testing.assert_array_equal(exe(x, ints(before, after), ints(1)), wanted)
 
 
 def test_bodies_whose_inputs_do_not_define_their_dims():
