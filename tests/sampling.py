@@ -22,10 +22,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-BUDGET = 1.5
+BUDGET = 1.2
 """Seconds that the sampled cases of one function may take."""
 
-LONGEST = 3.0
+LONGEST = 2.5
 """Seconds of a case from which a function is left to `make test-rest`."""
 
 LIST = Path(__file__).parent / "long_tests.txt"

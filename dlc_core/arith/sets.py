@@ -1,4 +1,4 @@
-"""Sets of consecutive integers with symbolic ends, and boxes of them.
+"""Sets of consecutive integers with symbolic ends.
 
 A computed set contains every value that occurs, and may contain more: unions fill the gap between their
 parts, and ends are exact only for expressions that are affine in the moving variables.
@@ -77,7 +77,7 @@ def _joined(analyzer: Analyzer, choose: object, ends: list[Expr | None]) -> Expr
 
 
 def intersection(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
-    """The intersection of sets; everything if there are none.  It may be empty: see `is_empty`."""
+    """The intersection of sets; everything if there are none.  It is empty where `high < low`."""
     lows = [s.low for s in sets if s.low is not None]
     highs = [s.high for s in sets if s.high is not None]
     return IntSet(
