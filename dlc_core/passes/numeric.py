@@ -26,10 +26,10 @@ BOUNDARY = (0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 0.5, 100.0, -100.0)
 
 
 def sample_feeds(function: Function, seeds: int = 2) -> list[Feeds]:
-    """Input sets for a function: `seeds` of random values, and one of boundary values.
+    """Make input sets for a function: `seeds` of random values, and one of boundary values.
 
-    Integers are 0 and 1, which are indices of almost anything; symbolic dims are 2, 3, … in the order of
-    first use.
+    Integers are 0 and 1, which are valid as most indices. Symbolic dims are 2, 3, … in the order of first
+        use.
     """
     sizes: dict[Var, int] = {}
     for own in function.params:
@@ -75,7 +75,7 @@ def results_of(function: Function, feeds: Feeds, module: IRModule | None = None)
 
 
 def compare_results(old: Any, new: Any, *, exact: bool, scale: float = 1.0) -> str:
-    """The difference of two results of `results_of` as text; empty if they agree.
+    """Describe the difference of two results of `results_of`; empty if they agree.
 
     With `exact`, every bit must agree; all NaNs count as equal. Otherwise results must be within `scale`
     times the tolerance of the dtype.

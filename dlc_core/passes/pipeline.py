@@ -45,7 +45,7 @@ class Pipeline:
         return Pipeline((*self.passes, *other.passes))
 
     def active(self, context: PassContext) -> Pipeline:
-        """The passes that run under a context: of its level, and not disabled."""
+        """Return the passes that run under a context: of its level, and not disabled."""
         return Pipeline(
             tuple(
                 p for p in self.passes if p.min_level <= context.opt_level and p.name not in context.disabled
@@ -80,7 +80,7 @@ def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[P
             raise
         raise _failed(one, module, context, rest, error) from error
     except UnsupportedError:
-        raise  # no defect of the pass: what the model asks for cannot be had
+        raise  # not a defect of the pass: the model needs something unsupported
     except Exception as error:
         raise _failed(one, module, context, rest, error) from error
     return result

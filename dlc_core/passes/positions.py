@@ -102,7 +102,7 @@ def insert_classes(listed: Sequence[str], classes: Iterable[type[Pass]]) -> list
     for cls in named.values():
         _check_names(cls, known)
     while named:
-        # A class that refers to another waiting one is inserted after that one is.
+        # A class that refers to another pending class is inserted after it.
         ready = sorted(n for n, cls in named.items() if not any(m in named for m in _references(cls)))
         if not ready:
             raise PassError(f"passes say of each other that they come first: {_cycle(named)}")
@@ -119,13 +119,13 @@ def insert_classes(listed: Sequence[str], classes: Iterable[type[Pass]]) -> list
 
 
 def position_texts(cls: type[Pass]) -> list[str]:
-    """The position that a class gives, as texts: "after NAME", "before NAME", "begin STAGE", "end STAGE"."""
+    """Return the positions of a class: "after NAME", "before NAME", "begin STAGE" or "end STAGE"."""
     after = [f"{BEGIN} {cls.stage}" if n == BEGIN else f"after {n}" for n in _names(cls.after)]
     return after + [f"{END} {cls.stage}" if n == END else f"before {n}" for n in _names(cls.before)]
 
 
 def class_position(text: str) -> dict[str, str]:
-    """The class attributes that are equivalent to a text."""
+    """Return the class attributes that are equivalent to a position's text."""
     word, name = read_position(text)
     if word in ("before", "after"):
         return {word: name}

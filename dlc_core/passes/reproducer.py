@@ -20,7 +20,7 @@ from dlc_core.version import __version__
 def reproducer_text(
     one: Pass, module: IRModule, context: PassContext, pipeline: str, error: BaseException
 ) -> str:
-    """The text: comments with all that is needed to run it again, then the module before the failing pass."""
+    """Return comments with all that is needed to run the pass again, and the module before it."""
     said = str(error) if isinstance(error, DlcError) else "".join(traceback.format_exception(error))
     head = [
         f"a failure of pass {one.name!r}",
@@ -36,7 +36,7 @@ def reproducer_text(
 
 
 def text_of(module: IRModule) -> str:
-    """The module's script; a comment that says why where a broken module has none."""
+    """Return the module's script, or a comment with the reason if the module cannot be printed."""
     try:
         return script(module)
     except Exception as error:  # noqa: BLE001 (the failure to report is another one)

@@ -95,7 +95,7 @@ class Time:
         self.timings.append(Timing(one.name, spent, self._nodes, count_nodes(module)))
 
     def report(self) -> str:
-        """A line for each run of a pass: milliseconds, share of the total, nodes before and after."""
+        """Return a table with a line for each pass run: milliseconds, percentage, nodes before and after."""
         total = sum(t.seconds for t in self.timings)
         width = max([len(t.name) for t in self.timings] + [5])
         lines = [f"{'pass':{width}}         ms      %   nodes"]
@@ -172,7 +172,7 @@ class NumericCheck:
     def _evaluate(self, module: IRModule) -> list[Any]:
         function = module.functions.get(module.entry)
         if not isinstance(function, Function) or "signature" in module.attrs:
-            return []  # native entries take the weights and scratch memory besides
+            return []  # native entries also take the weights and scratch memory
         return [results_of(function, feeds, module) for feeds in self.feeds or ()]
 
 

@@ -77,7 +77,7 @@ class AlignChannels(GraphPass):
 
 
 def _sums_last(value: Node) -> bool:
-    """Whether a contraction sums the last dim of x with the one before the last of its weights."""
+    """Whether a contraction reduces the last dim of x and the last but one of its weights."""
     attrs = value.attrs
     if value.op is MATMUL:
         flat = len(value.args[1].shape) == 2

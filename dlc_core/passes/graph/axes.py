@@ -25,7 +25,7 @@ def identity(rank: int) -> Order:
 
 
 def between(stored: Order, wanted: Order) -> Order:
-    """The axes that take a value stored by one order to another."""
+    """Return the permutation from one stored order to another."""
     return tuple(stored.index(axis) for axis in wanted)
 
 
@@ -42,7 +42,7 @@ def _axes(value: Node, order: Order) -> Renamed:
 
 
 def _kept_order(order: Order, removed: Sequence[int]) -> Order:
-    """The order of the axes that remain, renumbered."""
+    """Return the order of the remaining axes, renumbered."""
     remaining = [axis for axis in order if axis not in removed]
     ranks = {axis: i for i, axis in enumerate(sorted(remaining))}
     return tuple(ranks[axis] for axis in remaining)
@@ -110,8 +110,8 @@ def _reshape(value: Node, order: Order) -> Renamed | None:
         return None
     right = {left[0]: axes for left, axes in runs}
     stored = [axis for first in order for axis in right.get(first, ())]
-    # Axes of extent 1 may be anywhere: they keep their positions if the others are in order, else they come
-    # first.
+    # The position of axes of extent 1 does not matter. They keep it if the others are in order, else they
+    # come first.
     ones = [axis for axis in range(len(result)) if result[axis] == 1]
     new_order = identity(len(result)) if stored == sorted(stored) else (*ones, *stored)
     return {**value.attrs, "shape": tuple(result[axis] for axis in new_order)}, new_order

@@ -35,7 +35,7 @@ class ConstantState(GraphPass):
     min_level: ClassVar[int] = 1
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        """Outer bodies are processed first, because they may pass their new constants to inner bodies."""
+        """Process outer bodies first, because they may pass their new constants to inner bodies."""
         graphs = module.of_kind(Function)
         changed = {name: _settled(function) for name, function in graphs.items()}
         if all(changed[name] is graphs[name] for name in graphs):
@@ -79,7 +79,7 @@ def _visit(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _fixed(old: Node, args: Sequence[Node]) -> list[tuple[int, int]]:
-    """The params of the bodies that are constants in all rounds, each with how many arguments come before."""
+    """Return the params that are constant in all iterations, with the offset of their arguments."""
     bodies = [value for value in old.attrs.values() if isinstance(value, Function)]
     if old.op is IF:
         return [(i, 1) for i, own in enumerate(args[1:]) if own.op is CONST and _fits(own, bodies, i)]
@@ -96,7 +96,7 @@ def _fixed(old: Node, args: Sequence[Node]) -> list[tuple[int, int]]:
         and _fits(own, bodies, i)
         and i not in resized
     ]
-    # A loop has some state.
+    # A loop needs at least one state value.
     return found[1:] if len(found) == len(args) else found
 
 
@@ -106,7 +106,7 @@ def _fits(own: Node, bodies: Sequence[Function], place: int) -> bool:
 
 
 def _without(function: Function, fixed: Mapping[int, Node], carried: bool) -> Function:
-    """The function with constants for some params; where it carries them on, without them in its results."""
+    """Replace some params of a function by constants. With `carried`, remove them from its results too."""
     if not fixed:
         return function
     memo = {function.params[i]: value for i, value in fixed.items()}

@@ -74,13 +74,13 @@ class _Converter:
             self.views[current, order] = value
         return self.plain(body)
 
-    # What is stored, and views of it.
+    # Stored values and their views.
 
     def order_of(self, value: Node) -> Order:
         return self.stored[value][1]
 
     def view(self, value: Node, wanted: Order) -> Node:
-        """The value stored in an order, transposed if necessary."""
+        """Return a value in an order of axes, transposed if necessary."""
         found = self.views.get((value, wanted))
         if found is None:
             source, order = self.stored[value]
@@ -102,7 +102,7 @@ class _Converter:
     def is_moved(self, value: Node) -> bool:
         return isinstance(value.type, TensorType) and self.order_of(value) != identity(len(value.shape))
 
-    # One node.
+    # Single nodes.
 
     def convert(self, current: Node) -> tuple[Node, Order]:
         decl = current.op
@@ -141,7 +141,7 @@ class _Converter:
         return decl.build(*args, **attrs), order
 
     def kernel(self, current: Node, layout: str) -> tuple[Node, str]:
-        """The weights in the layout that matches that of the values."""
+        """Return the weights, and the name of their layout, that match a layout of the values."""
         own = current.attrs["kernel_layout"]
         channels_first = "OIX" if current.op is CONV else "IOX"
         wanted = "XIO" if layout == "NXC" else channels_first
@@ -157,7 +157,7 @@ class _Converter:
         return self.view(current.args[1], order), wanted
 
     def moved(self, current: Node, decl: OpDecl) -> tuple[Node, Order] | None:
-        """The node applied to stored tensors; None if the op needs the plain order."""
+        """Apply a node to stored tensors; None if the op needs the original order."""
         if decl is TRANSPOSE:
             value, order = self.stored[current.args[0]]
             return value, between(permutation(current), order)
@@ -191,7 +191,7 @@ class _Converter:
         return decl.build(self.view(source, order), **attrs), result
 
     def common_order(self, values: Sequence[Node]) -> Order:
-        """The order of the largest value that is stored in another than the plain one."""
+        """Return the order of the largest value that is not stored in its original order."""
         moved = [v for v in values if self.is_moved(v)]
         return self.order_of(max(moved, key=_size))
 
@@ -207,7 +207,7 @@ class _Converter:
         return decl.build(*(self.aligned(a, order) for a in current.args), **attrs), order
 
     def aligned(self, value: Node, order: Order) -> Node:
-        """An operand of an elementwise operation whose result is stored in an order."""
+        """Return an operand of an elementwise operation in the order of its result."""
         rank = len(order)
         if len(value.shape) == rank:
             return self.view(value, order)
@@ -219,7 +219,7 @@ class _Converter:
 
 
 def _size(value: Node) -> int:
-    """Number of elements, for comparison; a symbolic dim counts as many."""
+    """Return the number of elements for comparisons. A symbolic dim counts as a large number."""
     total = 1
     for dim in value.shape:
         total *= dim if isinstance(dim, int) else CONVERSION.unknown_extent

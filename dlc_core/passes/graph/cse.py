@@ -34,9 +34,9 @@ class CommonSubexpressions(GraphPass):
 
 
 def _equal_constants(body: Node) -> dict[Node, Node]:
-    """Each constant that equals an earlier one, with that one.
+    """Map each constant that equals an earlier one to that one.
 
-    Only constants that agree in type and in the first elements are read as a whole.
+    Only constants that agree in type and in the first elements are compared as a whole.
     """
     alike: dict[Any, list[Node]] = {}
     for current in post_order(body):
@@ -55,5 +55,5 @@ def _equal_constants(body: Node) -> dict[Node, Node]:
 
 
 def _probe(array: Array) -> bytes:
-    """The first elements."""
+    """Return the bytes of the first elements."""
     return np.asarray(array.data.flat[: CONSTANTS.compared]).tobytes()

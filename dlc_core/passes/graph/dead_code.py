@@ -69,14 +69,14 @@ class DeadCode(GraphPass):
 
 
 def _read_fields(value: Node, users: Sequence[Node]) -> list[int] | None:
-    """The fields of a tuple that are read; None where the tuple is used as a whole."""
+    """Return the fields of a tuple that are read; None if the tuple is used as a whole."""
     if not isinstance(value.type, TupleType) or not users or any(u.op is not GET for u in users):
         return None
     return sorted({u.attrs["index"] for u in users})
 
 
 def _spread(value: Node, kept: Sequence[int], old: Node) -> Node:
-    """The old tuple's fields, the kept ones from the new node; the others are never read."""
+    """Build a tuple in the old form from a node's kept fields. The other fields are never read."""
     assert isinstance(old.type, TupleType)
     place = {field: i for i, field in enumerate(kept)}
     return make_tuple([get_item(value, place.get(i, 0)) for i in range(len(old.type.fields))])
@@ -88,8 +88,7 @@ def _used_params(functions: Sequence[Function]) -> list[int]:
 
 
 def _used_in(function: Function, results: Sequence[Node]) -> set[int]:
-    """The params that results need: those that are read, and those whose shapes are the only source of a
-    dim."""
+    """Return the params that results need: those that are read, and those that alone determine a dim."""
     reached = list(post_order(*results))
     read = {n for n in reached if n.op is PARAM}
     dims = {var for n in reached for var in dims_used(n)}
@@ -117,8 +116,10 @@ def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node
 
 
 def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
-    """Keep the stacked rows that are read, and the state that is read after the loop, by its condition, by
-    the rows, or by the next iteration of kept state. A `loop` without rows and limit becomes a `while_`.
+    """Remove unused rows and state from a loop.
+
+    State is used if it is read after the loop, by its condition, by kept rows, or by the next iteration of
+    kept state. A `loop` without rows and limit becomes a `while_`.
     """
     read = _read_fields(old, users)
     if read is None:
@@ -152,7 +153,7 @@ def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> No
 
 
 def without_unused(module: IRModule) -> IRModule:
-    """The module without private functions that no other function calls by name."""
+    """Remove private functions that no other function calls by name."""
     called: set[str] = set()
     stack = [f for f in module.of_kind(Function).values() if not f.attrs.get("private")]
     while stack:

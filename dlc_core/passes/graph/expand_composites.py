@@ -59,7 +59,7 @@ class ExpandComposites(GraphPass):
         assert isinstance(decl, OpDecl)
         new = decl.expand(args, old.attrs)
         if new.type != old.type and _may_be(new.type, old.type):
-            # Of dims that are assumed to be equal, inference may name one and the body another.
+            # If dims are assumed to be equal, inference may use one of them and the body another.
             new = RESHAPE.build(new, shape=old.tensor_type.shape)
         if new.type != old.type:
             raise PassError(f"{decl.name} of type {old.type} expands to {new.type}", spans=old.spans)
@@ -67,7 +67,7 @@ class ExpandComposites(GraphPass):
 
 
 def _may_be(a: Type, b: Type) -> bool:
-    """Whether two types of tensors differ in dims alone, of which no two are different numbers."""
+    """Whether two tensor types may be equal: they differ at most in symbolic dims."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
         return False
     pairs = zip(a.shape, b.shape)

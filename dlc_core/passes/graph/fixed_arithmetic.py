@@ -27,7 +27,7 @@ WEIGHT_BITS = 20
 
 
 def centred(value: Node) -> Node | None:
-    """q - zero in int32 of a dequantize of bytes by one scale; None for other values."""
+    """Return q - zero in int32 for a dequantize of bytes with one scale; None for other values."""
     if value.op is not DEQUANTIZE or value.args[0].dtype.name not in BYTES:
         return None
     q, scale, *zero = value.args
@@ -43,7 +43,7 @@ def centred(value: Node) -> Node | None:
 
 
 def weighted_sum(old: Node, args: Sequence[Node]) -> Node | None:
-    """An addition or subtraction of dequantized bytes."""
+    """Rewrite an addition or subtraction of dequantized bytes."""
     parts = [part for part in map(centred, args) if part is not None]
     if len(parts) < 2:
         return None
@@ -60,7 +60,7 @@ def weighted_sum(old: Node, args: Sequence[Node]) -> Node | None:
 
 
 def product(old: Node, args: Sequence[Node]) -> Node | None:
-    """A multiplication of dequantized bytes."""
+    """Rewrite a multiplication of dequantized bytes."""
     a, b = (centred(arg) for arg in args)
     if a is None or b is None:
         return None
@@ -99,7 +99,7 @@ def table(value: Node) -> Node | None:
 
 
 def _over_all(step: Node, results: dict[Node, NDArray]) -> NDArray:
-    """A step of a chain for all bytes."""
+    """Evaluate a step of a chain for all bytes."""
     assert isinstance(step.op, OpDecl)
     given = [(arg, const_array(arg)) for arg in step.args]
     arrays = [results[arg] if array is None else array.reshape(()) for arg, array in given]

@@ -86,7 +86,7 @@ class FoldConstants(GraphPass):
 
 
 def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
-    """The branch of a constant condition in place, where its type is that of both and it fits all sizes."""
+    """Inline the branch of a constant condition, if it has the result's type and no conditions on sizes."""
     cond = const_array(args[0])
     assert cond is not None
     branch: Function = old.attrs["then_branch" if cond.item() else "else_branch"]
@@ -95,7 +95,7 @@ def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _depends_on_dims(value: Any) -> bool:
-    """Whether an attribute has symbolic dims in it, such as those whose values an op gives."""
+    """Whether an attribute contains symbolic dims."""
     items = value if isinstance(value, tuple) else (value,)
     return any(isinstance(item, Expr) and free_vars(item) for item in items)
 

@@ -184,7 +184,7 @@ class _Folder:
         return None
 
     def quantized(self, old: Node, value: Node, scale: Node, zero: Sequence[Node]) -> Node:
-        """Another value quantized as a node does it."""
+        """Quantize another value in the same way as a node."""
         found = Quantized.of(value)
         again = None if found is None else self.quantize_again(old, found, scale, zero)
         return QUANTIZE.build(value, scale, *zero, **old.attrs) if again is None else again
@@ -213,12 +213,12 @@ class _Folder:
         return REQUANTIZE_FIXED.build(q, constant(mantissa), constant(shift), *zero, to=to)
 
     def requantize(self, old: Node, args: tuple[Node, ...]) -> Node | None:
-        """A requantize that the model has."""
+        """Lower a requantize of the model."""
         q, factor, *zero = args
         return self._scaled(q, self._folded(factor), zero, old.attrs["to"]) if self.fixed else None
 
     def _folded(self, value: Node) -> Node:
-        """Arithmetic on constants as a constant."""
+        """Fold arithmetic on constants."""
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             if old.op in (MUL, DIV, CAST) and all(a.op is CONST for a in args):
@@ -230,8 +230,8 @@ class _Folder:
     def limited(
         self, old: Node, value: Node, inner: Quantized, scale: Node, zero: Sequence[Node]
     ) -> Node | None:
-        """quantize(relu or clip of a sum of products): the limits are quantized as well, for rounding keeps
-        the order."""
+        """Fold quantize(relu or clip of a contraction). The limits can be quantized because rounding is
+        monotonic."""
         step, to = const_array(scale), old.attrs["to"]
         points = [const_array(z) for z in zero]
         if step is None or not step > 0:
@@ -253,8 +253,8 @@ class _Folder:
 
 
 def _is_filled(value: Node) -> bool:
-    """Whether every window of a maximum has an element that is not the border, which floats have another
-    number for than integers."""
+    """Whether every window of a max_pool has an element outside of the border. The border's value differs
+    between floats and integers."""
     padding, kernel = value.attrs.get("padding"), value.attrs.get("kernel")
     if not padding or kernel is None:
         return True
@@ -276,8 +276,8 @@ def _at_most(q: Node, high: int) -> Node:
 
 
 def _is_plain(scale: Node) -> bool:
-    """Whether a number of quanta times the scale, divided by it, rounds to the number: nothing under- or
-    overflows."""
+    """Whether multiplying integers by the scale and dividing by it is exact after rounding: neither
+    overflows nor underflows."""
     array = const_array(scale)
     if array is None or scale.dtype.name not in ("float32", "float64"):
         return False

@@ -62,7 +62,7 @@ class FoldScaleAxis(GraphPass):
 
 
 def _linear(value: Node, place: int) -> tuple[str, NDArray] | None:
-    """An operation with a constant as ("mul" or "add", the constant as float64); None if it is neither."""
+    """Return ("mul" or "add", the constant as float64) of an operation with a constant; None for others."""
     other = const_array(value.args[1 - place])
     if other is None or not value.dtype.is_float:
         return None
@@ -77,7 +77,7 @@ def _linear(value: Node, place: int) -> tuple[str, NDArray] | None:
 
 
 def _per_channel(array: NDArray, rank: int, axis: int, channels: int) -> NDArray | None:
-    """The constant as one number for each channel; None if it varies along another axis."""
+    """Return the constant as one number per channel; None if it varies along another axis."""
     shape = (1,) * (rank - array.ndim) + array.shape
     if len(shape) != rank or any(d != 1 for i, d in enumerate(shape) if i != axis % rank):
         return None
@@ -85,7 +85,7 @@ def _per_channel(array: NDArray, rank: int, axis: int, channels: int) -> NDArray
 
 
 def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
-    """An operation after a contraction, folded into it."""
+    """Fold an operation after a contraction into its weights and bias."""
     linear = _linear(old, place)
     target = args[place]
     weights = Weights.of(target, target.args) if linear is not None else None
@@ -100,7 +100,7 @@ def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
 
 
 def _in_front(old: Node, args: tuple[Node, ...]) -> Node | None:
-    """An operation in front of a contraction, folded into it."""
+    """Fold an operation before a contraction into its weights and bias."""
     source = args[0]
     if source.op not in (ADD, SUB, MUL, DIV):
         return None

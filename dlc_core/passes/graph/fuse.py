@@ -80,7 +80,7 @@ class Fuse(GraphPass):
         return _with_kernels(function, limit, moves == "read_through")
 
     def why_not(self, function: Function) -> tuple[NotFused, ...]:
-        """For each producer and consumer that this pass leaves in different kernels the reason."""
+        """Return the reason for each producer and consumer that this pass leaves in different kernels."""
         return why_not(function, self.max_ops, self.moves)
 
 

@@ -118,7 +118,7 @@ def kind_of(value: Node) -> str:
 
 
 def _is_copied(value: Node) -> bool:
-    """Whether a node widens its input by an operation that is cheaper than memory."""
+    """Whether recomputing a node that widens its input is cheaper than storing its result."""
     return value.op.name in COPIED and value.args[0].dtype.bits < value.dtype.bits
 
 
@@ -129,7 +129,7 @@ def _moves(anchor: Node) -> bool:
 
 
 def _is_windowed(value: Node) -> bool:
-    """Whether a reduction reads each element of its input for several results."""
+    """Whether a reduction may read each element of its input for several results."""
     return "kernel" in value.attrs or value.op.name in ("lrn", "cumsum")
 
 
@@ -207,10 +207,10 @@ class _Grouper:
         self.contexts[root] = frozenset([None])
         return group
 
-    # Phase 1: what follows an anchor.
+    # Phase 1: epilogues of anchors.
 
     def grow(self, anchor: Node) -> None:
-        """Make the anchor's group, and extend it to the last node at which all of its values join again."""
+        """Create the anchor's group, and extend it to the last node that postdominates all its values."""
         group = self.found(anchor, anchor)
         region: dict[Node, None] = {anchor: None}
         still_read = [anchor]
@@ -236,7 +236,7 @@ class _Grouper:
             self.contexts[member] = frozenset([None])
 
     def is_left_to_users(self, value: Node) -> bool:
-        """Whether a node is better computed in the kernels that read it than at the end of its input's."""
+        """Whether a node should be computed in its consumers' kernels instead of its producer's epilogue."""
         kinds = {self.kinds[user] for user in self.users[value]}
         return _is_copied(value) and value not in self.results and kinds <= {*JOINING, "reduction"}
 
@@ -268,7 +268,7 @@ class _Grouper:
         )
         return "" if chosen == "fused" else "the decision fuse.epilogue is forced"
 
-    # Phase 2: everything else, from the results backwards.
+    # Phase 2: all other nodes, from the results backwards.
 
     def place(self, current: Node) -> None:
         if current in self.groups:
@@ -287,7 +287,7 @@ class _Grouper:
         self.contexts[current] = self.contexts_of(current)
 
     def copied(self, current: Node) -> bool:
-        """Whether a node became a member of each of the groups of its users, of which there are several."""
+        """Add a cheap node to the group of each of its users. Return whether this is possible."""
         users = self.users[current]
         if not _is_copied(current) or current in self.results or any(u not in self.groups for u in users):
             return False
@@ -341,7 +341,7 @@ class _Grouper:
             return "the consumer is opaque"
         anchored = group.anchor is not None and self.kinds[group.anchor] == "contraction"
         if anchored and used_by not in POINTWISE:
-            # The user is the contraction, or a move in front of it.
+            # The user is the contraction, or data movement before it.
             moves = kind == "view" or current.op.name in MOVES
             through = self.moves or (group.anchor is not None and _moves(group.anchor))
             return "" if through and moves else "a contraction reads its operands many times"
@@ -416,7 +416,7 @@ def group_nodes(function: Function, max_ops: int | None = None, moves: bool = Fa
 
 
 def why_not(function: Function, max_ops: int | None = None, moves: bool = False) -> tuple[NotFused, ...]:
-    """For each pair of producer and consumer in different kernels the reason."""
+    """Return the reason for each pair of producer and consumer in different kernels."""
     grouper = _Grouper(function, _most(max_ops), moves)
     grouper.run()
     return tuple(grouper.why_not())

@@ -39,21 +39,21 @@ class Rows:
         return self.end - self.begin
 
     def union(self, other: Rows) -> Rows:
-        """All between the first and the last of both."""
+        """Return the smallest range that contains both."""
         return Rows(self.axis, min(self.begin, other.begin), max(self.end, other.end))
 
     def inside(self, whole: Rows) -> Rows:
-        """The same rows, counted from the first of others that have them."""
+        """Return the same rows relative to the first row of `whole`."""
         return Rows(self.axis, self.begin - whole.begin, self.end - whole.begin)
 
 
 def all_rows(value: Node, axis: int) -> Rows:
-    """Every row of a value of known size."""
+    """Return all rows of a value of known size."""
     return Rows(axis, 0, const_value(value.shape[axis]) or 0)
 
 
 def row_axis(n: Node) -> int | None:
-    """The first axis over which a window of this node moves; None for other ops."""
+    """Return the first window axis of a node; None for other ops."""
     if n.op not in WINDOWED:
         return None
     return 1 if n.attrs["layout"] == "NXC" else 2
@@ -68,7 +68,7 @@ def _window(n: Node) -> Window:
 
 
 def _reach(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
-    """Rows of the input of a window, and of padding before and after these."""
+    """Return the input rows that windows read, and the rows of padding before and after these."""
     place = rows.axis - (row_axis(n) or 0)
     window = _window(n)
     if not 0 <= place < len(window.kernel) or _hangs_over(n, window):
@@ -77,12 +77,12 @@ def _reach(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
     begin = rows.begin * window.strides[place] - window.before[place]
     end = (rows.end - 1) * window.strides[place] - window.before[place] + window.extents[place]
     if begin >= size or end <= 0:
-        return None  # a window that sees nothing but border
+        return None  # a window that reads only padding
     return Rows(rows.axis, max(begin, 0), min(end, size)), max(-begin, 0), max(end - size, 0)
 
 
 def _hangs_over(n: Node, window: Window) -> bool:
-    """Whether the last window of some axis goes beyond the border."""
+    """Whether the last window along some axis extends beyond the padding."""
     first = row_axis(n) or 0
     sizes = n.args[0].shape[first : first + len(window.kernel)]
     counts = n.shape[first : first + len(window.kernel)]
@@ -101,9 +101,9 @@ def _padded(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
 
 
 def needs(n: Node, rows: Rows) -> list[Rows | None] | None:
-    """The rows of each input for some rows of the result, None for an input that is needed whole.
+    """Return the rows of each input that rows of the result need; None for an input that is needed whole.
 
-    None where the op is not one that works on rows.
+    Return None instead of a list if the op cannot be computed by rows.
     """
     decl = n.op
     if not isinstance(decl, OpDecl) or not isinstance(n.type, TensorType) or not n.type.is_static:
@@ -122,7 +122,7 @@ def needs(n: Node, rows: Rows) -> list[Rows | None] | None:
 
 
 def _aligned(arg: Node, n: Node, rows: Rows) -> Rows | None:
-    """Rows of an operand of an elementwise operation, whose axes stand at the right."""
+    """Return the rows of an operand of an elementwise operation, whose axes are aligned at the right."""
     if not isinstance(arg.type, TensorType):
         return None
     axis = rows.axis - (len(n.shape) - len(arg.shape))
@@ -132,7 +132,7 @@ def _aligned(arg: Node, n: Node, rows: Rows) -> Rows | None:
 
 
 def on_rows(n: Node, rows: Rows, args: Sequence[Node]) -> Node:
-    """The node for some rows of its result; `args` have what `needs` says."""
+    """Compute some rows of a node's result. `args` have the rows that `needs` returns."""
     decl = n.op
     assert isinstance(decl, OpDecl)
     attrs = dict(n.attrs)
@@ -154,7 +154,7 @@ def on_rows(n: Node, rows: Rows, args: Sequence[Node]) -> Node:
 
 
 def cut(value: Node, rows: Rows) -> Node:
-    """Some rows of a value, in place if they are contiguous."""
+    """Return some rows of a value, without a copy if they are contiguous."""
     if rows == all_rows(value, rows.axis):
         return value
     if elements_of_step(value.shape, rows.axis) is not None:

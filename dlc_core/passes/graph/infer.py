@@ -55,7 +55,7 @@ class NoteConditions(GraphPass):
 
 
 def _noted(module: IRModule) -> IRModule:
-    """The module whose entry has the attribute `needs`, where its dims must fulfil something."""
+    """Set the attribute `needs` of the entry to the conditions on its dims, if there are any."""
     entry = module.functions.get(module.entry)
     found = needs_of(entry) if isinstance(entry, Function) else ()
     if not isinstance(entry, Function) or found == entry.attrs.get(NEEDS, ()):
@@ -78,8 +78,10 @@ def _again(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _with_needs(value: Node) -> dict[str, Function]:
-    """The functions of a node with the conditions on their own dims: of branches, and of loops whose state
-    changes its shape, all conditions; of other loops, those on data-dependent dims.
+    """Return the functions of a node with the conditions on their own dims.
+
+    Branches, and loops whose state changes its shape, get all conditions. Other loops get those on
+    data-dependent dims.
     """
     alone = value.op is IF or bool(value.attrs.get("sizes"))
     found = {}
@@ -96,7 +98,7 @@ def _with_needs(value: Node) -> dict[str, Function]:
 
 
 def _inferred(old: Node, args: tuple[Node, ...]) -> Type | None:
-    """The required type of a node; None if any type is right."""
+    """Return the required type of a node; None if any type is right."""
     if isinstance(old.op, OpDecl):
         return old.op.infer_type([a.type for a in args], old.attrs, args)
     if old.op is CONST:
@@ -117,7 +119,7 @@ def _inferred(old: Node, args: tuple[Node, ...]) -> Type | None:
 
 
 def merge_types(recorded: Type, inferred: Type, where: Node) -> Type:
-    """The recorded type with what inference knows better.  Raises VerifyError for a contradiction."""
+    """Merge a recorded type with a more specific inferred type. Raises VerifyError for a contradiction."""
     if recorded == inferred:
         return recorded
     if isinstance(recorded, TupleType) and isinstance(inferred, TupleType):

@@ -13,8 +13,7 @@ from dlc_core.op.declare import OpDecl
 
 
 def inlined(function: Function, args: Sequence[Node]) -> Node:
-    """The body of a function with its parameters replaced by arguments, and its symbolic dims by those of the
-    arguments.
+    """Return the body of a function with arguments for its parameters, and their dims for its symbolic dims.
 
     Types are inferred again, because the types of arguments may be more specific than those of parameters.
     """

@@ -81,7 +81,7 @@ def _limited(function: Function) -> Function:
 
 
 def _needed(boxes: Node, function: Function, users: dict[Node, list[Node]]) -> int | None:
-    """The maximum number of first rows that are needed, if known."""
+    """Return the number of leading rows that are needed at most, if known."""
     count = boxes.attrs["count"]
     limit, rows = 0, {boxes}
     work = [boxes]
@@ -104,7 +104,7 @@ def _needed(boxes: Node, function: Function, users: dict[Node, list[Node]]) -> i
 
 
 def _cut(n: Node) -> int | None:
-    """The number of first rows that a slice takes."""
+    """Return the number of leading rows that a slice takes."""
     if n.op is not SLICE:
         return None
     axes, strides = n.attrs["axes"], n.attrs["strides"]
@@ -115,7 +115,7 @@ def _cut(n: Node) -> int | None:
 
 
 def _keeps_rows(n: Node, count: Expr) -> bool:
-    """Whether a node computes each of its rows of the same row of its first argument."""
+    """Whether a node computes each row from the same row of its first argument alone."""
     rank = len(n.args[0].shape)
     if not isinstance(n.type, TensorType) or not n.shape or n.shape[0] is not count:
         return False
@@ -125,12 +125,12 @@ def _keeps_rows(n: Node, count: Expr) -> bool:
     if n.op is SLICE:
         axes = n.attrs["axes"]
         return axes is not None and all(axis % rank for axis in axes)
-    # Behind an equal first dim a new shape moves nothing from row to row.
+    # A reshape that keeps the first dim keeps each row's elements.
     return n.op is SQUEEZE or n.op is RESHAPE
 
 
 def _sizes(function: Function, rows: set[Node], cuts: set[Node]) -> Iterator[Expr]:
-    """The sizes that nodes have, and those in their functions, except those of rows; of cuts the result's."""
+    """Yield the sizes in nodes and in their functions, without `rows`. Of `cuts`, only results count."""
     work = [function]
     while work:
         for n in post_order(work.pop().body):
@@ -154,7 +154,7 @@ def _of_type(type_: Type) -> Iterator[Expr]:
 
 
 def _only_cut(size: Expr, count: Var, limit: int) -> bool:
-    """Whether a size stays as it is where a dim above a limit becomes another one that is not below it."""
+    """Whether a size depends on a dim only through its minimum with at most `limit`."""
     seen: set[Expr] = set()
     work = [size]
     while work:

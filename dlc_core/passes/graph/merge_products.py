@@ -98,13 +98,13 @@ def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
 
 
 def _seconds(products: Sequence[Node], machine: Description) -> dict[str, float] | None:
-    """The expected times of one product and of several; None for symbolic dims."""
+    """Estimate the seconds of the merged GEMM and of the separate ones; None for symbolic dims."""
     works = [work for value in products if (work := _work(value)) is not None]
     if len(works) < len(products):
         return None
     whole = Work(*(sum(figures) for figures in zip(*map(_figures, works), strict=True)))
     limits, threads = Machine.of(machine), machine.workers
-    # All weights of the model are read between two runs of a kernel: these lie where they all fit.
+    # All weights are read between two runs of a kernel, so that they stay in a cache only if all fit.
     apart, together = (
         [limits.estimate(work, threads=threads, resident=whole.bytes or 0) for work in given]
         for given in (works, [whole])
@@ -114,7 +114,7 @@ def _seconds(products: Sequence[Node], machine: Description) -> dict[str, float]
 
 
 def _work(value: Node) -> Work | None:
-    """Of a product by constant weights; None where a dim of it is a symbol."""
+    """Return the work of a GEMM with constant weights; None for symbolic dims."""
     dims = (*value.shape, value.args[0].shape[-1])
     if not all(isinstance(d, int) for d in dims):
         return None
@@ -148,7 +148,7 @@ def _has_candidates(function: Function) -> bool:
 
 
 def _alike(grouping: Grouping) -> list[list[_Chain]]:
-    """Products of one value that can be merged, with all of their kernels."""
+    """Return the groups of GEMMs of one value that can be merged with all of their kernels."""
     found: dict[Hashable, list[_Chain]] = {}
     for value in grouping.order:
         if value.op not in (MATMUL, PACKED) or not _is_product(value) or value not in grouping.groups:
@@ -194,7 +194,7 @@ def _form(value: Node, inside: Node, columns: object) -> Hashable | None:
 
 
 def _merged(function: Function, wanted: Sequence[Sequence[_Chain]]) -> tuple[Function, list[list[Node]]]:
-    """The function with these products merged, and the slices of each."""
+    """Merge these GEMMs, and return the function with the slices that replace each."""
     owner = {chain.root: (which, alike) for which, alike in enumerate(wanted) for chain in alike}
     made: dict[int, Node] = {}
     slices: list[list[Node]] = [[] for _ in wanted]
@@ -235,7 +235,7 @@ def _whole(alike: Sequence[_Chain], x: Node) -> Node:
 
 
 def _joined(constants: Sequence[Node], alike: Sequence[_Chain]) -> Node:
-    """The concatenated constants; one number that all have stays one."""
+    """Concatenate constants; a scalar that all chains share stays a scalar."""
     arrays: list[NDArray] = [array for c in constants if (array := const_array(c)) is not None]
     if all(array.size == 1 for array in arrays) and any(chain.columns != 1 for chain in alike):
         return constants[0]

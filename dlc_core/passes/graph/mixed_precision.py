@@ -44,7 +44,7 @@ def narrow_dtype(context: PassContext) -> DType:
 
 
 def is_fast(context: PassContext) -> bool:
-    """Whether products in float32 may take fewer multiplications, with larger errors."""
+    """Whether algorithms with fewer multiplications and larger errors are allowed in float32."""
     return _precision(context) == FAST
 
 
@@ -53,7 +53,7 @@ def _precision(context: PassContext) -> str:
 
 
 def lowers_activations(context: PassContext) -> bool:
-    """Whether contractions take both operands in the narrow dtype, not their weights alone."""
+    """Whether contractions take both operands in the narrow dtype, instead of the weights alone."""
     narrow = narrow_dtype(context)
     if narrow is FLOAT32 or context.target is None:
         return False

@@ -43,12 +43,12 @@ def needs_of(function: Function) -> tuple[Need, ...]:
 
 
 def needs_of_nodes(nodes: Iterable[Node]) -> tuple[Need, ...]:
-    """Return the conditions on the dims of some nodes, each once, for nodes that are not computed."""
+    """Return the conditions on the dims of some nodes, each once. Use it for nodes that are removed."""
     return _open(_conditions(nodes))
 
 
 def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
-    """Those that do not hold for all sizes, each once."""
+    """Return the conditions that do not hold for all sizes, each once."""
     found: dict[tuple[str, Expr, Expr], Condition] = {}
     analyzer = Analyzer()
     declared: set[Var] = set()
@@ -64,7 +64,7 @@ def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
 
 
 def dims_known(function: Function) -> set[Var]:
-    """The symbolic dims that a function's params, their elements, or its data determine."""
+    """Return the symbolic dims that a function's params, their elements, or its data determine."""
     known = {*data_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
     for n in post_order(function.body):
         known.update(fresh_dims(n))
@@ -106,8 +106,7 @@ def _conditions(nodes: Iterable[Node]) -> Iterator[Condition]:
 
 
 def _where(n: Node) -> str:
-    """The model node that a node came from. It is the innermost one, which is listed after those that contain
-    it."""
+    """Return the innermost model node that a node came from. Spans list outer model nodes first."""
     span = next((s for s in reversed(n.spans) if s.name or s.op), None)
     if span is None:
         return n.op.name
@@ -136,7 +135,7 @@ def _assumed(n: Node) -> Iterator[Condition]:
 
 
 def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
-    """The pairs of dims of two types of one form."""
+    """Yield the pairs of dims of two types with the same structure."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         yield from zip(a.shape, b.shape)
     elif not isinstance(a, TensorType) and not isinstance(b, TensorType):

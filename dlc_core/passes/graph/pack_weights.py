@@ -114,7 +114,7 @@ def _as_packed(old: Node, args: tuple[Node, ...]) -> Node | None:
     if any(blocks % part.shape[0] for part in known) or (depth // blocks) % (8 // bits):
         return None
     scale, *zero = (np.repeat(part, blocks // part.shape[0], axis=0) for part in known)
-    # Signed numbers are stored from 0 on, which their zero points move along with.
+    # Signed weights are stored with an offset that makes them non-negative; zero points get the same offset.
     moved = 1 << (bits - 1) if weights.args[0].dtype.kind == "int" else 0
     points = zero[0].astype(np.int16) if zero else np.zeros_like(scale, np.int16)
     rest = [] if moved and not zero else [constant((points + moved).astype(np.uint8))]
@@ -123,8 +123,7 @@ def _as_packed(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _blocks(value: Node, shape: tuple[int, ...], turned: bool) -> NDArray | None:
-    """Scales or zero points as [blocks, columns] for weights [depth, columns]; None if they do not have this
-    form."""
+    """Return scales or zero points of weights [depth, columns] as [blocks, columns]; None for other forms."""
     depth, columns = shape
     times = 1
     if value.op is REPEAT and value.attrs["axis"] % 2 == (1 if turned else 0):

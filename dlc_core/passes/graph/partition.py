@@ -68,7 +68,7 @@ class Placement:
         return {f"{t.partitioner.name}.{p.name}": p for t in self.takers for p in t.partitioner.patterns}
 
     def pins(self, order: Sequence[Node]) -> dict[Node, str]:
-        """The nodes that were placed, with their targets."""
+        """Return the nodes that `place` assigns, with their targets."""
         found: dict[Node, str] = {}
         patterns = self.patterns()
         for name, target in self.place:
@@ -111,7 +111,7 @@ class _Parting:
         return {"host": str(self.placement.host), "regions": self.regions, "why_not": self.refused}
 
     def function(self, function: Function) -> Function:
-        """The function with its regions as calls, bodies of control flow that is in none included."""
+        """Replace the regions of a function by calls, also in bodies of control flow outside of regions."""
         order = list(post_order(function.body))
         graph = Graph(order, users_of(function.body), function.body)
         cover, regions = self._regions(graph)
@@ -147,7 +147,7 @@ class _Parting:
         return cover, found
 
     def _tell(self, graph: Graph, cover: Cover) -> None:
-        """Record why nodes are not on an earlier target."""
+        """Record why nodes are not on a preferred target."""
         target_of = {n: str(piece.taker.target) for piece in cover.pieces for n in piece.members}
         wanted = list(dict.fromkeys(str(t.target) for t in self.placement.takers))
         pins = self.placement.pins(graph.order)
@@ -167,7 +167,7 @@ class _Parting:
                 self.refused.append({**told, "reasons": reasons or [NOTHING_FITS]})
 
     def _rebuilt(self, graph: Graph, regions: Sequence[_Found]) -> Node:
-        """The body over calls of the regions."""
+        """Rebuild the body with calls of the regions."""
         region_of = {n: region for region in regions for n in region.members}
         new: dict[Node, Node] = {n: n for n in graph.order if n.op in (PARAM, CONST)}
         waiting = [graph.body]
@@ -232,7 +232,7 @@ class _Found:
         return self.extracted.inputs
 
     def why_not(self) -> str:
-        """The reason why it cannot be a region, or does not pay; empty if it can."""
+        """Return why it cannot be a region, or why its partitioner refuses it; empty if it is accepted."""
         shown = {v for a in self.inputs for v in dims_shown(a)}
         missing = dict.fromkeys(v.name for n in self.members for v in dims_used(n) if v not in shown)
         if missing:

@@ -88,7 +88,7 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     steps = window.strides
     if weights is None or any(s > 1 and d > 1 for s, d in zip(steps, window.dilation, strict=True)):
         return None
-    # Taps of a phase, and the first of its results that is not cropped, where the window can begin.
+    # `first` is the first result of a phase that is not cropped, limited by the reach of its taps.
     taps = [-(-k // s) for k, s in zip(window.kernel, steps, strict=True)]
     reach = [(t - 1) * d for t, d in zip(taps, window.dilation, strict=True)]
     first = [min(b // s, r) for b, s, r in zip(window.before, steps, reach, strict=True)]
@@ -130,14 +130,14 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _axes(old: Node, conv: Conv) -> list[list[Phase]]:
-    """The phases of each axis; none if they cannot be separate convolutions."""
+    """Return the phases of each axis; none if they cannot be separate convolutions."""
     steps = conv.window.strides
     axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(len(steps))]
     return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= PHASES.most_phases else []
 
 
 def _pays_apart(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
-    """Whether convolutions of single phases multiply much less than one of all."""
+    """Whether separate convolutions of phases need far fewer multiplications than one convolution of all."""
     steps = conv.window.strides
     together = work = 1
     for step, phases, size, kernel in zip(steps, axes, old.shape[1:-1], conv.window.kernel, strict=True):
@@ -154,7 +154,7 @@ def _one_by_one(
     axes: Sequence[Sequence[Phase]],
     attrs: Mapping[str, Any],
 ) -> Node:
-    """Convolutions of single phases, interleaved."""
+    """Build a convolution for each phase, and interleave the results."""
     steps, rank = conv.window.strides, len(conv.window.strides)
     parts = []
     for chosen in product(*axes):
@@ -166,7 +166,7 @@ def _one_by_one(
 
 
 def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
-    """The phases along an axis in the order of their results; none where they are no convolutions alike."""
+    """Return the phases along an axis in the order of their results; none if they are no convolutions."""
     window, size = conv.window, conv.sizes[axis]
     step, gap = window.strides[axis], window.dilation[axis]
     if not isinstance(size, int) or not isinstance(results, int) or results % step:
@@ -184,13 +184,13 @@ def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
 
 
 def _apart(weights: Array, conv: Conv, taps: Sequence[int]) -> Array:
-    """Weights [window…, in, out / groups] as [taps…, in / groups, (groups, phases, out / groups)]."""
+    """Split weights [window…, in, out / groups] to [taps…, in / groups, (groups, phases, out / groups)]."""
     steps, rank = conv.window.strides, len(taps)
     more = [(0, t * s - k) for t, s, k in zip(taps, steps, weights.shape, strict=False)]
     whole = np.pad(weights, [*more, (0, 0), (0, 0)])
     split = [size for pair in zip(taps, steps, strict=True) for size in pair]
     parts = whole.reshape(*split, conv.groups, conv.group_inputs, conv.group_outputs)
-    parts = np.flip(parts, tuple(range(0, 2 * rank, 2)))  # a later tap is of an earlier input
+    parts = np.flip(parts, tuple(range(0, 2 * rank, 2)))  # later taps read earlier inputs
     group, inner, outer = range(2 * rank, 2 * rank + 3)
     order = (*range(0, 2 * rank, 2), inner, group, *range(1, 2 * rank, 2), outer)
     return np.ascontiguousarray(parts.transpose(order).reshape(*taps, conv.group_inputs, -1))

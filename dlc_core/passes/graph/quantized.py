@@ -36,22 +36,22 @@ class Quantized:
 
     @property
     def rises(self) -> bool:
-        """Whether greater integers represent greater numbers, with one scale for all."""
+        """Whether the quantization is increasing, with one scale for all elements."""
         array = const_array(self.scale)
         return self.whole and array is not None and bool(array > 0)
 
     @property
     def point(self) -> int | None:
-        """The zero point of all elements; None if unknown."""
+        """Return the zero point of all elements; None if unknown."""
         array = None if self.zero is None else const_array(self.zero)
         return 0 if self.zero is None else None if array is None or array.size != 1 else int(array.item())
 
     def has(self, scale: Node, zero: Node | None) -> bool:
-        """Whether the scale and the zero point are known to be these."""
+        """Whether the scale and the zero point are known to equal these."""
         return _equal(self.scale, scale) and _equal(self.zero, zero)
 
     def of_same(self, q: Node) -> Node:
-        """The numbers that other integers represent with the same scale and zero point."""
+        """Return other integers with the same scale and zero point."""
         return DEQUANTIZE.build(q, self.scale, *(() if self.zero is None else (self.zero,)))
 
 

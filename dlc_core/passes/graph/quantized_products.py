@@ -71,7 +71,7 @@ def matmul(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def biased(old: Node, args: tuple[Node, ...]) -> Node | None:
-    """A bias in the scale of the sums of products that it is added to."""
+    """Fold a bias into an integer product, in the scale of its accumulators."""
     a, b = Quantized.of(args[0]), Quantized.of(args[1])
     if a is None or b is None:
         return None
@@ -105,13 +105,13 @@ def mean(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _is_column(value: Node, rank: int) -> bool:
-    """Whether a scale is one number, or one for each output channel of a kernel."""
+    """Whether a scale is per tensor, or per output channel of a kernel."""
     shape = value.shape
     return not shape or (len(shape) == rank and all(size == 1 for size in shape[1:]))
 
 
 def _is_row(value: Node) -> bool:
-    """Whether a scale is one number, or one for each column of a matrix."""
+    """Whether a scale is per tensor, or per column of a matrix."""
     return all(size == 1 for size in value.shape[:-1])
 
 
@@ -121,7 +121,7 @@ def _swapped(value: Node) -> Node:
 
 
 def _operands(old: Node, a: Quantized, b: Quantized) -> tuple[Node, ...] | None:
-    """The operands of an integer product with their zero points; None if it cannot be an integer product."""
+    """Return the operands of an integer product with their zero points; None if it cannot be one."""
     if old.dtype.name != "float32" or any(s.dtype.name != "float32" for s in (a.scale, b.scale)):
         return None
     left, right = _as_bytes(a), _as_bytes(b)
@@ -148,7 +148,7 @@ def _as_bytes(value: Quantized) -> Quantized | None:
 
 
 def _sum(a: Quantized, b: Quantized) -> Node | None:
-    """The sum of two numbers in int32 of one scale, the second constant."""
+    """Add two int32 values of one scale; the second is constant."""
     if a.q.dtype is not INT32 or b.q.dtype is not INT32 or b.q.op is not CONST:
         return None
     if a.zero is not None or b.zero is not None or not _same_scale(a.scale, b.scale):

@@ -63,7 +63,7 @@ CENTRED = match_op(SUB, x, match_op(MEAN, x, axes=attr("mean_axes"), keepdims=Tr
 
 
 def _first_axis(match: Match, name: str) -> int | None:
-    """The first of the axes if they are the last ones of x; else None."""
+    """Return the first axis if the axes are the innermost ones of x; else None."""
     rank = len(match["x"].shape)
     axes = sorted(a % rank for a in match[name] or range(rank))
     return axes[0] if axes and axes == list(range(axes[0], rank)) else None
@@ -81,7 +81,7 @@ def _normal(layer: bool) -> Callable[[Match], Node | None]:
 
 
 def _fits(match: Match) -> Node | None:
-    """A constant over the normalised axes as a parameter of the norm, without leading dims of 1."""
+    """Return a constant over the normalised axes without leading dims of 1; None if it has other axes."""
     norm, value = match["norm"], match["vector"]
     tail = len(norm.shape) - norm.attrs["axis"] % len(norm.shape)
     shape = tuple(value.shape)

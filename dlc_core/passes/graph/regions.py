@@ -28,8 +28,7 @@ class Taker:
     partitioner: Partitioner
 
     def refusal(self, about: str, verdict: Callable[[], Verdict], spans: Iterable[Span]) -> str:
-        """The reason why a predicate refuses; empty if it accepts. Raises TargetError, naming the predicate,
-        if it raises."""
+        """Return why a predicate refuses; empty if it accepts. Raises TargetError if the predicate raises."""
         try:
             found = verdict()
         except Exception as error:
@@ -61,7 +60,7 @@ class Graph:
         self.position = {n: i for i, n in enumerate(order)}
 
     def escapes(self, n: Node, inside: Collection[Node]) -> bool:
-        """Whether a node is used by others than those."""
+        """Whether a node outside of `inside` uses a node."""
         return n is self.body or any(user not in inside for user in self.users[n])
 
 
@@ -75,15 +74,15 @@ class Cover:
     refused: dict[Node, dict[str, list[str]]] = field(default_factory=dict)
 
     def refuse(self, n: Node, taker: Taker, why: str) -> None:
-        """Keep why a node is not for a taker."""
+        """Record why a taker does not get a node."""
         reasons = self.refused.setdefault(n, {}).setdefault(str(taker.target), [])
         if why not in reasons:
             reasons.append(why)
 
     def add(self, taker: Taker, offered: Callable[[Node], bool]) -> None:
-        """Let a taker have its matches among the nodes that are free and `offered` to it.
+        """Add the matches of a taker among the nodes that are free and `offered` to it.
 
-        Patterns come in their order, nodes from the results backwards.
+        Patterns are tried in their order, for nodes from the results backwards.
         """
         for pattern in taker.partitioner.patterns:
             for n in reversed(self.graph.order):
@@ -121,7 +120,7 @@ class Cover:
 
 
 def merged(graph: Graph, pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """The pieces of each region, arguments first."""
+    """Return the pieces of each region, arguments first."""
     clusters = _Clusters()
     piece_at = {piece.root: piece for piece in pieces}
     inside = {n for piece in piece_at.values() for n in piece.members}
@@ -158,14 +157,14 @@ class _Clusters:
         self._into: list[int] = []
 
     def find(self, number: int) -> int:
-        """The cluster that another one is part of by now."""
+        """Return the cluster that a cluster has been merged into."""
         while self._into[number] != number:
             self._into[number] = self._into[self._into[number]]
             number = self._into[number]
         return number
 
     def below(self, args: Iterable[Node]) -> frozenset[int]:
-        """The nearest clusters that some values depend on."""
+        """Return the nearest clusters that some values depend on."""
         found: set[int] = set()
         for arg in args:
             if arg in self.cluster_of:
@@ -187,7 +186,7 @@ class _Clusters:
         return number
 
     def join(self, last: int, first: int) -> None:
-        """Make two clusters one, of which `last` reads `first`, if no other path leads between them."""
+        """Merge two clusters, where `last` reads `first`, unless another path between them forms a cycle."""
         if last == first or self._leads(last, first):
             return
         small, large = sorted((last, first), key=lambda number: len(self.pieces[number]))
@@ -197,7 +196,7 @@ class _Clusters:
         self.through[large] |= self.through[small]
 
     def _leads(self, last: int, first: int) -> bool:
-        """Whether `last` depends on `first` through anything else."""
+        """Whether `last` depends on `first` through other nodes."""
         through = {self.find(c) for c in self.through[last]}
         if first in through:
             return True

@@ -24,7 +24,7 @@ x, y, z, c, d = var("x"), var("y"), var("z"), const_var("c"), const_var("d")
 
 IDEMPOTENT = ("abs", "relu", "floor", "ceil", "round", "trunc", "sign")
 NEUTRAL: tuple[tuple[str, bool, float | int | bool], ...] = (
-    ("add", True, -0.0),  # 0.0 is not neutral: -0.0 + 0.0 is 0.0
+    ("add", True, -0.0),  # 0.0 is not an identity: -0.0 + 0.0 is 0.0
     ("add", True, 0),
     ("sub", False, 0.0),
     ("sub", False, 0),
@@ -44,7 +44,7 @@ COMPLEMENTS = (("equal", "not_equal"), ("not_equal", "equal"))
 
 
 def _keeps_type(match: Match) -> bool:
-    """Whether the value of x already has the result's type (a constant may broadcast it)."""
+    """Whether x has the result's type. A constant operand may broadcast it to another shape."""
     return bool(match["x"].type == match.root.type)
 
 
@@ -86,7 +86,7 @@ def _involutions() -> tuple[Rule, ...]:
 
 
 def _complements() -> tuple[Rule, ...]:
-    """NaN compares unequal to everything, so only equality has a complement."""
+    """Return the rules for negated equalities. With NaN, other comparisons have no complement."""
     return tuple(
         Rule(
             f"not_{name}",
@@ -109,7 +109,7 @@ def _comparison(name: str) -> Example:
 
 
 def _is_power_of_two(value: Node) -> bool:
-    """Whether dividing by each element is multiplying by its exact reciprocal."""
+    """Whether the reciprocal of each element is exact, so that a division can become a multiplication."""
     array = const_array(value)
     if array is None or not value.dtype.is_float or array.size > CONSTANTS.reciprocals:
         return False
@@ -117,7 +117,7 @@ def _is_power_of_two(value: Node) -> bool:
     if not np.isfinite(wide).all() or (wide == 0).any():
         return False
     mantissa, exponent = np.frexp(wide)
-    # Far from the ends of the exponent range, where the reciprocal would be denormal or overflow.
+    # Near the ends of the exponent range the reciprocal would be denormal or overflow.
     return bool((np.abs(mantissa) == 0.5).all() and (np.abs(exponent) < 13).all())
 
 
@@ -132,7 +132,7 @@ def _div_example(dtype: str) -> Node:
 
 
 def _merge_clips(match: Match) -> Node:
-    """The outer bounds applied to the inner ones: an inner maximum below the outer minimum is the minimum."""
+    """Merge two clips by clipping the inner bounds to the outer ones."""
     low, high, inner_low, inner_high = (match[n] for n in ("low", "high", "inner_low", "inner_high"))
 
     def clip(value: float | None) -> float | None:
@@ -149,7 +149,7 @@ def _merge_clips(match: Match) -> Node:
 
 
 def _is_ordered(match: Match) -> bool:
-    """Both pairs of bounds are in order, the only case in which clips commute with their bounds."""
+    """Whether a float clip has both pairs of bounds in order. Only then do the two clips commute."""
     low, high, inner_low, inner_high = (match[n] for n in ("low", "high", "inner_low", "inner_high"))
     pairs = ((low, high), (inner_low, inner_high))
     return all(a is None or b is None or a <= b for a, b in pairs) and bool(match.root.dtype.is_float)
@@ -290,9 +290,9 @@ def _affine() -> Rule:
 
 
 def _chains(match: Match) -> bool:
-    """The constants together are no larger than the result, and x is not broadcast in between.
+    """Whether the folded constant is no larger than the result, and x is not broadcast in between.
 
-    A constant x is folded elsewhere: among three constants the rules would pass the outermost in without end.
+    A constant x is excluded: constant folding handles it, and with three constants the rules would not end.
     """
     return bool(match["x"].type == match.root.type) and match["x"].op is not CONST
 

@@ -21,7 +21,7 @@ def spatial_axes(rank: int, layout: str) -> range:
 
 
 def _spatial_pads(pad: Node, layout: str) -> tuple[int, ...] | None:
-    """Begins and ends of a constant border of spatial dims only; None for any other."""
+    """Return the begins and ends of a constant padding of spatial dims only; None for other paddings."""
     pads, rank = pad.attrs["pads"], len(pad.shape)
     if pad.attrs["mode"] != "constant" or not all(isinstance(p, int) and p >= 0 for p in pads):
         return None
@@ -37,7 +37,7 @@ def _absorb_pad(match: Match) -> Node | None:
     if pad.op is not PAD:
         return None
     extra = _spatial_pads(pad, root.attrs["layout"])
-    # What a maximum's own border counts as; the border of a convolution is 0.
+    # The value of the op's own padding: -inf for a maximum, 0 for a convolution.
     border = float("-inf") if root.op is MAX_POOL else 0.0
     if extra is None or pad.attrs["value"] != border or not root.dtype.is_float:
         return None

@@ -21,7 +21,7 @@ _DTYPES = ("float32", "bfloat16", "int8")
 
 
 def _swaps_innermost(value: Node) -> bool:
-    """Whether a transpose moves the innermost axis to the last place but one."""
+    """Whether a transpose moves the innermost axis to the last position but one."""
     rank = len(value.shape)
     return value.op is TRANSPOSE and rank >= 2 and permutation(value)[-2] == rank - 1
 

@@ -30,19 +30,19 @@ SOME = ("float32", "int8")
 
 
 def permutation(value: Node) -> tuple[int, ...]:
-    """The axes of a transpose, counted from 0."""
+    """Return the axes of a transpose as non-negative numbers."""
     axes = value.attrs["axes"]
     rank = len(value.shape)
     return tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
 
 
 def transposed(value: Node, axes: Sequence[int]) -> Node:
-    """A transpose, none where the axes are in order."""
+    """Transpose a value; return it unchanged if the axes are in order."""
     return value if list(axes) == list(range(len(axes))) else TRANSPOSE.build(value, axes=tuple(axes))
 
 
 def reshaped(value: Node, shape: Sequence[Dim]) -> Node:
-    """A reshape with every dim written out, none where the shape is there already; constants are views."""
+    """Reshape a value to explicit dims; return it unchanged if it has this shape. Constants become views."""
     if value.shape == tuple(shape):
         return value
     array = const_array(value)
@@ -76,7 +76,7 @@ def _is_scalar(value: Node) -> bool:
 
 
 def _row_of(value: Node, width: Dim) -> bool:
-    """Whether a tensor is one row along the innermost dim."""
+    """Whether all dims of a tensor but the innermost are 1."""
     return bool(value.shape) and value.shape[-1] == width and all(d == 1 for d in value.shape[:-1])
 
 
@@ -117,8 +117,7 @@ def _sink_binary(match: Match) -> Node | None:
 
 
 def _without_broadcasts(match: Match) -> Node | None:
-    """Remove an explicit broadcast of an operand if the operation's own broadcasting gives a result of the
-    same shape."""
+    """Remove an explicit broadcast of an operand if implicit broadcasting gives the same shape."""
     root = match.root
     decl = root.op
     assert isinstance(decl, OpDecl)
@@ -177,7 +176,7 @@ def _absorbing_examples() -> tuple[Example, ...]:
 
 
 def _not_constant(find: Callable[[Match], bool]) -> Callable[[Match], bool]:
-    """Constants are folded, whatever their form; only other values are worth a canonical form."""
+    """Exclude constants from a rule: constant folding handles them, so that they need no canonical form."""
     return lambda match: match["x"].op is not CONST and find(match)
 
 

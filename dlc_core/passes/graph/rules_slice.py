@@ -46,7 +46,7 @@ def windows(value: Node) -> list[Window] | None:
 
 
 def sliced(value: Node, wanted: Sequence[Window]) -> Node:
-    """A slice with positive strides over the axes that it shortens; no slice if it takes everything."""
+    """Slice the axes that the windows shorten, with positive strides; return `value` if there are none."""
     shape = value.shape
     cut = [i for i, window in enumerate(wanted) if window != (0, shape[i], 1)]
     if not cut:
@@ -69,7 +69,7 @@ def _slice_of_slice(match: Match) -> Node | None:
 
 
 def _slice_of_concat(match: Match) -> Node | None:
-    """Of the one input in which the slice lies."""
+    """Slice the only input of a concatenation that the slice reads."""
     joined = match.root.args[0]
     wanted = windows(match.root)
     if wanted is None:
@@ -89,7 +89,7 @@ def _slice_of_concat(match: Match) -> Node | None:
 
 
 def _part(match: Match) -> Node | None:
-    """Part `index` of a split as a slice."""
+    """Return part `index` of a split as a slice."""
     split, index = match.root.args[0], match.root.attrs["index"]
     source = split.args[0]
     sizes: tuple[Dim, ...] = split.attrs["sizes"]
@@ -104,7 +104,7 @@ def _part(match: Match) -> Node | None:
 
 
 def _tidy_concat(match: Match) -> Node | None:
-    """Nested joins become one, empty inputs vanish, neighbouring slices of one value become one slice."""
+    """Merge nested concatenations, remove empty inputs, and merge adjacent slices of one value."""
     root = match.root
     axis = root.attrs["axis"] % len(root.shape)
     parts: list[Node] = []
@@ -139,7 +139,7 @@ def _joined_slices(a: Node, b: Node, axis: int) -> Node | None:
 
 
 def _gather_one(match: Match) -> Node | None:
-    """A gather of one constant index is a slice."""
+    """Replace a gather of one constant index by a slice."""
     value, indices = match.root.args
     array = const_array(indices)
     axis = match.root.attrs["axis"] % len(value.shape)

@@ -65,7 +65,7 @@ class CanonicalCasts(GraphPass):
 
 
 def apply_rules(function: Function, rules: Sequence[Rule], context: PassContext) -> Function:
-    """The function in normal form. The context's `rule_counts`, if there is one, counts the applications."""
+    """Apply rules until none matches. The context's `rule_counts`, if there is one, counts applications."""
     result, counts = rewrite_function(function, rules)
     told = context.config.get("rule_counts")
     if isinstance(told, Counter):

@@ -36,7 +36,7 @@ class StoredForm:
         raise NotImplementedError(f"{type(self).__name__}.takes")
 
     def taker(self, old: Node) -> Node:
-        """Such a node over arguments in their new forms."""
+        """Rebuild a node that takes the stored form over its new arguments."""
         raise NotImplementedError(f"{type(self).__name__}.taker")
 
     def to_form(self, value: Node) -> Node:
@@ -44,18 +44,18 @@ class StoredForm:
         raise NotImplementedError(f"{type(self).__name__}.to_form")
 
     def from_form(self, value: Node) -> Node:
-        """A stored value as it was."""
+        """Convert a stored value back."""
         raise NotImplementedError(f"{type(self).__name__}.from_form")
 
     def run(self) -> Node:
-        """The new body."""
+        """Return the new body."""
         for old in self.order:
             with spanned(old.spans):
                 self.own[old] = self._rebuilt(old)
         return self.own[self.body]
 
     def read(self, old: Node) -> Node:
-        """A value in its original form, converted back from the stored form."""
+        """Return a value in its original form, converted from the stored form if necessary."""
         if old not in self.stored or old.op is PARAM or old in self.results:
             return self.own[old]
         return self.from_form(self.form(old))

@@ -75,7 +75,7 @@ def bands(part: Part, rows: int) -> list[Rows]:
 
 
 def rows_needed(part: Part, band: Rows) -> dict[Node, Rows] | None:
-    """For each member the rows that a band of the result takes; None where some op cannot be cut so."""
+    """Return the rows of each member that a band of the result needs; None if an op has no band form."""
     found = {part.end: band}
     inside = frozenset(part.members)
     for n in reversed(part.members):
@@ -102,7 +102,7 @@ def _streamed(function: Function, part: Part, rows: int) -> Function:
 
 
 def _band(part: Part, found: Mapping[Node, Rows]) -> Node:
-    """The result of the part for one band."""
+    """Compute one band of the part's result."""
     built: dict[Node, Node] = {}
     for n in part.members:
         args = []
@@ -119,7 +119,7 @@ def _band(part: Part, found: Mapping[Node, Rows]) -> Node:
 
 
 def _shares(part: Part, band: Rows) -> tuple[float, ...]:
-    """For each member how much of it a band needs, 1 for all of it."""
+    """Return the fraction of each member that a band needs."""
     found = rows_needed(part, band)
     assert found is not None
     return tuple(found[n].count / max(1, all_rows(n, found[n].axis).count) for n in part.members)
@@ -143,7 +143,7 @@ class _Chooser:
         self.axes = self._axes()
 
     def _writes(self, n: Node) -> bool:
-        """Whether a separate kernel writes a node's value."""
+        """Whether a kernel writes a node's value to memory."""
         if n.op in (PARAM, CONST) or n.op.name in VIEWS or not isinstance(n.type, TensorType):
             return False
         group = self.grouping.groups.get(n)
@@ -189,7 +189,7 @@ class _Chooser:
         whole = self.peak(None)
         if whole is None:
             return None
-        # The estimate is no plan: what gains little by it may lose.
+        # The estimate is not a memory plan, so that a small predicted gain may be a loss.
         least, chosen = int(STREAMS.share * whole), None
         for end in self.roots:
             part = self.part(end)
@@ -199,7 +199,7 @@ class _Chooser:
         return chosen
 
     def part(self, end: Node) -> Part | None:
-        """The part that ends with a value; None where something in it is read elsewhere, too."""
+        """Return the part that ends with a value; None if another node reads a value inside it."""
         axis = self.axes.get(end)
         if axis is None or end in self.function.results or all_rows(end, axis).end <= self.rows:
             return None
@@ -224,12 +224,12 @@ class _Chooser:
     # Memory
 
     def peak(self, part: Part | None) -> int | None:
-        """Bytes that live at once at the worst moment; None where sizes are not known."""
+        """Return the peak of live bytes; None if sizes are unknown."""
         if part is None:
             return self._live(self.roots, {}, {})
         inner = [n for n in self.roots if n in part.members]
         within = 0
-        # Most bands are alike.
+        # Most bands have equal shares, so that each distinct tuple is estimated once.
         for shares in dict.fromkeys(_shares(part, band) for band in bands(part, self.rows)):
             peak = self._live(inner, dict(zip(part.members, shares, strict=True)), {}, without=part.end)
             if peak is None:
@@ -245,7 +245,7 @@ class _Chooser:
         extra: Mapping[Node, int],
         without: Node | None = None,
     ) -> int | None:
-        """The most memory of a sequence of steps; values have `part_of` their size, steps need `extra`."""
+        """Return the peak memory of steps. `part_of` scales values, `extra` is added to steps."""
         place = {n: i for i, n in enumerate(steps)}
         last = dict(place)
         for n in steps:
@@ -274,7 +274,7 @@ class _Chooser:
         return [root] if group is None else group.members
 
     def _reads(self, root: Node) -> set[Node]:
-        """The values in memory that a kernel reads."""
+        """Return the values in memory that a kernel reads."""
         members = set(self._group(root))
         waiting = [arg for m in members for arg in m.args if arg not in members]
         found: set[Node] = set()
@@ -289,7 +289,7 @@ class _Chooser:
         return found
 
     def _borders(self, root: Node) -> list[tuple[Node, int]]:
-        """Copies with a border that windows work on: the op, and bytes."""
+        """Return the padded copies that windowed ops of a kernel read: the op, and bytes."""
         return [
             (m, _bytes(m.args[0]) or 0)
             for m in self._group(root)
@@ -298,7 +298,7 @@ class _Chooser:
 
 
 def _moves(n: Node, axis: int, arg: Node, rows: int) -> bool:
-    """Whether an axis of a node's result is an axis of its argument, row by row."""
+    """Whether a node keeps an axis of its argument row by row."""
     wanted = needs(n, all_rows(n, axis))
     place = n.args.index(arg)
     return wanted is not None and (found := wanted[place]) is not None and found.axis == rows

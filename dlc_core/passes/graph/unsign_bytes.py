@@ -59,7 +59,7 @@ class UnsignBytes(GraphPass):
 
 
 def _is_of_bytes(value: Node) -> bool:
-    """Whether a node sums products of signed bytes by constants."""
+    """Whether a node is a contraction of signed bytes with constant weights."""
     if value.op not in (CONV, MATMUL) or value.dtype.name != "int32":
         return False
     x, w = value.args[:2]

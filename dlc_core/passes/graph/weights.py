@@ -37,7 +37,7 @@ class Weights:
 
     @staticmethod
     def of(node: Node, args: Sequence[Node]) -> Weights | None:
-        """The weights of a floating-point convolution or GEMM; None if they are not constant."""
+        """Return the weights of a floating-point convolution or GEMM; None if they are not constant."""
         if node.op not in (CONV, CONV_TRANSPOSE, MATMUL) or not node.dtype.is_float:
             return None
         array = const_array(args[1])
@@ -60,26 +60,26 @@ class Weights:
         return Weights(node, tuple(args), array, bias, groups, inputs, outputs, axis, axis)
 
     def scaled_outputs(self, factor: NDArray) -> Node | None:
-        """The contraction with each output channel multiplied."""
+        """Return the contraction with each output channel scaled."""
         by_group = factor.reshape(self.groups, 1, -1)
         bias = None if self.bias is None else self.bias.astype(np.float64) * factor
         return self._rebuilt(self.args[0], self._ungrouped(self._grouped() * self._spread(by_group)), bias)
 
     def shifted_outputs(self, term: NDArray) -> Node | None:
-        """The contraction with a term added to each output channel; None for a product, which has no bias."""
+        """Add a term to each output channel; None for a GEMM, which has no bias."""
         if self.node.op is MATMUL:
             return None
         bias = term if self.bias is None else self.bias.astype(np.float64) + term
         return self._rebuilt(self.args[0], None, bias)
 
     def scaled_inputs(self, source: Node, factor: NDArray) -> Node | None:
-        """The contraction of `source`, whose channels were multiplied before."""
+        """Fold the scale of the input channels into the weights; `source` is the unscaled input."""
         by_group = factor.reshape(self.groups, -1, 1)
         bias = None if self.bias is None else self.bias.astype(np.float64)
         return self._rebuilt(source, self._ungrouped(self._grouped() * self._spread(by_group)), bias)
 
     def shifted_inputs(self, source: Node, term: NDArray) -> Node | None:
-        """The contraction of `source`, to whose channels a term was added; None where padding adds none."""
+        """Fold a shift of the input channels into the bias; None with padding, which is not shifted."""
         padding = self.node.attrs.get("padding")
         if self.node.op is CONV_TRANSPOSE or (padding is not None and any(padding)):
             return None
@@ -149,7 +149,7 @@ class Weights:
 
 
 def _rounded(array: NDArray, to: DType) -> NDArray | None:
-    """An array in a narrower dtype; None where a finite number would overflow."""
+    """Round an array to a narrower dtype; None if a finite number would overflow."""
     with np.errstate(all="ignore"):
         narrow = array.astype(to.numpy)
     if np.isfinite(narrow.astype(np.float32) if to.bits < 32 else narrow).all():

@@ -34,7 +34,7 @@ class Apart:
 
     @staticmethod
     def of(context: PassContext, machine: Description | None) -> Apart | None:
-        """The guard settings of a compile; None outside of guard mode."""
+        """Return the guard settings of a compile; None outside of guard mode."""
         mode = context.config.get(GUARD)
         if mode is None:
             return None
@@ -43,22 +43,22 @@ class Apart:
         return Apart(mode, machine.access_align, notes=not machine.thread_axes)
 
     def align_of(self, dtype: DType) -> int:
-        """Bytes that addresses of values of a dtype are multiples of."""
+        """Return the alignment of values of a dtype in bytes."""
         return max(self.align, dtype.itemsize)
 
     def span(self, size: Expr) -> Expr:
-        """Bytes of the pages of a value."""
+        """Return the bytes of the pages that hold a value."""
         return (size + (PAGE - 1)) // PAGE * PAGE
 
     def lead(self, size: Expr) -> Expr:
-        """Bytes before it in them."""
+        """Return the bytes before a value in its first page."""
         if self.mode == BEGIN:
             return const(0)
         taken = size if self.align == 1 else (size + (self.align - 1)) // self.align * self.align
         return self.span(size) - taken
 
     def plan(self, sizes: Sequence[Expr], begin: int = 0) -> tuple[list[Expr], Expr]:
-        """The byte offset of each value, and what all take, from the page at `begin` on."""
+        """Return the byte offset of each value, and their end. A guard page at `begin` comes first."""
         offsets: list[Expr] = []
         at: Expr = const(begin + PAGE)
         for size in sizes:
@@ -67,11 +67,11 @@ class Apart:
         return offsets, at
 
     def allocate(self, requests: Sequence[Request]) -> tuple[list[Expr], Expr]:
-        """The byte offset of each request of a memory plan, and what all take."""
+        """Return the byte offset of each request of a memory plan, and the total bytes."""
         return self.plan([request.size for request in requests])
 
     def pair(self, size: Expr) -> tuple[Expr, Expr]:
-        """Of two values of one size that lie behind one another: bytes of both, and from one to the other."""
+        """Return the bytes of two values of equal size with a guard page between, and their distance."""
         step = self.span(size) + PAGE
         return step + self.span(size), step
 
@@ -93,7 +93,7 @@ class Apart:
 
 
 def slot(name: str, offset: Expr, size: Expr, dtype: DType) -> Slot:
-    """The place of a value of a dtype."""
+    """Return the slot of a value."""
     return Slot(name, offset, size, fill_of(dtype))
 
 

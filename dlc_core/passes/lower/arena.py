@@ -36,7 +36,7 @@ class Request:
 
 
 def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], Expr]:
-    """The byte offset of each request, and the arena's size; all are multiples of `align`."""
+    """Return the byte offset of each request, and the arena's size; all are multiples of `align`."""
     offsets: list[Expr | None] = [None] * len(requests)
     form = ARENA.choose("largest_first")
     if form == "separate":
@@ -47,7 +47,7 @@ def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], E
 
 
 def live_peak(requests: Sequence[Request], align: int = ALIGN) -> int | None:
-    """Bytes that live at once at the worst step: no plan takes less.  None where sizes depend on dims."""
+    """Return the peak of live bytes, a lower bound of every plan; None if sizes are symbolic."""
     changes: dict[int, int] = {}
     for request in requests:
         size = const_value(request.size)
@@ -63,8 +63,9 @@ def live_peak(requests: Sequence[Request], align: int = ALIGN) -> int | None:
 
 
 def room(size: Expr) -> Expr:
-    """At least `size` bytes, and none where that is negative: from index zero to the last element of a tensor
-    with strides it is, where the tensor is empty.
+    """Return an upper bound of max(size, 0).
+
+    The extent of an empty tensor with strides is negative: its last element is before index zero.
     """
     if const_value(size) is not None:
         return const(max(0, const_value(size) or 0))
@@ -76,7 +77,7 @@ def room(size: Expr) -> Expr:
     terms, constant = analyzer.linear(size)
     if not all(analyzer.prove(atom >= 0) for atom in terms):
         return maximum(size, 0)
-    # No more than what is added to it: a bound without a choice, which proofs and code would have to make.
+    # The sum of the positive terms is an upper bound without a `max`, which would complicate proofs and code.
     more: Expr = const(max(0, constant))
     for atom, factor in terms.items():
         more = more + atom * max(0, factor)
@@ -110,10 +111,10 @@ def _place_known(
 
 
 def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr, align: int) -> Expr:
-    """Slots of one size each, reused by requests of that size which do not overlap.
+    """Place requests in slots of equal symbolic size. Requests with disjoint live ranges share a slot.
 
-    Sizes and offsets are simplified: equal sizes are one expression then, proofs about slots are short, and
-    so is the code that computes them.
+    Sizes and offsets are simplified, so that equal sizes are one expression. This keeps proofs about slots
+    and the code that computes offsets short.
     """
     analyzer = Analyzer()
     slots: list[tuple[Expr, Expr, list[int]]] = []

@@ -36,7 +36,7 @@ from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
 
 
 def is_control(value: Node) -> bool:
-    """Whether a node is control flow that native entries know."""
+    """Whether a node is control flow that native entries support."""
     return value.op in (IF, WHILE, SCAN, BOUNDED_LOOP)
 
 
@@ -46,9 +46,7 @@ def is_step(value: Node) -> bool:
 
 
 def with_bodies(value: Node, args: Sequence[Node], change: Callable[[Function, int], Function]) -> Node:
-    """The node over other arguments with its bodies changed; `change` gets a body and the size of its
-    state.
-    """
+    """Rebuild a node with new arguments and changed bodies. `change` gets a body and its state size."""
     attrs = {
         name: change(attr, 0 if name == "cond" else state_size(value)) if isinstance(attr, Function) else attr
         for name, attr in value.attrs.items()
@@ -57,7 +55,7 @@ def with_bodies(value: Node, args: Sequence[Node], change: Callable[[Function, i
 
 
 def state_size(value: Node) -> int:
-    """How many arguments of a loop are its state."""
+    """Return the number of a loop's arguments that are its state."""
     if value.op is SCAN:
         count: int = value.attrs["num_state"]
         return count
@@ -65,7 +63,7 @@ def state_size(value: Node) -> int:
 
 
 def unchanged(function: Function, count: int) -> tuple[bool, ...]:
-    """Of a state of so many values, which a body returns unchanged."""
+    """Return which of the first `count` state values a body returns unchanged."""
     pairs = zip(function.results[:count], function.params, strict=False)
     return tuple(result is own for result, own in pairs)
 
@@ -153,7 +151,7 @@ class Control:
         return [*dict.fromkeys(self.arenas.values()), *self.turns.values(), *loops]
 
     def _arenas(self) -> dict[str, Buffer]:
-        """The scratch memory of each body: shared by all, except in guard mode."""
+        """Return the scratch memory of each body. All bodies share one buffer, except in guard mode."""
         if self._apart is not None:
             return {n: Buffer("scratch", (b.arena,), "uint8", align=ALIGN) for n, b in self.bodies.items()}
         size: Expr = const(0)
@@ -162,7 +160,7 @@ class Control:
         return dict.fromkeys(self.bodies, Buffer("scratch", (size,), "uint8", align=ALIGN))
 
     def _pair(self, value: Node) -> tuple[Expr, Expr, Expr]:
-        """The two buffers of a loop-carried value: bytes of both, of one, and before each."""
+        """Return the bytes of both buffers of a loop-carried value, of one, and of the lead before each."""
         if self._apart is None:
             return 2 * _rounded(value), _rounded(value), const(0)
         size = _bytes(value)
@@ -170,7 +168,7 @@ class Control:
 
     @property
     def slots(self) -> dict[Buffer, list[Slot]]:
-        """Where values lie in the workspaces that have several."""
+        """Return the slots of values in the workspaces that hold several values."""
         found = {self.arenas[name]: list(body.slots) for name, body in self.bodies.items()}
         for i, space in self.turns.items():
             arg = self.value.args[i]
@@ -180,14 +178,14 @@ class Control:
         return found
 
     def symbols(self) -> list[Var]:
-        """The dims that the statements mention, except those of shapes."""
+        """Return the symbolic dims that the statements use, except those of shapes."""
         lengths = [as_expr(d) for arg in self.value.args for d in arg.shape]
         if self.value.op is BOUNDED_LOOP:
             lengths.append(as_expr(self.value.attrs["most"]))
         return free_vars(*lengths, *(e for body in self.bodies.values() for e in body.scalars))
 
     def statements(self, memory: Memory) -> Stmt:
-        """The statements of the node."""
+        """Emit the statements of the node."""
         if self.value.op is IF:
             return self._branch(memory)
         if self.value.op is BOUNDED_LOOP:
@@ -206,7 +204,7 @@ class Control:
         return If(load(cond, [0] * cond.ndim), *calls)
 
     def _turn(self, i: int, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> Buffer:
-        """One of the two buffers of a loop-carried value."""
+        """Return a view of one of the two buffers of a loop-carried value."""
         arg, base = self.value.args[i], memory.spaces[self.turns[i]]
         item = arg.dtype.itemsize
         _, step, lead = self._pair(arg)
@@ -217,7 +215,7 @@ class Control:
         return made
 
     def _state(self, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> list[Buffer]:
-        """The state at one turn."""
+        """Return the buffers of the loop state; `which` selects one of each pair."""
         return [
             memory.args[i] if same else self._turn(i, which, memory, views)
             for i, same in enumerate(self.same)
@@ -230,7 +228,7 @@ class Control:
         return _viewed(views, seq(*parts))
 
     def _end(self, which: Expr, memory: Memory) -> Stmt:
-        """The state to the results."""
+        """Copy the final state to the results that are read."""
         views: list[tuple[Buffer, Buffer]] = []
         state = self._state(which, memory, views)
         parts = [_copy(own, memory.outs[i]) for i, own in enumerate(state) if memory.used[i]]
@@ -266,7 +264,7 @@ class Control:
         going = load(memory.spaces[self.flag], [])
         now, turn, last, total = (Var(name, INDEX) for name in ("now", "turn", "last", "total"))
         one = Let(turn, now % 2, self._round(turn, now, rows, memory))
-        # The counter lies in memory, of which proofs know nothing: its row is inside by this condition.
+        # The range of the counter is unknown, because it is loaded. This condition bounds the row index.
         one = Let(now, rounds, If(logical_and(now >= 0, now < most), one))
         ended = seq(
             self._end(last, memory),
@@ -281,14 +279,14 @@ class Control:
         )
 
     def _started(self, memory: Memory) -> Stmt:
-        """The statements before the first iteration of a loop with a condition."""
+        """Emit the statements before the first iteration of a loop with a condition."""
         first: list[tuple[Buffer, Buffer]] = []
         begun = self._call("cond", self._state(const(0), memory, first), [memory.spaces[self.flag]], memory)
         counted = store(memory.spaces[self.counter], [0], const(0))
         return seq(self._begin(memory), counted, _viewed(first, begun))
 
     def _round(self, turn: Expr, now: Expr, rows: Sequence[Buffer], memory: Memory) -> Stmt:
-        """Round `now` of a loop with a condition: what it stacks goes to that place of the rows."""
+        """Emit iteration `now` of a loop with a condition. It writes its stacked values to row `now`."""
         views: list[tuple[Buffer, Buffer]] = []
         before = self._state(turn, memory, views)
         changed = {i: self._turn(i, 1 - turn, memory, views) for i in self.turns}
@@ -305,7 +303,7 @@ class Control:
 
 
 def _without(function: Function, same: Sequence[bool]) -> Function:
-    """The body without the results that are its own params."""
+    """Remove the results of a body that are its own params."""
     kept = [r for i, r in enumerate(function.results) if i >= len(same) or not same[i]]
     return function.with_body(kept[0] if len(kept) == 1 else make_tuple(kept))
 
@@ -329,7 +327,7 @@ def _count(shape: Sequence[Expr]) -> Expr:
 
 
 def _row(buffer: Buffer, t: Expr, views: list[tuple[Buffer, Buffer]]) -> Buffer:
-    """Element t of a buffer along its first axis."""
+    """Return a view of element t of a buffer along its first axis."""
     shape = buffer.shape[1:]
     made = Buffer("row", shape, buffer.dtype, offset=buffer.offset + t * _count(shape))
     views.append((made, buffer))
@@ -337,7 +335,7 @@ def _row(buffer: Buffer, t: Expr, views: list[tuple[Buffer, Buffer]]) -> Buffer:
 
 
 def _cleared(rows: Buffer, made: Expr) -> Stmt:
-    """Clear the rows after the first ones."""
+    """Zero the rows after the first `made` rows."""
     size, count = _count(rows.shape[1:]), _count(rows.shape)
     flat = Buffer("flat", (count,), rows.dtype, offset=rows.offset)
     i = Var("i", INDEX)

@@ -27,7 +27,7 @@ _FREE = frozenset({"and", "or"})
 
 
 def operations(func: PrimFunc) -> int | None:
-    """Arithmetic operations on data (index arithmetic aside) of one run; None where extents are not known."""
+    """Count the arithmetic operations of one run without index arithmetic; None if extents are unknown."""
     return work_of(func).flops
 
 
@@ -95,7 +95,7 @@ class _Count:
                 continue
             if isinstance(e, Binary) and e.op not in _FREE:
                 flops += e.dtype.lanes
-                # A product that is added to something is no step of its own.
+                # A product that is added to something is one multiply-add with it.
                 joined = e.op == "add" and any(isinstance(x, Binary) and x.op == "mul" for x in (e.a, e.b))
                 if not joined:
                     grouped[self._group(e)] += e.dtype.lanes
@@ -112,7 +112,7 @@ class _Count:
         self.functions = _add(self.functions, functions, times)
 
     def _group(self, e: Binary) -> int:
-        """How many products like this one are a single step."""
+        """Return the number of such products that one instruction computes."""
         sides = [x.a.dtype.scalar.name for x in (e.a, e.b) if isinstance(x, Cast)]
         if e.op != "mul" or len(sides) != 2:
             return 1
@@ -151,14 +151,14 @@ class RecordCosts(Pass):
 
 
 def _grouped(machine: Description) -> list[Dot]:
-    """The number of products per instruction, for dot products and for matrix units."""
+    """Return the numbers of products per instruction of dot products and of matrix units."""
     plain = machine.vector_units * machine.lanes(32)
     units = [(unit, unit.products // plain) for unit in machine.matrix_units]
     return [*machine.dots, *(Dot(u.a, u.b, u.acc, group, 1) for u, group in units if group > 1)]
 
 
 def _constants(call: Node) -> frozenset[int]:
-    """Which parameters of a called kernel are constants."""
+    """Return the indices of a called kernel's parameters that are constants."""
     found, index = set(), 0
     for arg in call.args:
         if arg.op is CONST:

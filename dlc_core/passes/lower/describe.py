@@ -29,7 +29,7 @@ class DescribeGraph(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         function: Function = module[module.entry]
-        if NEEDS not in function.attrs:  # of a graph that no pass has looked at
+        if NEEDS not in function.attrs:  # no pass has processed the graph
             function = function.with_attrs(**{NEEDS: needs_of(function)})
         places: dict[int, tuple[int, Any]] = {}
         size = 0
@@ -42,7 +42,7 @@ class DescribeGraph(Pass):
 
 
 def interface_of(function: Function, weights_size: int) -> Signature:
-    """The interface of a graph that runs directly. Its symbolic dims are those that its inputs determine."""
+    """Return the interface of a graph that runs directly. Its inputs determine its symbolic dims."""
     results = [t for r in function.results for t in _tensors(r.type)]
     names = function.attrs
     in_names = names.get("inputs") or tuple(p.attrs["name"] for p in function.params)
@@ -68,7 +68,7 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
 
 
 def arrays_of(module: IRModule) -> Iterator[Array]:
-    """Every array among the attributes of a module's graphs, including functions in attributes.
+    """Yield every array among the attributes of a module's graphs, including functions in attributes.
 
     Regions are compiled separately and have their own weights, so they are left out.
     """

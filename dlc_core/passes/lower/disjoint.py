@@ -132,7 +132,7 @@ class _Checker:
             entry = value.extent.at, value.extent.until, number, value
             near = others
             if value.extent.ordered:
-                # The active ones lie behind one another, so the neighbours are enough.
+                # Active extents are sorted and disjoint, so that only the neighbours can overlap.
                 place = bisect_left(active, entry)
                 near = [*active[max(place - 1, 0) : place + 1], *near]
             else:
@@ -145,7 +145,7 @@ class _Checker:
         return self.proof
 
     def _values(self, steps: Sequence[Stmt]) -> list[_Value]:
-        """The values in the arena that anything mentions, but empty ones."""
+        """Return the non-empty values in the arena that any step uses."""
         lives: dict[Buffer, tuple[int, int]] = {}
         for number, step in enumerate(steps):
             for buffer in _mentioned(step):
@@ -159,7 +159,7 @@ class _Checker:
         return [value for value in made if value.extent.begin is not value.extent.end]
 
     def _root(self, buffer: Buffer) -> Buffer | None:
-        """The window on the arena that a buffer lies in."""
+        """Return the window on the arena that contains a buffer."""
         while (view := self.views.get(buffer)) is not None:
             if view.base is self.arena:
                 return buffer
@@ -190,7 +190,7 @@ class _Checker:
     # Values
 
     def _pair(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> None:
-        """Two values that live at once, the second one from a later step on."""
+        """Prove that two values with overlapping live ranges are disjoint; `other` starts to live later."""
         if self._is_over(one, other, steps):
             self.proof.proved += 1
             return
@@ -218,12 +218,12 @@ class _Checker:
         when: Expr | None = away
         known = self.possible or all(const_value(e) is not None for e in (a.begin, a.end, b.begin, b.end))
         if known and low.until > high.at and low.at < low.until and high.at < high.until:
-            when = None  # they overlap for sizes that callers may have
+            when = None  # they overlap for sizes that callers may pass
         why = f"{about()}: bytes {a.begin} to {a.end}, and {b.begin} to {b.end}"
         self.proof.open.append(Access(stmt, "places", stmt.buffer, (), (), why, when))
 
     def _is_over(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> bool:
-        """Whether a kernel writes a value over another one that it reads for the last time."""
+        """Whether the kernel with the last read of one value may write the other one in place."""
         if one.last != other.first or one.extent is not other.extent:
             return False
         step = steps[one.last]
@@ -268,7 +268,7 @@ class _Checker:
 
 
 def _constant(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
-    """The dims that callers' sizes have equal to a constant."""
+    """Return the dims that the conditions on callers' sizes fix to a constant."""
     return {
         one: other
         for need in needs
@@ -278,7 +278,7 @@ def _constant(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr
 
 
 def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
-    """A size for each dim; where dims have to be equal to something, that."""
+    """Return a sample size for each dim that satisfies the required equalities."""
     found: dict[Var, Expr] = {v: const(_sample_of(v, i)) for i, v in enumerate(dims)}
     for need in needs:
         for one, other in ((need.left, need.right), (need.right, need.left)):
@@ -289,7 +289,7 @@ def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
 
 
 def _sample_of(var: Var, index: int) -> int:
-    """A size for a dim, within its bounds and another one for each."""
+    """Return a sample size for a dim within its bounds, different for each index."""
     wanted = MEMORY.sampled_dim + 2 * index
     if var.bounds is None:
         return wanted
@@ -298,7 +298,7 @@ def _sample_of(var: Var, index: int) -> int:
 
 
 def _steps(root: Stmt) -> Iterator[Stmt]:
-    """The statements of an entry in order; control flow counts as one statement."""
+    """Yield the statements of an entry in order. Control flow counts as one statement."""
     work = [root]
     while work:
         stmt = work.pop()
@@ -312,7 +312,7 @@ def _steps(root: Stmt) -> Iterator[Stmt]:
 
 
 def _mentioned(step: Stmt) -> Iterator[Buffer]:
-    """The buffers that a step reads, writes or passes on, some of them several times."""
+    """Yield the buffers that a step reads, writes or passes on. A buffer may occur several times."""
     for stmt in stmts(step):
         if isinstance(stmt, Store):
             yield stmt.buffer
@@ -329,10 +329,10 @@ def _taken(arg: Expr) -> Buffer | None:
 
 
 def _lie_apart(one: Buffer, other: Buffer, whole: Buffer) -> bool:
-    """Whether two parts of a whole are disjoint because they are in each row of it, or in each plane.
+    """Whether two parts of a buffer are disjoint within each row, or within each plane.
 
-    A stride that all outer ones are multiples of cuts memory into pieces; in each the parts take the same
-    place.
+    If all outer strides are multiples of one stride, this stride divides memory into equal pieces. The parts
+    have the same offsets in each piece, so that comparing them in one piece suffices.
     """
     found = [_numbers(buffer, whole) for buffer in (one, other)]
     if found[0] is None or found[1] is None:
@@ -356,8 +356,9 @@ def _lie_apart(one: Buffer, other: Buffer, whole: Buffer) -> bool:
 
 
 def _numbers(buffer: Buffer, whole: Buffer) -> tuple[int, list[int], list[int]] | None:
-    """Where a part begins in a whole, its strides and its sizes, in elements; the outermost size may be
-    symbolic.
+    """Return the offset of a part in a whole, its strides and its sizes, in elements.
+
+    The outermost size may be symbolic; it is then 0. None if any other number is symbolic.
     """
     begin = const_value(Analyzer().simplify(buffer.offset - whole.offset))
     steps = [const_value(step) for step in buffer.element_strides()]

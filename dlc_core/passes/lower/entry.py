@@ -83,7 +83,7 @@ class Emitter:
         self.inputs = self._inputs()
         self.outputs = [_buffer_of((v, 0), f"out{i}") for i, v in enumerate(results_of(function))]
         self.symbols = self._symbols(plan)
-        # Where sizes are symbolic, the function itself may find that its memory does not do.
+        # With symbolic sizes, the function itself may detect that its memory is too small.
         bodies = any(control.checked for control in controls.values())
         self.checked = bool(self.symbols) or record.is_written(plan.order, bodies)
         if self.apart is not None:
@@ -104,7 +104,7 @@ class Emitter:
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
 
     def entry(self) -> Entry:
-        """Write the function, and prove that its windows fit and are disjoint."""
+        """Emit the function, and prove that its windows fit and are disjoint."""
         plan = self.plan
         arena = Buffer("arena", (plan.size,), "uint8", align=ALIGN)
         self._place_values(arena)
@@ -140,10 +140,9 @@ class Emitter:
         return Entry(func, self._signature(), plan, self.checked, flat)
 
     def proved(self, func: PrimFunc, arena: Buffer, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
-        """The function, whose windows on memory are proved to fit and those in use at once to be disjoint; by
-        sizes that are tested where they are not.
+        """Prove that windows are inside their memory, and that windows in use at once are disjoint.
 
-        Raises PassError where they do not.
+        Conditions on sizes that are not proved become run-time tests. Raises PassError if they never hold.
         """
         functions = self.module.functions
         needs = conditions_of(self.function.attrs.get(NEEDS, ()))
@@ -207,7 +206,7 @@ class Emitter:
             self.views.append((part, whole))
 
     def _window(self, buffer: Buffer, offset: Expr, base: Buffer) -> Buffer:
-        """A buffer at a byte offset of memory."""
+        """Define a window at a byte offset of memory."""
         align = self.plan.align if self.apart is None else self.apart.align_of(buffer.dtype)
         elements = Analyzer().simplify(offset // buffer.dtype.itemsize)
         found = Buffer(buffer.name, buffer.shape, buffer.dtype, offset=elements, align=align)
@@ -215,7 +214,7 @@ class Emitter:
         return found
 
     def _slots(self, one: Allocation) -> list[Slot]:
-        """The positions of an allocation's values; bodies and loop-carried values have several."""
+        """Return the slots of an allocation; bodies and loop-carried values have several."""
         if not isinstance(one.owner, Buffer):
             type_ = type_of(one.owner)
             return [slot(f"the result of {one.name}", one.offset, size_of(type_), type_.dtype)]
@@ -226,12 +225,12 @@ class Emitter:
         return [slot(f"workspace {one.name!r}", one.offset, bytes_of(one.owner), one.owner.dtype)]
 
     def _constant(self, value: Node) -> Buffer:
-        """A constant where the weights hold it; equal constants are held once."""
+        """Return a window on a constant in the weights. Equal constants are stored once."""
         array: Array = value.attrs["value"]
         return self._held((array, ""), lambda: array.data, self.constant_names.get(value, "const"))
 
     def _repacked(self, value: Node, layout: IndexMap) -> Buffer:
-        """A constant in the layout that its kernel's schedule asks for, rearranged now."""
+        """Return a window on a constant that is repacked to the layout of its kernel's schedule."""
         array: Array = value.attrs["value"]
         name = self.constant_names.get(value, "const")
         return self._held((array, str(layout)), lambda: Repacked(array.data, layout), name)
@@ -297,7 +296,7 @@ class Emitter:
         return self.controls[n].statements(memory)
 
     def _shaped(self, place: Place, type_: TensorType) -> Buffer:
-        """Memory that may be known by a view of it, in the shape that is meant."""
+        """Return a view of a tensor's memory in the shape of a type."""
         held = self.buffer(place)
         own = Buffer(held.name, type_.dim_exprs(), held.dtype, offset=held.offset, align=held.align)
         self.views.append((own, held))

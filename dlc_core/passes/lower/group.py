@@ -55,7 +55,7 @@ INLINE_CONSTANTS = 1
 
 
 def lower_group(function: Function, name: str) -> PrimFunc:
-    """The PrimFunc of a closed graph function: inputs, then outputs, then symbolic dims.
+    """Lower a closed graph function to a PrimFunc over inputs, then outputs, then symbolic dims.
 
     Raises UnsupportedError, naming every such node, when an op has no tensor lowering.
     """
@@ -111,7 +111,7 @@ def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.
 def _outputs(
     function: Function, values: dict[Node, tuple[te.Tensor, ...]], inputs: Sequence[te.Tensor]
 ) -> list[te.Tensor]:
-    """The result tensors; a result that is an input, or occurs twice, is copied."""
+    """Return the result tensors. A result that is an input, or occurs twice, is copied."""
     taken = {t.buffer for t in inputs}
     outputs: list[te.Tensor] = []
     for result in function.results:
@@ -140,7 +140,7 @@ class LowerGroups(Pass):
         kernels: dict[str, PrimFunc] = {}
         equal = _Equal()
         free = {DENORMALS: "flush"} if narrow_dtype(context).name == "bfloat16" else {}
-        # Equal groups are not lowered again: the kernel, and where its dims are among the roles.
+        # Equal groups are lowered once. Values: the kernel, and the positions of its dims in the roles.
         known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
         align = 1 if context.target is not None and not context.target.describe().vector_bits else ALIGN
         joined: set[Node] = set()
@@ -201,7 +201,7 @@ class _Equal:
         self._digests: dict[str, str] = {}
 
     def find(self, func: PrimFunc) -> str | None:
-        """The kernel that is the same program except for names."""
+        """Return a known kernel that equals a program except for names."""
         alike = self._alike.get(_glance(func))
         if not alike:
             return None
@@ -209,7 +209,7 @@ class _Equal:
         return next((name for name, other in alike.items() if self._digest(name, other) == wanted), None)
 
     def add(self, name: str, func: PrimFunc) -> None:
-        """Let a kernel be found."""
+        """Register a kernel."""
         self._alike.setdefault(_glance(func), {})[name] = func
 
     def _digest(self, name: str, func: PrimFunc) -> str:
@@ -220,19 +220,19 @@ class _Equal:
 
 
 def _glance(func: PrimFunc) -> tuple[object, ...]:
-    """A cheap key that equal programs share."""
+    """Return a cheap key that is equal for equal programs."""
     params = [(p.dtype, tuple(map(const_value, p.shape))) for p in func.buffers]
     return (*params, len(func.params), sum(1 for _ in stmts(func.body)))
 
 
 def _spanned(func: PrimFunc, spans: Iterable[Span]) -> PrimFunc:
-    """The program with further model nodes that it computes."""
+    """Add the spans of further model nodes that a program computes."""
     merged = merged_spans(func.spans, spans)
     return func if merged is func.spans else replace(func, spans=merged)
 
 
 def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...]]:
-    """A function of one node; small constants go inside."""
+    """Make a function of one node, with small constants inside."""
     params, inner, outer = [], [], []
     for index, arg in enumerate(args):
         array = const_array(arg)

@@ -62,8 +62,8 @@ def is_host(function: Function) -> bool:
 
 
 def native_entries(module: IRModule) -> dict[str, Function]:
-    """The graph functions that become native entry points: the module's entry if it can be one, and its
-    segments.
+    """Return the graph functions that become native entry points: the segments, and the module's entry if it
+    is native.
     """
     entry = module.functions.get(module.entry)
     native = {module.entry: entry} if isinstance(entry, Function) and not is_host(entry) else {}
@@ -114,9 +114,7 @@ def _calls_regions(function: Function) -> bool:
 
 
 def _with_host_program(module: IRModule, entry: Function, control: bool, native: bool = True) -> IRModule:
-    """The module with its entry as a host program if it has to be one. Without `native` all of it runs on the
-    host.
-    """
+    """Make the entry a host program if it cannot be native. Without `native`, all nodes run on the host."""
     segments: dict[str, Function] = dict(module.functions)
     noted = _Noted()
     texts = any(p.dtype is STRING for p in entry.params)
@@ -135,7 +133,7 @@ def _with_host_program(module: IRModule, entry: Function, control: bool, native:
 
 
 def _by_caller(body: Node, told: Container[Var]) -> Node:
-    """A body without the nodes that compute host-computed dims, which the caller passes."""
+    """Remove the nodes that compute host-computed dims, because the caller passes these dims."""
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         if old.op is DIM_OF and old.attrs["size"] in told:
@@ -148,9 +146,9 @@ def _by_caller(body: Node, told: Container[Var]) -> Node:
 
 
 def why_host(n: Node, control: bool = False) -> str:
-    """The reason why a node cannot be native in any context; empty if it can.
+    """Return why a node cannot be native in any context; empty if it can be.
 
-    `control` means that native entries may branch and loop.
+    `control` says whether native entries may branch and loop.
     """
     if n.op is CALL:
         if is_region(n.attrs["function"]):
@@ -171,7 +169,7 @@ def why_host(n: Node, control: bool = False) -> str:
 
 
 def _why_control(n: Node) -> str:
-    """Why control flow cannot be native, or nothing: something in its bodies cannot."""
+    """Return why control flow cannot be native because of its bodies; empty if it can be."""
     for function in functions_of(n):
         if function.attrs.get(NEEDS):
             return "a branch that may not be taken fits some sizes only"
@@ -194,7 +192,7 @@ class _Noted:
 
 
 def _sources(order: Sequence[Node]) -> dict[Var, Node]:
-    """For each data-dependent dim, the node that defines it."""
+    """Map each data-dependent dim to the node that defines it."""
     found: dict[Var, Node] = {}
     for n in order:
         for var in fresh_dims(n):
@@ -215,8 +213,10 @@ class _Partition:
         known: Iterable[Var] = (),
         inner: bool = False,
     ) -> None:
-        """`known` are dims that the caller passes. An `inner` function is a body of control flow. The shapes
-        of its params may have dims that none of its arguments determines.
+        """`known` are dims that the caller passes.
+
+        An `inner` function is a body of control flow. The shapes of its params may have dims that no argument
+        determines.
         """
         self.inner = inner
         self.control = control
@@ -240,7 +240,11 @@ class _Partition:
             self._assign()
 
     def _assign(self) -> None:
-        """Host or not, and how many changes from host to native lie before each node."""
+        """Assign each node to the host or to a segment.
+
+        The depth of a node is the number of changes from host to native before it. Native nodes of equal
+        depth form a segment.
+        """
         self.host: set[Node] = set()
         self.depth: dict[Node, int] = {}
         for n in self.order:
@@ -250,7 +254,7 @@ class _Partition:
             step = 0 if n in self.host else 1
             before = n.args
             if self.sources:
-                # What needs a dim comes behind what tells it, whether it reads that or not.
+                # A node runs after the node that defines a dim it uses, even if it does not read that node.
                 told = dict.fromkeys(self.sources[v] for v in dims_used(n) if v in self.sources)
                 before = (*before, *(source for source in told if source is not n))
             self.depth[n] = max((self.depth[a] + step * (a in self.host) for a in before), default=0)
@@ -265,7 +269,7 @@ class _Partition:
         self.levels = levels
 
     def _inputs(self, depth: int) -> list[Node]:
-        """The inputs of a segment: values that it reads, and values whose shapes determine its dims."""
+        """Return the inputs of a segment: values that it reads, or whose shapes determine its dims."""
         reads = dict.fromkeys(reads_of(dict.fromkeys(self.levels[depth])))
         known = {v for a in reads for v in self._shown(a)}
         for var in self._wanted(depth):
@@ -292,7 +296,7 @@ class _Partition:
         return list(dict.fromkeys(v for n in self.levels[depth] for v in dims_used(n)))
 
     def _without_dims(self) -> list[Node]:
-        """Native nodes that need a dim which nothing before them shows."""
+        """Return the native nodes that use a dim which no segment input determines."""
         found = []
         for depth, members in self.levels.items():
             known = self.known.union(v for a in self._inputs(depth) for v in self._shown(a))
@@ -302,7 +306,7 @@ class _Partition:
     # The new function
 
     def build(self) -> Function:
-        """The host program; segments are added to the dictionary, reasons to the list."""
+        """Return the host program. Add its segments to the dictionary, and the reasons to the report."""
         new: dict[Node, Node] = {n: n for n in self.order if n.op is CONST}
         new.update((n, n) for n in self.function.params)
         for depth in range(max(self.depth.values(), default=0) + 1):

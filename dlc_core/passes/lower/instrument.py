@@ -66,7 +66,7 @@ class Instrument(Pass):
 
 
 def _schedule(kernel: Any) -> dict[str, Any]:
-    """How a kernel was scheduled: its rule, refusals, decisions, plan, and its trace if requested."""
+    """Return the report of a kernel's schedule: rule, refusals, decisions, plan, and a trace if requested."""
     attrs = getattr(kernel, "attrs", {})
     facts = {
         "rule": str(attrs.get("rule", "")),

@@ -87,12 +87,12 @@ Windows = Mapping[Place, Window]
 
 
 def is_join(value: Node) -> bool:
-    """Whether a node of a lowered function is memory whose parts are written by others."""
+    """Whether a node of a lowered function is a buffer whose parts other nodes write in place."""
     return value.op is CONCAT
 
 
 def joins_of(function: Function) -> list[Node]:
-    """The joins of a function, in order."""
+    """Return the joins of a function, in order."""
     return [n for n in post_order(function.body) if is_join(n)] if function.attrs.get(JOINS) else []
 
 
@@ -125,7 +125,7 @@ class _Joiner:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.users = users_of(function.body)
-        # A view of a value is the same memory: what has one as a result is a result.
+        # A view shares its value's memory: if the view is a result, so is the value.
         results = function.results
         self.results = {function.body, *results, *(origin(result)[0] for result in results)}
         self.donated = {function.results[d.output]: d for d in donations_of(function)}
@@ -153,7 +153,7 @@ class _Joiner:
         return self.function.with_body(rewrite(self.function.body, visit)).with_attrs(**{JOINS: True})
 
     def _parts(self, value: Node) -> list[bool] | None:
-        """The parts of a concatenation that are written in place; None if the concatenation stays a
+        """Return which parts of a concatenation are written in place; None if the concatenation stays a
         kernel."""
         if value.op is not CALL or value.attrs["function"].body.op is not CONCAT:
             return None
@@ -191,7 +191,7 @@ class _Joiner:
         )
 
     def _is_part(self, value: Node | None, where: str) -> bool:
-        """Whether a value becomes a window, which it can: one kernel writes it, kernels alone read it."""
+        """Whether a value becomes a window: one kernel has to write it, and only kernels may read it."""
         if value is None or value in self.taken or value in self.results:
             return False
         source = value.args[0] if value.op is GET else value
@@ -220,8 +220,9 @@ class _Joiner:
 
 
 def strides_of(shape: Sequence[Dim], capacity: tuple[int, int] | None) -> Strides | None:
-    """Row-major strides; None if unknown. `capacity` (axis, elements) is the capacity of the memory along an
-    axis, if it is larger than the shape.
+    """Return row-major strides; None if unknown.
+
+    `capacity` (axis, elements) is the capacity of the memory along an axis, if it is larger than the shape.
     """
     sizes = list(shape)
     if capacity is not None:
@@ -237,7 +238,7 @@ def strides_of(shape: Sequence[Dim], capacity: tuple[int, int] | None) -> Stride
 
 
 def windows_of(function: Function) -> dict[Place, Window]:
-    """The tensors that are windows of other tensors, outer ones first."""
+    """Return the tensors that are windows of other tensors, outer ones first."""
     found: dict[Place, Window] = {}
     donated = {function.results[d.output]: d for d in donations_of(function)}
     for value in joins_of(function):
@@ -264,7 +265,7 @@ def windows_of(function: Function) -> dict[Place, Window]:
 def with_windows(
     functions: Mapping[str, Function], kernels: Mapping[str, PrimFunc], taken: Mapping[str, object]
 ) -> dict[str, Function | PrimFunc]:
-    """The functions and the kernels. Kernels with windows replace those that are no longer called."""
+    """Return the functions and the kernels. Kernels with windows replace those that are no longer called."""
     made: dict[tuple[str, tuple[tuple[int, Strides], ...]], str] = {}
     found = dict(kernels)
     result: dict[str, Function] = {}
@@ -293,7 +294,7 @@ def with_windows(
 
 
 def _calls(function: Function) -> Iterator[Node]:
-    """The calls of kernels, those in control flow too."""
+    """Yield the calls of kernels, including those in control flow."""
     work = [function]
     while work:
         for n in post_order(work.pop().body):
@@ -303,7 +304,7 @@ def _calls(function: Function) -> Iterator[Node]:
 
 
 def _places(call: Node) -> Iterator[Place]:
-    """The tensors of a kernel call, inputs first; none for other nodes."""
+    """Yield the tensors of a kernel call, inputs first; none for other nodes."""
     if call.op is not CALL_PRIM:
         return
     for arg in call.args:

@@ -69,7 +69,7 @@ class GrowLoops(GraphPass):
         return node(GROWING_LOOP, args, {**attrs, "part": part}, old.type)
 
     def _first(self, value: Node) -> int:
-        """How many rounds the first part has room for."""
+        """Return the number of iterations that the first part has capacity for."""
         rows = [TensorType(t.shape[1:], t.dtype) for t in result_types(value)[len(value.args) :]]
         sizes = [static_bytes(row) for row in rows]
         known = [size for size in sizes if size is not None]

@@ -100,7 +100,7 @@ class BuildMain(Pass):
 
 
 def _settled(module: IRModule) -> IRModule:
-    """The kernels without their wishes for repacked constants, which are granted by now."""
+    """Remove the requests for repacked constants from kernels. They are fulfilled by now."""
     kernels = {
         name: replace(func, attrs={key: value for key, value in func.attrs.items() if key != REPACK})
         for name, func in module.of_kind(PrimFunc).items()
@@ -141,7 +141,7 @@ def _entry(
 
 
 def _spaces(n: Node, func: PrimFunc) -> list[Buffer]:
-    """The workspaces of a kernel call, with the kernel's symbols replaced by those of the call."""
+    """Return the workspaces of a kernel call, with the call's values for the kernel's symbols."""
     dims = dict(zip(dims_of(func), n.attrs["dims"], strict=True))
     return [
         Buffer(b.name, [substitute(d, dims) for d in b.shape], b.dtype, align=ALIGN)

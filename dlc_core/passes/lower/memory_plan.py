@@ -65,7 +65,7 @@ class Steps:
     """Whether the steps keep the given order."""
 
     def whole(self, place: Place) -> tuple[Place, int]:
-        """The tensor whose memory a tensor is in, and at which of its elements it begins."""
+        """Return the tensor whose memory contains a tensor, and the offset in elements."""
         offset = 0
         while True:
             if place in self.inside:
@@ -108,7 +108,7 @@ class MemoryPlan:
 
     @cached_property
     def live_peak(self) -> int | None:
-        """Bytes that live at once at the worst step; None where sizes depend on dims."""
+        """The maximum number of live bytes over all steps; None if sizes are symbolic."""
         return live_peak([one.request for one in self.allocations], self.align)
 
     def shifted(self, begin: int) -> MemoryPlan:
@@ -152,7 +152,7 @@ def steps_of(
     direct: list[Place] = []
     for value in results_of(function):
         place = origin(value)
-        # What lies in the memory of an input is a result that the caller gives again.
+        # A result in a donated input's memory is a window; the caller passes that memory.
         if place in direct or not (place in windows or is_written(place[0])):
             raise UsageError(
                 "a result is not what a kernel of its own writes", hint="run the pass copy_results first"
@@ -164,9 +164,9 @@ def steps_of(
 
 
 def plan_memory(steps: Steps, align: int = ALIGN, allocate: Allocate | None = None) -> MemoryPlan:
-    """The plan in the order of steps that takes the least memory, of those tried.
+    """Plan memory for the tried order of steps that needs the least memory.
 
-    Values begin at multiples of `align` bytes; `allocate` replaces the allocation that shares bytes.
+    Values begin at multiples of `align` bytes. `allocate` replaces the allocator that shares bytes.
     """
     taken = partial(plan, align=align) if allocate is None else allocate
     given = plan_in_order(steps, steps.order, align, taken)
@@ -199,7 +199,7 @@ def plan_in_order(steps: Steps, order: Sequence[Node], align: int, allocate: All
 
 
 def last_reads(steps: Steps, order: Sequence[Node]) -> dict[Place, int]:
-    """The last step that reads each tensor, which is the number of steps for results."""
+    """Return the last step that reads each tensor; for results, the number of steps."""
     last: dict[Place, int] = {}
     for number, n in enumerate(order):
         for arg in n.args:
@@ -212,7 +212,10 @@ def last_reads(steps: Steps, order: Sequence[Node]) -> dict[Place, int]:
 
 
 def results_over_inputs(steps: Steps, order: Sequence[Node], last: Mapping[Place, int]) -> dict[Place, Place]:
-    """Results that lie where inputs do that nothing reads any more, where their kernels allow it."""
+    """Return the results that reuse the memory of an input of their kernel after its last read.
+
+    The kernel has to allow it in its attribute `overwrites`.
+    """
     over: dict[Place, Place] = {}
     number = {n: i for i, n in enumerate(order)}
     apart = {*steps.direct, *steps.windows, *steps.inside}
@@ -233,7 +236,8 @@ def results_over_inputs(steps: Steps, order: Sequence[Node], last: Mapping[Place
 def requests_of(
     steps: Steps, order: Sequence[Node], last: Mapping[Place, int], over: Mapping[Place, Place]
 ) -> tuple[list[Place | Buffer], list[Request]]:
-    """The arena's requests with their owners: results until their last read, workspaces in their step."""
+    """Return the arena's requests with their owners. Results live until their last read, workspaces in their
+    step."""
     found: dict[Place | Buffer, Request] = {}
     number = {n: i for i, n in enumerate(order)}
     elsewhere = {*steps.direct, *steps.windows, *over}
@@ -272,7 +276,7 @@ def type_of(place: Place) -> TensorType:
 
 
 def name_of(n: Node) -> str:
-    """The name of a step's result: that of its kernel, which is named after its operations."""
+    """Return the name of a step's result, which is the name of its kernel."""
     name: str = n.attrs["symbol"] if n.op is CALL_PRIM else n.op.name
     return name.removeprefix("fused_")
 

@@ -31,10 +31,10 @@ class Work:
 def reordered(
     steps: Sequence[Node], body: Node, sizes: Callable[[Node], tuple[int, int] | None]
 ) -> list[Node] | None:
-    """The steps of a function with this body, in an order with clearly lower peak memory if one is found.
+    """Reorder the steps of a function for clearly lower peak memory; None if no such order is found.
 
-    `sizes` returns the bytes of a step's results and the bytes that it needs while it runs. It returns None
-    if they depend on dims; the order then stays as it is.
+    `sizes` returns the bytes of a step's results and of its scratch memory, or None if they are symbolic. The
+    steps are not reordered then.
     """
     number = {n: i for i, n in enumerate(steps)}
     sources: dict[Node, frozenset[int]] = {}
@@ -56,8 +56,7 @@ def reordered(
 
 
 def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
-    """The steps of a function with this body in depth-first order: values that are read last are computed
-    first."""
+    """Return the steps of a function in depth-first order: values that are read last are computed first."""
     wanted, found = set(steps), []
     work: list[tuple[Node, bool]] = [(body, False)]
     seen: set[Node] = set()
@@ -68,12 +67,12 @@ def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
         elif n not in seen:
             seen.add(n)
             work.append((n, True))
-            work += [(arg, False) for arg in n.args]  # the last one comes off first
+            work += [(arg, False) for arg in n.args]  # the last one is popped first
     return [n for n in found if n in wanted]
 
 
 def better_order(steps: Sequence[Work]) -> list[int] | None:
-    """An order with clearly lower peak memory than the given one, if one is found."""
+    """Return an order with clearly lower peak memory than the given one, if one is found."""
     readers: list[list[int]] = [[] for _ in steps]
     for number, step in enumerate(steps):
         for read in step.reads:
@@ -86,7 +85,7 @@ def better_order(steps: Sequence[Work]) -> list[int] | None:
 
 
 def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:
-    """The largest number of live bytes over the steps of an order."""
+    """Return the peak of live bytes over the steps of an order."""
     waiting = _reader_counts(steps)
     now = most = 0
     for number in order:
@@ -99,7 +98,7 @@ def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:
 
 
 def _reader_counts(steps: Sequence[Work]) -> list[int]:
-    """The number of steps that read the results of each step; one more if they are kept."""
+    """Return the number of steps that read each step's results, plus one if they are kept."""
     counts = [int(step.kept) for step in steps]
     for step in steps:
         for read in step.reads:
@@ -108,7 +107,7 @@ def _reader_counts(steps: Sequence[Work]) -> list[int]:
 
 
 def _freed(steps: Sequence[Work], number: int, waiting: Sequence[int]) -> int:
-    """The bytes that are freed after a step, given the number of remaining readers of each value."""
+    """Return the bytes that are freed after a step, given the remaining readers of each value."""
     step = steps[number]
     own = step.gives if waiting[number] == 0 else 0
     return own + sum(steps[read].gives for read in step.reads if waiting[read] == 1)
@@ -126,7 +125,7 @@ class _Begun:
 
 
 def _beam(steps: Sequence[Work], readers: Sequence[Sequence[int]], width: int) -> list[int]:
-    """Of all ways to do the first steps always the `width` best ones are followed."""
+    """Find an order by beam search: after each step, keep the `width` best prefixes."""
     missing = [len(step.reads) for step in steps]
     first = tuple(number for number, count in enumerate(missing) if count == 0)
     beam = [_Begun(0, 0, (), first, tuple(_reader_counts(steps)))]
@@ -135,7 +134,7 @@ def _beam(steps: Sequence[Work], readers: Sequence[Sequence[int]], width: int) -
         for begun in beam:
             for number in begun.ready:
                 after = _after(steps, readers, begun, number)
-                # What is done decides what comes after: only the best way there counts.
+                # Prefixes with equal sets of steps have equal continuations: keep the best one.
                 done = frozenset(after.order)
                 if done not in found or after.most < found[done].most:
                     found[done] = after

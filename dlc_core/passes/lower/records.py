@@ -38,7 +38,7 @@ class Record:
     """The record of one function, and the sites of its entry."""
 
     def __init__(self, functions: Mapping[str, object], outer: Record | None = None) -> None:
-        """That of a body (`of_body`) is a parameter, and has the sites and calls of its entry."""
+        """The record of a body (`of_body`) is a parameter; the body shares its entry's sites and calls."""
         self._functions = functions
         self.sites: list[Site] = [] if outer is None else outer.sites
         self.calls: list[Site] = [] if outer is None else outer.calls
@@ -47,20 +47,20 @@ class Record:
         self.buffer = record_buffer()
 
     def of_body(self) -> Record:
-        """That of a function which this one calls."""
+        """Return the record of a function that this one calls."""
         return Record(self._functions, self)
 
     def is_written(self, steps: Sequence[Node], bodies: bool) -> bool:
-        """Whether a step may write it; `bodies` says whether one of the called bodies does."""
+        """Whether a step may write the record; `bodies` says whether a called body does."""
         kernels = (self._functions[n.attrs["symbol"]] for n in steps if n.op is CALL_PRIM)
         return bodies or any(isinstance(f, PrimFunc) and CHECKS in f.attrs for f in kernels)
 
     def reserved(self, align: int) -> int:
-        """Bytes at the beginning of an entry's arena that it takes."""
+        """Return the bytes that the record takes at the beginning of an entry's arena."""
         return 0 if self.nested else -(-RECORD_BYTES // align) * align
 
     def arguments(self, n: Node, func: PrimFunc) -> tuple[list[Buffer], list[Expr]]:
-        """The arguments of a kernel call for its checks: the record and the site's number."""
+        """Return the arguments of a kernel call for its checks: the record and the site's number."""
         if parameters_of(func) is None:
             return [], []
         checks = func.attrs[CHECKS]
@@ -69,17 +69,18 @@ class Record:
         return [self.buffer], [const(len(self.sites) * SITE)]
 
     def note(self, n: Node, func: PrimFunc, written: bool) -> list[Stmt]:
-        """The statements before a kernel call in guard mode: they write its number to the record, if that is
-        `written`.
+        """Return the statements before a kernel call in guard mode.
+
+        They write the number of the call to the record, if it is `written`.
         """
         self.calls.append(Site(func.name, _nodes(n, func), ()))
         number = const(len(self.calls))
         return [Eval(call(NOTE, (address_of(self.buffer, CALL), number), STATUS))] if written else []
 
     def guarded(self, func: PrimFunc, calls: Stmt, accesses: Sequence[Access]) -> Stmt:
-        """The calls of a function, guarded by conditions on sizes under which its windows are within memory.
+        """Guard the calls of a function by the conditions on sizes under which its windows are in bounds.
 
-        Raises PassError if they are not for any sizes.
+        Raises PassError if there are no such sizes.
         """
         conds = [access.when for access in accesses if access.when is not None and free_vars(access.when)]
         if len(conds) < len(accesses):
@@ -95,12 +96,12 @@ class Record:
 
 
 def _nodes(n: Node, func: PrimFunc) -> tuple[str, ...]:
-    """The model nodes that a call computes."""
+    """Return the names of the model nodes that a call computes."""
     return tuple(dict.fromkeys(span.name for span in n.spans or func.spans))
 
 
 def pass_records(module: IRModule) -> IRModule:
-    """The module whose kernels hand the record on to kernels with checks that they call."""
+    """Let kernels pass the record to the kernels with checks that they call."""
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     if not any(CHECKS in func.attrs for func in kernels.values()):
         return module
@@ -113,7 +114,7 @@ def pass_records(module: IRModule) -> IRModule:
 
 
 def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
-    """The names of kernels, callees before callers; cycles in any order."""
+    """Return the names of kernels, callees before callers; cycles in any order."""
     order: dict[str, None] = {}
     work = [(name, False) for name in kernels]
     open_: set[str] = set()
@@ -129,7 +130,7 @@ def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
 
 
 def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
-    """A kernel that passes its record on, and a site that makes codes of a callee codes of its own."""
+    """Let a kernel pass on its record, with a site that maps the codes of a callee to its own codes."""
     about: dict[int, str] = dict(func.attrs.get(CHECKS, {}))
     made = with_parameters(func, about)
     record = parameters_of(made)
@@ -152,8 +153,8 @@ def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
 
 
 def counted(funcs: Sequence[PrimFunc]) -> dict[str, int]:
-    """How many accesses of programs were proved to lie in their buffers, how many others are checked while
-    they run, and how many indices that are data.
+    """Count the accesses that are proved to be in bounds, those that are checked at run time, and the checked
+    data-dependent indices.
     """
     found = [func.attrs.get(BOUNDS, (0, 0)) for func in funcs]
     texts = [text for func in funcs for text in func.attrs.get(CHECKS, {}).values()]
@@ -165,13 +166,13 @@ def counted(funcs: Sequence[PrimFunc]) -> dict[str, int]:
 
 
 def workspaces_of(func: PrimFunc) -> tuple[Buffer, ...]:
-    """The temporaries of a kernel that its caller gives it."""
+    """Return the temporaries of a kernel that its caller passes."""
     buffers = func.buffers if parameters_of(func) is None else func.buffers[:-1]
     return buffers[len(buffers) - func.attrs.get("workspaces", 0) :]
 
 
 def dims_of(func: PrimFunc) -> tuple[Var, ...]:
-    """The sizes that a kernel takes by value."""
+    """Return the sizes that a kernel takes by value."""
     return func.scalars if parameters_of(func) is None else func.scalars[:-1]
 
 

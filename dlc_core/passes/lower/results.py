@@ -31,7 +31,7 @@ from dlc_core.tir.stmt import PrimFunc
 
 
 def results_of(function: Function) -> list[Node]:
-    """The result tensors of a function, in order."""
+    """Return the result tensors of a function, in order."""
     return [
         get_item(result, index) if isinstance(result.type, TupleType) else result
         for result in function.results
@@ -64,7 +64,10 @@ class CopyResults(Pass):
 
 
 def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: int = 0) -> Function:
-    """`state` values of a loop's body may be its params: they are not passed on between iterations."""
+    """Copy results that need their own output.
+
+    The first `state` results, the state of a loop's body, may be its params: unchanged state is not copied.
+    """
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         if not is_control(old):
@@ -72,7 +75,7 @@ def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: in
         return with_bodies(old, args, lambda body, count: _with_own_results(body, copied, count))
 
     entry = entry.with_body(rewrite(entry.body, visit))
-    # What lies inside of another value is no output.
+    # A part inside of another value cannot be an output.
     joins = (n for n in post_order(entry.body) if n.op is JOIN_BANDS)
     taken: set[tuple[Node, int]] = {(arg, 0) for join in joins for arg in join.args}
     results = []
@@ -81,7 +84,7 @@ def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: in
         if index < state and same[index]:
             results.append(result)
             continue
-        # Equal calls are one node, so the second copy of a value is a copy of its first.
+        # Equal calls are one node. The second copy of a value is therefore a copy of the first copy.
         while not is_written(origin(result)[0]) or origin(result) in taken:
             result = copied(result)
         taken.add(origin(result))

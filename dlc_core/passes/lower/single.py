@@ -25,7 +25,7 @@ ENTRY, KERNEL = "main", "kernel"
 
 
 def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IRModule:
-    """A module whose entry calls a PrimFunc, which is the result of `prim_func` or is in a module.
+    """Make a module whose entry calls a PrimFunc: the result of `prim_func`, or one in a module.
 
     A program in a Schedule keeps that schedule. If there are several PrimFuncs, each one that no other calls
     gets its own entry, and the module's attribute `entries` has their names. Raises UsageError if the buffers
@@ -44,7 +44,7 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
 
 
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
-    """The program of a PrimFunc, of stages (with its arguments in order), or of tensors.
+    """Return the program of a PrimFunc, of stages (with its arguments in order), or of tensors.
 
     Tensors (te) are the arguments in order, or two lists: inputs and outputs. Raises UsageError for a subject
     without a program, and for `args` that do not list its inputs and outputs.
@@ -83,14 +83,14 @@ def _no_arguments(subject: Any, args: object) -> None:
 
 
 def _outputs_last(func: PrimFunc) -> PrimFunc:
-    """The program with the buffers that it only reads first: executables take these and give the others."""
+    """Order a program's buffers: inputs, then those that it writes. Executables return the latter."""
     written = set(buffers_written(func.body))
     inputs, outputs = (tuple(b for b in func.buffers if (b in written) is made) for made in (False, True))
     return replace(func, params=(*inputs, *outputs, *func.scalars))
 
 
 def _of_module(module: IRModule) -> IRModule:
-    """The entry of a module first; without such, the first of its PrimFuncs."""
+    """Put the entry of a module first, or the first of its PrimFuncs if it has no entry."""
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     if not kernels:
         raise UsageError("the module has no PrimFunc", hint="dlc.compile takes graphs")

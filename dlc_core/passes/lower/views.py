@@ -12,13 +12,14 @@ VIEW_OPS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 
 
 def is_view(n: Node) -> bool:
-    """Whether a node's value is memory that its first argument (or its fields) already has."""
+    """Whether a node's value shares the memory of its first argument or of its fields."""
     return n.op in (TUPLE, GET) or n.op.name in VIEW_OPS
 
 
 def has_offset(n: Node, align: int) -> bool:
-    """Whether a band is read in place, or the parts of a concatenation are computed in place. Each must begin
-    at a multiple of `align` bytes, and each part of a concatenation must come from its own kernel.
+    """Whether a band is read in place, or the parts of a concatenation are computed in place.
+
+    Each must begin at a multiple of `align` bytes. Each part of a concatenation must have its own kernel.
     """
     if n.op is BAND:
         offset = band_offset(n)
@@ -32,7 +33,7 @@ def has_offset(n: Node, align: int) -> bool:
 
 
 def origin(value: Node, index: int = 0) -> tuple[Node, int]:
-    """The kernel output, parameter or constant whose bytes output `index` of a value is."""
+    """Return the kernel output, parameter or constant that holds output `index` of a value."""
     while True:
         if value.op is GET:
             value, index = value.args[0], value.attrs["index"]
@@ -45,7 +46,7 @@ def origin(value: Node, index: int = 0) -> tuple[Node, int]:
 
 
 def result_types(n: Node) -> tuple[TensorType, ...]:
-    """The tensor types of a node, one for each output."""
+    """Return the tensor types of a node, one for each output."""
     if isinstance(n.type, TupleType):
         return tuple(f for f in n.type.fields if isinstance(f, TensorType))
     return (n.tensor_type,)

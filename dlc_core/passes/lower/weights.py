@@ -38,7 +38,7 @@ class Repacked:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def write(self, to: NDArray) -> None:
-        """Put it into an array of its shape."""
+        """Write the repacked array to an array of its shape."""
         self.layout.apply_numpy(self.source, out=to)
 
 
@@ -62,7 +62,7 @@ class Weights:
     def place(
         self, key: tuple[Array, str], make: Callable[[], Constant], name: str = "const"
     ) -> tuple[int, TensorType]:
-        """Offset and type of a constant, made when it is first asked for; `name` is for messages."""
+        """Return the offset and type of a constant. `make` is called on first use; `name` is for messages."""
         found = self._places.get(key)
         if found is None:
             data = make()
@@ -80,7 +80,7 @@ class Weights:
 
 
 def write_constant(constant: Constant, to: NDArray) -> None:
-    """Put a constant into bytes, of which there are as many as it has."""
+    """Write a constant to an array of exactly its bytes."""
     place: Any = to.view(constant.dtype).reshape(constant.shape)
     if isinstance(constant, Repacked):
         constant.write(place)

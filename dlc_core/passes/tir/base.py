@@ -47,7 +47,7 @@ class PrimFuncPass(Pass):
     separate: ClassVar[bool] = True
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        """The new program."""
+        """Return the new program."""
         raise NotImplementedError(f"{type(self).__name__}.run_function")
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
@@ -55,7 +55,7 @@ class PrimFuncPass(Pass):
             with scope(func.name) as choices:
                 result = self.run_function(func, context)
             if DECISIONS not in result.attrs and not (choices and is_forcing()):
-                return result  # nobody asked: a program that a pass leaves alone stays the same object
+                return result  # no decisions to record: an unchanged program stays the same object
             known = result.attrs.get(DECISIONS, ())
             heads = {str(Choice.parse(text)) for text in known}
             new = [choice.full() for choice in choices if str(choice) not in heads]
@@ -68,7 +68,7 @@ class PrimFuncPass(Pass):
     @overload
     def __call__(self, program: IRModule, context: PassContext | None = None) -> IRModule: ...
     def __call__(self, program: PrimFunc | IRModule, context: PassContext | None = None) -> Any:
-        """The program after this pass alone, in a context (by default the current one)."""
+        """Run this pass alone, in a context (by default the current one)."""
         context = PassContext.current() if context is None else context
         if isinstance(program, IRModule):
             return self.run(program, context)

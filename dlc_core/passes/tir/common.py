@@ -78,7 +78,7 @@ class _Namer:
         self.ops: dict[Expr, int | None] = {}
 
     def rebuilt(self, root: Stmt) -> Stmt:
-        """A body with names for its common values."""
+        """Return a body with names for its common values."""
         at: dict[Path, Stmt] = {}
         places: dict[Expr, _Place] = {}
         roots: list[Expr] = []
@@ -108,15 +108,15 @@ class _Namer:
         return _Rebuilder(self, names, bound).placed(root, ())
 
     def is_worth(self, e: Expr) -> bool:
-        """Whether a value may be named, and is work enough."""
+        """Whether a value may be named, and costs enough operations."""
         count = self.ops_of(e)
         if e.dtype.kind == "handle" or (e.dtype.is_int and e.dtype.lanes > 1):
             return False  # memory locations are compared by identity
         return count is not None and count >= self.min_ops
 
     def ops_of(self, root: Expr) -> int | None:
-        """The number of operations in an expression; None if it may fail, has side effects, or reads memory
-        that may change."""
+        """Count the operations in an expression; None if it may fail, has side effects, or reads memory that
+        may change."""
         for e in post_order(root):
             if e not in self.ops:
                 inner = [self.ops[c] for c in e.children]
@@ -127,11 +127,11 @@ class _Namer:
 
     def weight(self, e: Expr) -> int:
         if isinstance(e, Load):
-            return self.min_ops  # a load is worth a name wherever it may have one
+            return self.min_ops  # every load that may be named is worth a name
         return 0 if isinstance(e, (Var, Const, Broadcast, Ramp)) else 1
 
     def is_steady(self, e: Expr) -> bool:
-        """Whether a node, operands aside, may be evaluated anywhere, with the same value."""
+        """Whether a node has the same value wherever it is evaluated, apart from its operands."""
         if isinstance(e, Load):
             base = self.memory.root(e.buffer)
             fixed = self.written is not None and base not in self.written and base not in self.local
@@ -143,8 +143,7 @@ class _Namer:
 
 
 def _own(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement that may use names. Descriptions of buffers and blocks are not among
-    them."""
+    """Return the expressions of a statement that may use names, without those of buffers and blocks."""
     return () if isinstance(stmt, (Alloc, View, Block)) else exprs_of(stmt)
 
 
@@ -165,11 +164,11 @@ class _Rebuilder:
         self.memo = dict(names)
 
     def placed(self, s: Stmt, path: Path) -> Stmt:
-        """A statement inside of the names that are bound there."""
+        """Wrap a statement in the names that are bound there."""
         return self.named(self.inside(s, path), path)
 
     def named(self, body: Stmt, path: Path) -> Stmt:
-        for e in self.bound.get(path, ()):  # the operands come last, and so outermost
+        for e in self.bound.get(path, ()):  # operands come last, so that their names are outermost
             var = self.memo[e]
             assert isinstance(var, Var)
             body = Let(var, e.rebuild([self.expr(c) for c in e.children]), body)
@@ -200,7 +199,7 @@ class _Rebuilder:
 
 
 def _rebuilt(s: Stmt, own: list[Expr], children: list[Stmt]) -> Stmt:
-    """A statement over other expressions and other statements."""
+    """Rebuild a statement with new expressions and child statements."""
     left = iter(own)
     return s.with_parts(children, Parts(lambda _: next(left), lambda buffer: buffer, lambda var: var))
 

@@ -56,8 +56,8 @@ def touches_of(
     env: Mapping[Var, Expr] = NOTHING_BOUND,
     bases: Mapping[Buffer, Buffer] = NO_VIEWS,
 ) -> Iterator[Touch]:
-    """Every access inside a statement. An access through a view counts as an access to the whole viewed
-    buffer."""
+    """Yield every access inside a statement. An access through a view counts as an access to the whole
+    viewed buffer."""
     memo: dict[Expr, Expr] = {}
 
     def placed(expr: Expr) -> Expr:
@@ -102,7 +102,7 @@ def touches_of(
 
 
 def spread(root: Stmt, start: Iterable[Var | Buffer], buffers: Container[Buffer]) -> set[Var | Buffer]:
-    """The variables, and the buffers among the given ones, that depend on any of `start`."""
+    """Return the variables, and those of the given buffers, that depend on any of `start`."""
     found: set[Var | Buffer] = set(start)
 
     def depends(*exprs: Expr) -> bool:
@@ -153,10 +153,11 @@ class Threads:
         step: bool = False,
         axes: Iterable[Var] | None = None,
     ) -> bool:
-        """Whether no element is touched by both in threads that differ in one of `axes` (None: of all axes).
+        """Whether two accesses never touch the same element in threads that differ in one of `axes`.
 
-        Loops around both are in one iteration.  With `carried`, one of those, `b` is in a later iteration of
-        it (the next one where `step`), and loops inside that one are in any.
+        `axes=None` means all axes. Both accesses are in the same iteration of the loops around them. With
+        `carried`, one of these loops, `b` is in a later iteration of it (with `step`, in the next one), and
+        loops inside it are in any iteration.
         """
         wanted = [s.var for s in self.axes] if axes is None else list(axes)
         known = [(const_value(x), const_value(y)) for x, y in zip(a.indices, b.indices, strict=True)]
@@ -165,7 +166,7 @@ class Threads:
         same = tuple(x for x, y in zip(a.indices, b.indices, strict=True) if x is y)
         if self._tell(same, wanted):
             return True
-        # Many accesses differ in numbers alone: what the other indices tell is looked at once for all.
+        # Many accesses differ only in constants. A proof by the other indices is cached for all of these.
         open_ = [i for i, pair in enumerate(known) if pair == (None, None)]
         if 0 < len(open_) < len(known):
             one, other = (replace(each, indices=tuple(each.indices[i] for i in open_)) for each in (a, b))
@@ -174,7 +175,7 @@ class Threads:
         return self._apart(a, b, carried, step, wanted)
 
     def _tell(self, indices: Sequence[Expr], wanted: Sequence[Var]) -> bool:
-        """Whether indices that are of threads alone are different ones in threads that differ in an axis."""
+        """Whether the indices over thread axes alone are an injective function of the wanted axes."""
         own = {s.var for s in self.axes}
         used = tuple(
             i for i in indices if i.dtype is INDEX and not loads_in(i) and own.issuperset(free_vars(i))
@@ -254,7 +255,7 @@ class _Pair:
             return True
 
     def _fixed(self) -> dict[Var, Expr]:
-        """The axes that conditions fix to the same value for both threads, with the corresponding axis of the
+        """Return the axes that conditions fix to the same value for both threads, each with the axis of the
         other thread."""
         known: dict[Var, Expr] = {}
         for axis in self.axes:
@@ -283,10 +284,10 @@ class _Pair:
         return self.analyzer.prove(left > right) or self.analyzer.prove(left < right)
 
     def _determine(self, left: Expr, right: Expr, known: dict[Var, Expr]) -> list[tuple[Expr, Expr]]:
-        """Find the axes that must be equal if the indices are equal, and return the other terms that must be.
+        """Find the terms that must be equal if two indices are: add axes to `known`, return other pairs.
 
-        If all other terms of the difference together are smaller than its greatest factor, the terms with
-        that factor must cancel. The same then holds for the next factor, and so on.
+        If the sum of all other terms of the difference is smaller than its greatest factor, the terms with
+        that factor must cancel. The argument is then repeated for the next factor.
         """
         right = self._settled(right, known)
         if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
@@ -311,7 +312,7 @@ class _Pair:
         return terms
 
     def _injective(self, wanted: Sequence[Var]) -> bool:
-        """Whether the same access in another thread, with any iterations of its loops, is another element."""
+        """Whether the same access touches different elements in different threads, in any loop iterations."""
         a, b = self.a, self.b
         if a.indices != b.indices or any(i.dtype is not INDEX or loads_in(i) for i in a.indices):
             return False
@@ -328,7 +329,7 @@ class _Pair:
 
 
 def _divided(equal: Iterable[tuple[Expr, Expr]], analyzer: Analyzer) -> Iterator[tuple[Expr, Expr]]:
-    """Yield values that are equal because their quotients and remainders by one number are equal."""
+    """Yield the dividends that are equal because their quotients and remainders by one divisor are."""
     known = {pair for a, b in equal for pair in ((a, b), (b, a))}
     pairs = [(a, b) for a, b in known if isinstance(a, Binary) and isinstance(b, Binary)]
     for a, b in pairs:

@@ -54,8 +54,7 @@ def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0, axis: str =
 
 
 def subgroups(machine: Description) -> tuple[int, str]:
-    """The number of threads of a subgroup, 0 if there are no subgroups, and the axis of their consecutive
-    threads."""
+    """Return the size of a subgroup (0 if there are none), and the axis of its consecutive threads."""
     return machine.subgroup, next((a for a in machine.thread_axes if level_of(a) == THREAD), "")
 
 
@@ -130,7 +129,7 @@ def _lanes(loops: Sequence[For]) -> list[IterVar]:
 
 
 def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For], width: int) -> Stmt:
-    """The partial sum of each thread, in thread-local memory, and its copy to the other threads."""
+    """Emit the partial reduction of each thread in thread-local memory, and its copy to shared memory."""
     block, at = found.block, found.loop
     assert isinstance(block.init, Store)
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
@@ -145,7 +144,7 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
     always, sometimes = parts_of(block.predicate, _reducing(found))
     source = substitute(found.combination.terms[0], env)
     if sometimes is not TRUE:
-        # Steps that the predicate leaves out add the neutral value: every part must be there.
+        # Steps outside of the predicate add the identity, so that every thread has a partial result.
         source = if_then_else(substitute(sometimes, names), source, block.init.value)
     own = Buffer(f"{parts.name}_own", (1,), parts.dtype, scope="local")
     (value,) = found.combination.combine((own[0],), (source,))
@@ -178,7 +177,7 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
     exchange = None if width == 1 else _exchange(program, found, own, width)
     first: Stmt | None = None
     if always is not TRUE:
-        # Threads that have nothing to add show, and exchange, the neutral value.
+        # Threads without a contribution store, and exchange, the identity.
         region = (point_region(own, (const(0),)),)
         name = program.fresh_block_name(f"{block.name}_nothing")
         first = Block(name, (), (), (), region, Store(own, (const(0),), block.init.value))
@@ -186,13 +185,13 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
 
 
 def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> Stmt:
-    """The first thread of each subgroup gets the sum of all its parts."""
+    """Emit the exchange after which the first thread of each subgroup has its result."""
     steps: list[Stmt] = []
     distance = width // 2
     while distance:
         mine = cast_to("int32", own[0]) if own.dtype.is_bool else own[0]
         given = intrinsic("subgroup_shuffle_down", mine, distance, width)
-        # Threads exchange numbers; of two truths the second is asked for only where the first leaves it open.
+        # Exchanges take numbers. `and` and `or` may skip their second operand, so that it gets a name before.
         other = Var("other", given.dtype) if own.dtype.is_bool else None
         read = given if other is None else cast_to(own.dtype, other)
         (value,) = found.combination.combine((own[0],), (read,))
@@ -206,7 +205,7 @@ def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> 
 
 
 def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], half: int, count: int) -> Stmt:
-    """`count` threads add the part that is `half` further on to their own."""
+    """Emit one level of the tree: `count` threads combine their part with the part `half` positions after."""
     at = found.loop
     var = Var(at.var.name, at.var.dtype)
     lanes = _lanes(outer)

@@ -25,22 +25,23 @@ class Memory:
         self._effects: dict[Expr, tuple[frozenset[Buffer], bool]] = {}
 
     def renamed(self, new: Buffer, old: Buffer) -> None:
-        """Let a buffer that takes another one's place count as that one."""
+        """Treat a buffer that replaces another one as that one."""
         self.base[new] = old
 
     def root(self, buffer: Buffer) -> Buffer:
-        """The buffer that another one is a window on, or itself."""
+        """Return the buffer that another one is a window on, or itself."""
         while buffer in self.base:
             buffer = self.base[buffer]
         return buffer
 
     def roots(self, *exprs: Expr) -> frozenset[Buffer]:
-        """The buffers that expressions read, or whose address they take."""
+        """Return the buffers that expressions read, or whose address they take."""
         return frozenset(self.root(e.buffer) for e in loads_in(*exprs))
 
     def written(self, stmt: Stmt) -> frozenset[Buffer] | None:
-        """The buffers that a statement may write; None if it may write any, because writes of other threads
-        appear.
+        """Return the buffers that a statement may write.
+
+        None if it synchronises with other threads: any buffer may change then.
         """
         if stmt in self._written:
             return self._written[stmt]
@@ -57,7 +58,7 @@ class Memory:
         return total
 
     def effects(self, expr: Expr) -> tuple[frozenset[Buffer], bool]:
-        """(buffers that calls in an expression may write, whether it waits for other threads)."""
+        """Return the buffers that calls in an expression may write, and whether it synchronises threads."""
         found = self._effects.get(expr)
         if found is None:
             buffers, waits = NOTHING, False
@@ -70,7 +71,7 @@ class Memory:
         return found
 
     def steady(self, stmt: Stmt, *exprs: Expr) -> bool:
-        """Whether expressions have one value before, in and after a statement, as far as memory decides."""
+        """Whether a statement writes no memory that expressions read."""
         read = self.roots(*exprs)
         if not read:
             return True
@@ -79,7 +80,7 @@ class Memory:
 
 
 def is_pure(expr: Expr) -> bool:
-    """Whether evaluating an expression does nothing besides giving a value."""
+    """Whether an expression has no side effects."""
     return not any(has_effect(e) for e in post_order(expr))
 
 

@@ -18,10 +18,10 @@ from dlc_core.tir.stmt import Block, PrimFunc, Stmt
 
 
 def flatten_and_simplify(func: PrimFunc) -> PrimFunc:
-    """One walk that flattens buffers and simplifies under the loops' ranges.
+    """Flatten buffers and simplify under the loops' ranges in one walk.
 
-    Loops of one iteration vanish, loops of none with them; conditions that are proved vanish or take their
-    side.  Raises CodegenError for blocks, which are to be lowered before.
+    Loops of one iteration are replaced by their body, empty loops are removed, and proved conditions are
+    folded. Raises CodegenError for blocks, which have to be lowered before.
     """
     walker = _Flatten(func)
     params = tuple(walker.flat(p) if isinstance(p, Buffer) else p for p in func.params)
@@ -49,13 +49,13 @@ class _Flatten(Simplify):
         return self.flat(buffer)
 
     def settle_buffer(self, buffer: Buffer) -> None:
-        """Make the flat buffer on the first visit."""
+        """Create the flat buffer on the first visit."""
 
     def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return (self.offset(buffer, [self.expr(i) for i in indices]),)
 
     def offset(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-        """The element offset of an access; the buffer's own offset stays with the flat buffer."""
+        """Return the element offset of an access. The flat buffer keeps the buffer's own offset."""
         total: Expr = const(0)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
             total = total + index.astype(INDEX.with_lanes(index.dtype.lanes)) * self.settled(stride)
@@ -77,7 +77,7 @@ class _Flatten(Simplify):
 
 
 def reach(buffer: Buffer) -> Expr:
-    """Elements from index zero to the last one."""
+    """Return the number of elements from index zero to the last element."""
     if buffer.strides is None:
         return buffer.num_elements()
     last: Expr = const(0)

@@ -36,7 +36,7 @@ class _Hoister(Walker):
         return self.hoisted(result)
 
     def hoisted(self, loop: For) -> Stmt:
-        """The loop inside the conditions that can be tested before it."""
+        """Hoist the conditions that can be tested before a loop."""
         branch = None if loop.kind == "thread" else self.movable(loop)
         if branch is None:
             return loop
@@ -47,7 +47,7 @@ class _Hoister(Walker):
         return If(branch.cond, then, rename_bound(self.hoisted(replace(loop, body=orelse))))
 
     def movable(self, loop: For) -> If | None:
-        """A branch of a loop's body whose condition may be tested before the loop."""
+        """Return a branch in a loop's body whose condition may be hoisted."""
         around: list[Stmt] = []
         body = loop.body
         while isinstance(body, (Alloc, View, Let)):
@@ -66,7 +66,7 @@ class _Hoister(Walker):
         return None
 
     def is_fixed(self, cond: Expr, loop: For, around: list[Stmt]) -> bool:
-        """Whether a condition has one value throughout a loop, and may be asked where the loop never runs."""
+        """Whether a condition is loop-invariant, and safe to evaluate even if the loop has no iterations."""
         bound: set[Var] = {loop.var, *(v for s in around for v in bound_vars(s))}
         own = {s.buffer for s in around if isinstance(s, (Alloc, View))}
         return (
@@ -84,7 +84,7 @@ def _steps(stmt: Stmt) -> int:
 
 
 def _with_side(body: Stmt, branch: If, side: Stmt | None) -> Stmt:
-    """A loop's body with one side of a branch in the branch's place; empty where nothing is left to do."""
+    """Replace a branch in a loop's body by one of its sides. The result is empty if it has no effect."""
     if isinstance(body, Seq):
         return seq(*((side if part is branch else part) for part in body.stmts))
     if body is branch:

@@ -20,7 +20,7 @@ from dlc_core.tir.threads import THREAD, is_axis, level_of
 
 
 def launch_rest(func: PrimFunc, axis: str) -> PrimFunc:
-    """The function with every store in a launch: those in none get one, of a single thread along `axis`.
+    """Put each store outside of launches into a launch of a single thread along `axis`.
 
     Expects launches in their final form.
     """
@@ -57,7 +57,7 @@ def _is_hosts(stmt: Stmt) -> bool:
 
 
 def _alone(stmt: Stmt, axis: str) -> Stmt:
-    """The statement as a launch of one thread, or unchanged if it stores nothing."""
+    """Wrap a statement in a launch of one thread, unless it stores nothing."""
     if not stores_in(stmt):
         return stmt
     return For(Var("alone"), const(0), const(1), stmt, "thread", axis)

@@ -20,8 +20,11 @@ from dlc_core.tir.threads import is_axis
 
 
 def check_launches(func: PrimFunc, machine: Description) -> None:
-    """Raise ScheduleError with the reason: a pass refuses the program, the machine lacks something, or work
-    is left to the host."""
+    """Check that a machine can launch a program.
+
+    Raises ScheduleError if a pass refuses the program, the machine lacks a resource, or the host would have
+        to store elements.
+    """
     try:
         func = lower_cross_thread_reductions(func, *subgroups(machine))
         func = unify_thread_binding(inject_software_pipelines(func))
@@ -45,7 +48,7 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
 
 
 def _outside(root: Stmt) -> list[Store]:
-    """Stores outside of launches."""
+    """Return the stores outside of launches."""
     found: list[Store] = []
     work = [root]
     while work:

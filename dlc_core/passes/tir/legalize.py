@@ -66,7 +66,7 @@ def legalize_dtypes(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
 
 
 def _dtypes(func: PrimFunc) -> set[DType]:
-    """Element types that a program stores or computes."""
+    """Return the element types that a program stores or computes."""
     found = {p.dtype.scalar for p in func.params}
     roots: list[Expr] = []
     for s in stmts(func.body):
@@ -97,7 +97,7 @@ class _Legalize(Walker):
         return param
 
     def computed(self, type_: DType) -> DType:
-        """The dtype in which values of a dtype are computed."""
+        """Return the dtype in which values of a dtype are computed."""
         scalar = type_.scalar
         if scalar not in self.wrong:
             return type_
@@ -145,7 +145,7 @@ class _Legalize(Walker):
     # Values
 
     def copied(self, e: Expr) -> Expr | None:
-        """The bits of a value that is what memory holds, or zero; None for one that is computed."""
+        """Return the bits of a value that is only loaded or zero; None for a computed value."""
         if isinstance(e, Load):
             return load(self.buffer(e.buffer), self.index(e.buffer, e.indices))
         if isinstance(e, Const):
@@ -171,7 +171,7 @@ class _Legalize(Walker):
         return memo[e]
 
     def node(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
-        """A node over operands in the dtypes in which these are computed."""
+        """Rebuild a node over legalized operands."""
         new = [memo[c] for c in e.children]
         type_ = e.dtype.scalar
         if isinstance(e, Var):
@@ -191,7 +191,7 @@ class _Legalize(Walker):
             source, given = e.args[0].dtype.scalar, e.args[0]
             bits = new[0]
             if source in self.wrong and isinstance(given, Load):
-                # As they are in memory: those of NaN too, of which values have but one.
+                # The bits are taken from memory, because decoding would not keep the payload of a NaN.
                 bits = load(self.buffer(given.buffer), [memo[i] for i in given.indices])
             elif source in self.wrong:
                 bits = self.stored(bits, source)
@@ -204,13 +204,13 @@ class _Legalize(Walker):
         return self.value(e, new)
 
     def plain(self, e: Expr, new: Sequence[Expr]) -> Expr:
-        """A node of a dtype that stays."""
+        """Rebuild a node of a supported dtype."""
         if isinstance(e, Cast):
             return cast_to(e.dtype, new[0])
         return e.rebuild(new)
 
     def value(self, e: Expr, new: Sequence[Expr]) -> Expr:
-        """A node of a dtype that goes."""
+        """Rebuild a node of an unsupported dtype in the dtype in which it is computed."""
         to, type_ = self.computed(e.dtype), e.dtype.scalar
         if isinstance(e, Const):
             return const(e.value, to)
@@ -232,19 +232,19 @@ class _Legalize(Walker):
         return made if exact and (type_.is_float or e.name == "if_then_else") else self.narrowed(made, type_)
 
     def narrowed(self, value: Expr, type_: DType) -> Expr:
-        """A computed value as the nearest one of a dtype, or modulo its width."""
+        """Round a computed value to a narrow float dtype, or wrap it to a narrow integer dtype."""
         if type_.is_float:
             return rounded(value, type_)
         return _wrapped(value, type_)
 
     def loaded(self, bits: Expr, type_: DType) -> Expr:
-        """The value that bits of memory are."""
+        """Decode the bits of a value in memory."""
         if type_.is_float:
             return decoded(bits, type_)
         return _wrapped(bits.astype(self.computed(type_.with_lanes(bits.dtype.lanes))), type_)
 
     def stored(self, value: Expr, type_: DType) -> Expr:
-        """The bits of memory that a value is."""
+        """Encode a value as its bits in memory."""
         if type_.is_float:
             return encoded(value, type_)
         return value.astype(_U8.with_lanes(value.dtype.lanes)) & ((1 << type_.bits) - 1)
@@ -255,7 +255,7 @@ class _Legalize(Walker):
 
 
 def _wrapped(value: Expr, type_: DType) -> Expr:
-    """An integer in a byte, modulo the width of a type below a byte."""
+    """Wrap an integer in a byte to the width of a type below a byte, with its sign extended."""
     if type_.kind == "uint":
         return value & ((1 << type_.bits) - 1)
     spare = 8 - type_.bits

@@ -27,9 +27,9 @@ from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, seq
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """The program without blocks; `init` runs where every reduction axis is at its begin.
+    """Lower blocks to statements. `init` runs if all reduction axes are at their begin.
 
-    Raises ScheduleError where a reduction may be empty and cannot be initialised before its loops.
+    Raises ScheduleError if a reduction may be empty and cannot be initialised before its loops.
     """
     if any(b.init is not None and _any_unknown(b) for b in block_list(func.body)):
         func = _initialised(func)
@@ -57,7 +57,7 @@ def _initialised(func: PrimFunc) -> PrimFunc:
         try:
             schedule.decompose_reduction(handle, loop)
         except ScheduleError:
-            # A later part of a reduction whose loop was partitioned: the results are initialised already.
+            # A later part of a partitioned reduction loop: the results are already initialised.
             if not results <= initialised:
                 schedule = Schedule(_parts_initialised(schedule.func, handle, loop))
         initialised |= results
@@ -65,8 +65,7 @@ def _initialised(func: PrimFunc) -> PrimFunc:
 
 
 def _parts_initialised(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimFunc:
-    """The initialisation, before a loop, of all blocks inside it that accumulate into the buffers of a
-    block."""
+    """Initialise, before a loop, all blocks inside it that accumulate into the buffers of a block."""
     program = Program(func)
     at, block = program.loop(target), program.block(handle)
     what = f"cannot initialise block {block.name!r} before loop {at.var.name!r}"
@@ -91,7 +90,7 @@ def _parts_initialised(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimF
 
 
 def _first_empty(schedule: Schedule, handle: BlockRV) -> LoopRV | None:
-    """The outermost reduction loop, if any reduction loop may have no iterations."""
+    """Return the outermost reduction loop if any reduction loop may be empty."""
     block = schedule.get(handle)
     values = [v for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
     accumulating = set(free_vars(*values))

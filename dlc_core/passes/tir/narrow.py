@@ -46,14 +46,14 @@ class _Narrow(Walker):
         """Variables that have become narrow ones."""
 
     def fits(self, e: Expr) -> bool:
-        """Whether an index expression has values of the narrow type alone."""
+        """Whether all values of an index expression fit the narrow type."""
         low, high = self.analyzer.const_bounds(e)
         return self.low <= low and high <= self.high
 
     # Expressions
 
     def narrow(self, e: Expr) -> Expr | None:
-        """An index expression computed in the narrow type, if all its parts fit."""
+        """Compute an index expression in the narrow type; None unless all its parts fit."""
         if isinstance(e, Ramp):
             ends = e.base, e.base + e.stride * (e.lanes - 1)
             base, stride = self.narrow(e.base), self.narrow(e.stride)

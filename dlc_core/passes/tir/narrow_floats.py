@@ -59,7 +59,7 @@ def _power(exponent: int) -> float:
 
 
 def decoded(bits: Expr, type_: DType) -> Expr:
-    """The float32 values of bits (unsigned integers of the type's bytes)."""
+    """Convert bits (unsigned integers of the type's bytes) to float32 values."""
     wide = bits.astype(_U32.with_lanes(bits.dtype.lanes))
     if type_.name == EXPONENTS:
         value = select(eq(wide, 0), (wide & 0) | 0x00400000, wide << 23)
@@ -81,7 +81,7 @@ def decoded(bits: Expr, type_: DType) -> Expr:
 
 
 def encoded(value: Expr, type_: DType) -> Expr:
-    """The bits (unsigned integers of the type's bytes) of the type's values nearest to float32 values."""
+    """Round float32 values to a type, and return its bits (unsigned integers of the type's bytes)."""
     lanes = value.dtype.lanes
     if type_.name == EXPONENTS:
         return _exponents(reinterpret(_U32, value)).astype(dtype("uint8").with_lanes(lanes))
@@ -112,7 +112,7 @@ def encoded(value: Expr, type_: DType) -> Expr:
 
 
 def _exponents(bits: Expr) -> Expr:
-    """The exponents nearest to float32 values given by their bits; halves go up."""
+    """Round float32 values, given by their bits, to powers of two; ties round up. Return the exponents."""
     subnormal = select(bits >= 0x00600000, (bits & 0) | 1, bits & 0)
     code = select(bits < 0x00800000, subnormal, (bits + 0x00400000) >> 23)
     return select((bits >= _INF) | eq(bits, 0), (bits & 0) | 0xFF, code)

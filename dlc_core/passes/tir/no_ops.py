@@ -24,7 +24,7 @@ from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, S
 
 
 def remove_no_ops(func: PrimFunc) -> PrimFunc:
-    """The program without what leaves no trace in its parameters; a fixpoint."""
+    """Remove statements that do not affect the parameters, until nothing changes."""
     while True:
         body = _Remover(func).rebuilt()
         if body is func.body:
@@ -84,7 +84,7 @@ class _Remover:
 
 
 def _stores_itself(s: Store) -> bool:
-    """Whether an element gets the value that it has."""
+    """Whether a store writes an element's own value to it."""
     return isinstance(s.value, Load) and s.value.buffer is s.buffer and s.value.indices == s.indices
 
 

@@ -84,8 +84,8 @@ class _Partition(Walker):
         return CUT.choose(preferred, where=s.var.name) == "split"
 
     def parts(self, s: For) -> list[For] | None:
-        """The loop before, inside and after the range in which conditions are known; None if there is no such
-        range."""
+        """Split a loop before, inside and after the range in which conditions are known; None if there is no
+        such range."""
         known = [k for cond in _conditions(s) if (k := self.known(cond, s)) is not None]
         if not known:
             return None
@@ -116,11 +116,11 @@ class _Partition(Walker):
         return made
 
     def fixed(self, extent: Expr) -> bool:
-        """Whether a number of iterations is the same each time the loop runs."""
+        """Whether an extent is the same each time the loop runs."""
         return all(v in self.func.scalars for v in free_vars(extent))
 
     def known(self, cond: Expr, s: For) -> _Known | None:
-        """The longer of the ranges of the loop in which a comparison is known to hold, or not to."""
+        """Return the range in which a comparison is known to hold or known to fail, whichever is longer."""
         if not isinstance(cond, Binary) or cond.a.dtype is not INDEX or loads_in(cond):
             return None
         if s.var not in free_vars(cond):
@@ -144,7 +144,7 @@ class _Partition(Walker):
         return false if self.length(false, s) > self.length(true, s) else true
 
     def where_negative(self, cond: Expr, greatest: Expr, var: Var) -> _Known | None:
-        """Where `factor * var + rest` is below zero."""
+        """Return the range in which the upper bound `factor * var + rest` of a difference is negative."""
         found = self.linear(greatest, var)
         if found is None:
             return None
@@ -154,7 +154,7 @@ class _Partition(Walker):
         return _Known(cond, True, low=rest // -factor + 1)
 
     def where_positive(self, cond: Expr, least: Expr, var: Var) -> _Known | None:
-        """Where `factor * var + rest` is zero or above."""
+        """Return the range in which the lower bound `factor * var + rest` of a difference is not negative."""
         found = self.linear(least, var)
         if found is None:
             return None
@@ -164,13 +164,13 @@ class _Partition(Walker):
         return _Known(cond, False, high=rest // -factor + 1)
 
     def linear(self, expr: Expr, var: Var) -> tuple[int, Expr] | None:
-        """(factor, rest) of an expression `factor * var + rest`."""
+        """Return (factor, rest) of an expression `factor * var + rest`; None if it has no such form."""
         factor = self.analyzer.coefficient_of(expr, var)
         value = None if factor is None else const_value(factor)
         return (value, substitute(expr, {var: const(0)})) if value else None
 
     def at_an_end(self, cond: Binary, s: For) -> _Known | None:
-        """An equality that holds in the first, or the last, iteration alone."""
+        """Return the range without the first or the last iteration if an equality holds in that one alone."""
         bound = {v for x in stmts(s.body) for v in bound_vars(x)}
         if not bound.isdisjoint(free_vars(cond)):
             return None
@@ -185,7 +185,7 @@ class _Partition(Walker):
         return None
 
     def length(self, known: _Known, s: For) -> float:
-        """Iterations of a range as far as that is known before the program runs, else 0."""
+        """Return the constant number of iterations of a range; 0 if it is symbolic."""
         begin, end = s.begin, s.begin + s.extent
         low = begin if known.low is None else maximum(begin, known.low)
         high = end if known.high is None else minimum(end, known.high)
@@ -193,7 +193,7 @@ class _Partition(Walker):
 
 
 def _below_zero(cond: Binary) -> Expr | None:
-    """Return an expression that is negative exactly where a comparison holds."""
+    """Return an expression that is negative if and only if a comparison holds."""
     if cond.op in ("lt", "le"):
         return cond.a - cond.b - int(cond.op == "le")
     if cond.op in ("gt", "ge"):
@@ -202,7 +202,7 @@ def _below_zero(cond: Binary) -> Expr | None:
 
 
 def _conditions(s: For) -> list[Expr]:
-    """Comparisons that decide in a loop's body, each once."""
+    """Return the distinct comparisons in the conditions of a loop's body."""
     found: dict[Expr, None] = {}
     for stmt in stmts(s.body):
         conds = [stmt.cond] if isinstance(stmt, If) else []
@@ -216,7 +216,7 @@ def _conditions(s: For) -> list[Expr]:
 
 
 def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
-    """A body with known conditions replaced by their values, and without the branches that these exclude."""
+    """Replace known conditions in a body by their values, and remove dead branches."""
 
     def stmt(s: Stmt) -> Stmt | None:
         if not isinstance(s, If) or not isinstance(s.cond, Const):

@@ -30,7 +30,7 @@ _FINE = 1 << 16
 
 
 def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
-    """The program with hints for annotated loops; `line` is the bytes that one brings."""
+    """Insert prefetches into annotated loops. `line` is the size of a cache line in bytes."""
     if not any(PREFETCH in s.annotations for s in stmts_of(func.body, For)):
         return func
     asked = HINTS.choose("issued") == "issued"
@@ -67,9 +67,9 @@ def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
         if parts == 1:
             yield from (prefetch(address_of(buffer, place + ahead)) for _, place in lines)
             continue
-        # A part is one piece of memory: the processor sees where a stream goes, and reads ahead of it.
+        # A part is contiguous, so that the hardware prefetcher recognises it as a stream.
         elements = line // buffer.dtype.itemsize
-        # Of a step's part of the lines as many 65536ths: a division in the loop would take registers.
+        # The share of a step is in fixed point (1/65536): a division in the loop would take registers.
         share = -(-len(lines) * elements * _FINE // parts)
         begin = substitute(first, {loop.var: loop.begin}) + ahead + step * share // _FINE
         for number in range(-(-len(lines) // parts)):
@@ -77,8 +77,9 @@ def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
 
 
 def _lines(loop: For, name: str, line: int) -> list[list[tuple[Buffer, Expr]]]:
-    """The first element of each cache line of a buffer that an iteration reads, grouped by accesses at
-    constant distances.
+    """Return the first element of each cache line of a buffer that an iteration reads.
+
+    Accesses at constant distances are in one group.
     """
     analyzer = Analyzer()
     found: list[tuple[Mapping[Expr, int], list[tuple[Buffer, Expr]], list[int]]] = []

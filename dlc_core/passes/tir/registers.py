@@ -39,8 +39,10 @@ def _is_small(buffer: Buffer, limit: int) -> bool:
 
 
 def _spine(body: Stmt) -> Iterator[tuple[Stmt, bool]]:
-    """The statements that run one after another, each once, with all names still known at the end; true where
-    what follows is the statement's body."""
+    """Yield the statements that run once, in order, in scopes that last to the end.
+
+    The flag is true if the next statement is in this statement's body.
+    """
     while True:
         if isinstance(body, Seq) and body.stmts:
             yield from ((s, False) for s in body.stmts[:-1])
@@ -54,7 +56,7 @@ def _spine(body: Stmt) -> Iterator[tuple[Stmt, bool]]:
 
 
 def _is_plain(alloc: Alloc) -> bool:
-    """Whether every element is set in straight-line code, at a constant place, before it is read."""
+    """Whether straight-line code writes each element, at a constant index, before it is read."""
     buffer = alloc.buffer
     known: dict[int, Place] = {}
     for s, goes_on in _spine(alloc.body):
@@ -75,7 +77,7 @@ def _is_plain(alloc: Alloc) -> bool:
 
 
 def _covered(buffer: Buffer, place: Place) -> list[int] | None:
-    """The numbers of the elements that an index covers; None if it is not constant."""
+    """Return the linear indices of the elements that an index covers; None if it is not constant."""
     indices, lanes = list(place), 1
     if indices and isinstance(indices[-1], Ramp):
         last = indices[-1]
@@ -89,7 +91,7 @@ def _covered(buffer: Buffer, place: Place) -> list[int] | None:
 
 
 def _escapes(s: Stmt, buffer: Buffer) -> bool:
-    """Whether the address of the buffer is taken."""
+    """Whether a statement takes the address of a buffer."""
     return any(
         isinstance(e, Call) and e.name == "address_of" and any(x.buffer is buffer for x in loads_in(*e.args))
         for e in post_order(*exprs_of(s))
@@ -97,7 +99,7 @@ def _escapes(s: Stmt, buffer: Buffer) -> bool:
 
 
 def _valued(body: Stmt, buffer: Buffer) -> Stmt:
-    """A spine with the elements of a buffer as values."""
+    """Replace the elements of a buffer by values in the straight-line code of its scope."""
     values: dict[Place, Var] = {}
 
     def put_in(e: Expr) -> Expr | None:

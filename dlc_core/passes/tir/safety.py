@@ -25,10 +25,10 @@ DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod", "div"})
 
 
 def is_safe(root: Expr, analyzer: Analyzer) -> bool:
-    """Whether it is proved, by the facts of `analyzer`, that an expression neither reads outside of a buffer
-    nor divides by zero.
+    """Whether the facts of `analyzer` prove that an expression neither reads out of bounds nor divides by
+    zero.
 
-    The sides of `if_then_else` are evaluated under its condition. False may also mean "not known".
+    The sides of `if_then_else` are evaluated under its condition. False may also mean that no proof is known.
     """
     work = [root]
     seen: set[Expr] = set()
@@ -68,7 +68,7 @@ def _node_is_safe(e: Expr, analyzer: Analyzer) -> bool:
 
 
 def in_bounds(buffer: Buffer, indices: Sequence[Expr], analyzer: Analyzer) -> bool:
-    """Whether an access is known to lie inside of its buffer's shape, in all lanes."""
+    """Whether an access is proved to be in bounds in all lanes."""
     return all(analyzer.prove(inside(index, dim)) for index, dim in zip(indices, buffer.shape, strict=True))
 
 
@@ -85,7 +85,7 @@ def inside(index: Expr, dim: Expr) -> Expr:
 
 
 def may_fail(root: Expr) -> bool:
-    """Whether something in an expression could fail anywhere: a load, a division, a call with an effect."""
+    """Whether an expression contains a load, a division or a call with an effect, which may fail."""
     return any(
         isinstance(e, Load) or has_effect(e) or (isinstance(e, Binary) and e.op in DIVISIONS)
         for e in post_order(root)

@@ -144,12 +144,12 @@ class ScheduleKernels(PrimFuncPass):
 
 
 def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[ScheduleRule]) -> Choice:
-    """The choice of a rule, with the rules that were tried before it and why they were not taken."""
+    """Return the choice of a rule, with the rules that were tried before it and why they were refused."""
     found = [Candidate(choice.alternative, choice.value)]
     for reason in refused:
         name, _, why = reason.partition(": ")
         found.append(Candidate("other", name, refused=one_line(why)))
-    for rule in reversed(passed[-MOST_CANDIDATES:]):  # those nearest in priority first
+    for rule in reversed(passed[-MOST_CANDIDATES:]):  # closest priority first
         what = one_line((type(rule).__doc__ or "").partition("\n\n")[0].partition(";")[0].rstrip("."))
         purpose = what.removeprefix(_PURPOSE)
         why = f"does not match: is for {purpose}" if purpose != what else "does not match"
@@ -160,9 +160,9 @@ def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[Schedu
 def _scheduled(
     func: PrimFunc, apply: Callable[[Schedule], None], context: PassContext
 ) -> tuple[PrimFunc, Trace]:
-    """A kernel with a schedule applied, and the schedule. Raises ScheduleError if the schedule is not legal.
+    """Apply a schedule to a kernel. Raises ScheduleError if the schedule is not legal.
 
-    Simplifying by the bounds of dims may produce a form that primitives do not support. The kernel is then
+    Simplification by the bounds of dims may produce a form that primitives do not support. The kernel is then
     scheduled without these bounds.
     """
     try:
@@ -191,7 +191,7 @@ def _applied(
 
 
 def _as_trace(answer: Any) -> Trace:
-    """A tuner's answer; ScheduleError for one that is no trace."""
+    """Convert a tuner's answer to a trace. Raises ScheduleError if it is none."""
     if isinstance(answer, Trace):
         return answer
     try:
@@ -203,7 +203,7 @@ def _as_trace(answer: Any) -> Trace:
 
 
 def _check_sizes(func: PrimFunc) -> None:
-    """Temporaries in loops must have sizes that are known, or bounded, before the program runs."""
+    """Check that temporaries in loops have a size or a bound that is known before the program runs."""
     analyzer = Analyzer()
     for scalar in func.scalars:
         analyzer.declare_dim(scalar, low=0)
@@ -213,12 +213,12 @@ def _check_sizes(func: PrimFunc) -> None:
 
 
 def _writes_nothing(func: PrimFunc) -> bool:
-    """Whether all results are known to have no elements."""
+    """Whether all results are known to be empty."""
     written = set(buffers_written(func.body))
     results = [b for b in func.buffers if b in written]
     return bool(results) and all(const_value(b.num_elements()) == 0 for b in results)
 
 
 def _noted(func: PrimFunc, **facts: object) -> PrimFunc:
-    """The program with the reasons of its schedule among its attributes."""
+    """Add facts about the schedule to the attributes of a program."""
     return replace(func, attrs=MappingProxyType({**func.attrs, **facts}))

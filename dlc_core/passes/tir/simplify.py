@@ -38,7 +38,7 @@ class Simplify(Walker):
         return self.analyzer.simplify(substitute(e, {}, self.buffers) if self.buffers else e)
 
     def settle_buffer(self, buffer: Buffer) -> None:
-        """Let a buffer that is allocated now be described without the variables that have gone."""
+        """Replace removed variables in the description of a buffer that is allocated now."""
         settled = substitute_buffer(buffer, self.values)
         if settled is not buffer:
             self.buffers[buffer] = settled
@@ -56,7 +56,8 @@ class Simplify(Walker):
         begin, extent = self.expr(s.begin), self.expr(s.extent)
         if self.analyzer.prove(extent <= 0):
             return EMPTY_STMT
-        # Asked out here: inside, where the loop has iterations, one that has none or one has one.
+        # Proved outside of the loop. Inside, the extent is assumed to be positive, so that an extent of at
+        # most 1 would be proved to be 1.
         once = s.kind != "thread" and self.analyzer.prove_equal(extent, 1)
         with self.inside(s.var, begin, extent, s.body):
             if once:

@@ -36,7 +36,7 @@ def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
 
 
 def _rewrite(program: Program, loop: For) -> None:
-    """The last of the annotated loops in order of execution holds no other one."""
+    """Pipeline a loop that contains no other annotated loop."""
     notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, SPARE)}
     stages = tuple(loop.annotations[STAGE])
     order = tuple(loop.annotations.get(ORDER, range(len(stages))))
@@ -54,7 +54,7 @@ def _rewrite(program: Program, loop: For) -> None:
 
 
 def _widened(old: Buffer, count: int) -> Buffer:
-    """A buffer with a number of versions, one after another. Padding between rows is kept."""
+    """Widen a buffer to a number of contiguous versions. Padding between rows is kept."""
     strides = None
     if old.strides:
         strides = (old.shape[0] * old.strides[0], *old.strides)
@@ -62,7 +62,7 @@ def _widened(old: Buffer, count: int) -> Buffer:
 
 
 def _part(func: PrimFunc, stmt: Stmt, loop: For, number: Var, wide: dict[Buffer, Buffer]) -> Stmt:
-    """A part without blocks, over the number of its iteration, its memory that of the iteration."""
+    """Lower the blocks of a part, and index it by its iteration, which also selects the buffer versions."""
     lowered = lower_blocks(PrimFunc(func.name, func.params, stmt)).body
 
     def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
@@ -123,7 +123,7 @@ class _Writer:
         return seq(*out)
 
     def _add(self, out: list[Stmt], i: int, time: Expr) -> None:
-        """A part, where its iteration may be one of the loop's."""
+        """Emit a part, unless its iteration is outside of the loop."""
         at = self.analyzer.simplify(time - self.plan.stages[i])
         begun, going = at >= 0, at < self.loop.extent
         if self.analyzer.prove(at < 0) or self.analyzer.prove(at >= self.loop.extent):

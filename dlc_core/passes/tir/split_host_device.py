@@ -85,7 +85,7 @@ def _kernel(func: PrimFunc, root: For, name: str) -> tuple[PrimFunc, Stmt]:
     scalars = sorted(
         dict.fromkeys((*free_vars_stmt(root), *described)), key=lambda v: order.get(v, len(order))
     )
-    # A handle is the address of element zero, so that the kernel's buffer begins there.
+    # A handle is the address of element zero, so that the kernel's buffer has offset 0.
     moved = {b: _from_zero(b) for b in bound if const_value(b.offset) != 0}
     params: tuple[Buffer | Var, ...] = (*(moved.get(b, b) for b in buffers), *scalars)
     body = substitute_stmt(root, {}, moved) if moved else root

@@ -83,7 +83,7 @@ class _Storage:
         self.clock += 1
 
     def rewritten(self) -> PrimFunc:
-        """The program with fewer allocations."""
+        """Return the program with fewer allocations."""
         groups = [group for group in self.groups() if len(group) > 1]
         windows: dict[Stmt, Buffer] = {}
         bases: dict[Stmt, list[Buffer]] = defaultdict(list)
@@ -108,7 +108,7 @@ class _Storage:
         return replace(self.func, body=body)
 
     def groups(self) -> list[list[_Need]]:
-        """The temporaries that share one allocation each, in the order of their first use."""
+        """Group the temporaries that share an allocation. Groups are in the order of their first use."""
         found: list[list[_Need]] = []
         for need in sorted(self.needs.values(), key=lambda need: (need.begin, need.end)):
             if need.end < 0 or not self.may_share(need):
@@ -123,7 +123,7 @@ class _Storage:
         return found
 
     def may_share(self, need: _Need) -> bool:
-        """Whether a temporary may share memory; one with constant indices only is left to registers."""
+        """Whether a temporary may share memory. One with only constant indices is left to registers."""
         buffer = need.buffer
         if buffer.strides is not None or const_value(buffer.offset) != 0:
             return False
@@ -144,7 +144,7 @@ class _Storage:
         return self.in_place(first, second)
 
     def in_place(self, first: _Need, second: _Need) -> bool:
-        """Whether one temporary is last read by the very store that first writes the other's same element."""
+        """Whether each element's last read of one temporary is in the store that first writes the other's."""
         paths = [p for p in second.accesses if self.times[p[-1]][0] <= first.end]
         if len(paths) != 1:
             return False
@@ -173,13 +173,13 @@ class _Storage:
 
 
 def _outermost_loop(path: Path, alloc: Alloc) -> Stmt | None:
-    """The outermost loop around a statement (or that itself) that is inside of an allocation."""
+    """Return the outermost loop around a statement, or the statement itself, inside of an allocation."""
     inside = path[path.index(alloc) + 1 :]
     return next((s for s in inside if isinstance(s, (For, While))), None)
 
 
 def _region(path: Path) -> Stmt | None:
-    """The innermost statement around an allocation whose executions have separate memory."""
+    """Return the innermost statement around an allocation whose executions have separate memory."""
     private = ("parallel", "thread", "vectorized")
     return next(
         (
@@ -192,7 +192,7 @@ def _region(path: Path) -> Stmt | None:
 
 
 def _common(group: Sequence[_Need]) -> Stmt:
-    """The innermost statement that holds all allocations, or is the one that holds the others."""
+    """Return the innermost statement that contains all allocations; it may be one of them."""
     first, *others = (need.path for need in group)
     length = min(
         next((k for k, (a, b) in enumerate(zip(first, path)) if a is not b), min(len(first), len(path)))
@@ -207,12 +207,12 @@ def _bytes(buffer: Buffer) -> int | None:
 
 
 def _size(need: _Need) -> int:
-    """The bytes of a temporary; 0 if unknown."""
+    """Return the bytes of a temporary; 0 if unknown."""
     return _bytes(need.buffer) or 0
 
 
 def _places(stmt: Stmt, buffer: Buffer, memory: Memory) -> list[Expr]:
-    """The indices with which a statement accesses a buffer, or a window on it."""
+    """Return the indices with which a statement accesses a buffer, or a window on it."""
     stores = [stmt.indices] if isinstance(stmt, Store) and memory.root(stmt.buffer) is buffer else []
     loads = [e.indices for e in loads_in(*exprs_of(stmt)) if memory.root(e.buffer) is buffer]
     return [index for indices in (*stores, *loads) for index in indices]
@@ -223,7 +223,7 @@ def _is_constant(index: Expr) -> bool:
 
 
 def _visits_once(indices: Sequence[Expr], loops: Sequence[For | While]) -> bool:
-    """Whether no two iterations of loops have the same indices, in any of their lanes."""
+    """Whether indices are injective over the iterations of loops and over lanes."""
     ranges: dict[Var, Expr] = {}
     begins: dict[Var, Expr] = {}
     analyzer = Analyzer()
@@ -250,7 +250,7 @@ def _visits_once(indices: Sequence[Expr], loops: Sequence[For | While]) -> bool:
 
 
 def _replaced(s: Stmt, windows: dict[Stmt, Buffer], bases: dict[Stmt, list[Buffer]]) -> Stmt:
-    """A statement with windows in place of allocations, and new allocations around statements."""
+    """Replace allocations by windows, and insert the new allocations around statements."""
     children = [_replaced(child, windows, bases) for child in child_stmts(s)]
     same = all(new is old for new, old in zip(children, child_stmts(s), strict=True))
     new = s if same else with_children(s, children)

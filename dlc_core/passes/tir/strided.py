@@ -46,9 +46,7 @@ def group_strided(func: PrimFunc) -> PrimFunc:
 
 
 def _guarded_loads(value: Expr) -> tuple[set[Load], list[Expr]]:
-    """The loads that are guarded by an `if_then_else`, and the scalar conditions that guard them, outer ones
-    first.
-    """
+    """Return the loads under an `if_then_else`, and the scalar conditions of these, outer ones first."""
     free: set[Expr] = set()
     scalars: dict[Expr, None] = {}
     work = [value]
@@ -68,14 +66,14 @@ def _guarded_loads(value: Expr) -> tuple[set[Load], list[Expr]]:
 
 
 def _scalar_of(cond: Expr) -> Expr | None:
-    """The scalar of a condition that is equal in all lanes, if it can be evaluated unconditionally."""
+    """Return a lane-invariant condition as a scalar, if it can be evaluated unconditionally."""
     scalar = cond.value if isinstance(cond, Broadcast) else cond
     fixed = scalar.dtype.lanes == 1 and not loads_in(scalar)
     return scalar if fixed and is_safe(scalar, Analyzer()) else None
 
 
 def _decided(value: Expr, cond: Expr, holds: bool) -> Expr:
-    """A value where a scalar condition holds, or does not."""
+    """Simplify a value for one outcome of a scalar condition."""
 
     def visit(e: Expr) -> Expr | None:
         if isinstance(e, Call) and e.name == "if_then_else" and _scalar_of(e.args[0]) is cond:
@@ -111,7 +109,7 @@ class _Group:
         return step
 
     def starts(self) -> list[tuple[int, int]]:
-        """(begin, length) of the runs of distances without a gap."""
+        """Return (begin, length) of each run of consecutive distances."""
         found = []
         places = enumerate(sorted(self.at))
         for _, run in groupby(places, key=lambda pair: pair[1] - pair[0]):
@@ -143,8 +141,9 @@ class _Run:
         return seq(*parts) if changed else None
 
     def by_cases(self, most: int) -> Stmt | None:
-        """The stores with grouped accesses, written separately for each outcome of the scalar conditions that
-        guard strided loads, for at most `most` outcomes; None if nothing is grouped.
+        """Group the accesses separately for each outcome of the scalar conditions that guard strided loads.
+
+        At most `most` outcomes are distinguished. None if nothing is grouped.
         """
         cond = self._condition() if most > 1 else None
         if cond is None:
@@ -159,16 +158,15 @@ class _Run:
         return If(cond, then or seq(*sides[0].stores), orelse or seq(*sides[1].stores))
 
     def _condition(self) -> Expr | None:
-        """A scalar condition under which strided loads stand."""
+        """Return a scalar condition that guards strided loads, an outermost one; None if there is none."""
         for store in self.stores:
             guarded, conditions = _guarded_loads(store.value)
             if any(_strided(e.indices[-1]) for e in guarded):
-                # An outer condition is decided before those under it.
                 return next(iter(conditions), None)
         return None
 
     def grouped(self) -> Stmt | None:
-        """The stores with grouped accesses; None if there are no groups."""
+        """Return the stores with grouped accesses; None if there are no groups."""
         strided = [s for s in self.stores if _strided(s.indices[0])]
         loads = self._strided_loads()
         if not strided and not loads:
@@ -220,7 +218,7 @@ class _Run:
                 places.update(loads_in(*one.indices))
                 if len(one.indices) == 1 and _strided(one.indices[0]) and one not in guarded:
                     found[one] = None
-        # Other indices are computed lane by lane.
+        # Loads in indices of other accesses are computed lane by lane.
         for one in places:
             found.pop(one, None)
         return [(e.buffer, e.indices[0], e) for e in found if isinstance(e.indices[0], Ramp)]
@@ -253,7 +251,7 @@ class _Run:
         return found
 
     def _turned(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
-        """Columns of a matrix whose rows are contiguous: the rows, transposed."""
+        """Load contiguous rows of a matrix, and transpose them to get its columns."""
         lanes, step = group.first.lanes, group.step
         found: dict[int, Expr] = {}
         end = begin + length
@@ -305,7 +303,7 @@ class _Run:
     # Lanes
 
     def _together(self, rows: list[Expr]) -> list[Expr]:
-        """The first lanes of all rows, then the second ones, …, as vectors of as many lanes."""
+        """Interleave the lanes of rows: the first lane of each row, then the second, …, in equal vectors."""
         if len(rows) == 1:
             return rows
         lanes = rows[0].dtype.lanes
@@ -318,7 +316,7 @@ class _Run:
         return made
 
     def _apart(self, rows: list[Expr]) -> list[Expr]:
-        """The inverse of `_together`."""
+        """Deinterleave lanes; the inverse of `_together`."""
         if len(rows) == 1:
             return rows
         lanes = rows[0].dtype.lanes

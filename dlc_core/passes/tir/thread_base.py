@@ -10,7 +10,7 @@ from dlc_core.tir.threads import has_axes
 
 
 def has_threads(context: PassContext) -> bool:
-    """Whether there may be thread axes: nothing is compiled for, or a machine that has some."""
+    """Whether programs may have thread axes: the target is unknown, or has them."""
     return context.target is None or bool(context.target.describe().thread_axes)
 
 
@@ -22,7 +22,7 @@ class ThreadPass(PrimFuncPass):
         return self.change(func) if has_axes(func.body) and has_threads(context) else func
 
     def change(self, func: PrimFunc) -> PrimFunc:
-        """The new program of a function with thread axes."""
+        """Return the new program of a function with thread axes."""
         raise NotImplementedError(f"{type(self).__name__}.change")
 
 

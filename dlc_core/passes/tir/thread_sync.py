@@ -27,7 +27,7 @@ from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, axes_in, is_private, la
 
 
 def insert_barriers(func: PrimFunc) -> PrimFunc:
-    """Insert the barriers that the threads of a function need, after its launches have got their final form.
+    """Insert the barriers that the threads of a function need. Expects launches in their final form.
 
     Raises PassError if a barrier is needed under a condition or in a loop that differs between threads.
     """
@@ -129,10 +129,10 @@ class _Launch:
         return Part(stmt, found, found, False)
 
     def _check_divergent(self, stmt: Stmt, found: Sequence[Touch]) -> None:
-        """Statements under a condition of a thread's own are run without barriers."""
+        """Check that a statement under a divergent condition needs no barriers and has none."""
         if any(_is_barrier(s) for s in stmts(stmt)):
             raise self.error("a barrier stands where not all threads come by")
-        # A loop that runs once has no iteration that another could meet.
+        # A loop with one iteration has no conflicts between iterations.
         inside = {s for s in stmts_of(stmt, For) if const_value(s.extent) != 1}
         for i, a in enumerate(found):
             for b in found[i:]:
@@ -170,7 +170,7 @@ class _Launch:
         body, head, tail, waits = part.stmt, part.head, part.tail, part.waits
         runs = const_value(stmt.extent)
         if runs != 1 and self._conflict(tail, head, carried=stmt, step=waits):
-            # At the begin of an iteration it also orders what came before the loop.
+            # At the begin of an iteration, the barrier also orders accesses before the loop.
             body = seq(Eval(barrier()), body)
             waits, head, tail = True, (), tail
         rebuilt = stmt if body is stmt.body else replace(stmt, body=body)
@@ -221,7 +221,7 @@ class _Around:
     """Variables whose value differs between threads."""
 
     def uniform(self, *exprs: Expr) -> bool:
-        """Whether all threads of a group are known to see the same value."""
+        """Whether expressions are known to be uniform over all threads of a group."""
         return self.varying.isdisjoint(free_vars(*exprs)) and not loads_in(*exprs)
 
     def inside(self, stmt: For | Let | Alloc | View) -> _Around:

@@ -84,7 +84,7 @@ def unify_thread_binding(func: PrimFunc) -> PrimFunc:
 
 
 def _settled(func: PrimFunc, shrunk: set[Buffer]) -> PrimFunc:
-    """Indices of buffers that begin elsewhere now, simplified."""
+    """Simplify the indices into buffers whose origin has moved."""
     analyzer = Analyzer()
 
     def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, list[Expr]] | None:
@@ -94,7 +94,7 @@ def _settled(func: PrimFunc, shrunk: set[Buffer]) -> PrimFunc:
 
 
 def is_unified(root: For) -> bool:
-    """Whether a launch is a nest of its axes around everything else but the memory of groups."""
+    """Whether a launch is a perfect nest of thread axes, with allocations of group memory at most between."""
     stmt: Stmt = root
     seen: set[str] = set()
     while True:
@@ -206,7 +206,7 @@ class _Launch:
             )
 
     def _check_exchanges(self, stmt: Stmt, innermost: str) -> None:
-        """Subgroups are of the innermost axis, which has to stay so."""
+        """Check that threads exchange values along the innermost axis only; it forms the subgroups."""
         if level(stmt) == THREAD:
             assert isinstance(stmt, For)
             innermost = stmt.thread
@@ -223,7 +223,7 @@ class _Launch:
     # Rebuilding
 
     def _build(self, stmt: Stmt, path: Path) -> Stmt:
-        """`path` names the axes around the statement, outer to inner; one inside itself is named twice."""
+        """`path` names the enclosing axes from outer to inner. An axis nested in itself occurs twice."""
         match stmt:
             case For() if level(stmt) in (GROUP, THREAD):
                 return self._axis(stmt, path)
@@ -245,7 +245,7 @@ class _Launch:
         return self._with_axes(built) if isinstance(built, Block) else built
 
     def _with_axes(self, block: Block) -> Block:
-        """A block whose body held loops of threads, which are around it now: it sees them by axes."""
+        """Add an axis to a block for each thread loop that moved from its body to the outside."""
         for one in self.loops.values():
             if any(one.var in free_vars(*exprs_of(s)) for s in stmts(block) if s is not block):
                 axis = IterVar(Var(f"v_{one.var.name}", one.var.dtype), Range(const(0), one.extent))
@@ -282,8 +282,10 @@ class _Launch:
         return guarded(built, one.var < stmt.extent)
 
     def _share(self, alloc: Alloc, path: Path) -> None:
-        """Make a buffer shared memory of the group. If each thread had its own copy, all copies must have
-        been equal."""
+        """Make a buffer shared memory of the group.
+
+        If each thread had its own copy, check that all copies are equal.
+        """
         buffer = alloc.buffer
         self.shared.append(buffer)
         around = self._threads(path)
@@ -299,7 +301,7 @@ class _Launch:
                 )
 
     def _check_nested(self, stmt: For, outer: Var) -> None:
-        """Distribute a nested loop of an axis over the threads of the outer one."""
+        """Check that a nested loop of an axis can be distributed over the threads of the outer loop."""
         what = f"the loop {stmt.var.name} stands inside another one bound to {stmt.thread}"
         uses = any(outer in free_vars(*exprs_of(s)) for s in stmts(stmt))
         if uses:
@@ -312,7 +314,10 @@ class _Launch:
                 )
 
     def _first_only(self, stmt: Stmt, path: Path) -> Stmt | None:
-        """The statement for threads that all come by it; None where its parts differ in who runs them."""
+        """Guard a statement that all threads reach so that the right threads run it.
+
+        None if different threads have to run its parts.
+        """
         missing = [axis for axis in self.axes[THREAD] if axis not in path]
         calls = {e.name for s in stmts(stmt) for e in post_order(*exprs_of(s)) if isinstance(e, Call)}
         if not CONVERGENT.isdisjoint(calls):
@@ -329,8 +334,10 @@ class _Launch:
         return guarded(stmt, logical_and(*first)) if first else stmt
 
     def _alone(self, buffer: Buffer, missing: Sequence[str], path: Path) -> tuple[str, ...]:
-        """The axes of which only the first thread writes: those that enclose neither the statement nor a part
-        that all threads repeat.
+        """Return the axes along which only the first thread writes a buffer.
+
+        These are the axes without a loop around the statement, and those along which all threads would repeat
+        the same write.
         """
         if is_private(buffer):
             return ()
@@ -344,7 +351,7 @@ class _Launch:
             if isinstance(part, Store):
                 self.partial[part] = path
 
-    # Memory of one thread
+    # Thread-local memory
 
     def _check_private(self, body: Stmt) -> None:
         threads = Threads([self.loops[axis] for axis in self.axes[THREAD]], self._symbols())
@@ -366,8 +373,10 @@ class _Launch:
                     )
 
     def _simple(self, touch: Touch, known: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]]) -> Touch:
-        """The access with simplified indices, for which conflicts are easier to disprove. `known` has the
-        loops seen before."""
+        """Simplify the indices of an access, so that conflicts are easier to disprove.
+
+        `known` caches an analyzer, and its results, for each loop nest.
+        """
         if touch.loops not in known:
             analyzer = Analyzer()
             for loop in (*(self.loops[axis] for axis in self.axes[THREAD]), *touch.loops):
@@ -389,8 +398,8 @@ class _Launch:
 
 
 def _anywhen(touch: Touch, copies: dict[tuple[For, ...], tuple[For, ...]]) -> Touch:
-    """The access in an arbitrary iteration of the loops around it. `copies` has the variables of loops seen
-    before."""
+    """Rename the loop variables of an access, so that it is in an arbitrary iteration. `copies` caches the
+    renamed loops."""
     loops = copies.get(touch.loops)
     if loops is None:
         fresh = {s.var: Var(s.var.name, s.var.dtype) for s in touch.loops}

@@ -48,16 +48,17 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
 
 
 def mark_small_loops(func: PrimFunc, max_steps: int = 0) -> PrimFunc:
-    """Turn serial loops of known extents into loops of kind "unrolled", from the inside out, if they have at
-    most `max_steps` stores and calls when unrolled. Inside a loop with the annotation `unroll_max_steps`,
-    that limit holds instead.
+    """Mark serial loops of constant extent as "unrolled", from the inside out.
+
+    A loop is marked if it has at most `max_steps` stores and calls when unrolled. The annotation
+    `unroll_max_steps` of a surrounding loop replaces this limit.
     """
     body = _marked(func.body, max_steps)[0]
     return func if body is func.body else replace(func, body=body)
 
 
 def _marked(stmt: Stmt, limit: int) -> tuple[Stmt, int | None]:
-    """The statement, and its stores and calls once written out; None where loops remain."""
+    """Return the statement, and its number of stores and calls when unrolled; None if loops remain."""
     match stmt:
         case Store() | Eval():
             return stmt, 1
@@ -108,7 +109,7 @@ class _Unroll:
 
 
 def _is_nest(loop: For) -> bool:
-    """Unrolled loops around nothing but stores and calls."""
+    """Whether a loop is a nest of unrolled loops around stores and calls only."""
     return all(
         isinstance(s, (Store, Eval, Seq)) or (isinstance(s, For) and s.kind == "unrolled")
         for s in stmts(loop)
@@ -190,7 +191,7 @@ class _Nest:
                     self._write(stmt.body, out)
 
     def _rebuilt(self, expr: Expr) -> Expr:
-        """The expression in the present iteration; a choice whose condition is known there takes its side."""
+        """Return the expression in the current iteration, with choices of known conditions resolved."""
         children = [self.now.get(c, c) for c in expr.children]
         rebuilt = expr.rebuild(children)
         if isinstance(expr, Call) and expr.name == "if_then_else" and rebuilt in children:

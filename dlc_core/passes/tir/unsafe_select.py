@@ -19,7 +19,7 @@ class _Lazy(Walker):
         return self.lazy(e, {}) if may_fail(e) else e
 
     def lazy(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
-        """The expression with lazy conditionals. `memo` has results under the same conditions."""
+        """Rewrite an expression with lazy conditionals. `memo` has results under the same conditions."""
         found = memo.get(e)
         if found is None:
             found = memo[e] = self.made(e, memo)
@@ -46,7 +46,7 @@ class _Lazy(Walker):
         return e.rebuild([self.lazy(c, memo) for c in e.children]) if e.children else e
 
     def under(self, cond: Expr, side: Expr, *, negated: bool = False) -> Expr:
-        """A side of a choice, made under the condition under which it is taken."""
+        """Rewrite a side of a choice under the condition that selects it."""
         if isinstance(cond, Broadcast):
             cond = cond.value
         if cond.dtype.lanes > 1:

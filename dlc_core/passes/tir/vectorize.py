@@ -76,7 +76,7 @@ class _Around:
 
     @cached_property
     def analyzer(self) -> Analyzer:
-        """The ranges of all loops: each variable has one, wherever it occurs."""
+        """An analyzer with the ranges of all loops. Variables are unique in a program."""
         analyzer = Analyzer()
         for scalar in self.func.scalars:
             if scalar.dtype.is_int:
@@ -88,12 +88,12 @@ class _Around:
 
     @cached_property
     def threaded(self) -> set[Var]:
-        """Variables of loops inside of loops whose iterations may run at the same time."""
+        """Variables of loops inside of parallel loops and thread loops."""
         outer = [s for s in stmts_of(self.func.body, For) if s.kind in ("parallel", "thread")]
         return {s.var for loop in outer for s in stmts_of(loop.body, For)}
 
     def may_write_back(self, s: Store, var: Var) -> bool:
-        """Whether each lane may store the old value of the element that it would store to."""
+        """Whether a masked lane may store back the old value of its element."""
         factors = [self.analyzer.coefficient_of(i, var) for i in s.indices if i.dtype is INDEX]
         return (
             s.buffer in self.func.buffers
@@ -115,7 +115,7 @@ def _vectorized(stmt: For, around: _Around) -> Stmt:
     if lanes == 1:
         return substitute_stmt(stmt.body, {stmt.var: stmt.begin})
     if any(e.dtype.lanes > 1 for s in stmts(stmt.body) for e in exprs_of(s)):
-        # Lanes of lanes: the inner vectors stay, this loop runs them one after another.
+        # The body is already vectorised. Vectors do not nest, so that this loop runs serially.
         return replace(stmt, kind="serial")
     return _Vectorize(stmt, lanes, around).stmt(stmt.body)
 
@@ -137,7 +137,7 @@ class _Vectorize:
         return any(v in self.lane_vars for v in free_vars(*exprs))
 
     def index(self, index: Expr) -> Expr:
-        """An index as a Ramp if it is affine in the loop variable, else as the vector of its values."""
+        """Return an index as a Ramp if it is affine in the loop variable, else as a vector of its values."""
         if not self.uses(index):
             return index
         if all(v is self.var or v not in self.lane_vars for v in free_vars(index)):
@@ -147,7 +147,7 @@ class _Vectorize:
         return self.expr(index)
 
     def expr(self, root: Expr) -> Expr:
-        """The vector of an expression's values; the expression itself if all lanes are equal."""
+        """Return the vector of an expression's values, or the expression itself if all lanes are equal."""
         if not self.uses(root):
             return root
         memo: dict[Expr, Expr] = {}
@@ -204,7 +204,7 @@ class _Vectorize:
         return Store(s.buffer, indices, value)
 
     def guarded(self, value: Expr) -> Expr:
-        """A value that is computed in the lanes that run; zero in the others, where computing it may fail."""
+        """Compute a value that may fail under the mask only; masked lanes get zero."""
         if self.mask is None or not may_fail(value):
             return value
         zero = broadcast(const(0, value.dtype.scalar), self.lanes)
@@ -221,7 +221,7 @@ class _Vectorize:
         return slow if ends is None else If(ends, self.stmt(s.then), slow)
 
     def can_mask(self, s: Stmt) -> bool:
-        """Whether all lanes may run a statement, the stores of some of them changing nothing."""
+        """Whether a statement can run under a mask, in which masked lanes store back old values."""
         if isinstance(s, Store):
             fixed = not any(may_fail(i) for i in s.indices)
             return fixed and self.uses(*s.indices) and self.around.may_write_back(s, self.var)
@@ -237,7 +237,7 @@ class _Vectorize:
         return isinstance(s, Let) and s.value.dtype.kind != "handle" and self.can_mask(s.body)
 
     def masked(self, s: If) -> Stmt:
-        """Both sides of a condition, each in its own lanes.  It is asked once, before they write."""
+        """Run both sides of a condition under masks. The mask is computed once, before either side writes."""
         before = self.mask
         cond = self.guarded(self.expr(s.cond))
         mask = Var("mask", cond.dtype)
@@ -251,7 +251,7 @@ class _Vectorize:
         return Let(mask, cond, seq(then, orelse))
 
     def ends(self, cond: Expr) -> Expr | None:
-        """The condition for the first and the last lane, if it then holds for all lanes between."""
+        """Return the condition for the first and the last lane, if it implies the condition in all lanes."""
         work = [cond]
         total: Expr = const(True, BOOL)
         while work:
@@ -283,7 +283,7 @@ class _Vectorize:
         return total
 
     def lane_by_lane(self, s: Stmt) -> Stmt:
-        """A serial loop over the lanes: always right, never fast.  Values that are vectors pass by memory."""
+        """Run a statement in a serial loop over the lanes: always legal, but slow. Vectors pass by memory."""
         var = Var(self.var.name)
         values: dict[Var, Expr] = {self.var: var}
         kept = [

@@ -70,7 +70,7 @@ class _Interleave:
         )
 
     def whole(self, stmt: Stmt) -> bool:
-        """Whether anything inside depends on the virtual thread."""
+        """Whether any part of a statement depends on the virtual thread."""
         return any(
             self.depends(*exprs_of(s))
             or (isinstance(s, Store) and s.buffer in self.depending)
@@ -114,7 +114,7 @@ class _Interleave:
         return Alloc(wide, self.stmt(stmt.body))
 
     def _copies(self, stmt: Stmt) -> Stmt:
-        """The statement for each virtual thread in turn."""
+        """Copy a statement for each virtual thread, in order."""
         for part in stmts(stmt):
             met = [
                 e.name for e in post_order(*exprs_of(part)) if isinstance(e, Call) and e.name in CONVERGENT

@@ -45,22 +45,22 @@ class Walker:
                 self.analyzer.declare_dim(scalar, low=0)
 
     def rebuilt(self) -> PrimFunc:
-        """The program with its body rebuilt."""
+        """Return the program with its body rebuilt."""
         body = self.stmt(self.func.body)
         return self.func if body is self.func.body else replace(self.func, body=body)
 
-    # What subclasses change
+    # Hooks for subclasses
 
     def expr(self, e: Expr) -> Expr:
-        """An expression of the statement that is being rebuilt."""
+        """Rebuild an expression of the current statement."""
         return e
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """A buffer in an allocation, a view, a store or a region."""
+        """Rebuild a buffer in an allocation, a view, a store or a region."""
         return buffer
 
     def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices of a store to a buffer (as it was)."""
+        """Rebuild the indices of a store to a buffer. `buffer` is the original one."""
         return tuple(map(self.expr, indices))
 
     # Statements
@@ -87,7 +87,7 @@ class Walker:
                 return self.over_parts(s)
 
     def over_parts(self, s: Stmt) -> Stmt:
-        """A statement over its rebuilt parts, in which nothing more is known than around it."""
+        """Rebuild the parts of a statement that adds no facts."""
         return s.with_parts([self.stmt(child) for child in s.child_stmts()], self._parts)
 
     def store(self, s: Store) -> Stmt:
@@ -106,7 +106,7 @@ class Walker:
         return self.sides(s, self.expr(s.cond))
 
     def sides(self, s: If, cond: Expr) -> If:
-        """A branch with both sides rebuilt where its new condition holds, and where not."""
+        """Rebuild both sides of a branch, each under what its condition implies there."""
         with self.where(cond, s.then):
             then = self.stmt(s.then)
         orelse = s.orelse
@@ -148,14 +148,14 @@ class Walker:
             return s
         return Block(s.name, axes, values, reads, writes, body, init, predicate, s.annotations)
 
-    # What is known
+    # Facts
 
     @contextmanager
     def inside(self, var: Var, begin: Expr, extent: Expr, body: Stmt) -> Iterator[None]:
-        """Inside of a loop; ends that the body may change are not remembered."""
+        """Return a scope inside of a loop. Ends that the body may change are not recorded."""
         known = var.dtype is INDEX and self.memory.steady(body, begin, extent)
-        # What runs in a loop runs because the loop has iterations.  Nothing is learned of the program's own
-        # dims: what is first met in a loop, such as a buffer, may be used outside of it as well.
+        # In a loop body, the extent is positive. This is not learned for the program's own dims: a buffer
+        # that is first visited in the loop may also be used outside of it.
         moving = known and const_value(extent) is None and not set(free_vars(extent)) & set(self.func.scalars)
         some = [extent > 0] if moving else []
         with self.analyzer.assume(*some):
@@ -165,14 +165,13 @@ class Walker:
 
     @contextmanager
     def where(self, cond: Expr, body: Stmt) -> Iterator[None]:
-        """A scope in which a condition holds. Parts of the condition that the body may invalidate are not
-        recorded."""
+        """Return a scope in which a condition holds. Parts that the body may invalidate are not recorded."""
         with self.analyzer.assume(self.kept(cond, body)):
             yield
 
     @contextmanager
     def unless(self, cond: Expr, body: Stmt) -> Iterator[None]:
-        """A scope in which a condition does not hold."""
+        """Return a scope in which a condition does not hold."""
         if cond.dtype.lanes > 1 or not self.memory.steady(body, cond):
             yield
             return
@@ -180,7 +179,7 @@ class Walker:
             yield
 
     def kept(self, cond: Expr, body: Stmt) -> Expr:
-        """The parts of a conjunction that stay true in a statement, whatever it writes."""
+        """Return the parts of a conjunction that the writes of a statement cannot change."""
         if cond.dtype.lanes > 1:
             return logical_and()
         if not loads_in(cond):

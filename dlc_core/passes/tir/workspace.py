@@ -105,7 +105,7 @@ def hoist_workspace(
     body = move_accesses(func.body, place, stmt_fn=stmt)
     wholes = [whole for whole, _ in moved.values()]
     given = func.buffers
-    record = given[-1:] if parameters_of(func) is not None else ()  # it stays the last one
+    record = given[-1:] if parameters_of(func) is not None else ()  # the failure record stays last
     params: tuple[Buffer | Var, ...] = (*given[: len(given) - len(record)], *wholes, *record, *func.scalars)
     return replace(func, params=params, body=body).with_attrs(workspaces=len(moved))
 
@@ -117,7 +117,8 @@ def on_stack(buffer: Buffer, limit: int | None = None) -> bool:
 
 
 def is_of_one_thread(buffer: Buffer, loops: Sequence[For]) -> bool:
-    """Whether a temporary in a launch has a size that is known only in the call, and only one thread uses it.
+    """Whether a temporary in a launch has a symbolic size, and only one thread uses it.
+
     The caller can then allocate it.
     """
     threads = (loop for loop in loops if loop.kind == "thread")
@@ -125,7 +126,7 @@ def is_of_one_thread(buffer: Buffer, loops: Sequence[For]) -> bool:
 
 
 def allocations_in_loops(root: Stmt) -> list[tuple[Buffer, Loops]]:
-    """Every allocated buffer and the loops around it, outer ones first."""
+    """Return every allocated buffer with the loops around it, outer ones first."""
     found: list[tuple[Buffer, Loops]] = []
     work: list[tuple[Stmt, Loops]] = [(root, ())]
     while work:
@@ -149,7 +150,7 @@ def size_bound(size: Expr, loops: Sequence[For], analyzer: Analyzer) -> Expr | N
 
 
 def _viewed(view: View, whole: Buffer, start: Expr) -> Stmt:
-    """A view of a temporary as one of the parameter: a view's own offset counts from the pointer."""
+    """Rebase a view of a temporary to the parameter. A view's offset counts from the pointer."""
     old = view.buffer
     offset = old.offset + start * whole.dtype.itemsize // old.dtype.itemsize
     new = Buffer(
@@ -164,7 +165,7 @@ def _part(parallel: For, parts: int) -> Part:
 
 
 def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
-    """A parallel loop over parts of its range, each of them run in order."""
+    """Split a parallel loop into parallel parts of its range with a serial loop in each."""
     if const_value(parallel.extent) == count:
         body = substitute_stmt(parallel.body, {parallel.var: parallel.begin + part})
         return replace(parallel, var=part, begin=const(0), body=body)
@@ -174,7 +175,7 @@ def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
 
 
 def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None, line: int) -> tuple[Buffer, Expr]:
-    """The parameter that replaces a temporary, and the offset of a part's slice in it."""
+    """Return the parameter that replaces a temporary, and the offset of a part's slice in it."""
     analyzer = Analyzer()
     for scalar in func.scalars:
         analyzer.declare_dim(scalar, low=0)
@@ -226,7 +227,7 @@ class HoistWorkspace(PrimFuncPass):
         if context.target is None:
             return hoist_workspace(func)
         machine = context.target.describe()
-        # What launches hand on is memory of their device: a host's stack is none.
+        # Launches pass values in memory of their device, and never on the stack of the host.
         stack, parts = -1 if machine.thread_axes and has_axes(func.body) else machine.stack_bytes, 0
         temporaries = allocations_in_loops(func.body)
         if any(on_stack(buffer, stack) for buffer, _ in temporaries) and PLACE.choose("stack") == "arena":

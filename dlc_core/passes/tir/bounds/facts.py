@@ -74,7 +74,7 @@ class Knowledge:
         self.dims.suppose(*given)
 
     def at(self, fact: Fact | None) -> Analyzer:
-        """The analyzer with a chain of facts."""
+        """Return the analyzer with a chain of facts."""
         wanted: list[Fact] = []
         while fact is not None and not self._is_entered(fact):
             wanted.append(fact)
@@ -92,7 +92,7 @@ class Knowledge:
         return self.analyzer
 
     def moving(self, fact: Fact | None) -> list[Var]:
-        """The variables of the loops, blocks and names of a chain of facts, inner ones first."""
+        """Return the variables of the loops, blocks and names of a chain of facts, inner ones first."""
         found = []
         while fact is not None:
             if isinstance(fact, (InLoop, Named)) and fact.var.dtype is INDEX:
@@ -101,8 +101,7 @@ class Knowledge:
         return found
 
     def conditions(self, fact: Fact | None) -> list[Expr]:
-        """The scalar conditions of a chain of facts, inner ones first; conditions that do not hold are
-        negated."""
+        """Return the scalar conditions of a chain of facts, inner ones first; false ones are negated."""
         found = []
         while fact is not None:
             if isinstance(fact, Holds):
@@ -113,7 +112,7 @@ class Knowledge:
         return found
 
     def lane_conditions(self, fact: Fact | None) -> list[Expr]:
-        """The conditions of lanes of a chain of facts, inner ones first."""
+        """Return the masks of a chain of facts, inner ones first."""
         found = []
         while fact is not None:
             if isinstance(fact, Holds) and fact.cond.dtype.lanes > 1 and fact.body is not None:
@@ -144,20 +143,20 @@ class Knowledge:
             return
         begin, extent = az.simplify(fact.begin), az.simplify(fact.extent)
         if free_vars(extent):
-            # What runs in a loop runs because the loop has iterations.
+            # In a loop body, the loop has at least one iteration.
             self._learn_positive(extent)
             extent = az.simplify(fact.extent)
         az.bind(var, begin, extent)
         moving = self.moving(fact)
         if isinstance(extent, Const) or set(free_vars(begin, extent)).isdisjoint(moving):
             return
-        # So has the range over all rounds of the loops around it, which may say more of the sizes.
+        # The union of the ranges over all outer iterations is not empty either; this may imply more.
         ends = az.bounds(var, moving)
         if ends is not None and free_vars(*ends):
             self._learn_positive(az.simplify(ends[1] - ends[0] + 1))
 
     def _learn_positive(self, e: Expr) -> None:
-        """A number of iterations is positive, and so are numbers of which it is a part or a multiple."""
+        """Learn that an extent is positive, and what follows for its dividends and its factors."""
         az = self.analyzer
         waiting = [e]
         while waiting:
@@ -183,16 +182,14 @@ class Knowledge:
     def _learn_interval(self, var: Var, known: Interval) -> None:
         low, high = known
         if var.dtype is not INDEX:
-            return  # the analyzer has the bounds of such a type, and casts of them are atoms
+            return  # the analyzer knows the bounds of other types, and treats their casts as atoms
         if low != -INF:
             self.analyzer.suppose(var >= int(low))
         if high != INF:
             self.analyzer.suppose(var <= int(high))
 
     def _lasting(self, fact: Holds) -> list[Expr]:
-        """The parts of a condition that stay true throughout the statement that it guards, whatever that
-        writes.
-        """
+        """Return the parts of a condition that the writes of the guarded statement cannot change."""
         if fact.cond.dtype.lanes > 1:
             return []
         if fact.body is None or not loads_in(fact.cond):
@@ -210,9 +207,9 @@ class Knowledge:
 
 
 def _limits(fact: InLoop) -> list[Expr]:
-    """Conditions on the variable of a loop whose extent is a minimum: it is below each operand.
+    """Return that the variable of a loop whose extent is a minimum is below each of its operands.
 
-    `max(..., 0)` around it says nothing where the loop runs.
+    A `max(..., 0)` around the minimum is dropped, because the extent is positive where the body runs.
     """
     found = []
     work = [(fact.extent, 0)]
@@ -230,7 +227,7 @@ def _limits(fact: InLoop) -> list[Expr]:
 
 
 def _factors(e: Expr) -> list[Expr]:
-    """The factors of a product."""
+    """Return the factors of a product."""
     found: list[Expr] = []
     work = [e]
     while work:
@@ -243,7 +240,7 @@ def _factors(e: Expr) -> list[Expr]:
 
 
 def _without(factors: list[Expr], one: Expr) -> Expr:
-    """The product of all factors but one."""
+    """Return the product of all factors but one."""
     left = list(factors)
     left.remove(one)
     product: Expr = const(1)
@@ -253,7 +250,7 @@ def _without(factors: list[Expr], one: Expr) -> Expr:
 
 
 def in_lane(expr: Expr, lane: Expr) -> Expr | None:
-    """The scalar of a vector expression in a lane; None if the lanes of an operand cannot be separated."""
+    """Return one lane of a vector expression as a scalar; None if an operand has no such form."""
     if expr.dtype.lanes == 1:
         return expr
     made = lane_of(expr, lane)

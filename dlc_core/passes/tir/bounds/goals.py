@@ -103,7 +103,7 @@ class Goal:
             return ends is not None and az.prove(ends[0] >= 0) and az.prove(ends[1] < dim)
 
     def _upper(self, e: Expr) -> Expr | None:
-        """A bound of a clamp or quotient over the sizes, where its form gives one."""
+        """Return an upper bound of a clamp or quotient over the sizes, if its form gives one."""
         az = self.analyzer
         if _is_clamp(e):
             first, second = (self._upper(child) for child in e.children[-2:])
@@ -117,7 +117,7 @@ class Goal:
         return next((end for size in sizes for end in (size - 1, size) if az.prove(e <= end)), None)
 
     def _coefficient(self, index: Expr, atom: Expr) -> Expr | None:
-        """The factor of an atom in an index that has it nowhere else."""
+        """Return the factor of an atom in an index; None if the atom also occurs elsewhere in the index."""
         stand_in = Var("term")
         return self.analyzer.coefficient_of(transform(index, {atom: stand_in}.get), stand_in)
 
@@ -154,7 +154,7 @@ class Goal:
         return False
 
     def _limited(self, value: Expr, ends: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-        """The ends of a value, no further than conditions on it alone allow."""
+        """Tighten the bounds of a value by the conditions on this value alone."""
         az = self.analyzer
         first, last = ends
         for smaller, larger in self._comparisons():
@@ -166,7 +166,7 @@ class Goal:
         return az.simplify(first), az.simplify(last)
 
     def _substituted_in(self, dividend: Expr) -> Var | None:
-        """A loop variable that a dividend contains once, with the factor 1 or -1."""
+        """Return a loop variable that a dividend contains once, with the factor 1 or -1."""
         terms, _ = self.analyzer.linear(dividend)
         for atom, factor in terms.items():
             others = (v for other in terms if other is not atom for v in free_vars(other))
@@ -175,7 +175,7 @@ class Goal:
         return None
 
     def _as_written(self, index: Expr, dim: Expr) -> bool:
-        """Prove the goal with its quotients and remainders, which conditions like `i // 2 % 6 < 5` bound."""
+        """Prove the unchanged goal. Conditions like `i // 2 % 6 < 5` bound its quotients and remainders."""
         return self.analyzer.prove(index >= 0) and self.analyzer.prove(index < dim)
 
     def _by_ends(self, index: Expr, dim: Expr, more: tuple[Var, ...] = ()) -> bool:
@@ -187,7 +187,7 @@ class Goal:
         if self.dims.prove(first >= 0) and (self.dims.prove(last < dim) or az.prove(last < dim)):
             return True
         constant = min(az.linear(dim)[1], 0)
-        if constant:  # conditions have the dim as it is, not less by the lanes and neighbours
+        if constant:  # conditions compare with the dim itself, without the constant of lanes and groups
             last, dim = az.simplify(last - constant), az.simplify(dim - constant)
         whole = logical_and(first >= 0, last < dim)
         if self.sizes.issuperset(free_vars(whole)) and not loads_in(whole):
@@ -219,7 +219,7 @@ class Goal:
             return bool(fresh) and self._by_ends(index, dim, tuple(fresh))
 
     def _bounded_sums(self) -> dict[Expr, tuple[list[Expr], list[Expr]]]:
-        """Sums of moving variables, without constants, and their bounds from conditions."""
+        """Return the sums of moving variables, without constants, with their bounds from conditions."""
         az = self.analyzer
         found: dict[Expr, tuple[list[Expr], list[Expr]]] = {}
         for smaller, larger in self._comparisons():
@@ -233,7 +233,7 @@ class Goal:
         return found
 
     def _comparisons(self) -> Iterator[tuple[Expr, Expr]]:
-        """Pairs of index expressions of which the first is at most the second."""
+        """Yield pairs (a, b) of index expressions with a <= b."""
         for cond in self.conds:
             for part in conjuncts(self.dims.simplify(cond)):
                 if isinstance(part, Binary) and part.a.dtype is INDEX and not loads_in(part):
@@ -244,7 +244,7 @@ class Goal:
                         yield from ((a, b), (b, a))
 
     def _undivided(self, smaller: Expr, larger: Expr) -> Iterator[tuple[Expr, Expr]]:
-        """A comparison, and the implied comparison of the dividend if one side is a quotient."""
+        """Yield a comparison, and the implied comparison of the dividend if one side is a quotient."""
         az = self.analyzer
         yield smaller, larger
         if isinstance(smaller, Binary) and smaller.op == "floordiv" and az.prove(smaller.b > 0):
@@ -258,7 +258,7 @@ class Goal:
         return [index, *(e.children[0] for e in post_order(index) if _is_quotient(e))]
 
     def _replaced(self, index: Expr, sum_: Expr, bounded: Expr) -> Expr:
-        """An index with another value in place of a sum, wherever it occurs."""
+        """Replace each occurrence of a sum in an index by another value."""
         az = self.analyzer
 
         def without(e: Expr) -> Expr:
@@ -271,7 +271,10 @@ class Goal:
         return without(az.simplify(transform(index, visit)))
 
     def _factor(self, index: Expr, sum_: Expr) -> Expr | None:
-        """How often a sum is part of an index that has none of its terms otherwise."""
+        """Return the factor of a sum in an index; None if removing the sum leaves some of its terms.
+
+        A factor is preferred if removing the sum removes its variables too.
+        """
         az = self.analyzer
         terms, _ = az.linear(sum_)
         atoms = {e: k for e, k in terms.items() if not set(free_vars(e)).isdisjoint(self.moving)}
@@ -295,7 +298,7 @@ def _is_clamp(e: Expr) -> bool:
 
 
 def _outermost_clamps(e: Expr) -> Iterator[Expr]:
-    """Clamps and quotients that are in no other one."""
+    """Yield the outermost clamps and quotients of an expression."""
     if _is_clamp(e) or _is_quotient(e):
         yield e
     elif e.dtype is INDEX and not isinstance(e, Load):

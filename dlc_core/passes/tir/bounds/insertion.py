@@ -92,7 +92,7 @@ class _Writer:
         self.codes = {text: code for code, text in self.about.items()}
 
     def code(self, text: str) -> int:
-        """The code of checks that say the same."""
+        """Return the code of a check's text. Checks with the same text share a code."""
         found = self.codes.get(text)
         if found is None:
             found = self.codes[text] = max(self.about, default=0) + 1
@@ -100,13 +100,13 @@ class _Writer:
         return found
 
     def guarded(self, stmt: Stmt, checks: Sequence[Check]) -> Stmt:
-        """A statement that runs only if all checks hold."""
+        """Run a statement only if all checks hold."""
         for one in reversed(checks):
             stmt = If(one.holds, stmt, self.failure(one))
         return stmt
 
     def tested(self, one: Check) -> Stmt:
-        """A separate check."""
+        """Make a separate statement of a check."""
         outside = If(~one.inside, self.failure(one))
         return outside if one.guard is _TRUE else If(one.guard, outside)
 
@@ -120,12 +120,12 @@ class _Writer:
 def with_access_checks(
     func: PrimFunc, accesses: Sequence[Access], versions: bool = False, vectors: bool = True
 ) -> PrimFunc:
-    """The program with a check before each of these accesses.
+    """Insert a check before each of these accesses.
 
-    A `while` loop ends if its condition would read outside. With `versions`, the program is written twice if
-    accesses are in bounds under a condition on sizes alone: once without and once with checks, and the
-    condition chooses. Without `vectors`, for machines that have vectors only for loads and stores, each lane
-    is checked by scalar code.
+    A `while` loop ends if its condition would read out of bounds. With `versions`, accesses that are in
+    bounds under a condition on sizes are versioned: the condition selects a copy of the program without their
+    checks, or one with them. Without `vectors`, scalar code checks each lane; this is for machines that have
+    vectors only for loads and stores.
     """
     if not accesses:
         return func
@@ -149,10 +149,10 @@ def with_access_checks(
 
 
 def _evaluable(cond: Expr) -> Expr:
-    """Guard a condition on sizes: it is false, without a division by zero, if one of its divisors is zero.
+    """Make a condition on sizes false, without a division by zero, if one of its divisors is zero.
 
-    The loops around the access do not run then, but the condition is evaluated before these loops.  Divisors
-    are chosen by `select`, which hosts that launch kernels can evaluate.
+    The loops around the access do not run then, but the condition is evaluated before these loops. Divisors
+    are replaced by `select`, because hosts that launch kernels can evaluate it.
     """
     divisors: dict[Expr, None] = {}
 
@@ -208,7 +208,7 @@ def _checks_of(access: Access, writer: _Writer, name: str, vectors: bool) -> lis
         elif scalars:
             ends = [vector_reduce(op, wide) for op in ("min", "max")] if wide.dtype.lanes > 1 else [wide]
         else:
-            # Lanes that are not accessed count as being inside; what an index is read from ends with them.
+            # Masked lanes count as in bounds. If the index itself is loaded, its loads are masked too.
             chosen = if_then_else if loads_in(wide) else select
             values = chosen(_in_all_lanes(guards, lanes), _wide(wide, lanes), _wide(const(0), lanes))
             ends = [vector_reduce(op, values) for op in ("min", "max")]
@@ -221,8 +221,10 @@ def _wide(e: Expr, lanes: int) -> Expr:
 
 
 def _in_all_lanes(guards: Guards, lanes: int) -> Expr:
-    """The mask of lanes in which all conditions hold. A condition with loads is evaluated only in lanes where
-    the earlier ones hold."""
+    """Return the mask of lanes in which all conditions hold.
+
+    A condition with loads is evaluated only in lanes in which the earlier conditions hold.
+    """
     wide = [_wide(cond if holds else ~cond, lanes) for cond, holds in guards]
     if not any(map(loads_in, wide[1:])):
         return logical_and(*wide)
@@ -230,7 +232,7 @@ def _in_all_lanes(guards: Guards, lanes: int) -> Expr:
 
 
 def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
-    """The conjunction of the conditions, each evaluated only if the earlier ones hold."""
+    """Return the conjunction of the conditions. Each is evaluated only if the earlier ones hold."""
     result: Expr = _TRUE
     for cond, holds in reversed(guards):
         own = cond if holds else ~cond
@@ -238,11 +240,11 @@ def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
     return result
 
 
-# Indices that are data
+# Data-dependent indices
 
 
 def with_own_checks(func: PrimFunc) -> PrimFunc:
-    """The program whose `check` are conditions under which it notes that they have failed."""
+    """Lower each `check` to a condition that writes to the failure record if the check fails."""
     asked = [s for s in stmts(func.body) if _asked(s) is not None]
     if not asked:
         return func
@@ -263,7 +265,7 @@ def _asked(s: Stmt) -> Call | None:
 
 
 def with_index_checks(func: PrimFunc, check: bool = True) -> PrimFunc:
-    """The program whose `report_index` are their indices, checked beforehand, or with `check=False` not."""
+    """Replace each `report_index` by its index, and insert a check before it unless `check` is false."""
     if INDEX_CHECKS not in func.attrs:
         return func
     if not check:
@@ -290,7 +292,7 @@ class _Indices:
         self.memory = Memory(func.body)
 
     def placed(self, stmt: Stmt) -> tuple[Stmt, list[Check]]:
-        """A statement with the checks that must be inside of it, and the checks that may be before it."""
+        """Return a statement with the checks that must stay inside it, and the checks to hoist before it."""
         own = self._own(stmt)
         if isinstance(stmt, Seq):
             return self._in_order(stmt, own)
@@ -319,7 +321,7 @@ class _Indices:
         return seq(*parts), own
 
     def _may_stand_before(self, stmt: Stmt, one: Check) -> bool:
-        """Whether a check in a statement's body may as well be made before the statement."""
+        """Whether a check can be hoisted out of a statement's body."""
         exprs = one.guard, one.index, one.extent
         if is_axis(stmt) or not set(bound_vars(stmt)).isdisjoint(free_vars(*exprs)):
             return False
@@ -332,7 +334,7 @@ class _Indices:
                 return False
 
     def _own(self, stmt: Stmt) -> list[Check]:
-        """The checks of a statement's own expressions; the indices of a load are checked before its value."""
+        """Return the checks of a statement's own expressions, with a load's indices before its value."""
         found: dict[Check, None] = {}
         for e in exprs_of(stmt):
             for report, guards in _reports(e):
@@ -343,8 +345,7 @@ class _Indices:
 
 
 def _where_it_runs(stmt: Stmt, one: Check) -> Check:
-    """A check to insert before a statement. If the statement is a loop, the check runs only if the loop
-    does."""
+    """Guard a check that is hoisted before a loop, so that it runs only if the loop has iterations."""
     extent = stmt.extent if isinstance(stmt, For) else None
     if extent is None or (const_value(extent) or 0) > 0:
         return one
@@ -373,7 +374,7 @@ def _index_checks(index: Expr, extent: Expr, code: int, guards: Guards) -> list[
 
 
 def _reports(root: Expr) -> list[tuple[Call, Guards]]:
-    """The `report_index` of an expression, inner ones first, each with the conditions around it."""
+    """Return the `report_index` calls of an expression with their guards, inner ones first."""
     if not any(isinstance(e, Call) and e.name == REPORT for e in post_order(root)):
         return []
     found: dict[tuple[Call, Guards], None] = {}
@@ -400,7 +401,7 @@ def _reports(root: Expr) -> list[tuple[Call, Guards]]:
 
 
 def _rebuilt(root: Stmt, change: Callable[[Stmt, Stmt], Stmt]) -> Stmt:
-    """Each statement over rebuilt parts, as `change(old, new)` has it; iterative."""
+    """Rebuild a statement bottom-up by `change(old, new)`, without recursion."""
     done: dict[Stmt, Stmt] = {}
     work: list[tuple[Stmt, bool]] = [(root, False)]
     while work:

@@ -131,7 +131,7 @@ class Prover:
         """Branches on conditions of lanes, by the statements in them."""
 
     def learn_ranges(self) -> None:
-        """Give each loop, name and axis its constant range, and decide what these settle."""
+        """Compute the constant range of each loop, name and axis, and prove accesses by these ranges."""
         for stmt in stmts(self.func.body):
             self._by_ranges(stmt)
 
@@ -145,7 +145,7 @@ class Prover:
                 self._group(group, members)
         return self.proof
 
-    # By constant ranges
+    # Proofs by constant ranges
 
     def _by_ranges(self, stmt: Stmt) -> None:
         match stmt:
@@ -188,13 +188,13 @@ class Prover:
                 fits = self.ranges.inside(one.buffer, one.indices)
                 (self.proved if fits else self.left).add(one)
 
-    # By all that is known
+    # Proofs by all facts
 
     def _where_it_stands(self, stmt: Stmt, fact: Fact | None) -> None:
         left = self.left
         match stmt:
             case If() if stmt.cond.dtype.lanes > 1:
-                # Checks stand around it: a single store may be under a condition of lanes.
+                # Checks are inserted around the `If`, because a single store may be under a mask.
                 self.holders.update(dict.fromkeys(stmts(stmt.then), stmt))
             case Eval() if stmt in left:
                 self._addresses(stmt, fact)
@@ -220,7 +220,7 @@ class Prover:
         for cond, holds in access.guards:
             scalar = cond.value if isinstance(cond, Broadcast) else cond
             if isinstance(scalar, Const) and bool(scalar.value) is not holds:
-                self.proof.proved += 1  # it is never made
+                self.proof.proved += 1  # the access is unreachable
                 return
         *outer, last = access.indices or (const(0),)
         core, constant = self._strip(last)
@@ -228,7 +228,7 @@ class Prover:
         self.groups.setdefault(group, []).append((constant, access))
 
     def _strip(self, e: Expr) -> tuple[Expr, int]:
-        """An index as a sum of something and a constant."""
+        """Split an index into an expression and a constant summand."""
         found = self.stripped.get(e)
         if found is None:
             found = self.stripped[e] = self._stripped(e)
@@ -252,7 +252,7 @@ class Prover:
         return e, 0
 
     def _group(self, group: _Group, members: list[tuple[int, Access]]) -> None:
-        """Prove the first and the last of a group, at once or each by itself: the others lie between."""
+        """Prove the first and the last access of a group. The other accesses lie between these two."""
         fact = self._guarded(group)
         members.sort(key=lambda member: member[0])
         (low, first), (high, last) = members[0], members[-1]
@@ -282,7 +282,7 @@ class Prover:
         return fact
 
     def _is_inside(self, fact: Fact | None, access: Access, span: int = 0) -> Expr | None:
-        """True, or a condition on sizes under which an access is in bounds, or None if none is known.
+        """Return true, a condition on sizes under which an access is in bounds, or None if none is known.
 
         With `span`, this also holds for accesses whose last index is larger by at most `span`.
         """
@@ -304,17 +304,17 @@ class Prover:
                 if enough is _TRUE:
                     self.settled.add(key)
                     continue
-                # Not kept: a search ends after some steps; a second one continues from what the first found.
+                # Failures are not cached: a search is limited in steps, and a second one may go further.
                 result = None if result is None or enough is None else logical_and(result, enough)
         return result
 
     def _index_is_inside(self, fact: Fact | None, access: Access, index: Expr, dim: Expr) -> Expr | None:
-        """True, a condition on sizes under which 0 <= index < dim in all lanes that are accessed, or None."""
+        """Return true if 0 <= index < dim in all accessed lanes, a sufficient condition on sizes, or None."""
         among = {cond.dtype.lanes for cond, _ in access.guards} - {1}
         lanes = index.dtype.lanes
         if lanes == 1 and not among:
             return self.is_between(index, dim, fact)
-        # A scalar under a condition of lanes is accessed where the condition holds in any of them.
+        # A scalar under a mask is accessed if the mask is true in any lane.
         lanes = max((lanes, *among)) if lanes == 1 else lanes
         lane = Var("lane")
         scalar = in_lane(substitute(index, self.lane_values), lane)
@@ -334,7 +334,7 @@ class Prover:
             return self._sufficient(az, [*self.knowledge.moving(fact), lane], conds, scalar, dim)
 
     def is_between(self, index: Expr, dim: Expr, fact: Fact | None) -> Expr | None:
-        """True, or a condition on sizes under which 0 <= index < dim where a fact holds, or None."""
+        """Return true if 0 <= index < dim under a fact, a sufficient condition on sizes, or None."""
         low, high = self.ranges.of(index)
         if low >= 0 and high < self.ranges.of(dim)[0]:
             return _TRUE
@@ -357,7 +357,7 @@ class Prover:
     # Blocks, windows and addresses
 
     def _axes(self, block: Block, fact: Fact | None) -> None:
-        """The values of a block's axes are in their domains wherever its predicate holds."""
+        """Check that the axes of a block are in their domains where its predicate holds."""
         values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
         predicate = substitute(block.predicate, values)
         inside = Holds(fact, 0 if fact is None else fact.depth + 1, None, predicate)
@@ -385,7 +385,7 @@ class Prover:
     def _obligation(
         self, stmt: Stmt, fact: Fact | None, inner: Bytes, outer: Bytes, what: Callable[[], str]
     ) -> None:
-        """[begin, end) inside of [low, high), or empty."""
+        """Check that the byte range `inner` is empty or inside `outer`."""
         (begin, end), (low, high) = inner, outer
         if all(type(e) is Const for e in (begin, end, low, high)):
             a, b, c, d = (int(e.value) for e in (begin, end, low, high) if isinstance(e, Const))
@@ -460,8 +460,10 @@ class Prover:
             )
 
     def _bulk_copy(self, stmt: Eval, value: Call, fact: Fact | None) -> None:
-        """Check a tensor copy: its box in shared memory, and its tensor. Elements outside of the tensor are
-        not read."""
+        """Check the shared memory and the tensor of a tensor copy.
+
+        The hardware does not read elements outside of the tensor.
+        """
         one = tensor_copy_of(value)
         last: Expr = const(1)
         for dim, step in zip(one.dims, one.strides, strict=True):
@@ -487,7 +489,7 @@ def extent_in_bytes(buffer: Buffer) -> Bytes:
 
 
 def _lowest_lane(index: Expr) -> tuple[Expr, int] | None:
-    """The least lane of a vector index, and the distance to the greatest, if constant."""
+    """Return the smallest lane of a vector index and its constant distance to the largest, if known."""
     if isinstance(index, Broadcast):
         return index.value, 0
     if isinstance(index, Ramp):
@@ -508,7 +510,7 @@ def _passes_addresses(value: Expr) -> bool:
 
 
 def _taken(arg: Expr) -> Load | None:
-    """The element whose address is passed."""
+    """Return the element whose address is passed, if the argument is an address."""
     if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
         return arg.args[0]
     return None
@@ -548,7 +550,7 @@ def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
         match stmt:
             case For():
                 if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
-                    continue  # it never runs
+                    continue  # unreachable
                 inside = InLoop(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
             case While():
                 inside = Holds(fact, depth, stmt.body, stmt.cond)

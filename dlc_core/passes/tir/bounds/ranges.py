@@ -53,7 +53,7 @@ class Ranges:
         self._known: dict[Expr, Interval] = {}
         for scalar in func.scalars:
             if scalar.dtype.is_int:
-                # By-value integers are dims, which are not negative.
+                # Scalar integers are dims, which are not negative.
                 low, high = _type_range(scalar.dtype)
                 own = scalar.bounds
                 least = 0 if own is None else max(0, own.low)
@@ -73,7 +73,7 @@ class Ranges:
         self._known[var] = self.of(value)
 
     def of(self, e: Expr) -> Interval:
-        """The least and the greatest value of an integer or boolean expression."""
+        """Return the smallest and the largest value of an integer or boolean expression."""
         found = self._known.get(e)
         if found is None:
             try:
@@ -98,7 +98,8 @@ class Ranges:
         if type(e) is not Const:
             low, high = _type_range(e.dtype)
             if made[0] < low or made[1] > high:
-                # What leaves its type wraps around; an index that is no int64 has no meaning.
+                # Values outside of their type wrap around, so that only the type's range is known. Unbounded
+                # indices are kept as they are: they do not wrap.
                 endless = e.dtype is INDEX and (made[0] == -INF or made[1] == INF)
                 made = made if endless else (low, high)
             self._known[e] = made

@@ -77,7 +77,7 @@ def _region(prover: Prover, block: Block, region: Region, fact: Fact | None, cal
 
 
 def _address(prover: Prover, one: _Passed, fact: Fact | None) -> None:
-    """An address is of an element of a region; that of a window is not compared, the window being proved."""
+    """Check that an address is in a declared region. Windows are proved separately, and are skipped."""
     indices, regions = one.address.indices, one.regions
     if regions and one.address.buffer is not one.whole:
         return
