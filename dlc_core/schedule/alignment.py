@@ -62,7 +62,7 @@ def _rules(block: Block) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def _without(block: Block, buffer: Buffer) -> tuple[tuple[int, int, int, int], ...]:
-    """The rules of a block for its other buffers."""
+    """The alignment rules of a block for its other buffers."""
     return tuple(
         r for r in _rules(block) if r[0] >= len(block.writes) or block.writes[r[0]].buffer is not buffer
     )
@@ -87,7 +87,7 @@ def with_strides(buffer: Buffer, strides: Sequence[Expr]) -> Buffer:
 
 
 def strides_for(shape: Sequence[Expr], wanted: Sequence[Alignment]) -> tuple[Expr, ...]:
-    """Row-major strides, each enlarged to meet its request."""
+    """Row-major strides, each enlarged to meet the alignment requested for its dim."""
     rules = {axis: (factor, offset) for axis, factor, offset in wanted}
     strides: list[Expr] = []
     step: Expr = const(1)

@@ -29,7 +29,7 @@ def complaint(value: Any, hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type."""
+    """Whether a value fits an annotated type."""
     if hint is Any:
         return True
     origin = get_origin(hint)
@@ -59,7 +59,7 @@ _CALLABLE = get_origin(Callable[..., Any])
 
 
 def described(hint: Any) -> str:
-    """The annotation in words."""
+    """Describe an annotated type in words."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         parts = list(dict.fromkeys(described(part) for part in get_args(hint)))

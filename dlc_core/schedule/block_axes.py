@@ -32,9 +32,9 @@ def reorder_block_axes(program: Program, handle: BlockRV, order: Sequence[int]) 
 
 
 def plain_nest(program: Program, block: Block, what: str, fixed: Sequence[int] = ()) -> list[For]:
-    """The loops of a block, outer to inner: one over the whole domain of each axis, holding nothing else.
+    """The loops of a block, outer to inner: one over the whole domain of each axis, with nothing else inside.
 
-    Axes of the numbers `fixed` have loops outside of these.
+    The axes with numbers in `fixed` have loops outside of these.
     """
     moving = [n for n in range(len(block.axes)) if n not in fixed]
     chain = program.tree.loops_above(block)[-len(moving) :] if moving else []
@@ -169,10 +169,10 @@ def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -
 
 
 def _positions(block: Block, old: Sequence[IterVar], fused: Var, analyzer: Analyzer) -> dict[Expr, Expr]:
-    """Map indices that vary with all old axes as with one to an index over the fused axis.
+    """Map each index that uses all old axes as one mixed-radix number to an index over the fused axis.
 
-    This runs before old axes become divisions of the new one, because these cannot be compared with symbolic
-    sizes.
+    This must run before the old axes become quotients and remainders of the fused one: with symbolic sizes
+    such expressions cannot be compared.
     """
     if all(const_value(axis.dom.extent) is not None for axis in old):
         return {}
@@ -197,13 +197,13 @@ def _positions(block: Block, old: Sequence[IterVar], fused: Var, analyzer: Analy
 def _over_others(
     block: Block, env: dict[Var, Expr], analyzer: Analyzer, known: Mapping[Expr, Expr] = MappingProxyType({})
 ) -> Block:
-    """Return a block whose axes have these values over other axes, with simplified indices.
+    """Substitute expressions over new axes for the axes of a block, and simplify indices.
 
-    `known` has simpler forms of indices than those derived from the values.
+    `known` maps indices to simpler forms than the substitution gives.
     """
 
     def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        # An axis of one point stays one: as a number it is no index any more.
+        # Keep an axis of extent 1 as a variable: simplified to a number, it would not be an axis any more.
         return tuple(i if isinstance(i, Var) else analyzer.simplify(i) for i in indices)
 
     def settled(stmt: Stmt) -> Stmt:

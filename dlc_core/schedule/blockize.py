@@ -50,7 +50,7 @@ def blockize(program: Program, target: LoopRV | BlockRV) -> BlockRV:
 
 
 def nest_of(program: Program, at: Stmt, what: str) -> tuple[list[For], Block]:
-    """The loops from a statement inward, and the block that they hold alone."""
+    """The loops from a statement inward, and the only block inside."""
     inner: list[For] = []
     stmt = at
     while isinstance(stmt, For):
@@ -68,10 +68,9 @@ def nest_of(program: Program, at: Stmt, what: str) -> tuple[list[For], Block]:
 
 @dataclass
 class _Division:
-    """The split of a block's axes. `env` has the old axes in terms of the new ones.
+    """The split of a block's axes.  `env` gives the old axes in terms of the new ones.
 
-    The predicate of a block is over variables outside of it: loops, and for the inner block also axes of the
-    outer one.
+    A block's predicate uses variables from outside: loops and, for the inner block, axes of the outer one.
     """
 
     outer: list[tuple[IterVar, Expr]]
@@ -86,7 +85,7 @@ class _Division:
 
     @property
     def accumulates(self) -> bool:
-        """Whether the outer block runs several steps of a reduction."""
+        """Whether the outer block may run several steps of a reduction."""
         return any(
             axis.kind == "reduce" and not self.analyzer.prove_equal(axis.dom.extent, 1)
             for axis, _ in self.outer
@@ -125,7 +124,7 @@ class _Division:
         return Region(region.buffer, tuple(ranges))
 
     def _box(self, region: Region) -> Region:
-        """All that the inner block touches of a region while it runs."""
+        """The box of a region over all points of the inner block."""
         moving = [axis.var for axis, _ in self.inner]
         ranges: list[Range] = []
         for r, size, whole in zip(
@@ -189,7 +188,7 @@ def _divide(program: Program, at: For | Block, inner: Sequence[For], block: Bloc
     division.bound.update((new.var, bound) for new, bound in division.inner)
     limits = conjuncts(block.predicate)
     if limits:
-        # Loops outside may run on where conditions on points left the block out.
+        # Outer loops may exceed the new domain if the old predicate excluded the points there.
         for new, number in division.outer:
             inside = number < new.dom.begin + new.dom.extent
             if not analyzer.prove(inside):
@@ -248,8 +247,10 @@ def _divide_axis(
 
 
 def _over_axes(cond: Expr, block: Block, outer: set[Var], own: set[Var], analyzer: Analyzer) -> Expr | None:
-    """A condition over loops as a condition over axes: `axis < bound`. The condition itself if it has no
-    outer loop."""
+    """Rewrite a condition on loops as a bound of an axis, `axis < bound`.
+
+    Without outer loops it is returned as it is.  None if it has them and bounds no axis.
+    """
     if isinstance(cond, Binary) and cond.op in ("lt", "le", "gt", "ge"):
         slack = cond.a - cond.b if cond.op in ("lt", "le") else cond.b - cond.a
         for axis, value in zip(block.axes, block.values, strict=True):

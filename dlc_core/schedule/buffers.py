@@ -68,7 +68,7 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     if not reads:
         raise program.error(what, block, why="the block never runs")
     limited = any(const_value(r.predicate) != 1 for r in reads)
-    # What a predicate leaves out may not be there yet.
+    # Elements that a predicate excludes may not be computed yet, so only the exact box is copied.
     exact = exact_box(reads, analyzer) if limited else None
     box = hull(reads, analyzer) if exact is None else clipped(exact, source, analyzer)
     copy = copy_nest(name, source, cache, box, program.tree.loops_above(top), analyzer)
@@ -156,8 +156,7 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
 
 
 def top_of(program: Program, block: Block) -> Stmt:
-    """The outermost loop around a block (the block itself if there is none) that contains no other
-    allocations."""
+    """The outermost loop around a block with nothing but loops in between; the block itself without loops."""
     top: Stmt = block
     for above in program.tree.ancestors(block):
         if not isinstance(above, For):
@@ -169,8 +168,7 @@ def top_of(program: Program, block: Block) -> Stmt:
 def copy_nest(
     name: str, source: Buffer, target: Buffer, box: Sequence[Span], outer: Sequence[For], analyzer: Analyzer
 ) -> Stmt:
-    """Loops around a block that copies a box of one buffer to the same place of another one, inside
-    `outer`."""
+    """A nest inside the loops `outer` that copies a box of a buffer to the same indices of another one."""
     loops = [Var(f"i{d}") for d in range(source.ndim)]
     axes = tuple(Var(f"v_i{d}") for d in range(source.ndim))
     around = {s.var for s in outer}

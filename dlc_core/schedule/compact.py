@@ -47,7 +47,7 @@ from dlc_core.tir.stmt import (
 
 
 def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """The function with every allocated buffer sunk and shrunk; meaning, loops and block names stay."""
+    """Move every allocation inward and shrink its buffer; results, loops and block names are unchanged."""
     program = Program(func)
     for buffer in list(program.tree.allocs):
         sink(program, buffer)
@@ -56,7 +56,7 @@ def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
 
 
 def sink(program: Program, buffer: Buffer) -> None:
-    """Move an allocation inward as long as no value passes between the iterations of the loops it enters."""
+    """Move an allocation into loops as long as their iterations pass no values through the buffer."""
     alloc = program.tree.allocs[buffer]
     touching = program.tree.touching(buffer)
     spot = alloc.body
@@ -93,7 +93,7 @@ def sink(program: Program, buffer: Buffer) -> None:
 
 
 def is_private_to(program: Program, loop: For, buffer: Buffer) -> bool:
-    """Whether every element read in an iteration is written in the same iteration before."""
+    """Whether every element that an iteration reads was written earlier in the same iteration."""
     found = accesses(loop.body, [buffer])
     if any(a.block is None for a in found) or escapes(loop.body, buffer):
         return False
@@ -125,7 +125,7 @@ def contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> b
 
 
 def exact_box(writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None:
-    """The box that the writes of a block cover exactly; None if it is not known to be a box."""
+    """The box that writes cover exactly; None if they are not known to cover a box."""
     if not writes:
         return None
     first = _box_of(writes[0], analyzer)
@@ -156,7 +156,7 @@ def _box_of(write: Access, analyzer: Analyzer) -> list[Span] | None:
 
 @record(frozen=True)
 class _Box:
-    """The smaller buffer, its origin in the old one, and its extents for any origin."""
+    """The smaller buffer, its origin in the old buffer, and upper bounds of the origin's domains."""
 
     buffer: Buffer
     lows: tuple[Expr, ...]
@@ -164,7 +164,7 @@ class _Box:
 
 
 def shrink(program: Program) -> None:
-    """Replace every allocated buffer by one of the box that is touched while it is alive."""
+    """Shrink every allocated buffer to the box that is accessed during its live range."""
     found: dict[Buffer, list[Access]] = {}
     for access in accesses(program.func.body, program.tree.allocs):
         found.setdefault(access.buffer, []).append(access)
@@ -172,7 +172,7 @@ def shrink(program: Program) -> None:
         alloc = program.tree.allocs[buffer]
         above = list(program.tree.ancestors(alloc))
         if any(isinstance(s, Block) for s in above):
-            # What a block allocates begins where its axes say; the loops around it are not seen inside.
+            # A block's body sees only its axes, so the box of a buffer allocated there is over these.
             found[buffer] = accesses(alloc.body, [buffer])
         else:
             outer = sum(isinstance(s, For) for s in above)
@@ -217,14 +217,16 @@ def _box(
 
 
 def _domain(low: Expr, size: Expr, loops: Sequence[Var], analyzer: Analyzer) -> Expr:
-    """An extent that holds `low`, in no terms of loops: a box where nothing is touched may begin beyond the
-    buffer."""
+    """An extent above every value of `low` that depends on no loop.
+
+    It may exceed the buffer's size: an empty box may start after the buffer's end.
+    """
     found = analyzer.bounds(low, loops)
     return size if found is None else analyzer.simplify(maximum(size, found[1] + 1))
 
 
 def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
-    """A constant upper bound of the extent, if there is one."""
+    """A constant upper bound of the extent; the extent itself if there is none."""
     if const_value(extent) is not None:
         return extent
     high = analyzer.const_bounds(extent)[1]
@@ -236,9 +238,9 @@ Bases = Mapping[Buffer, tuple[Expr, ...]]
 
 
 class _Rebase:
-    """Accesses of `old[i]` become accesses of `new[i - low]`.
+    """Rewrite accesses `old[i]` to `new[i - low]`.
 
-    A block's body knows no loops, so each block that needs a `low` gets it as an axis.
+    A block's body cannot use loop variables, so `low` becomes an axis of each block that needs it.
     """
 
     def __init__(self, boxes: Mapping[Buffer, _Box], touching: set[Stmt]) -> None:

@@ -81,14 +81,14 @@ def compute_at(
 
 
 def _check_made_before(program: Program, block: Block, user: Block, target: LoopRV, what: str) -> None:
-    """Check that a block which moved into a loop has all its inputs computed before that loop."""
+    """Check that a block that moved into a loop computes all elements that `user` reads outside of it."""
     at = program.loop(target)
     around = [s for s in program.tree.ancestors(user) if isinstance(s, For) and s in program.tree.path(block)]
     analyzer = program.analyzer(*around[:1], inside=True) if around else program.analyzer()
     found = accesses(around[0].body if around else program.func.body, written_by(block))
     for buffer in written_by(block):
         used = [a for a in found if a.buffer is buffer and a.block is user]
-        if not used:  # it reads another result of the block
+        if not used:  # the reader uses another result of the block
             continue
         made = exact_box([a for a in found if a.buffer is buffer and a.writes], analyzer)
         if made is None or not contains(made, hull(used, analyzer), analyzer):
@@ -142,7 +142,7 @@ def reverse_compute_at(
 
 
 def _parts_with(parts: Sequence[Stmt], blocks: Sequence[Block]) -> list[int]:
-    """The numbers of the statements that hold some of the blocks."""
+    """The indices of the statements that contain any of the blocks."""
     return [i for i, part in enumerate(parts) if any(b in set(stmts(part)) for b in blocks)]
 
 
@@ -170,7 +170,7 @@ def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Se
 def _made(
     program: Program, buffer: Buffer, at: For, analyzer: Analyzer, block: Block, what: str
 ) -> list[Span]:
-    """The box of a buffer that one iteration writes, every element of it."""
+    """Return the box of a buffer that one iteration writes completely."""
     writes = [a for a in accesses(at.body, [buffer]) if a.writes]
     boxes: list[list[Span]] = []
     for maker in dict.fromkeys(a.block for a in writes):
@@ -251,14 +251,14 @@ def _position(program: Program, block: Block) -> int:
 
 
 def _below(body: Stmt) -> list[Stmt]:
-    """The statements in sequence under allocations."""
+    """The statements of a sequence inside allocations."""
     while isinstance(body, (Alloc, View)):
         body = body.body
     return list(body.stmts) if isinstance(body, Seq) else [body]
 
 
 def _insert(body: Stmt, at: int, nest: Stmt, buffers: Sequence[Buffer]) -> Stmt:
-    """The body with a nest put before its statement number `at`, and buffers allocated from there on."""
+    """Insert a nest before statement number `at` of a body, and allocate buffers from there on."""
     if isinstance(body, (Alloc, View)):
         return replace(body, body=_insert(body.body, at, nest, buffers))
     parts = _below(body)
@@ -307,7 +307,7 @@ def threads_around(program: Program, at: For) -> list[For]:
 
 
 def _choose(tight: Span, wide: Span, size: Expr, analyzer: Analyzer) -> Part:
-    """The box clipped to the buffer, unless only the one that is not has a constant extent."""
+    """Take the box clipped to the buffer, unless only the unclipped one has a constant extent."""
     if const_value(extent_of(tight, analyzer)) is None and const_value(extent_of(wide, analyzer)) is not None:
         return Part(wide, Span(const(0), analyzer.simplify(size - 1)))
     return Part(tight)
@@ -327,7 +327,7 @@ def _match_reads(
     analyzer: Analyzer,
     what: str,
 ) -> None:
-    """Which part of the block's axes reads the box of a producer's buffer."""
+    """Add to `parts` the ranges of the block's axes that read a box of a producer's buffer."""
     axes = {a.var: a for a in block.axes}
     places = {a.indices for a in accesses(block.body, [buffer])}
     if len(places) != 1:
@@ -372,7 +372,7 @@ def _same(a: Part, b: Part, analyzer: Analyzer) -> bool:
 
 
 def _shift(index: Expr, axes: dict[Var, IterVar], analyzer: Analyzer) -> tuple[IterVar, Expr] | None:
-    """(axis, c) where the index is axis + c."""
+    """Return (axis, c) if the index is axis + c; else None."""
     used = [v for v in free_vars(index) if v in axes]
     if len(used) != 1:
         return None

@@ -22,7 +22,7 @@ TRUE = const(True, BOOL)
 
 
 def axis_kinds(block: Block, var: Var) -> set[str]:
-    """The kinds of the axes that a loop variable moves."""
+    """The kinds of the axes whose bindings use a loop variable."""
     pairs = zip(block.axes, block.values, strict=True)
     return {axis.kind for axis, value in pairs if var in free_vars(value)}
 
@@ -30,10 +30,9 @@ def axis_kinds(block: Block, var: Var) -> set[str]:
 def binding_map(
     program: Program, block: Block, axes: Sequence[IterVar], within: For | None = None
 ) -> IterMap | None:
-    """The given axes as splits and fusions of the loops around a block; None if the bindings do not have this
-    form.
+    """Express axes as splits and fusions of the loops around a block; None if their bindings differ.
 
-    With `within`, loops outside of that one are fixed: they count as symbols.
+    With `within`, the loops outside of that one are symbols.
     """
     chosen = set(axes)
     values = [v for a, v in zip(block.axes, block.values, strict=True) if a in chosen]
@@ -53,8 +52,9 @@ def _loops_within(program: Program, block: Block, outermost: For | None) -> list
 
 
 def _distinct(program: Program, block: Block, loop: For) -> bool:
-    """Whether different iterations of a loop, and of those inside it, have different spatial points; also
-    where bindings are not understood.
+    """Whether different iterations of a loop and of the loops inside it have different spatial points.
+
+    Also True if the bindings are not splits and fusions of loops.
     """
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     loops = {s.var: s for s in _loops_within(program, block, loop)}
@@ -69,7 +69,7 @@ def _distinct(program: Program, block: Block, loop: For) -> bool:
 
 
 def _is_mixed_radix(value: Expr, loops: Mapping[Var, For], program: Program) -> bool:
-    """Whether a sum of loops with constant factors has every factor beyond the reach of the smaller ones."""
+    """Whether a value is a mixed-radix sum of loops: each factor exceeds all that smaller terms add up to."""
     if isinstance(value, Var):
         return True
     analyzer = program.analyzer()
@@ -88,7 +88,7 @@ def _is_mixed_radix(value: Expr, loops: Mapping[Var, For], program: Program) -> 
         if high - low == INF:
             return False
         if abs(factor) <= reach:
-            # The range of a loop may end where those around it have gone far: all of them together.
+            # Ranges of inner loops may depend on outer ones: bound the sum of the smaller terms instead.
             least = analyzer.const_bounds(smaller)[0]
             if least == -INF or not analyzer.prove(smaller < int(least) + abs(factor)):
                 return False
@@ -118,7 +118,7 @@ def check_free_axes(program: Program, block: Block, what: str) -> None:
 
 
 def check_accumulates_all(program: Program, block: Block, what: str) -> None:
-    """The loops around a block run its reductions whole: it is no part of a partitioned accumulation."""
+    """Check that the loops around a block run its whole reductions, not a part that a partition made."""
     if all(axis.kind == "spatial" for axis in block.axes):
         return
     loops = program.tree.loops_above(block)
@@ -135,7 +135,7 @@ def check_accumulates_all(program: Program, block: Block, what: str) -> None:
 
 
 def check_not_exposed(program: Program, buffer: Buffer, block: Block, what: str) -> None:
-    """No address of the buffer is taken and no window on it is open: accesses are all that there is to it."""
+    """Check that no address of the buffer is taken and no other buffer views it: all accesses are known."""
     if escapes(program.func.body, buffer):
         raise program.error(
             what,
@@ -146,7 +146,7 @@ def check_not_exposed(program: Program, buffer: Buffer, block: Block, what: str)
 
 
 def check_not_recurrent(program: Program, block: Block, what: str) -> None:
-    """The block reads no elements that it wrote at other points: where and when they run does not matter."""
+    """Check that a block reads no elements that it writes at other points: their order does not matter."""
     found = recurrent_buffers(block)
     if found:
         why = f"it reads elements of {found[0].name} that it computed before"
@@ -154,7 +154,7 @@ def check_not_recurrent(program: Program, block: Block, what: str) -> None:
 
 
 def outer_blocks(root: Stmt) -> list[Block]:
-    """Blocks inside that are not inside another one, in order of execution."""
+    """The outermost blocks inside a statement, in order of execution."""
     found: list[Block] = []
     skip: set[Stmt] = set()
     for stmt in block_list(root):
@@ -165,7 +165,7 @@ def outer_blocks(root: Stmt) -> list[Block]:
 
 
 def shared_buffers(root: Stmt) -> dict[Buffer, list[Access]]:
-    """Buffers from outside that one block inside writes and another one touches, with all their accesses."""
+    """The outer buffers that one block inside writes and another one accesses, with all accesses to them."""
     own = set(allocations(root))
     by_buffer: dict[Buffer, list[Access]] = {}
     for access in accesses(root):
@@ -179,7 +179,10 @@ def shared_buffers(root: Stmt) -> dict[Buffer, list[Access]]:
 
 
 def check_independent(program: Program, loop: For, kind: str) -> None:
-    """Iterations may run at once: no axis that accumulates, no element written by two, no value handed on."""
+    """Check that iterations are independent, so that they may run at the same time.
+
+    The loop may move no reduction axis, no two iterations may write one element, and no iteration may read
+    what another one writes."""
     what = f"cannot make loop {loop.var.name!r} {kind}"
     own = set(allocations(loop.body))
     blocks = outer_blocks(loop.body)
@@ -251,9 +254,10 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
 
 
 def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
-    """Whether different iterations access different elements. There are three proofs: in some dim all indices
-    of an iteration are below those of the next one; the indices determine the iteration; or each iteration
-    accesses tiles that no other one does.
+    """Whether different iterations provably access different elements.
+
+    There are three proofs: in some dim all indices of an iteration are below those of the next one; the
+    indices in a dim determine the iteration; or each iteration accesses tiles of its own.
     """
     analyzer = program.analyzer(loop)
     following = {loop.var: loop.var + 1}
@@ -270,7 +274,7 @@ def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
 
 
 def _tells(analyzer: Analyzer, loop: For, found: Sequence[Access], dim: int) -> bool:
-    """Whether the number of the iteration is a digit of all indices in a dim, the same one in each."""
+    """Whether all indices in a dim have the iteration number as the same digit."""
     digit: tuple[int, int] | None = None
     for access in found:
         index = access.indices[dim]
@@ -288,9 +292,9 @@ def _tells(analyzer: Analyzer, loop: For, found: Sequence[Access], dim: int) -> 
 
 
 def _tile(analyzer: Analyzer, low: Expr, high: Expr, var: Var) -> Expr | None:
-    """The number of the tile that an iteration accesses in a dim; tiles with different numbers are disjoint.
+    """The index of the tile that an iteration accesses in a dim; tiles of different indices are disjoint.
 
-    None if there is no such number, or if it is equal for all iterations.
+    None if accesses do not form such tiles, or if all iterations access one tile.
     """
     if var not in free_vars(low):
         return None

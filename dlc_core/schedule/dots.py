@@ -20,7 +20,7 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Store
 
 
 def dot_intrin(dot: Dot, lanes: int, scope: str = "global") -> TensorIntrin:
-    """The dot product of `lanes` lanes, a power of two up to those of the instruction.
+    """The intrinsic for a dot product of `lanes` lanes, a power of two up to the lanes of the instruction.
 
     `scope` is that of the buffers that hold both operands.
     """
@@ -42,7 +42,7 @@ def _made(dot: Dot, scope: str) -> TensorIntrin:
 
 
 def dot_intrins(dot: Dot, scope: str = "global") -> Iterator[TensorIntrin]:
-    """Those of all numbers of lanes."""
+    """Yield the intrinsics for all numbers of lanes."""
     lanes = dot.lanes
     while lanes:
         yield dot_intrin(dot, lanes, scope)

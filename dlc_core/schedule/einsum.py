@@ -140,7 +140,10 @@ def _loads(e: Expr) -> Iterator[Load]:
 
 
 def _check_zeros(program: Program, block: Block, source: Expr, extents: dict[Var, Expr], what: str) -> None:
-    """Steps that are added add zero: every factor is padded along them, or numbers are finite."""
+    """Check that the padded steps of a reduction add zero.
+
+    Integers always do.  For floats, the axis must index every factor, because 0 · inf is NaN.
+    """
     for axis in block.axes:
         if axis.kind == "spatial" or axis.var not in extents or not source.dtype.is_float:
             continue
@@ -156,7 +159,7 @@ def _check_zeros(program: Program, block: Block, source: Expr, extents: dict[Var
 
 
 class _Padder:
-    """Makes the buffers that are larger, and the blocks that fill and empty them."""
+    """Makes the padded buffers, and the blocks that copy to and from them."""
 
     def __init__(self, program: Program, block: Block, extents: dict[Var, Expr], analyzer: Analyzer) -> None:
         self.program = program
@@ -197,7 +200,7 @@ class _Padder:
         return self._nest(larger.name, fresh, domains, Store(larger, tuple(fresh), value))
 
     def result(self, buffer: Buffer, point: Sequence[Expr]) -> Buffer:
-        """The buffer that the padded block writes: itself where only reductions are padded."""
+        """The buffer that the padded block writes: the same one if only reductions are padded."""
         if not any(i in self.extents for i in point):
             return buffer
         shape = [self.extent(self.axes[i]) for i in point if isinstance(i, Var)]

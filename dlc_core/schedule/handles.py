@@ -13,9 +13,9 @@ from dlc_core.support.record import record
 
 @dataclass(frozen=True)
 class BlockRV:
-    """A block, by its name: a Schedule keeps the names of blocks unique.
+    """A block, identified by its name, which is unique in its function.
 
-    `func` is the function that it is in, where the Schedule is one of a module; else nothing.
+    `func` is the name of the function if the Schedule is of a module, else empty.
     """
 
     name: str
@@ -27,7 +27,7 @@ class BlockRV:
 
 @dataclass(frozen=True)
 class LoopRV:
-    """A loop, by the identity of its variable."""
+    """A loop, identified by its variable."""
 
     var: Var
 
@@ -41,10 +41,10 @@ class LoopRV:
 
 @record(frozen=True)
 class Copy:
-    """One of the consecutive loops that a loop was partitioned into.
+    """One of the consecutive loops that a partition made of a loop.
 
-    `copy[handle]` is the handle, in this copy, of a block or loop inside the partitioned loop. Handles to
-    anything outside are returned as they are.
+    `copy[handle]` is this copy's handle of a block or loop inside the partitioned loop.  Other handles are
+    returned as they are.
     """
 
     loop: LoopRV
@@ -79,8 +79,8 @@ class Loops(tuple[LoopRV, ...]):
 class Drawn(int):
     """A number that a sampling primitive drew.
 
-    If it is passed directly to other primitives (not as a part of an expression), replaying the trace with
-    another decision replaces it.
+    Replaying the trace with another decision replaces it where it was passed directly to another primitive,
+    not as a part of an expression.
     """
 
     __slots__ = ()
@@ -104,7 +104,7 @@ def flat(result: Any) -> Iterator[Handle]:
 
 
 def with_handles(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value with `change` applied to all that is no container, in whatever a primitive takes or gives."""
+    """Apply `change` to every element of the containers in a primitive's argument or result."""
     if isinstance(value, Loops):
         return Loops((change(v) for v in value), with_handles(value.tail, change))
     if isinstance(value, Copy):

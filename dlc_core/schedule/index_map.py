@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 @record(frozen=True)
 class Digit:
-    """(axis // lower) % extent; `extent` is None for all that is above `lower`."""
+    """The digit (axis // lower) % extent of an axis; with `extent` None it is axis // lower."""
 
     axis: int
     lower: int
@@ -39,8 +39,9 @@ class Digit:
 
 @record(frozen=True, eq=False)
 class IndexMap:
-    """`outputs` are expressions over `inputs`: element [inputs] of the one layout is element [outputs] of the
-    other.
+    """A map between layouts: element [inputs] of the old layout is element [outputs] of the new one.
+
+    `outputs` are expressions over the variables `inputs`.
 
     >>> panels = IndexMap.of(lambda k, n: (n // 32, k, n % 32))
     >>> print(panels)
@@ -56,8 +57,7 @@ class IndexMap:
 
     @staticmethod
     def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:
-        """Make a map of a Python function of the indices. `rank` is their number, for a function of
-        `*indices`."""
+        """Make a map from a Python function of the indices; a function of `*indices` needs the `rank`."""
         if rank is None:
             names = list(inspect.signature(function).parameters)
         else:
@@ -68,7 +68,7 @@ class IndexMap:
         return IndexMap(inputs, tuple(as_expr(o) for o in listed if not isinstance(o, (tuple, list))))
 
     def __call__(self, *indices: ExprLike) -> tuple[Expr, ...]:
-        """The indices in the other layout."""
+        """The indices in the new layout."""
         if len(indices) != len(self.inputs):
             raise ScheduleError(f"the layout {self} maps {len(self.inputs)} indices, not {len(indices)}")
         env = {var: as_expr(i) for var, i in zip(self.inputs, indices, strict=True)}
@@ -88,7 +88,7 @@ class IndexMap:
         return IndexMap(self.inputs, outputs, (*(self.parts or (self,)), *(other.parts or (other,))))
 
     def output_exprs(self, shape: Sequence[ExprLike]) -> tuple[Expr, ...]:
-        """The shape that holds every mapped element of a buffer of `shape`; a remainder by c has extent c."""
+        """The shape for all mapped elements of a buffer of `shape`; a remainder by c has extent c."""
         if self.parts:
             for part in self.parts:
                 shape = part.output_exprs(shape)
@@ -116,7 +116,7 @@ class IndexMap:
         return tuple(result)
 
     def _radix_size(self, output: Expr, shape: Sequence[ExprLike], analyzer: Analyzer) -> Expr | None:
-        """How many values an output has of which some inputs are the digits; None for any other."""
+        """The number of values of an output whose digits are inputs (mixed radix); None for other outputs."""
         used = free_vars(output)
         sizes = {v: as_expr(size) for v, size in zip(self.inputs, shape, strict=True) if v in used}
         left = {v: size for v, size in sizes.items() if const_value(size) != 1}
@@ -153,8 +153,7 @@ class IndexMap:
         return tuple(found)
 
     def _columns(self) -> list[list[int]] | None:
-        """For each input the outputs that are its digits, highest first; None where digits have gaps or
-        overlap."""
+        """The outputs that are digits of each input, highest first; None if digits have gaps or overlap."""
         digits = self.digits()
         if digits is None:
             return None
@@ -173,7 +172,7 @@ class IndexMap:
         return columns
 
     def inverse(self) -> IndexMap:
-        """The map back; for outputs that are digits of single inputs.  ScheduleError for others."""
+        """The inverse map.  ScheduleError unless every output is a digit of a single input."""
         columns, digits = self._columns(), self.digits()
         if columns is None or digits is None:
             raise ScheduleError(
@@ -191,13 +190,13 @@ class IndexMap:
 
     @property
     def is_bijective(self) -> bool:
-        """Whether `inverse` exists (up to padding of the last tile)."""
+        """Whether `inverse` exists, up to padding of the last tile."""
         return self._columns() is not None
 
     def apply_numpy(self, array: Array, pad_value: float = 0, out: Array | None = None) -> Array:
-        """The array in the other layout, C-contiguous. Elements without a source are `pad_value`.
+        """Return the array in the new layout, C-contiguous.  Elements without a source are `pad_value`.
 
-        `out` is an array of the result's shape and dtype for the result.
+        The result is written to `out`, if given, which must have its shape and dtype.
         """
         if array.ndim != len(self.inputs):
             raise ScheduleError(f"the layout {self} maps {len(self.inputs)} dims, the array has {array.ndim}")

@@ -39,7 +39,7 @@ def compute_inline(program: Program, handle: BlockRV) -> None:
 
 
 def _with_value(user: Block, buffer: Buffer, point: tuple[Var | None, ...], value: Expr) -> Block:
-    """The block with loads of the buffer replaced by the value they would find."""
+    """Replace the block's loads of a buffer by the value stored there."""
 
     def visit(expr: Expr) -> Expr | None:
         if not isinstance(expr, Load) or expr.buffer is not buffer:
@@ -97,7 +97,7 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     env: dict[Var, Expr] = {v: i for v, i in zip(place, made.indices, strict=True) if v is not None}
     env.update((a.var, a.dom.begin) for a in block.axes if a.var not in env)
 
-    # A marker stands for the load while axes are replaced: the stored value is over the producer's axes.
+    # The stored value is over the producer's axes, so a marker replaces the load while axes are substituted.
     marker = Var("value", made.value.dtype)
     value = transform(body.value, lambda e: marker if isinstance(e, Load) and e.buffer is source else None)
     value = substitute(substitute(value, env), {marker: made.value})
@@ -121,7 +121,7 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
 
 
 def drop_alloc(program: Program, buffer: Buffer) -> None:
-    """Take away the allocation of a buffer that nothing uses any more."""
+    """Remove the allocation of an unused buffer."""
     found = program.tree.allocs.get(buffer)
     if found is not None:
         program.replace({found: found.body})
@@ -157,7 +157,7 @@ def _intermediate(program: Program, buffer: Buffer, block: Block, what: str) -> 
 def _distinct_axes(
     program: Program, block: Block, indices: tuple[Expr, ...], what: str
 ) -> tuple[Var | None, ...]:
-    """The axis that each index is; None for a constant index of a dim of one element."""
+    """The axis of each index; None for a constant index of a dim of one element."""
     axes = {a.var for a in block.axes}
     point: list[Var | None] = []
     for index in indices:
@@ -173,7 +173,7 @@ def _distinct_axes(
 
 
 def _covers(program: Program, block: Block, buffer: Buffer, what: str) -> None:
-    """The axes that index the buffer run over its whole shape."""
+    """Check that the axes that index a buffer cover its whole shape."""
     analyzer = program.analyzer()
     assert isinstance(block.body, Store)
     doms = {a.var: a.dom for a in block.axes}
@@ -201,8 +201,10 @@ def _values_last(program: Program, block: Block, users: list[Block], what: str) 
 
 
 def _values_first(program: Program, maker: Block, block: Block, body: Store, what: str) -> None:
-    """The merged block runs where the producer did: nothing it needs may be written later, nor its result
-    used."""
+    """Check that the merged block can run in the producer's position.
+
+    Between the two, nothing may write its inputs or access its result.
+    """
     order = list(program.tree.blocks.values())
     position = {b: i for i, b in enumerate(order)}
     for other in order[position[maker] + 1 : position[block]]:

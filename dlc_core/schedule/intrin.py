@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def over_its_axes(block: Block) -> Stmt:
-    """A block in loops over every point of its axes, which give its values: as descriptions have it."""
+    """Put a block into one loop per axis, which is the form of descriptions."""
     nest: Stmt = block
     for var, axis in zip(reversed(block.values), reversed(block.axes), strict=True):
         assert isinstance(var, Var)
@@ -33,15 +33,15 @@ def over_its_axes(block: Block) -> Stmt:
 class TensorIntrin:
     """A computation on tiles that a machine executes as one instruction or function.
 
-    `desc` is the description: one block in its loops, over buffers of constant shapes without strides. `impl`
-    is the replacement: a program over the same buffers. An element of a buffer of `impl` becomes the element
-    of the matched window. If `impl` takes addresses, the strides of its buffers are requirements: constants
-    must match, by-value parameters get the window's strides, and without strides the window must be
-    row-major. An `offset` that is a parameter gets the number of elements from the pointer to the window.
+    `desc` is the description: one block in its loops, over buffers of constant shapes without strides.
+    `impl` is the replacement: a program over the same buffers.  Its accesses become accesses to the matched
+    windows.  If `impl` takes addresses, the strides of its buffers are requirements: constants must match,
+    by-value parameters get the window's strides, and without strides the window must be row-major.  An
+    `offset` that is a parameter gets the number of elements from the pointer to the window.
 
-    `reference` takes an array for each buffer, in order, and updates those that are written. The interpreter
-    runs calls of an external symbol in `impl` by it. `externs` has other functions by symbol, which get the
-    arguments of the call (memory from a handle on as a flat array).
+    `reference` takes an array for each buffer, in order, and updates those that are written.  The interpreter
+    uses it for calls of an external symbol in `impl`.  `externs` has other functions by symbol, which get the
+    arguments of the call; for a handle they get the memory from there on as a flat array.
 
     Raises UsageError if desc and impl do not match.
     """
@@ -88,7 +88,7 @@ class TensorIntrin:
 
     @property
     def places(self) -> dict[Var, tuple[Buffer, int | None]]:
-        """By-value parameters of impl that are the stride of a dim of a buffer, or (None) its offset."""
+        """Map by-value parameters of `impl` to (buffer, dim) of a stride, or (buffer, None) of an offset."""
         found: dict[Var, tuple[Buffer, int | None]] = {}
         for buffer in self.impl.buffers:
             for dim, stride in enumerate(buffer.strides or ()):
@@ -107,7 +107,7 @@ class TensorIntrin:
         return found
 
     def _by_reference(self, call: Call) -> Callable[..., Any]:
-        """The reference on the arrays that a call's handles and strides describe."""
+        """Make a function of a call's arguments that applies the reference to the arrays they describe."""
         handles: dict[Buffer, int] = {}
         for position, arg in enumerate(call.args):
             taken = arg.args[0] if isinstance(arg, Call) and arg.name == "address_of" else None

@@ -82,7 +82,7 @@ def lanes_intrin(op: str, width: int, lanes: int, axis: str, dtype: str = "float
 
 
 def lanes_intrins(width: int, axis: str) -> Iterator[TensorIntrin]:
-    """All of a subgroup along an axis."""
+    """Yield all such intrinsics for subgroups along an axis."""
     for op, power in product(IDENTITY, range(width.bit_length())):
         if width % (1 << power) == 0:
             yield lanes_intrin(op, width, 1 << power, axis)

@@ -89,7 +89,7 @@ def _replace_buffer(program: Program, old: Buffer, new: Buffer, layout: IndexMap
 
 
 def _is_plain(block: Block, buffer: Buffer) -> bool:
-    """Whether the block's spatial axes are exactly the indices that it writes the buffer at."""
+    """Whether a block writes the buffer at [axis, axis, …], with all its spatial axes."""
     if (
         not isinstance(block.body, Store)
         or block.init is not None
@@ -105,10 +105,9 @@ def _is_plain(block: Block, buffer: Buffer) -> bool:
 def _retile_writer(
     program: Program, handle: BlockRV, old: Buffer, layout: IndexMap, pad_value: float | None, what: str
 ) -> None:
-    """Let the block that writes the buffer iterate over the new layout's dims, so that it writes `new[axis,
-    axis, …]`.
+    """Let a buffer's producer iterate over the dims of the new layout: it then writes `new[axis, axis, …]`.
 
-    With a pad value it writes the padding too.
+    With a pad value it also writes the padding.
     """
     block = program.block(handle)
     chain = program.tree.loops_above(block)

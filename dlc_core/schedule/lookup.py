@@ -8,7 +8,7 @@ from dlc_core.tir.stmt import Block
 
 
 def buffer_of(program: Program, block: Block, kind: str, index: int | str) -> Buffer:
-    """A buffer that a block declares to read or to write, by its number among them or by name."""
+    """A buffer among the declared reads or writes of a block, by index or name."""
     if kind not in ("read", "write"):
         raise program.error(f"{kind!r} is no kind of access", block, hint='"read" or "write"')
     regions = block.reads if kind == "read" else block.writes
@@ -23,7 +23,7 @@ def buffer_of(program: Program, block: Block, kind: str, index: int | str) -> Bu
 
 
 def named_buffer(program: Program, block: Block, name: str) -> Buffer:
-    """The buffer of that name that a block reads or writes."""
+    """The buffer with this name that a block reads or writes."""
     found = {r.buffer for r in (*block.reads, *block.writes) if r.buffer.name == name}
     if len(found) != 1:
         names = ", ".join(sorted({r.buffer.name for r in (*block.reads, *block.writes)})) or "nothing"
@@ -34,7 +34,7 @@ def named_buffer(program: Program, block: Block, name: str) -> Buffer:
 
 
 def one_buffer(program: Program, block: Block, buffer: str | tuple[str, int]) -> Buffer:
-    """The buffer of a name, or ("read", n), ("write", n)."""
+    """The buffer that a name, ("read", n) or ("write", n) identifies."""
     if isinstance(buffer, str):
         return named_buffer(program, block, buffer)
     return buffer_of(program, block, *buffer)

@@ -78,7 +78,7 @@ def split(program: Program, handle: LoopRV, factors: Sequence[ExprLike | None], 
 def _sizes(
     program: Program, old: For, factors: Sequence[ExprLike | None], analyzer: Analyzer
 ) -> list[Expr | None]:
-    """Factors as expressions; at most the first is None."""
+    """The factors as expressions; only the first may remain None."""
     sizes = [None if f is None else as_expr(f) for f in factors]
     unknown = [i for i, size in enumerate(sizes) if size is None]
     if len(sizes) < 2 or len(unknown) > 1:
@@ -95,7 +95,7 @@ def _sizes(
         for size in sizes:
             rest = rest if size is None else rest * size
         size = analyzer.simplify(ceildiv(old.extent, rest))
-        # Other extents are divided by it, even where the loop is empty.
+        # Other extents are divided by it, so it is at least 1 even if the loop is empty.
         sizes[unknown[0]] = size if analyzer.prove(size > 0) else analyzer.simplify(maximum(size, 1))
     return sizes
 
@@ -117,8 +117,10 @@ def _shrunk(
     computed: bool,
     analyzer: Analyzer,
 ) -> list[Expr]:
-    """Inner extents, shortened at the end of the old range. `computed` means that the outermost extent just
-    covers the range."""
+    """Inner extents, shortened at the end of the old range.
+
+    `computed` says that the outermost extent was computed, so that every outer iteration has work.
+    """
     result = [extents[0]]
     left = old.extent
     with analyzer.scope():
@@ -126,13 +128,13 @@ def _shrunk(
             analyzer.bind(names[i - 1], 0, result[-1])
             left = left - names[i - 1] * steps[i - 1]
             extent = minimum(extents[i], ceildiv(left, steps[i]))
-            # A computed number of tiles leaves something to each; given ones may cover too much.
+            # Every tile of a computed number has work; a given number may exceed the range.
             result.append(analyzer.simplify(extent if computed else maximum(extent, 0)))
     return result
 
 
 def _split_evenly(program: Program, old: For, sizes: Sequence[Expr | None], analyzer: Analyzer) -> Loops:
-    """Tiles of at most the given size whose sizes differ by one at most: the larger ones first."""
+    """Split into tiles of at most the given size whose sizes differ by at most one, the larger ones first."""
     whole = const_value(analyzer.simplify(old.extent))
     size = None if sizes[-1] is None else const_value(sizes[-1])
     if len(sizes) != 2 or sizes[0] is not None or whole is None or size is None:
@@ -187,7 +189,7 @@ def _split_in_two(
 def _leg(
     program: Program, old: For, begin: Expr, extent: Expr, analyzer: Analyzer, taken: Iterable[str] = ()
 ) -> tuple[Stmt, Copy]:
-    """A renamed copy of a loop over another range."""
+    """Return a renamed copy of a loop over another range."""
     copied, loops, blocks = renamed(old, program, taken=taken)
     assert isinstance(copied, For)
     body = _settled(copied.body, analyzer, [(copied.var, extent)], begin)
@@ -197,7 +199,7 @@ def _leg(
 def _settled(
     body: Stmt, analyzer: Analyzer, ranges: Sequence[tuple[Var, Expr]], begin: Expr | None = None
 ) -> Stmt:
-    """The body with the bounds of its loops and the predicates of its blocks simplified under new ranges."""
+    """Simplify the loop bounds and block predicates of a body for new ranges of variables."""
     with analyzer.scope():
         for var, extent in ranges:
             analyzer.bind(var, 0 if begin is None else begin, extent)
@@ -205,7 +207,7 @@ def _settled(
 
 
 def settle(stmt: Stmt, analyzer: Analyzer) -> Stmt:
-    """Simplify loop bounds and predicates by the facts of the analyzer, and nothing else."""
+    """Simplify only loop bounds and predicates, by the facts of the analyzer."""
     match stmt:
         case For():
             begin, extent = analyzer.simplify(stmt.begin), analyzer.simplify(stmt.extent)
@@ -221,7 +223,7 @@ def settle(stmt: Stmt, analyzer: Analyzer) -> Stmt:
 
 
 def guarded(stmt: Stmt, cond: Expr) -> Stmt:
-    """The statement run only where `cond` holds: blocks take it as a predicate, other leaves an If."""
+    """Guard a statement by `cond`: blocks get it as a predicate, other leaves an If around them."""
     match stmt:
         case Block():
             return replace(stmt, predicate=logical_and(stmt.predicate, cond))
@@ -283,12 +285,12 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
     fused = Var("_".join([*(h.name for h in handles), "fused"]))
     total: Expr = const(1)
     values: dict[Var, Expr] = {}
-    # Of unknown sizes it is not found out later that a loop of one iteration has one.
+    # With symbolic extents, later passes do not simplify the index of a leading loop of one iteration to 0.
     unknown = [i for i, s in enumerate(chain) if const_value(s.extent) is None]
     first = next((i for i, s in enumerate(chain) if const_value(s.extent) != 1), 0) if unknown else 0
     for i in range(len(chain) - 1, -1, -1):
         index = fused // total if i >= first else const(0)
-        # The outermost quotient never reaches its extent.
+        # The outermost quotient stays below its extent, so it needs no remainder.
         values[chain[i].var] = (index % chain[i].extent if i > first else index) + chain[i].begin
         total = analyzer.simplify(chain[i].extent * total)
     body = substitute_stmt(chain[-1].body, values)
@@ -297,8 +299,10 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
 
 
 def _check_initialised(program: Program, chain: Sequence[For]) -> None:
-    """Refuse to fuse a loop that accumulates with one that moves results, where the reduction may have no
-    steps: no loop is left then before which these could be initialised."""
+    """Refuse to fuse spatial loops with reduction loops if the reduction may be empty.
+
+    The fused loop would then be empty too, and no loop would be left before which to initialise the results.
+    """
     analyzer = program.analyzer(*list(program.tree.ancestors(chain[0]))[:1])
     for block in block_list(chain[-1]):
         kinds = set().union(*(axis_kinds(block, s.var) for s in chain))
@@ -348,8 +352,7 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
 
 
 def _chain(program: Program, wanted: Sequence[For]) -> list[For]:
-    """The loops from the outermost to the innermost of the given ones. There must be no other statements
-    between them."""
+    """The loops from the outermost to the innermost of the given ones, which must be directly nested."""
     depth = {stmt: len(list(program.tree.ancestors(stmt))) for stmt in wanted}
     innermost = max(wanted, key=lambda stmt: depth[stmt])
     outermost = min(wanted, key=lambda stmt: depth[stmt])
@@ -377,7 +380,7 @@ def set_kind(program: Program, handle: LoopRV, kind: str, thread: str = "") -> N
             why=f"its extent {old.extent} is not a constant",
             hint="split it by a constant first",
         )
-    single = kind == "parallel" and const_value(old.extent) == 1  # nothing runs beside its one iteration
+    single = kind == "parallel" and const_value(old.extent) == 1  # a single iteration runs alone
     if kind not in ("serial", "unrolled") and not single:
         check_independent(program, old, kind)
     program.replace({old: replace(old, kind=kind, thread=thread)})
@@ -390,8 +393,7 @@ def annotate(program: Program, handle: LoopRV | BlockRV, key: str, value: Any) -
 
 
 def add_unit_loop(program: Program, handle: LoopRV | BlockRV) -> LoopRV:
-    """A loop of one iteration around a block or a loop; a block without loops can then be split, bound,
-    moved."""
+    """Add a loop of one iteration around a block or loop, so that a block without loops can be bound."""
     old: Stmt = program.loop(handle) if isinstance(handle, LoopRV) else program.block(handle)
     var = Var("u")
     program.replace({old: loop(var, 1, old)})

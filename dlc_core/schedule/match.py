@@ -32,14 +32,15 @@ COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor"
 
 
 class MismatchError(Exception):
-    """The first difference: its position, the described and the actual form."""
+    """The first difference: its position, the form in the description, and the form in the program."""
 
 
 @record(frozen=True)
 class Window:
-    """Where a buffer of the description is: element [i…] is `buffer[starts + i…]`, dim d of it dim `dims[d]`.
+    """A described buffer as a window on a buffer of the program.
 
-    A dim of one element may be no dim of the buffer.
+    Element [i…] of the description is `buffer[starts + i…]`.  Dim d is dim `dims[d]` of the buffer, or None:
+    a dim of one element may have no counterpart.
     """
 
     buffer: Buffer
@@ -47,7 +48,7 @@ class Window:
     dims: tuple[int | None, ...]
 
     def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The element of the buffer that an element of the window is."""
+        """The buffer's indices of an element of the window."""
         moved = dict(enumerate(self.starts))
         for dim, index in zip(self.dims, indices, strict=True):
             if dim is not None:
@@ -55,16 +56,16 @@ class Window:
         return tuple(moved[d] for d in range(len(self.starts)))
 
     def strides(self) -> tuple[Expr, ...]:
-        """The strides of the window in elements. The stride of a dim that the buffer does not have is
-        arbitrary."""
+        """The strides of the window in elements; a dim without counterpart in the buffer has any stride."""
         steps = self.buffer.element_strides()
         return tuple(const(1) if dim is None else steps[dim] for dim in self.dims)
 
 
 @record(frozen=True)
 class Scattered:
-    """The position of a described buffer that is not a window: element [i…] is `buffer[indices]`, where the
-    variables `carriers` represent i….
+    """A described buffer whose elements are no window of the program's buffer.
+
+    Element [i…] is `buffer[indices]` with i… substituted for the variables `carriers`.
     """
 
     buffer: Buffer
@@ -72,7 +73,7 @@ class Scattered:
     carriers: tuple[Var | None, ...]
 
     def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The element of the buffer that an element of the description's is."""
+        """The buffer's indices of an element of the described buffer."""
         values = {v: i for v, i in zip(self.carriers, indices, strict=True) if v is not None}
         return tuple(substitute(index, values) for index in self.indices)
 
@@ -82,7 +83,7 @@ Place = Window | Scattered
 
 @record(frozen=True)
 class Match:
-    """Where the described buffers are, and values of the described scalars."""
+    """The positions of the described buffers, and the values of the described scalars."""
 
     windows: Mapping[Buffer, Place]
     scalars: Mapping[Var, Expr]
@@ -113,8 +114,8 @@ class _State:
 class Matcher:
     """Compares the block of a description with a block of a program.
 
-    `loose` are the axes inside of the block that is there; other variables are fixed while it runs.
-    `analyzer` knows the ranges of everything around.
+    `loose` are the axes inside of the program's block; other variables are constant while it runs.
+    `analyzer` has the ranges of the variables around it.
     """
 
     def __init__(self, described: Block, block: Block, scalars: Sequence[Var], analyzer: Analyzer) -> None:
@@ -126,7 +127,7 @@ class Matcher:
         self.state = _State({}, {}, {}, {}, {}, [])
 
     def match(self) -> Match:
-        """Raises MismatchError with the first difference."""
+        """Return the match; raise MismatchError with the first difference."""
         self._count_axes()
         if (self.described.init is None) != (self.block.init is None) and self.described.init is not None:
             raise MismatchError("the description initialises its result, the block does not")
@@ -245,7 +246,7 @@ class Matcher:
             raise
 
     def _index(self, want: Expr, have: Expr, path: str) -> None:
-        """Index arithmetic in values: the same number, with the axes that are known so far."""
+        """Compare index arithmetic in values: equal after the axes matched so far are substituted."""
         if isinstance(want, Var) and isinstance(have, Var) and want in self.want and have in self.have:
             self._bind(want, have, path)
             return
@@ -268,7 +269,7 @@ class Matcher:
                 f"{path}: described {want.name}, which is {self.state.buffers[want].name}; "
                 f"there is {have.name}"
             )
-        # An index may mention an axis that it does not move with: (16 * o + i) // 48 with i below 16.
+        # An index may contain an axis without depending on it: (16 * o + i) // 48 with i below 16.
         given = [i if isinstance(i, Var) else self.analyzer.simplify(i) for i in given]
         wanted = [(i, index) for i, index in enumerate(asked) if self._moves(index, self.want)]
         there = [(i, index) for i, index in enumerate(given) if self._moves(index, self.have)]
@@ -295,7 +296,7 @@ class Matcher:
         )
 
     def _same_axes(self, wanted: Sequence[tuple[int, Expr]], there: Sequence[tuple[int, Expr]]) -> bool:
-        """Whether what moves, moves with the same of the axes that are known so far, if any of them."""
+        """Whether both index lists depend on the same axes of those matched so far, and on at least one."""
         mine = {self.state.axes[v] for _, e in wanted for v in free_vars(e) if v in self.state.axes}
         other = {v for _, e in there for v in free_vars(e)} & set(self.state.axes.values())
         return bool(mine) and mine == other
@@ -322,7 +323,7 @@ class Matcher:
         self.state.axes[want] = have
 
     def _rest_of_axes(self) -> None:
-        """Axes that index nothing alone follow each other in order."""
+        """Match the remaining axes in order: no index is such an axis alone."""
         bound = set(self.state.axes.values())
         left = [have for have in self.have if have not in bound]
         for want in self.want:
@@ -344,7 +345,7 @@ class Matcher:
         return found
 
     def _check_same(self, before: Place, here: Place, path: str) -> None:
-        """Every access of a described buffer must see it in one place."""
+        """Check that all accesses to a described buffer agree on its position."""
         name = here.buffer.name
         if isinstance(before, Window) and isinstance(here, Window):
             if not all(map(self.analyzer.prove_equal, before.starts, here.starts)):
@@ -355,7 +356,7 @@ class Matcher:
             raise MismatchError(f"{path}: another part of {name} than before")
 
     def _window(self, access: Access, shifts: Mapping[Var, Expr]) -> Window | None:
-        """The position of a described buffer whose dims are dims of the actual buffer."""
+        """The window of an access; None if a dim of the described buffer is no dim of the actual one."""
         want, asked, given, path = access
         if len(self.state.dims[want]) != sum(self._moves(index, self.want) for index in asked):
             return None
@@ -376,8 +377,9 @@ class Matcher:
         return Window(self.state.buffers[want], tuple(rest), tuple(at))
 
     def _scattered(self, access: Access) -> Scattered | None:
-        """The position of a described buffer with a dim that the actual buffer does not have. One axis of
-        each dim carries the index; the other axes must not contribute.
+        """The position of a described buffer with a dim that the program's buffer does not have.
+
+        In each dim one axis must carry the index, and the other axes must not contribute; else None.
         """
         want, asked, given, _ = access
         origin = {v: a.dom.begin for v, a in self.want.items()}
@@ -401,12 +403,12 @@ class Matcher:
 
 
 def _but(index: Expr, var: Var, values: Mapping[Var, Expr]) -> Expr:
-    """An index with values for all variables but one."""
+    """An index with values substituted for all variables but one."""
     return substitute(index, {v: e for v, e in values.items() if v is not var})
 
 
 def _settled(block: Block) -> Block:
-    """The block without its axes of one point."""
+    """The block without its axes of extent 1."""
     single: dict[Var, Expr] = {a.var: a.dom.begin for a in block.axes if const_value(a.dom.extent) == 1}
     return replace(
         block,

@@ -30,10 +30,10 @@ from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW
 class Tiles:
     """The tiles that a subgroup multiplies at once: `down` x `across` tiles of a unit.
 
-    With `a_transposed` the first operand lies as [k, m], with `b_transposed` the second as [n, k].
-    Of units that read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a
-    row of memory.  `axis` is that of the threads.  With `a_held` the first operand is in memory of the
-    threads, as results of the unit are: a row of `chain_of(unit)` tiles of results is a tile of the operand.
+    `axis` is the axis of threads.  With `a_transposed` the first operand is [k, m], with `b_transposed` the
+    second is [n, k].  If the unit reads operands in place, an operand with k outermost is [parts, k, part],
+    where a part is a row of memory.  With `a_held` the threads hold the first operand in the layout of the
+    unit's results: adjacent tiles of results form one tile of the operand (see `chain_of`).
     """
 
     unit: MatrixUnit
@@ -60,7 +60,7 @@ class Tiles:
 
 @record(frozen=True)
 class Digit:
-    """A digit of a row or column in a tile: which dim it moves along, its step there, its extent."""
+    """A digit of a row or column index in a tile: its dim, its step along that dim, and its extent."""
 
     dim: int
     step: int
@@ -68,7 +68,7 @@ class Digit:
 
 
 def digits_of(fragment: Fragment) -> tuple[list[Digit], list[Digit]]:
-    """The digits of the thread's number and of its values' numbers, highest first."""
+    """The digits of the thread's index, and those of the indices of its values, highest first."""
     found = [
         [Digit(*fragment.along(step), extent) for step, extent in reversed(part)]
         for part in (fragment.threads, fragment.own)
@@ -77,8 +77,9 @@ def digits_of(fragment: Fragment) -> tuple[list[Digit], list[Digit]]:
 
 
 def chain_of(unit: MatrixUnit) -> list[tuple[int, int]] | None:
-    """For each value that a thread has of the first operand: the tile of adjacent results, and the
-    number there, that the same thread has it as; None where other threads do.
+    """Map each value of the first operand that a thread holds to (tile of adjacent results, index there).
+
+    None if another thread holds one of these results, so that products cannot be chained in registers.
     """
     acc = {unit.of_acc.element(t, i): (t, i) for t in range(unit.width) for i in range(unit.of_acc.count)}
     found = []
@@ -96,7 +97,7 @@ def chain_of(unit: MatrixUnit) -> list[tuple[int, int]] | None:
 
 @cache
 def matrix_intrin(tiles: Tiles) -> TensorIntrin:
-    """The product of the tiles, each of which is a call of the unit."""
+    """The intrinsic for the products of the tiles, with one call of the unit for each."""
     unit = tiles.unit
     return TensorIntrin(
         tiles.name,
@@ -114,7 +115,7 @@ WIDEST = 32
 
 
 def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:
-    """All that rules make for a unit and an axis of threads."""
+    """Yield all tiles that rules use for a unit and an axis of threads."""
     for down, across, a_transposed, b_transposed in product(DOWN, ACROSS, (False, True), (False, True)):
         yield Tiles(unit, down, across, axis, a_transposed, b_transposed)
     for across, held in product(range(1, WIDEST + 1), (False, True)):
@@ -123,12 +124,12 @@ def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:
 
 
 def operand_scope(unit: MatrixUnit) -> str:
-    """The memory that a unit's operands come from."""
+    """The memory scope from which a unit reads its operands."""
     return SWIZZLED if unit.in_place else "shared"
 
 
 def row_of(unit: MatrixUnit, of: str) -> int:
-    """Elements of a row of the memory in which a unit reads operands of a dtype in place."""
+    """Elements per row of the memory from which a unit reads operands of a dtype in place."""
     return SWIZZLED_ROW // dtype(of).itemsize
 
 
@@ -153,7 +154,7 @@ def _buffers(tiles: Tiles) -> tuple[Buffer, Buffer, Buffer]:
 
 
 def _place(tiles: Tiles, buffer: Buffer, step: ExprLike, tile: ExprLike, inner: ExprLike) -> list[Expr]:
-    """The element of a buffer of an operand that belongs to a step, and to a row or column of a tile."""
+    """The indices of an operand's element for a K step and a row or column `inner` of a tile."""
     of_a, unit = buffer.name == "A", tiles.unit
     size = unit.m if of_a else unit.n
     step, tile, inner = as_expr(step), as_expr(tile), as_expr(inner)
@@ -204,7 +205,7 @@ def _description(tiles: Tiles) -> PrimFunc:
 
 
 def _without_tile(places: Sequence[Var], threads: int) -> list[Var]:
-    """The digits of a result's place, of which so many are threads', but for those of its tile."""
+    """The indices of a result without those of its tile, which follow the first `threads` indices."""
     return [*places[:threads], *places[threads + 2 :]]
 
 
@@ -251,7 +252,7 @@ def _implementation(tiles: Tiles) -> PrimFunc:
 
 
 def _step(unit: MatrixUnit, c: Buffer, places: Sequence[Sequence[ExprLike]], a: Expr, b: Expr) -> Stmt:
-    """One call of the unit."""
+    """One call of the unit, which updates the accumulators at these indices."""
     parts = [load(c, place) for place in places]
     made = Var("sum", c.dtype.with_lanes(len(parts)))
     acc = vector_concat(*parts) if len(parts) > 1 else parts[0]
@@ -263,14 +264,14 @@ def _step(unit: MatrixUnit, c: Buffer, places: Sequence[Sequence[ExprLike]], a: 
 
 
 def _digit(value: Expr, extents: Sequence[int], place: int) -> Expr:
-    """A digit of a number that is written with digits of these extents, highest first."""
+    """Digit number `place` of a value in a mixed radix; `extents` are those of the digits, highest first."""
     below = reduce(lambda x, y: x * y, extents[place + 1 :], 1)
     digit = value // below if below > 1 else value
     return digit % extents[place] if place else digit
 
 
 def _number(number: int, digits: Sequence[Digit]) -> list[int]:
-    """A number's digits, highest first."""
+    """The digits of a number, highest first."""
     found = []
     for digit in reversed(digits):
         found.append(number % digit.extent)
@@ -279,7 +280,7 @@ def _number(number: int, digits: Sequence[Digit]) -> list[int]:
 
 
 def _whole(lies: Array, k_outer: bool) -> Array:
-    """An operand with its steps innermost."""
+    """Return an operand with K innermost."""
     whole = lies.transpose(1, 0, 2).reshape(lies.shape[1], -1) if lies.ndim > 2 else lies
     return whole.T if k_outer else whole
 
@@ -306,7 +307,7 @@ class _Reference:
             c[place] += made[at[0], at[1]]
 
     def _held(self, a: Array) -> Array:
-        """The first operand, of what threads have of it."""
+        """Assemble the first operand from the values that the threads hold."""
         unit, down = self.tiles.unit, self.tiles.down
         whole = np.empty((down, unit.m, unit.k), a.dtype)
         threads, own = digits_of(unit.of_acc)

@@ -91,7 +91,7 @@ def _own_loops(program: Program, block: Block, at: For, what: str) -> list[For]:
 def _interior(
     program: Program, block: Block, cond: Expr, whole: Limits, analyzer: Analyzer, what: str
 ) -> Limits:
-    """The box where the condition holds, within the whole."""
+    """The box, within `whole`, where a condition is true."""
     inner = dict(whole)
     axes = {a.var for a in block.axes}
     for item in conjuncts(cond):
@@ -108,7 +108,7 @@ def _interior(
 
 
 def _bound(cond: Expr, axes: set[Var], analyzer: Analyzer) -> tuple[Var, Expr | None, Expr | None] | None:
-    """(axis, low, high) of a comparison of one axis with something without axes."""
+    """Return (axis, low, high) for a comparison of an axis with an expression without axes; else None."""
     if not isinstance(cond, Binary) or cond.op not in ("lt", "le", "gt", "ge") or cond.a.dtype is not INDEX:
         return None
     slack = cond.b - cond.a if cond.op in ("lt", "le") else cond.a - cond.b
@@ -126,8 +126,10 @@ def _bound(cond: Expr, axes: set[Var], analyzer: Analyzer) -> tuple[Var, Expr | 
 
 
 def _border(block: Block, whole: Limits, inner: Limits, analyzer: Analyzer) -> list[Limits]:
-    """Boxes that together are everything but the interior, without overlap: for each axis what lies below and
-    above the interior, with the interior of earlier axes and all of later ones."""
+    """Return disjoint boxes that cover everything but the interior.
+
+    For each axis these are the parts below and above the interior, within the interior of earlier axes.
+    """
     boxes: list[Limits] = []
     done: Limits = {}
     for position, axis in enumerate(block.axes):
@@ -146,7 +148,7 @@ def _border(block: Block, whole: Limits, inner: Limits, analyzer: Analyzer) -> l
 
 
 def _over(block: Block, box: Limits, analyzer: Analyzer) -> Stmt:
-    """One loop for each axis over its part of the box; none where the part may be empty."""
+    """A nest that runs a block over a box, with one loop per axis."""
     loops = [Var(a.var.name.removeprefix("v_")) for a in block.axes]
     body: Stmt = replace(block, values=tuple(loops), predicate=const(True, BOOL))
     for var, axis in reversed(list(zip(loops, block.axes, strict=True))):

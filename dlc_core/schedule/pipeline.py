@@ -54,7 +54,7 @@ class Pipelined:
 
 
 def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
-    """The allocations of a body, and the statements inside them in order of execution."""
+    """The allocations of a body, and its statements in order of execution."""
     allocs: list[Buffer] = []
     parts: list[Stmt] = []
     work = [body]
@@ -86,7 +86,7 @@ def software_pipeline(
 def check_pipeline(
     program: Program, loop: For, stages: tuple[int, ...], order: tuple[int, ...], spare: int = 0
 ) -> Pipelined:
-    """How a loop is pipelined. Raises ScheduleError if that would change the result."""
+    """Return the pipeline of a loop; raise ScheduleError if it would change the result."""
     what = f"cannot pipeline loop {loop.var.name!r} in stages {stages}"
     allocs, parts = parts_of_body(loop.body)
     if loop.kind != "serial":
@@ -128,8 +128,11 @@ def _copies(
     touched: Sequence[tuple[set[Buffer], set[Buffer]]],
     versions: Mapping[Buffer, int],
 ) -> tuple[int, frozenset[int]]:
-    """How far parts run ahead whose results in memory of a group others read two stages later or more, and
-    which parts these are; none where some part of the kind runs one stage ahead."""
+    """Find the parts that asynchronous copies to shared memory may compute.
+
+    Returns how many stages they run ahead of their readers, and their numbers.  Every part that fills shared
+    memory for a later stage must be at least two stages ahead; otherwise there are none.
+    """
     ahead: dict[int, int] = {}
     for i, (_, written) in enumerate(touched):
         for buffer in written & versions.keys():
@@ -150,7 +153,7 @@ def _check_pair(
     anew: bool,
     what: str,
 ) -> None:
-    """The first part of an iteration stays before the second one, as far as they touch one buffer."""
+    """Check that two parts of an iteration that access one buffer keep their order."""
     if stages[0] > stages[1] or (stages[0] == stages[1] and order[0] > order[1]):
         raise program.error(
             what, loop, *parts, why=f"a part would run before the one that it shares {buffer.name} with"
@@ -166,7 +169,7 @@ def _check_pair(
 
 
 def _made_anew(program: Program, loop: For, buffer: Buffer) -> bool:
-    """Whether a buffer is used in the loop alone, and in each iteration written before it is read."""
+    """Whether a buffer is used only in the loop, and every iteration writes it before reading it."""
     if buffer not in program.tree.allocs:
         return False
     inside = set(stmts(loop))

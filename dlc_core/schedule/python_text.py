@@ -46,7 +46,7 @@ class Names:
 
 
 def text_of(value: Any, names: Names) -> str:
-    """One argument as Python."""
+    """The Python text of an argument."""
     if isinstance(value, (BlockRV, LoopRV)):
         if value in names.handles or isinstance(value, LoopRV):
             return names.handles.get(value, repr(value))
@@ -77,7 +77,7 @@ def _index_map(value: IndexMap, names: Names) -> str:
 
 
 def expr_text(expr: Expr, names: Names, bound: Mapping[Var, str]) -> str:
-    """An expression over loops of the trace and symbolic dims."""
+    """The Python text of an expression over loops of the trace and symbolic dims."""
     if isinstance(expr, Var):
         return bound.get(expr) or names.vars.get(expr) or f"{names.schedule}.dim({expr.name!r})"
     if isinstance(expr, Const) and (expr.dtype is INDEX or expr.dtype.is_bool):

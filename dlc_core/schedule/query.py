@@ -15,13 +15,13 @@ from dlc_core.tir.stmt import Block, Stmt, Store
 
 
 def written_by(stmt: Stmt) -> list[Buffer]:
-    """Buffers from outside that are stored to, in first-use order; of opaque blocks, those they declare."""
+    """The outer buffers that a statement writes, by first use; opaque blocks write those they declare."""
     found, own = _used(stmt, writes=True)
     return [b for b in found if b not in own]
 
 
 def read_by(stmt: Stmt) -> list[Buffer]:
-    """Buffers from outside that are loaded from, in first-use order; of opaque blocks, those they declare."""
+    """The outer buffers that a statement reads, by first use; opaque blocks read those they declare."""
     found, own = _used(stmt, writes=False)
     return [b for b in found if b not in own]
 
@@ -45,13 +45,13 @@ def _used(root: Stmt, *, writes: bool) -> tuple[dict[Buffer, None], set[Buffer]]
 
 
 def writers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
-    """Outermost blocks that write one of the buffers."""
+    """The outermost blocks that write one of the buffers."""
     wanted = set(buffers)
     return [b for b in program.tree.outermost if not wanted.isdisjoint(written_by(b))]
 
 
 def readers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
-    """Outermost blocks that read one of the buffers."""
+    """The outermost blocks that read one of the buffers."""
     wanted = set(buffers)
     return [b for b in program.tree.outermost if not wanted.isdisjoint(read_by(b))]
 
@@ -71,7 +71,7 @@ def consumers(program: Program, handle: BlockRV) -> list[BlockRV]:
 
 
 def output_blocks(program: Program) -> list[BlockRV]:
-    """Blocks that write a parameter of the function."""
+    """The blocks that write a parameter of the function."""
     return [BlockRV(b.name) for b in writers(program, program.func.buffers)]
 
 

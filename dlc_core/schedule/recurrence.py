@@ -35,7 +35,7 @@ def recurrent_buffers(block: Block) -> list[Buffer]:
 
 
 def passes_on(program: Program, block: Block, loop: For) -> Buffer | None:
-    """A buffer of whose elements one iteration of the loop may read what another one writes, in a block."""
+    """A buffer through which a block may pass values between iterations of a loop, if there is one."""
     for buffer in recurrent_buffers(block):
         if not _is_free(program, block, buffer, loop, ()):
             return buffer
@@ -55,9 +55,9 @@ def order_kept(program: Program, block: Block, old: Sequence[For], new: Sequence
 
 
 def _is_free(program: Program, block: Block, buffer: Buffer, loop: For, others: Iterable[For]) -> bool:
-    """Whether a loop carries no dependence, for any iterations of `others`.
+    """Whether a loop provably carries no dependence, for any iterations of the loops `others`.
 
-    Loops around `loop` that are not among the others are fixed; those inside it vary.
+    Other loops around `loop` are fixed; loops inside it vary.
     """
     inner = [s for s in program.tree.loops_above(block) if s not in program.tree.loops_above(loop)]
     moving = list(dict.fromkeys([*others, *(s for s in inner if s is not loop)]))
@@ -69,8 +69,10 @@ def _is_free(program: Program, block: Block, buffer: Buffer, loop: For, others: 
 
 
 def _apart(write: Access, read: Access, loop: For, moving: Sequence[For], analyzer: Analyzer) -> bool:
-    """Whether in some dim all indices that iterations read are below, or all are above, those that other
-    iterations write."""
+    """Whether a write and a read of different iterations are provably disjoint.
+
+    In some dim all indices read must be below, or all above, those that other iterations write.
+    """
     one, other = Var(loop.var.name), Var(loop.var.name)
     with analyzer.scope():
         bind_all(analyzer, [loop])
@@ -94,7 +96,7 @@ def _below(a: Span, b: Span, analyzer: Analyzer) -> bool:
 
 
 def _in_step(w: Span, r: Span, var: Var, analyzer: Analyzer) -> bool:
-    """Whether everything that an iteration touches lies below all that later ones touch."""
+    """Whether indices rise with the loop, and those of an iteration are below those of the next ones."""
     following_w, following_r = _at(w, var, var + 1), _at(r, var, var + 1)
     rising = analyzer.prove(w.low <= following_w.low) and analyzer.prove(r.low <= following_r.low)
     return rising and _below(w, following_r, analyzer) and _below(r, following_w, analyzer)

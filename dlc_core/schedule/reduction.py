@@ -60,7 +60,7 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
     bind_all(analyzer, inside)
     for axis, value in zip(block.axes, block.values, strict=True):
         if axis.kind == "reduce":
-            # No value lies outside of the domain: if the first iteration is at its begin, that is the least.
+            # Values stay in the domain, so if the first iteration is at its start, that is the minimum.
             first = substitute(value, {s.var: s.begin for s in inside})
             box = span(value, [s.var for s in inside], analyzer)
             low = first if box is None else box.low
@@ -79,7 +79,9 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
 
 
 def _check_between(program: Program, block: Block, at: For, what: str) -> None:
-    """Nothing between a loop and a block inside it keeps the block's results from being there before."""
+    """Check that the block's results can be initialised before the loop `at`.
+
+    Nothing between the two may allocate, guard or access them."""
     path = program.tree.path(block)
     between = [s for s in path[path.index(at) : -1] if not isinstance(s, For)]
     if any(not isinstance(s, (Seq, Alloc)) for s in between):
@@ -101,8 +103,10 @@ def _check_between(program: Program, block: Block, at: For, what: str) -> None:
 
 
 def init_nest(program: Program, block: Block, inside: Sequence[For], what: str) -> tuple[str, Stmt]:
-    """The initialisation of a block as a block `<name>_init`, in copies of those loops over which the written
-    indices vary."""
+    """Return the initialisation of a block as a block `<name>_init`.
+
+    Its loops are copies of the loops that the written indices depend on.
+    """
     assert block.init is not None
     needed = {*free_vars_stmt(block.init), *free_vars(*region_exprs(block.writes))}
     pairs = zip(block.axes, block.values, strict=True)
@@ -138,7 +142,7 @@ def _init_kind(stmt: For) -> str:
 
 
 def parts_of(predicate: Expr, reducing: set[Var]) -> tuple[Expr, Expr]:
-    """The conjuncts of a predicate without and with the variables of loops that accumulate."""
+    """Split a predicate into conjuncts without and with variables of reduction loops."""
     parts = conjuncts(predicate)
     without = logical_and(*(p for p in parts if reducing.isdisjoint(free_vars(p))))
     return without, logical_and(*(p for p in parts if not reducing.isdisjoint(free_vars(p))))
@@ -201,7 +205,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     moved = [s.var for s in chain if s.var in reduce_vars and s is not at]
     to_axis: dict[Var, Expr] = {at.var: lane.var, **dict(zip(moved, (a.var for a in kept), strict=True))}
     env = {a.var: substitute(v, to_axis) for a, v in reducing}
-    # Every partial result must be initialised: steps that a predicate leaves out add the neutral value.
+    # Every partial result must be initialised, so steps with a false predicate add the neutral value.
     terms = old.terms
     if sometimes is not TRUE:
         inside = substitute(sometimes, to_axis)
@@ -247,7 +251,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
 
 
 def _own_loops(program: Program, block: Block) -> list[For]:
-    """The loops, outer to inner, that hold this block and nothing else."""
+    """The loops that contain only this block, outer to inner."""
     chain: list[For] = []
     for stmt in program.tree.ancestors(block):
         if not isinstance(stmt, For):

@@ -65,8 +65,10 @@ _opaque: WeakKeyDictionary[Block, bool] = WeakKeyDictionary()
 
 
 def is_opaque(block: Block) -> bool:
-    """Whether a block passes addresses to functions, or accesses a buffer through a window. Its declared
-    regions then define its accesses."""
+    """Whether a block passes addresses to functions, or accesses a buffer through a window.
+
+    The declared regions of such a block define its accesses.
+    """
     found = _opaque.get(block)
     if found is None:
         inside = [s for part in child_stmts(block) for s in stmts(part)]
@@ -95,9 +97,9 @@ def escapes(stmt: Stmt, buffer: Buffer) -> bool:
 
 
 def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access]:
-    """Every load and store inside, of the given buffers or of all; not those in loops that never run.
+    """All loads and stores inside a statement, of the given buffers or of all buffers.
 
-    Opaque blocks touch the whole of their regions.
+    Loops that never run are skipped.  Opaque blocks access their whole declared regions.
     """
     wanted = None if buffers is None else set(buffers)
     found: list[Access] = []
@@ -158,8 +160,7 @@ def _all_of(region: Region, env: Mapping[Var, Expr]) -> tuple[tuple[Expr, ...], 
 
 
 def span(expr: Expr, moving: Iterable[Var], analyzer: Analyzer) -> Span | None:
-    """Bounds of an index while variables take all values of the ranges bound in `analyzer`; None where
-    unknown."""
+    """Bounds of an index over the ranges of the `moving` variables in `analyzer`; None if unknown."""
     if isinstance(expr, Ramp):
         ends = [span(expr.base + expr.stride * i, moving, analyzer) for i in (0, expr.lanes - 1)]
         return _union(ends, analyzer)
@@ -190,11 +191,9 @@ def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> None:
 def hull(
     found: Sequence[Access], analyzer: Analyzer, *, outer: Iterable[For] = (), clip: bool = True
 ) -> list[Span]:
-    """The smallest box known to contain all accesses to one buffer, over their own loops and those of
-    `outer`.
+    """The smallest known box of all accesses to one buffer, over their own loops and those of `outer`.
 
-    Indices beyond the buffer's shape are never accessed, because a condition guards them. So the box is
-    clipped to the shape.
+    With `clip` it is clipped to the buffer's shape, because predicates exclude indices outside.
     """
     buffer = found[0].buffer
     groups: dict[tuple[For, ...], dict[tuple[Expr, ...], None]] = {}
@@ -220,7 +219,7 @@ def hull(
 
 
 def clipped(box: Sequence[Span], buffer: Buffer, analyzer: Analyzer) -> list[Span]:
-    """The part of a box that is in the buffer."""
+    """The intersection of a box with a buffer."""
     inside: list[Span] = []
     for item, size in zip(box, buffer.shape, strict=True):
         low, high = maximum(item.low, 0), minimum(item.high, analyzer.simplify(size - 1))
@@ -229,7 +228,7 @@ def clipped(box: Sequence[Span], buffer: Buffer, analyzer: Analyzer) -> list[Spa
 
 
 def extent_of(item: Span, analyzer: Analyzer) -> Expr:
-    """Number of values, never negative: a part may be empty."""
+    """The number of values, at least 0: a span may be empty."""
     extent = analyzer.simplify(item.high - item.low + 1)
     return extent if analyzer.prove(extent >= 0) else analyzer.simplify(maximum(extent, 0))
 
@@ -300,16 +299,16 @@ def whole_region(buffer: Buffer) -> Region:
 def iter_map(
     values: Sequence[Expr], loops: Iterable[For], predicate: Expr, analyzer: Analyzer
 ) -> tuple[IterMap, list[Expr]] | None:
-    """The values as splits and fusions of loops, with the begin of each; None if they do not have this form.
+    """Express values as splits and fusions of loops, with the start of each; None if they have another form.
 
-    Other variables in them are symbols with the ranges that `analyzer` knows.
+    Other variables are symbols with the ranges of `analyzer`.
     """
     moving = list(loops)
     from_zero: dict[Var, Expr] = {s.var: s.var + s.begin for s in moving}
     own = {s.var for s in moving}
     exprs = [substitute_expr(v, from_zero) for v in (*values, predicate)]
     fixed = [v for v in free_vars(*exprs, *(s.extent for s in moving)) if v not in own]
-    # detect_iter_map takes symbols to be 1 at least.
+    # detect_iter_map assumes that symbols are at least 1.
     up: dict[Var, Expr] = {}
     down: dict[Var, Expr] = {}
     for var in fixed:

@@ -68,7 +68,7 @@ def reindex(program: Program, handle: BlockRV, which: str | tuple[str, int]) -> 
 
 
 def _place(program: Program, block: Block, buffer: Buffer, what: str) -> tuple[Expr, ...]:
-    """The one place where a block touches a buffer, over its axes alone."""
+    """The only index at which a block accesses a buffer, over the block's axes."""
     found: dict[tuple[Expr, ...], None] = {}
     inside = [s for part in (block.init, block.body) if part is not None for s in stmts(part)]
     for stmt in inside:
@@ -144,7 +144,7 @@ def _check_writes(
 def _box(
     program: Program, block: Block, own: Sequence[IterVar], top: Stmt, exact: bool, what: str
 ) -> list[Span]:
-    """The values that axes take inside `top`: all of them where `exact`, else at least these."""
+    """The box of the axes' values inside `top`: exactly these values if `exact`, else a superset."""
     path = program.tree.path(block)
     loops = [s for s in path[path.index(top) :] if isinstance(s, For)]
     analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
@@ -182,7 +182,7 @@ def _copy(
     analyzer: Analyzer,
     writes: bool,
 ) -> Stmt:
-    """Loops around a block that copies between the buffer and the one in the block's order."""
+    """The nest of a block that copies between the buffer and its reindexed copy."""
     axes = [IterVar(Var(a.var.name), a.dom) for a in own]
     env: dict[Var, Expr] = {**base, **{a.var: new.var for a, new in zip(own, axes, strict=True)}}
     there = tuple(substitute(i, env) for i in point)

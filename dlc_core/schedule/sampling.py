@@ -16,13 +16,13 @@ from dlc_core.schedule.tree import Program
 
 
 class Sampling(Traced):
-    """The primitives that draw; the same seed draws the same."""
+    """The sampling primitives; equal seeds give equal decisions."""
 
     @primitive
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
     ) -> list[Drawn]:
-        """`n` factors, outer to inner, whose product is the extent of a loop, which must be constant.
+        """Draw `n` factors, outer to inner, whose product is the constant extent of a loop.
 
         Every choice with an innermost factor of at most `max_innermost_factor` is equally likely.
         `decision` gives the factors instead of drawing them.
@@ -71,8 +71,10 @@ class Sampling(Traced):
     def sample_categorical(
         self, candidates: Sequence[int], probs: Sequence[float] | None = None, decision: int | None = None
     ) -> Drawn:
-        """One of the candidates, with the given relative probabilities; `decision` is its number instead of a
-        draw."""
+        """Draw one of the candidates with the given relative probabilities.
+
+        `decision` gives the index of the candidate instead of drawing it.
+        """
         weights = [1.0] * len(candidates) if probs is None else [float(p) for p in probs]
         if not candidates or len(weights) != len(candidates):
             raise ScheduleError(
@@ -91,7 +93,7 @@ class Sampling(Traced):
 
     @primitive
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV | None:
-        """A loop into which `compute_at` may move the block, or None to leave it where it is.
+        """Draw a loop into which `compute_at` may move the block, or None to leave it where it is.
 
         `decision` is the index of the loop among the possible ones, outer before inner, or -1 for None.
         """
@@ -110,7 +112,7 @@ class Sampling(Traced):
 
 
 def _locations(program: Program, block: BlockRV) -> list[LoopRV]:
-    """The loops around readers of a block at which it may be computed."""
+    """The loops around the readers of a block into which `compute_at` may move it."""
     program.block(block)
     loops = [loop for user in query.consumers(program, block) for loop in query.loops_of(program, user)]
     return [loop for loop in dict.fromkeys(loops) if _allowed(program, block, loop)]

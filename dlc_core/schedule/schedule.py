@@ -58,8 +58,8 @@ from dlc_core.tir.tensor_copy import Bulk
 class Schedule(Sampling):
     """A PrimFunc, or all PrimFuncs of a module, under transformation.
 
-    Blocks are identified by name; duplicate names in a function are numbered.  `seed` seeds the sampling
-    primitives; `intrins` maps names to tensor intrinsics.
+    Blocks are identified by name; duplicate names in a function get a number.  `seed` seeds the sampling
+    primitives.  `intrins` maps names to tensor intrinsics.
     """
 
     def __init__(
@@ -205,16 +205,16 @@ class Schedule(Sampling):
     def decide(self, loop: LoopRV) -> None:
         """Remove the branches in a loop's blocks that loop ranges exclude.
 
-        After `partition`, a part may then read less than the whole loop did.
+        A part that `partition` made may then read less than the whole loop did.
         """
         deciding.decide(self._program, loop)
 
     @primitive
     def trim(self, loop: LoopRV) -> None:
-        """End a reduction loop where the condition of its values becomes false for the rest.
+        """Shorten a reduction loop to the iterations in which the condition of its values may be true.
 
-        The part of the condition that the new end ensures is removed.  The loop must hold one block.  A loop
-        with an unknown condition is unchanged.
+        Conjuncts that the new end ensures are removed.  The loop must contain one block.  A loop whose
+        condition is not understood is unchanged.
         """
         trimming.trim(self._program, loop)
 
@@ -225,9 +225,7 @@ class Schedule(Sampling):
 
     @primitive
     def reorder(self, *loops: LoopRV) -> None:
-        """Reorder loops of one nest, outer to inner; loops between them that are not named keep their
-        position.
-        """
+        """Reorder loops of one nest, outer to inner; other loops between them keep their position."""
         loop_primitives.reorder(self._program, loops)
 
     @primitive
@@ -274,16 +272,15 @@ class Schedule(Sampling):
     def software_pipeline(
         self, loop: LoopRV, stages: Sequence[int], order: Sequence[int] | None = None, spare: int = 0
     ) -> None:
-        """Software-pipeline a serial loop: parts of its body run in different iterations at the same time,
-        when lowered.
+        """Software-pipeline a serial loop: when lowered, its stages work on different iterations.
 
         Parts are the statements of the body, in order of execution.  A part of stage s runs s iterations
         after stage 0.  `order` is the position of each part in the new body; the default keeps the order.
         Buffers between stages are duplicated as needed.  Results are unchanged; ScheduleError reports a part
         that would run too early.
 
-        Shared memory that is read at least two stages after it is filled may be filled by asynchronous
-        copies.  `spare` keeps it for so many further iterations, for units that still read it.
+        Asynchronous copies may fill shared memory that is read at least two stages later.  `spare` keeps
+        their buffers for this many more iterations, for units that still read them.
         """
         pipeline.software_pipeline(self._program, loop, stages, order, spare)
 
@@ -293,19 +290,18 @@ class Schedule(Sampling):
     ) -> None:
         """Turn a loop nest into a tensor copy to shared memory, which one thread issues.
 
-        The nest copies from a parameter without gaps; elements outside of the tensor are zero.  The copied
-        region has up to `dims` dims of up to `extent` elements, and rows of up to `row` bytes; strides and
-        rows are multiples of `align` bytes.  ScheduleError reports the difference.
+        The nest must copy a box of a contiguous parameter; elements outside of the tensor are zero.  The box
+        has up to `dims` dims of up to `extent` elements, and rows of up to `row` bytes.  Strides and rows are
+        multiples of `align` bytes.  ScheduleError reports a nest that differs.
         """
         tensor_copies.bulk_copy(self._program, loop, Bulk(dims, extent, align, row))
 
     @primitive
     def double_buffer(self, block: BlockRV) -> LoopRV:
-        """Double-buffer a block: it fills its buffer for the next iteration while its readers use the current
-        one.
+        """Double-buffer a block: it fills one buffer for the next iteration while its readers use another.
 
-        This is a software pipeline of two stages over the serial loop that holds the block and its readers;
-        the loop is returned.  The producers of the block in that loop run ahead with it.
+        This is a software pipeline of two stages over the serial loop that contains the block and its
+        readers; that loop is returned.  The producers of the block in that loop run ahead with it.
         """
         return pipeline.double_buffer(self._program, block)
 
@@ -318,11 +314,11 @@ class Schedule(Sampling):
         among: Sequence[LoopRV] = (),
         rounds: Sequence[int] = (),
     ) -> None:
-        """Prefetch in each iteration of a loop the memory `ahead` elements after what it reads of a buffer.
+        """Prefetch in each iteration of a loop the memory `ahead` elements after its reads of a buffer.
 
-        The distance is in memory order, whatever the buffer's shape, and may leave the buffer, because
+        The distance is in memory order, whatever the buffer's shape.  It may leave the buffer, because
         prefetches cannot fault.  If iterations of the surrounding loops `among` read the same data, each
-        prefetches its part of the cache lines; `rounds` are the full extents of these loops.
+        prefetches a part of the cache lines; `rounds` are the full extents of these loops.
         """
         prefetching.prefetch(self._program, loop, buffer, ahead, among, rounds)
 
@@ -348,7 +344,7 @@ class Schedule(Sampling):
         """Add a loop of one iteration around a loop or block."""
         return loop_primitives.add_unit_loop(self._program, target)
 
-    # Where blocks are computed.
+    # Positions of blocks.
 
     @primitive
     def compute_inline(self, block: BlockRV) -> None:
@@ -369,7 +365,7 @@ class Schedule(Sampling):
     ) -> None:
         """Move a block into a loop around its readers, where it computes the region that one iteration needs.
 
-        Readers after the loop may read what all its iterations compute; the buffer then stays where it is.
+        Readers after the loop may read what its iterations compute together; the buffer then stays outside.
 
         The block gets a new loop for each of its axes, in order; `preserve_unit_loops=False` omits loops of
         one iteration.  Its buffer is allocated inside the loop (`compact_buffers` shrinks it to the region).
@@ -381,10 +377,9 @@ class Schedule(Sampling):
     def reverse_compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = True, index: int | None = None
     ) -> None:
-        """Move a block into a loop of its producers, where it computes the region that one iteration
-        completes.
+        """Move a block into a loop of its producers, where it computes what one iteration completes.
 
-        The options are those of `compute_at`; without `index` it stands right after the last producer.
+        The options are those of `compute_at`; the default of `index` is right after the last producer.
         """
         moving.reverse_compute_at(self._program, block, loop, preserve_unit_loops, index)
 
@@ -410,7 +405,7 @@ class Schedule(Sampling):
     def cache_read(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
         """Copy an input of the block to `scope` and let the block read the copy; return the copying block.
 
-        The copy is complete before the block's loops; `compute_at` moves it to its use.
+        The copy runs before the block's loops; `compute_at` moves it to its use.
         """
         return buffers.cache_read(self._program, block, buffer, scope)
 
@@ -418,8 +413,8 @@ class Schedule(Sampling):
     def cache_write(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
         """Let the block write to a buffer in `scope` that is copied to its output; return the copying block.
 
-        The copy follows the block's loops; `reverse_compute_at` moves it, or `compute_at` moves the block
-        under the copy's loops.
+        The copy runs after the block's loops.  `reverse_compute_at` moves it into these, or `compute_at`
+        moves the block into the copy's loops.
         """
         return buffers.cache_write(self._program, block, buffer, scope)
 
@@ -437,18 +432,16 @@ class Schedule(Sampling):
     def storage_align(
         self, block: BlockRV, buffer: int | str, axis: int, factor: int, offset: int = 0
     ) -> None:
-        """Give dim `axis` of an intermediate buffer that the block writes a stride of `offset` more than a
-        multiple of `factor`.
+        """Pad dim `axis` of an intermediate buffer that the block writes.
 
-        The stride is in elements.  This spreads rows over the banks of a memory; `compact_buffers` keeps it.
+        Its stride in elements becomes a multiple of `factor` plus `offset`.  This spreads rows over the banks
+        of a memory.  `compact_buffers` keeps it.
         """
         alignment.storage_align(self._program, block, buffer, axis, factor, offset)
 
     @primitive
     def compact_buffers(self) -> None:
-        """Shrink every intermediate buffer to its live region, and allocate it in the innermost loop around
-        its uses.
-        """
+        """Shrink every intermediate buffer to its live region, in the innermost loop around its uses."""
         self._program.set_func(compact.compact_buffer_allocation(self._program.func))
 
     @primitive
@@ -487,7 +480,7 @@ class Schedule(Sampling):
         """Run a block over other axes: point [axes…] becomes point [index_map(axes…)].
 
         The block must have one loop per axis, and gets one per output of the map, in order.  Outputs are
-        digits of axes, in whole tiles.  Axes that are unchanged may have loops that hold other statements.
+        digits of axes, in whole tiles.  Loops of unchanged axes may contain other statements.
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         block_axes.transform_block_layout(self._program, block, chosen)
@@ -505,22 +498,21 @@ class Schedule(Sampling):
 
     @primitive
     def blockize(self, target: LoopRV | BlockRV) -> BlockRV:
-        """Turn everything that a loop runs, which must be one block, into a unit: an outer block around an
-        inner one.
+        """Turn the body of a loop, which must be one block, into a unit: an outer block around an inner one.
 
         Each axis is divided into tiles, over which the outer block `<name>_o` iterates, and points of a tile,
-        over which the inner loops iterate.  The block's predicate may cut a tile.  Primitives still move the
-        inner loops, but not out of the outer block.  For a block: the block itself, without loops.
+        over which the inner loops iterate.  The block's predicate may cut a tile.  Primitives can still move
+        the inner loops, but not out of the outer block.  For a block, the unit is the block without loops.
         """
         return blockizing.blockize(self._program, target)
 
     @primitive
     def tensorize(self, target: LoopRV | BlockRV, intrin: TensorIntrin | str) -> BlockRV:
-        """Compute what a loop runs, or a block made by `blockize`, by a tensor intrinsic.
+        """Replace the body of a loop, or a block made by `blockize`, by a tensor intrinsic.
 
         The computation must match the intrinsic's description, up to the order of loops, the order of
         commuting operands, and dims that do not vary.  An initialisation that is not part of the description
-        runs before.  A name refers to the schedule's `intrins`.  Compact buffers and change layouts before.
+        runs first.  A name refers to the schedule's `intrins`.  Compact buffers and change layouts before.
         """
         found = self._intrin(intrin)
         result = tensorizing.tensorize(self._program, target, found)
@@ -557,17 +549,17 @@ class Schedule(Sampling):
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Initialise a reduction before `loop` instead of at its first step; return the block `<name>_init`.
 
-        Its loops are copies of those from `loop` inward over spatial axes; vectorised and unrolled loops stay
-        so.  No loop outside of `loop` may be a reduction loop.
+        Its loops are copies of the spatial loops from `loop` inward; vectorised and unrolled loops stay so.
+        No loop outside of `loop` may be a reduction loop.
         """
         return reduction.decompose_reduction(self._program, block, loop)
 
     @primitive
     def rfactor(self, loop: LoopRV, axis: int) -> BlockRV:
-        """Give every iteration of a reduction loop an accumulator of its own (factor the reduction).
+        """Factor a reduction: every iteration of a reduction loop gets its own accumulator.
 
         The partial results form a new buffer with the loop as dim `axis`.  The returned block `<name>_rf`
-        computes them, and the old block combines them.  Sums of floats are reordered.
+        computes them, and the old block combines them.  This reorders sums of floats.
         """
         return reduction.rfactor(self._program, loop, axis)
 

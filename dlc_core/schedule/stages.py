@@ -328,9 +328,9 @@ class StagedSchedule:
         return made
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
-        """Partial results for each step of a reduced axis, as a tensor with it as dim `factor_axis`.
+        """Return the partial results for each step of a reduction axis; the axis is dim `factor_axis`.
 
-        The tensor's own stage combines them: its `op.reduce_axis` is the axis over them.
+        The stage of `tensor` combines them; its `op.reduce_axis` is then the axis over partial results.
         """
         stage = self[tensor]
         with self.together():
@@ -351,15 +351,16 @@ class StagedSchedule:
             stage.axes = (*spatial, step)
         return made
 
-    # How it works.
+    # Implementation.
 
     def _depth(self, block: BlockRV, loop: LoopRV) -> int:
         return self.schedule.get_loops(block).index(loop)
 
     def _made(self, handle: BlockRV, reduced: int = 0, lane: int | None = None) -> Tensor:
-        """The tensor and the stage of a block that a primitive made: `reduced` of its axes, the last, are.
+        """Create the tensor and the stage of a block that a primitive made.
 
-        With `lane`, the last of the others comes at that place among them, in the operation.
+        The last `reduced` axes are reduction axes.  With `lane`, the operation lists the last spatial axis
+        as number `lane` of its spatial axes.
         """
         block = self.schedule.get(handle)
         axes = [IterVar(Var(a.var.name.removeprefix("v_")), a.dom, a.kind) for a in block.axes]
@@ -379,7 +380,7 @@ class StagedSchedule:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Run several steps as one: if one is refused, none takes effect."""
+        """Run several steps as one transaction: an error undoes all of them."""
         before = self.schedule.copy()
         stages = {op: dict(vars(stage)) for op, stage in self._stages.items()}
         for kept in stages.values():
@@ -401,12 +402,12 @@ def _initialise_before(schedule: Schedule, handle: BlockRV) -> None:
     over = next((loop for loop in loops if "reduce" in axis_kinds(block, loop.var)), None)
     if block.init is None or over is None or schedule.get_for(over).kind == "thread":
         return
-    with suppress(ScheduleError):  # It is then done at the first step.
+    with suppress(ScheduleError):  # The block then initialises at its first step.
         schedule.decompose_reduction(handle, over)
 
 
 def _moving(value: Expr, loops: Mapping[Var, LoopRV]) -> Var | None:
-    """The only loop variable in a block's binding, where each of its iterations is one step of the axis."""
+    """The only loop variable in a binding, if its coefficient is 1; else None."""
     used = [v for v in free_vars(value) if v in loops]
     if len(used) != 1 or const_value(Analyzer().coefficient_of(value, used[0]) or 0) != 1:
         return None
@@ -420,7 +421,7 @@ def _maker(block: Block) -> Operation:
 
 
 def create_schedule(outputs: Tensor | Operation | Sequence[Tensor | Operation]) -> StagedSchedule:
-    """The schedule of all that computes some tensors, or the tensors of some operations."""
+    """Create the schedule of the computation of some tensors, or of the tensors of some operations."""
     given = [outputs] if isinstance(outputs, (Tensor, Operation)) else list(outputs)
     tensors: list[Tensor] = []
     for one in given:

@@ -48,7 +48,7 @@ def bulk_copy(program: Program, handle: LoopRV, machine: Bulk) -> None:
 
 
 def _beyond(found: TensorCopy, machine: Bulk, analyzer: Analyzer) -> str:
-    """The reason why a machine cannot copy a box by one tensor copy; "" if it can."""
+    """Return why a machine cannot copy a box by one tensor copy; "" if it can."""
     size = found.to.dtype.itemsize
     if len(found.box) > machine.dims or max(found.box) > machine.extent:
         return f"boxes have up to {machine.dims} dims of up to {machine.extent} elements"
@@ -63,8 +63,10 @@ def _beyond(found: TensorCopy, machine: Bulk, analyzer: Analyzer) -> str:
 
 
 def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
-    """The tensor copy that a loop nest computes, or the reason why it is none. `analyzer` has the facts of
-    the surrounding loops."""
+    """Return the tensor copy that a loop nest computes, or the reason why it is none.
+
+    `analyzer` has the facts of the surrounding loops.
+    """
     loops: list[For] = []
     stmt: Stmt = loop
     conds: list[Expr] = []
@@ -101,7 +103,7 @@ def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
 
 
 def _unguarded(value: Expr, conds: list[Expr]) -> Expr:
-    """Return the value under all conditions, and add these to `conds`; otherwise the value is zero."""
+    """Strip selects between a value and zero: return the value, and add the conditions to `conds`."""
     while isinstance(value, Call) and value.name == "if_then_else":
         cond, other = (e.value if isinstance(e, Broadcast) else e for e in (value.args[0], value.args[2]))
         if not isinstance(other, Const) or other.value != 0 or math.copysign(1, other.value) != 1:

@@ -82,7 +82,7 @@ def tensorize(program: Program, target: LoopRV | BlockRV, intrin: TensorIntrin) 
 
 
 def _described(program: Program, intrin: TensorIntrin, what: str) -> Block:
-    """The block of a description, which must run over all of its axes' points, each once."""
+    """The block of a description, whose loops must run each point of its axes once."""
     body = intrin.desc.body
     while isinstance(body, Block) and not body.axes and body.init is None:
         body = body.body
@@ -96,7 +96,7 @@ def _described(program: Program, intrin: TensorIntrin, what: str) -> Block:
 
 
 def _check_whole(program: Program, inner: list[For], block: Block, analyzer: Analyzer, what: str) -> None:
-    """The loops run over every point of the block's axes once: nothing is cut, nothing repeated."""
+    """Check that the loops run each point of the block's axes exactly once."""
     if const_value(block.predicate) != 1:
         raise program.error(
             what,
@@ -118,7 +118,7 @@ def _check_whole(program: Program, inner: list[For], block: Block, analyzer: Ana
 def _implementation(
     program: Program, intrin: TensorIntrin, match: Match, analyzer: Analyzer, outer: Block, what: str
 ) -> Stmt:
-    """The implementation's body on the windows that were matched."""
+    """The implementation's body on the matched windows."""
     impl = intrin.impl
     windows = {
         own: match.windows[described]
@@ -215,7 +215,7 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], w
         if not isinstance(stmt, View) or stmt.base not in windows:
             return None
         window = windows[stmt.base]
-        assert isinstance(window, Window)  # an escape
+        assert isinstance(window, Window)  # addresses are taken only of windows
         start = window.buffer.linear_index(window.starts) * stmt.base.dtype.itemsize
         if stmt.base.dtype.itemsize % stmt.buffer.dtype.itemsize:
             raise program.error(
@@ -239,6 +239,6 @@ def _reads(made: Block, intrin: TensorIntrin, match: Match) -> tuple[Region, ...
 
 
 def _body_of(func: PrimFunc) -> Stmt:
-    """The program without initialisations: what an update reads."""
+    """The body without the initialisations of its blocks."""
 
     return transform_each(func.body, Block, lambda block: replace(block, init=None))

@@ -28,7 +28,7 @@ class CrossThread:
 
 
 def bind(program: Program, handle: LoopRV, thread: str) -> None:
-    """`thread` names the axis; "" takes the binding away."""
+    """Bind a loop to a hardware axis by name; "" removes the binding."""
     old = program.loop(handle)
     if not thread:
         raise program.error(f"cannot bind loop {handle.name!r} to an axis without a name", old)
@@ -75,7 +75,7 @@ def _check_same_axis(program: Program, outer: For, inner: For, what: str) -> Non
 
 
 def cross_thread(program: Program, at: For) -> CrossThread | None:
-    """How the threads of a loop can share a reduction; None if they cannot.
+    """Return the reduction that is distributed over the threads of a loop; None if there is none.
 
     The loop must contain one block with an initialisation and the body `B[p] = B[p] op value`. The block must
     reduce over the loop and over all loops inside, and over none outside.

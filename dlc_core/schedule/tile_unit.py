@@ -17,13 +17,13 @@ from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stor
 
 
 def group_of(unit: MatrixUnit) -> int:
-    """Neighbouring steps that lie together in the second operand."""
+    """Neighbouring K steps that are contiguous in the second operand."""
     return dtype(unit.acc).bits // dtype(unit.a).bits
 
 
 @cache
 def tile_intrin(unit: MatrixUnit) -> TensorIntrin:
-    """The product by a unit that a thread has for itself."""
+    """The intrinsic for a product by the tile unit of one thread."""
     buffers = _buffers(unit)
     return TensorIntrin(
         f"tile.{unit.name}",
@@ -81,7 +81,7 @@ def _row(values: Expr, number: int, size: int) -> Expr:
 
 
 def _all_of(buffer: Buffer) -> Expr:
-    """The elements, row by row."""
+    """Load all elements, row by row."""
     rows, columns = buffer.static_shape() or (0, 0)
     found = [load(buffer, (const(row), _along(columns))) for row in range(rows)]
     return vector_concat(*found) if rows > 1 else found[0]

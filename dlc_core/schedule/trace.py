@@ -29,8 +29,10 @@ QUERY = "get_"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a primitive. `results` are its handles and drawn numbers; `single` if it returns just
-    one."""
+    """One call of a primitive.
+
+    `results` are its handles and drawn numbers; `single` says that it returns one without a container.
+    """
 
     name: str
     args: tuple[Any, ...]
@@ -43,14 +45,14 @@ class Step:
 class Trace:
     """Calls in order.
 
-    `replay` repeats them on another schedule, whose blocks must have the same names; symbolic dims are found
-    there by name.  Tensor intrinsics are known by name in texts.
+    `replay` repeats them on another schedule, whose blocks must have the same names.  It finds symbolic dims
+    by name.  Texts refer to tensor intrinsics by name.
     """
 
     steps: list[Step] = field(default_factory=list)
 
     def replay(self, schedule: Any) -> None:
-        """Apply every step to `schedule`; ScheduleError where a step does not fit its program."""
+        """Apply every step to `schedule`; ScheduleError if a step does not fit its program."""
         names = _Renamed()
         for step in self.steps:
             if not is_primitive(getattr(type(schedule), step.name, None)):
@@ -74,7 +76,7 @@ class Trace:
                 names.add(old, new)
 
     def tidied(self) -> Trace:
-        """The same without questions whose answers nothing uses, and with blocks found by their names."""
+        """The trace without queries whose results are unused, and with blocks found by name."""
         asked = [step.name.startswith(QUERY) for step in self.steps]
         loops = [[r for r in step.results if isinstance(r, LoopRV)] for step in self.steps]
         mentioned = [_mentioned([step.args, *step.options.values()]) for step in self.steps]
@@ -101,7 +103,7 @@ class Trace:
         return [step.options[DECISION] for step in self.steps if DECISION in step.options]
 
     def with_decisions(self, decisions: Iterable[Any]) -> Trace:
-        """The trace with other decisions in order; None lets the schedule it is replayed on draw again."""
+        """The trace with other decisions, in order; for None, the replaying schedule draws again."""
         given = list(decisions)
         if len(given) != len(self.decisions):
             raise ScheduleError(f"{len(given)} decisions for a trace that draws {len(self.decisions)} times")
@@ -181,7 +183,7 @@ class Trace:
 
 
 def _mentioned(value: Any) -> dict[Any, None]:
-    """Handles, and variables in expressions, of arguments, in order."""
+    """The handles in arguments and the variables of their expressions, in order."""
     found: dict[Any, None] = {}
 
     def note(item: Any) -> Any:
@@ -272,7 +274,7 @@ def _line(step: Step, names: Names) -> str:
 
 @record(frozen=True)
 class _DrawnBefore:
-    """In JSON: the number drawn as the so-manieth of the trace."""
+    """A drawn number in JSON, by its position among the draws of the trace."""
 
     number: int
 

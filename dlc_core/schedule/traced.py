@@ -23,10 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Traced:
-    """Programs with the trace of their primitives; the base class of Schedule.
+    """Programs and the trace of the primitives applied to them; the base class of Schedule.
 
-    If there is a module, handles have the name of their function. `_program` is the function of the current
-    primitive.
+    In a schedule of a module, handles have the name of their function.  `_program` is the function that the
+    current primitive changes.
     """
 
     def __init__(self, programs: Mapping[str, Program], module: IRModule | None, working: str) -> None:
@@ -49,8 +49,7 @@ class Traced:
         return self._programs[self._active or self._working]
 
     def dim(self, name: str) -> Var:
-        """The by-value parameter of that name of the function that is worked on: a symbolic dim, for factors
-        and points."""
+        """The symbolic dim of the current function with this name, for use in factors and points."""
         found = [var for var in self._program.func.scalars if var.name == name]
         if not found:
             known = ", ".join(v.name for v in self._program.func.scalars) or "none"
@@ -58,7 +57,7 @@ class Traced:
         return found[0]
 
     def dims_for(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Var, ...]:
-        """The symbolic dims of the function that a call with these arguments works on."""
+        """The symbolic dims of the function that a call with these arguments changes."""
         return self._programs[self._function_of(args, options)].func.scalars
 
     def _function_of(self, *arguments: Any) -> str:
@@ -87,17 +86,17 @@ class Traced:
         return self._working
 
     def _draw(self) -> random.Random:
-        """The generator, to draw from: a primitive that fails afterwards has drawn nothing."""
+        """The random generator.  If the primitive fails later, its state is restored."""
         if self._undrawn is None:
-            self._undrawn = self._random.getstate()  # takes as long as a whole primitive may
+            self._undrawn = self._random.getstate()  # only if needed: it can take as long as a primitive
         return self._random
 
     def _record(self, *args: Any, **options: Any) -> None:
-        """Record these arguments in the trace in place of the given ones, so that it contains the choices."""
+        """Record these arguments instead of the given ones, so that the trace contains the decisions."""
         self._recorded = (args, options)
 
     def _stamped(self, value: Any) -> Any:
-        """A handle as the user gets it."""
+        """A handle with the name of its function, as the user gets it."""
         if self._module is not None and isinstance(value, BlockRV) and not value.func:
             return BlockRV(value.name, self._active)
         return value
@@ -114,7 +113,7 @@ def _handles(value: Any) -> Iterator[Handle]:
 
 
 def _plain(value: Any) -> Any:
-    """An argument as the inside knows it: names of blocks alone, plain numbers."""
+    """An argument for a primitive's implementation: handles without functions, plain numbers."""
     if isinstance(value, BlockRV) and value.func:
         return BlockRV(value.name)
     return int(value) if isinstance(value, Drawn) else value
@@ -132,7 +131,7 @@ def _results(value: Any) -> Iterator[Handle | Drawn]:
 def primitive(method: F) -> F:
     """Record calls of a Schedule method.
 
-    Arguments that do not fit the method's annotations, and calls that raise, leave the program as it was.
+    If arguments do not fit the method's annotations, or the call raises, the program is unchanged.
     """
     signature = inspect.signature(method)
     hints: dict[str, Any] = {}

@@ -36,7 +36,7 @@ def is_empty(stmt: Stmt) -> bool:
 
 
 def with_children(stmt: Stmt, children: list[Stmt]) -> Stmt:
-    """The statement over other nested statements; empty where nothing is left to do in it."""
+    """Return the statement with other children; an empty statement if it has nothing left to run."""
     match stmt:
         case Seq():
             return seq(*(c for c in children if not is_empty(c)))
@@ -50,7 +50,7 @@ def with_children(stmt: Stmt, children: list[Stmt]) -> Stmt:
 
 
 def touched(stmt: Stmt) -> set[Buffer]:
-    """Buffers that a statement itself loads from, stores to, or views."""
+    """The buffers that a statement loads, stores or views directly, without those of nested statements."""
     found = {e.buffer for e in loads_in(*exprs_of(stmt))}
     found.update(stmt.accessed_buffers())
     return found
@@ -61,7 +61,7 @@ def touches(stmt: Stmt, buffer: Buffer) -> bool:
 
 
 class Tree:
-    """An index of one function body.  Statements are found by identity."""
+    """An index of the body of one function.  It finds statements by identity."""
 
     __slots__ = ("_outermost", "_users", "allocs", "blocks", "loops", "parent", "root")
 
@@ -90,14 +90,14 @@ class Tree:
 
     @property
     def outermost(self) -> list[Block]:
-        """Blocks that are in no other one, in order of execution: what values flow between."""
+        """The blocks that no other block contains, in order of execution.  Dataflow is between these."""
         if self._outermost is None:
             blocks = self.blocks.values()
             self._outermost = [b for b in blocks if not any(isinstance(s, Block) for s in self.ancestors(b))]
         return self._outermost
 
     def users(self, buffer: Buffer) -> list[Stmt]:
-        """Statements that touch a buffer themselves: load from it, store to it, or view it."""
+        """The statements that load, store or view a buffer directly."""
         if self._users is None:
             self._users = {}
             for stmt in self.parent:
@@ -106,7 +106,7 @@ class Tree:
         return self._users.get(buffer, [])
 
     def touching(self, buffer: Buffer) -> set[Stmt]:
-        """`users`, and all statements around them within the buffer's allocation."""
+        """`users`, and all statements between them and the buffer's allocation."""
         marked: set[Stmt] = set()
         alloc = self.allocs.get(buffer)
         for stmt in self.users(buffer):
@@ -118,18 +118,18 @@ class Tree:
         return marked
 
     def ancestors(self, stmt: Stmt) -> Iterator[Stmt]:
-        """Enclosing statements, innermost first."""
+        """The statements around a statement, innermost first."""
         above = self.parent[stmt]
         while above is not None:
             yield above
             above = self.parent[above]
 
     def path(self, stmt: Stmt) -> list[Stmt]:
-        """From the root to the statement itself."""
+        """The statements from the root to this one, itself included."""
         return [*reversed(list(self.ancestors(stmt))), stmt]
 
     def loops_above(self, stmt: Stmt) -> list[For]:
-        """Loops around a statement, outer to inner, up to the block it belongs to."""
+        """The loops between a statement and the block that contains it, outer to inner."""
         found: list[For] = []
         for above in self.ancestors(stmt):
             if isinstance(above, Block):
@@ -139,7 +139,7 @@ class Tree:
         return found[::-1]
 
     def common(self, found: Iterable[Stmt]) -> Stmt:
-        """The innermost statement that contains (or is) all of the given ones."""
+        """The innermost statement that contains all given ones; it may be one of them."""
         paths = [self.path(stmt) for stmt in found]
         last = self.root
         for level in zip(*paths):
@@ -149,7 +149,7 @@ class Tree:
         return last
 
     def replace(self, new: Mapping[Stmt, Stmt]) -> Stmt:
-        """The root with statements replaced; empty ones vanish with whatever held nothing else."""
+        """Return the root with statements replaced; remove empty ones, and all that contain only these."""
         touched: set[Stmt] = set()
         for stmt in new:
             touched.add(stmt)
@@ -169,7 +169,7 @@ class Tree:
 
 
 class Program:
-    """A function and the index of its present body; what primitives read and change."""
+    """A function and the index of its current body.  Primitives read and change it."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
@@ -229,8 +229,10 @@ class Program:
         return f"{base}_{number}"
 
     def analyzer(self, *around: Stmt, inside: bool = False) -> Analyzer:
-        """Knows symbolic dims, and the loops and conditions around the first statement (itself included),
-        which is run: loops around it have iterations, and with `inside` it has too.
+        """Return an analyzer with the ranges of symbolic dims, and of loops and axes around a statement.
+
+        The loops around the first of `around` are assumed to have iterations, because the statement runs.
+        If it is a loop, its own range is known too; `inside` assumes that it has iterations.
         """
         analyzer = Analyzer()
         for dim in self._dims():
@@ -250,7 +252,7 @@ class Program:
         return analyzer
 
     def analyzer_of_points(self, block: Block) -> Analyzer:
-        """Knows symbolic dims, and the axes of a block that has points."""
+        """Return an analyzer with the ranges of symbolic dims and of a block's axes; no axis is empty."""
         analyzer = self.analyzer()
         for axis in block.axes:
             analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
@@ -258,7 +260,7 @@ class Program:
         return analyzer
 
     def suppose_iterations(self, analyzer: Analyzer, extent: Expr) -> None:
-        """Let a loop of that extent have iterations: no dim is 0 without which it had none."""
+        """Assume that a loop of this extent has iterations: dims whose value 0 makes it empty are not 0."""
         if const_value(extent) is not None:
             return
         if extent not in self._needed:
@@ -273,8 +275,10 @@ class Program:
         return self._given
 
     def widen(self, buffers: Iterable[Buffer], users: Iterable[Stmt], what: str) -> None:
-        """Let buffers be alive at all of the given statements: move allocations outward, but out of no
-        loop."""
+        """Move allocations outward until the live ranges of buffers contain the given statements.
+
+        ScheduleError if an allocation would leave a loop, block or branch.
+        """
         wanted = list(users)
         for buffer in buffers:
             alloc = self.tree.allocs.get(buffer)
@@ -293,7 +297,7 @@ class Program:
     # Errors.
 
     def error(self, what: str, *at: Stmt, why: str = "", hint: str = "") -> ScheduleError:
-        """An error that shows the loop nest with the given statements marked."""
+        """Return an error that shows the loop nest with the given statements marked."""
         return ScheduleError(
             what, why=why, hint=hint, spans=self.func.spans, details=["the program:", *self.outline(at)]
         )
@@ -346,14 +350,14 @@ def _line(stmt: Stmt) -> str:
 
 
 def anew(stmt: Stmt) -> Stmt | None:
-    """For `transform_stmt`: copy a statement, because no statement may occur twice in a tree."""
+    """Copy a leaf for `transform_stmt`, because no statement may occur twice in a tree."""
     return replace(stmt) if isinstance(stmt, (Store, Eval)) or stmt is EMPTY_STMT else None
 
 
 def renamed(
     root: Stmt, program: Program, *, taken: Iterable[str] = ()
 ) -> tuple[Stmt, dict[LoopRV, LoopRV], dict[BlockRV, BlockRV]]:
-    """A copy with new loops, axes, allocations and block names, and a map from the old ones."""
+    """Copy a statement with new loops, axes, buffers and block names, and map the old handles to the new."""
     values: dict[Var, Expr] = {}
     fresh: dict[Var, Var] = {}
     names: dict[str, str] = {}
@@ -419,12 +423,12 @@ def _limits_axes(block: Block) -> bool:
 
 
 def uses(stmt: Stmt, var: Var) -> bool:
-    """Whether an expression anywhere inside mentions a variable."""
+    """Whether any expression in a statement uses a variable."""
     return any(var in free_vars(*exprs_of(s, regions=True)) for s in stmts(stmt))
 
 
 def _is_multiple(extent: Expr, dim: Expr, analyzer: Analyzer) -> bool:
-    """Whether an extent is known to be 0 where a dim is."""
+    """Whether an extent is provably 0 if a dim is 0."""
     if const_value(extent) is not None:
         return False
     zero: Expr | None = None

@@ -52,7 +52,7 @@ def trim(program: Program, handle: LoopRV) -> None:
             last = None if found is None else found[1]
         size = None if last is None else outside.simplify(last + 1 - loop.begin)
         if size is None or not outside.prove(size >= 1):
-            # The first iteration initialises the result: it must stay.
+            # The first iteration initialises the result, so it must remain.
             left = list(dict.fromkeys((*left, part)))
         else:
             sizes.append(size)

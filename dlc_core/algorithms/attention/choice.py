@@ -54,7 +54,7 @@ class Sizes:
 def tiled_for(queries: int | None, features: int | None, facts: Description, where: object) -> Tiled | None:
     """Choose a tile for cores; None if the machine has no vectors, or attention is to be expanded.
 
-    `where` identifies the attention: equal ones share the decision.
+    Attentions with equal `where` share the decision.
     """
     lanes = facts.lanes(32)
     if lanes < 2:
@@ -65,7 +65,7 @@ def tiled_for(queries: int | None, features: int | None, facts: Description, whe
         tile = choose(queries, features, lanes, facts.usable_registers, rates=facts.rates)
         preferred = Tiled(tile.rows, lanes)
     else:
-        # A power of two: numbers of tokens often are multiples of it.
+        # A power of two often divides the number of tokens.
         most = choose(None, 2 * lanes, lanes, facts.usable_registers).rows
         preferred = Tiled(1 << (most.bit_length() - 1), lanes)
 
@@ -161,14 +161,14 @@ def online_for(of: str, sizes: Sizes, facts: Description) -> Online | None:
 
 
 def online_plan(unit: MatrixUnit, subgroups: int, panel: int, double_buffered: bool) -> Online:
-    """The plan of a unit that suits: each subgroup takes as many queries as the unit has rows."""
+    """The plan for a suitable unit: each subgroup takes as many queries as the unit has rows."""
     lanes = lanes_of(unit)
     assert lanes is not None
     return Online(subgroups * unit.m, panel, unit.name, subgroups, *lanes, double_buffered)
 
 
 def unit_of(plan: Online, of: str, sizes: Sizes, facts: Description) -> MatrixUnit | None:
-    """The unit of a plan for operands of a dtype; None if the machine has none, or no room for the plan."""
+    """The unit of a plan for operands of a dtype; None if the machine has none, or the plan does not fit."""
     for unit in filter(suits, facts.units_for(of, of, "float32")):
         own = online_plan(unit, plan.subgroups, plan.panel, plan.double_buffered)
         if own == plan and online_fits(plan, unit, sizes, facts):

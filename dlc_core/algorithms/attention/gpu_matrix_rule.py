@@ -205,7 +205,7 @@ class _Attend:
             self._bind(row, column, inner, width)
 
     def _together(self, name: str, row: LoopRV, column: LoopRV, lane: LoopRV) -> None:
-        """Compute what all threads of a row know, once per thread."""
+        """Compute in every thread of a row the values that these threads share."""
         s, found = self.s, self._split(row, self._rows())
         own = [loop for name, loop in found.items() if name.startswith("own")]
         s.reorder(found["high"], *own, found["thread0"], column, lane)
@@ -251,7 +251,7 @@ class _Attend:
         )
 
     def _layouts(self) -> None:
-        """Lay the memory of the stages out by threads."""
+        """Change the layouts of the stages' buffers to those of the threads' registers."""
         s = self.s
         for name in ("products", "mixed_begin", *MATRICES[:-1], *PARTS, *STATES, "divided"):
             handle = self.stage[name]
@@ -263,7 +263,7 @@ class _Attend:
             s.set_scope(handle, 0, "local")
 
     def _map(self, outer: int, width: int, tiles: bool) -> IndexMap:
-        """Map rows and columns to digits; `tiles` says that rows are those of all tiles."""
+        """Map rows and columns to digits; `tiles` says whether rows count over all tiles."""
         order, whole = self._order(), dict(self._rows())
         columns = {} if width == self.plan.lanes else dict(self._columns(width))
 
@@ -284,7 +284,7 @@ class _Attend:
     # Products
 
     def _products(self) -> None:
-        """Order the axes of both products as the unit does; their initialisation is separate."""
+        """Order the axes of both products as the unit does, and separate their initialisation."""
         s = self.s
         self.made: dict[str, LoopRV] = {}
         for name in ("products", "mixed"):

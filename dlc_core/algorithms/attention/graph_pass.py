@@ -54,7 +54,7 @@ class Attention(GraphPass):
 
 
 def _has_both(machine: Description) -> bool:
-    """Whether a machine has threads and vectors: no rule knows such machines."""
+    """Whether a machine has thread axes and vectors; no rule supports both together."""
     return bool(machine.thread_axes) and machine.lanes(32) > 1
 
 
@@ -69,7 +69,7 @@ def _rewritten(function: Function, visit: Callable[[Node, Node], Node | None]) -
 
 
 def _recognised(function: Function, context: PassContext) -> Function:
-    """The function with attention in place of the operations that compute it and nothing else."""
+    """Replace operations that compute only an attention by the attention op."""
     used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
     used.update(function.results)
     rules = [rule for rule in RULES if rule.name not in context.disabled]
@@ -94,12 +94,12 @@ def _recognised(function: Function, context: PassContext) -> Function:
 
 
 def _planned(value: Node, machine: Description, narrow: DType) -> Node | None:
-    """Attention with the plan that is best on a machine, or its body; None for other nodes."""
+    """Attention with the best plan for a machine, or its expanded body; None for other nodes."""
     if value.op is not ATTENTION:
         return None
     if machine.thread_axes:
         return _of_groups(value, machine, narrow)
-    if value.dtype.bits > 32:  # the rule makes vectors of float32
+    if value.dtype.bits > 32:  # the rule supports only vectors of float32
         return _with_plan(value, None)
     rows, features = map(_known, value.shape[-2:])
     return _with_plan(value, tiled_for(rows, features, machine, [arg.shape for arg in value.args]))
@@ -108,8 +108,8 @@ def _planned(value: Node, machine: Description, narrow: DType) -> Node | None:
 def _of_groups(value: Node, machine: Description, narrow: DType) -> Node:
     """Attention for groups of threads.
 
-    Float32 operands become `narrow` if the machine has matrix units for these and no mask is added: it may be
-    below all of their numbers.
+    Float32 operands become `narrow` if the machine has matrix units for that dtype.  An added mask prevents
+    this, because it may be below the range of the dtype.
     """
     queries, features = map(_known, value.shape[-2:])
     keys, size = map(_known, value.args[1].shape[-2:])
@@ -130,19 +130,19 @@ def _known(size: Dim) -> int | None:
 
 
 def _with_plan(value: Node, plan: AttentionPlan | None) -> Node:
-    """Attention with a plan, or its body without one."""
+    """Attention with a plan; without one, its expanded body."""
     if plan is None:
         return ATTENTION.expand(value.args, value.attrs)
     return ATTENTION.build(*value.args, **{**value.attrs, PLAN: plan})
 
 
 def _narrowed(value: Node, to: DType) -> Node:
-    """Attention of values of a type."""
+    """Cast the operands of attention, masks of bools excepted."""
     if value.dtype is to:
         return value
 
     def cast(arg: Node) -> Node:
-        # Behind what moves values a cast would be a kernel; where these are made it is not.
+        # After a reshape or transposition the cast would be a kernel of its own; before, it is fused.
         if arg.op is RESHAPE or arg.op is TRANSPOSE:
             return node(arg.op, (cast(arg.args[0]),), arg.attrs, tensor_type(arg.shape, to))
         return CAST.build(arg, to=to)

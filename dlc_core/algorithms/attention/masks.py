@@ -28,11 +28,10 @@ def is_zero(value: Node) -> bool:
 
 
 def diagonal(mask: Node, scores: Node) -> tuple[Dim, bool] | None:
-    """For a causal mask: the number of keys before that of the first query, and whether hidden keys get the
-    score -inf; else None.
+    """Match a causal mask, which hides exactly the keys after a diagonal; None for other masks.
 
-    A causal mask hides exactly the keys after a diagonal. It is a constant, or selects by a constant or by a
-    comparison of positions.
+    Returns the number of keys before that of the first query, and whether hidden keys have the score -inf.
+    The mask is a constant, or selects by a constant or by a comparison of positions.
     """
     if mask.op is not WHERE:
         return _constant_diagonal(mask, scores)
@@ -47,7 +46,7 @@ def diagonal(mask: Node, scores: Node) -> tuple[Dim, bool] | None:
     if past is None:
         known = _constant_diagonal(seen, scores)
         return None if known is None else (known[0], hard)
-    # Where a query may see nothing, its scores are alike: these a number would not hide.
+    # If a finite mask hides all keys of a query, softmax makes their weights equal, and hides none.
     return (past, hard) if hard or (isinstance(past, int) and past >= 0) else None
 
 
@@ -67,7 +66,7 @@ def _constant_diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
 
 
 def _compared(seen: Node, scores: Node) -> Dim | None:
-    """`past` if a comparison of positions means that query i sees the keys j <= i + past; else None."""
+    """The `past` of a comparison of positions by which query i sees the keys j <= i + past; else None."""
     if seen.op not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL) or any(d != 1 for d in seen.shape[:-2]):
         return None
     if seen.shape[-2:] != scores.shape[-2:]:
@@ -80,7 +79,7 @@ def _compared(seen: Node, scores: Node) -> Dim | None:
 
 
 def _positions(value: Node) -> tuple[int, Dim] | None:
-    """The axis, counted from the last as 1, along which integers count up by one, and the first of them."""
+    """Match integers that count up by one along an axis: (the axis, 1 for the last; the first integer)."""
     if value.op is ARANGE:
         whole = value.dtype.is_int and value.attrs["step"] == 1
         return (1, value.attrs["start"]) if whole else None

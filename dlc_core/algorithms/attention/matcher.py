@@ -38,7 +38,7 @@ _FLOATS = ("float32", "float64")
 
 @record(frozen=True)
 class _Scores:
-    """The terms of attention scores: q kᵀ scale + mask, and the diagonal of a constant causal mask."""
+    """The parts of attention scores q kᵀ · scale + mask, and the diagonal of a causal mask."""
 
     q: Node
     k: Node
@@ -50,7 +50,7 @@ class _Scores:
 
 
 def _scores(value: Node) -> _Scores | None:
-    """The parts of the scores, of which the mask must come last."""
+    """Match the parts of scores; the mask must be added last."""
     if value.op is MATMUL:
         return _product(value)
     if value.op in (MUL, DIV):
@@ -101,7 +101,7 @@ def _product(value: Node) -> _Scores | None:
 
 
 def _scaled(value: Node) -> tuple[Node, float] | None:
-    """A product with a number, or a quotient, as its value and the factor."""
+    """Match a product or quotient with a positive number as (value, factor)."""
     if value.op not in (MUL, DIV):
         return None
     for inside, other in (value.args, value.args[::-1])[: 2 if value.op is MUL else 1]:
@@ -115,7 +115,7 @@ def _scaled(value: Node) -> tuple[Node, float] | None:
 
 
 def _added(chosen: Node) -> Node | None:
-    """`where(seen, scores, low)` as a mask: bools where what is hidden is -inf, else a number to add."""
+    """The mask of `where(seen, scores, low)`: `seen` itself if low is -inf, else a mask that is added."""
     seen, scores, other = chosen.args
     array = const_array(other)
     if array is None or array.size != 1 or not float(array.reshape(-1)[0]) <= LOW:
@@ -129,7 +129,7 @@ def _added(chosen: Node) -> Node | None:
 
 
 def _own(value: Node) -> Node:
-    """Keys or values before they were repeated for several heads."""
+    """Keys or values before their repetition for groups of heads."""
     if value.op is REPEAT and value.attrs["axis"] in (-3, len(value.shape) - 3):
         return value.args[0]
     if value.op is not RESHAPE or value.args[0].op is not BROADCAST:
@@ -166,7 +166,7 @@ def _attention(match: Match) -> Node | None:
     if k.shape[-3] != v.shape[-3]:
         return None
     if found.past is not None and found.mask is not None and not found.hard:
-        # A query whose keys are all hidden by the mask sees alike those behind the diagonal.
+        # If an added mask hides all keys of a query, softmax is uniform and includes keys after the diagonal.
         return None
     masks = [] if found.mask is None else [found.mask]
     causal, past = found.past is not None, 0 if found.past is None else found.past
@@ -192,7 +192,7 @@ def _qkv(dtype: str) -> tuple[Node, Node, Node]:
 
 
 def _number(value: Node) -> Node:
-    """The value, 0 in place of NaN: hidden scores are taken for numbers."""
+    """The value with 0 instead of NaN, because the matcher assumes that hidden scores are numbers."""
     return WHERE.build(EQUAL.build(value, value), value, constant(0.0, value.dtype))
 
 

@@ -61,9 +61,9 @@ Loops = Sequence[tuple[Var, Expr]]
 def online(
     type_: TensorType, stages: Stages, lanes: tuple[int, int], q: te.Tensor, k: te.Tensor, v: te.Tensor
 ) -> te.Tensor:
-    """The attention of sizes of queries and values that are known.
+    """Attention by online softmax, for known head sizes of queries and values.
 
-    `lanes` are how many lanes there are, and how many neighbouring keys each of them has in turn.
+    `lanes` are the number of lanes, and the number of neighbouring keys that each lane takes at a time.
     """
     (n, size), (m, features) = q.shape[-2:], v.shape[-2:]
     steps, columns = (
@@ -73,7 +73,7 @@ def online(
     tall, long = (ceil_div(dim(x), by) * by for x, by in ((n, stages.rows), (m, stages.panel)))
 
     def whole(name: str, x: te.Tensor, rows: Dim, width: int) -> te.Tensor:
-        """A tensor with 0 behind its rows and columns."""
+        """Pad the rows and columns of a tensor with zeros at the end."""
         inside = [(-2, x.shape[-2], rows), (-1, x.shape[-1], width)]
         known = [(at, own) for at, own, all_ in inside if as_expr(all_) is not as_expr(own)]
 
@@ -97,7 +97,7 @@ def online(
 
 
 def filled(size: int, by: int) -> int:
-    """The next multiple."""
+    """Round a size up to a multiple."""
     return -(-size // by) * by
 
 
@@ -117,7 +117,7 @@ class _Loops:
         rows, panel, wide = stages.rows, stages.panel, stages.wide
         steps, features = (int(const_value(b.shape[-1]) or 0) for b in (queries, out))
         low, zero = const(-math.inf, wide), const(0, wide)
-        # Added masks may be so low that they have no multiple.
+        # The multiple of a very low added mask would overflow, so scores are scaled after its addition.
         exact = any(not mask.dtype.is_bool for mask in stages.masks)
         late, early = (LOG2E, 1.0) if exact else (1.0, LOG2E)
         scoring = replace(stages, factor=stages.factor * const(early, wide))
@@ -221,7 +221,7 @@ class _Loops:
         return body
 
     def _panels(self, tile: Var, count: Expr) -> Expr:
-        """How many panels a tile of queries needs."""
+        """The number of panels of keys that a tile of queries needs."""
         stages = self.stages
         if not stages.causal:
             return count
@@ -241,7 +241,7 @@ class _Loops:
         over: Sequence[Var] = (),
         init: Expr | None = None,
     ) -> Stmt:
-        """A stage in its own loops: `to` = value, which accumulates over the variables `over`."""
+        """A stage in loops of its own: it stores a value at `to`, reduced over the variables `over`."""
         used = {*free_vars(value, *to.indices), *over}
         loops = [(var, extent) for var, extent in (*outer, *own) if var in used]
         axes = {var: Var(f"v_{var.name}") for var, _ in loops}
@@ -272,14 +272,14 @@ class _Loops:
 
 
 def _at(buffer: Buffer, indices: Sequence[Expr]) -> Load:
-    """An element."""
+    """Load an element."""
     made = load(buffer, indices)
     assert isinstance(made, Load)
     return made
 
 
 def _around(body: Stmt, *buffers: Buffer) -> Stmt:
-    """A statement in which buffers are alive."""
+    """Allocate buffers around a statement."""
     for buffer in reversed(buffers):
         body = Alloc(buffer, body)
     return body

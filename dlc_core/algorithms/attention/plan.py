@@ -23,9 +23,9 @@ from dlc_core.support.record import record
 
 @record(frozen=True)
 class AttentionPlan(Plan):
-    """The base class: `rows` queries of a tile and `panel` keys of a panel.
+    """The base class of plans: a tile has `rows` queries, a panel has `panel` keys.
 
-    UsageError for a size below 1.
+    UsageError if a size is below 1.
     """
 
     moves: ClassVar[bool] = True
@@ -76,8 +76,8 @@ class TwoPass(AttentionPlan):
 class Online(AttentionPlan):
     """Subgroups with a matrix unit compute a tile with online softmax; each takes the rows of one product.
 
-    `unit` is the name of the unit.  `lanes` threads share a row of its results, and each of them has
-    `neighbours` neighbouring elements of that.  `double_buffered` says that keys and values are.
+    `unit` is the name of the unit.  `lanes` threads share a row of its results, and each of them holds
+    `neighbours` neighbouring elements.  `double_buffered` says whether keys and values are double-buffered.
     """
 
     name: ClassVar[str] = "attention.online"

@@ -40,7 +40,7 @@ class Stages:
     def stage(
         self, name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
     ) -> te.Tensor:
-        """One of the stages, marked as such."""
+        """A stage, annotated with its name."""
         made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations=self.marks(name))
         return made
 
@@ -49,7 +49,7 @@ class Stages:
         return {STAGE: name}
 
     def group(self, outer: Point) -> tuple[Expr, ...]:
-        """Where the keys and values of a head are."""
+        """The batch indices of the keys and values of a head."""
         return (*outer[:-1], outer[-1] if self.heads == 1 else outer[-1] // self.heads)
 
     def seen(self, row: Expr, p: Expr) -> Expr | None:
@@ -65,7 +65,10 @@ class Stages:
     def score(
         self, product: Expr, point: Point, shape: Sequence[Dim], n: Expr | None, m: Expr | None
     ) -> Expr:
-        """The score of a query and a key, of `shape`; n and m where loops run over more of these."""
+        """The score of a query and a key.
+
+        `shape` is that of the scores.  `n` and `m` are the numbers of queries and keys if loops exceed these.
+        """
         *_, row, j = point
         value = product * self.factor
         inside = [] if m is None else [j < m]
@@ -92,7 +95,7 @@ def stages_of(
     k: te.Tensor,
     masks: Sequence[te.Tensor],
 ) -> Stages:
-    """The stages of an attention with such tiles and panels."""
+    """The stages of an attention with tiles of `rows` queries and panels of `panel` keys."""
     wide = compute_type(type_.dtype)
     shared = heads_per_group([dim(d) for d in q.shape], [dim(d) for d in k.shape])
     assert shared is not None

@@ -19,7 +19,7 @@ from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 
 def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
-    """The stages keys, products, scores, top, weights, total, mixed, result."""
+    """Attention by the stages keys, products, scores, top, weights, total, mixed, result."""
     panel, wide = stages.panel, stages.wide
     lead, n, m, size = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
     panels = ceil_div(dim(m), panel)

@@ -19,11 +19,11 @@ from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 
 def _combined(x: Point, y: Point) -> tuple[Expr, Expr]:
-    """The top of two parts' scores, and the sum of their weights relative to it."""
+    """Combine two parts: the maximum of their scores, and the sum of their weights relative to it."""
     top = maximum(x[0], y[0])
 
     def share(part: Point) -> Expr:
-        # Where all scores are hidden, -inf, a factor would be NaN, also of those that later parts outdo.
+        # If all scores are -inf, the factor exp(-inf + inf) would be NaN, so equal maxima have the factor 1.
         return part[1] * select(part[0] < top, intrinsic("exp", part[0] - top), const(1, top.dtype))
 
     return top, share(x) + share(y)
@@ -33,7 +33,7 @@ _ONLINE = te.comm_reducer(_combined, lambda top, total: (-math.inf, 0), "online"
 
 
 def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
-    """The stages queries, keys, products, scores, top, weights, values, mixed, result."""
+    """Attention by the stages queries, keys, products, scores, top, weights, values, mixed, result."""
     lead, n, m, size = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
     panel, wide, zero = stages.panel, stages.wide, const(0, stages.wide)
     panels = ceil_div(dim(m), panel)

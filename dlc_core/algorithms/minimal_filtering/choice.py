@@ -25,10 +25,10 @@ def choose_tile(
 ) -> T | None:
     """Return the tile with the least cycles that is worth its rounding; None for the direct convolution.
 
-    `direct` are the cycles of that and `costs` those of tiles, None for those that do not fit the machine.
-    `growth` is the rounding error of a tile in those of a sum in order; it takes a millisecond, so only tiles
-    that would be chosen are asked for it.  The alternatives of the decision are the direct one and tiles, in
-    this order.
+    `direct` are the cycles of the direct convolution, `costs` those of tiles, with None for tiles that do not
+    fit the machine.  `growth` is the rounding error of a tile relative to that of the sum in order; it takes
+    a millisecond, so it is only computed for tiles that would be chosen.  The alternatives of the decision
+    are the direct convolution, then tiles.
     """
     limit = FILTERING.gain * direct
     known: dict[T, float] = {}

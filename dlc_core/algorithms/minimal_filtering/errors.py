@@ -14,7 +14,7 @@ from dlc_core.op.declare import NDArray
 
 
 def some_channels(w: NDArray) -> NDArray:
-    """Some of the channels, evenly spread."""
+    """A sample of the channels at equal distances."""
     inputs, outputs = (
         np.linspace(0, size - 1, min(size, most)).astype(int)
         for size, most in zip(w.shape[2:], (FILTERING.channels, FILTERING.outputs), strict=True)
@@ -34,7 +34,7 @@ def narrow(matrix: object) -> NDArray:
 
 
 def error_ratio(found: NDArray, x: NDArray, w: NDArray, stride: int) -> float:
-    """The errors of results [samples, rows, columns, outputs] divided by those of the sum in order."""
+    """The error of results [samples, rows, columns, outputs] divided by that of the sum in order."""
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[:2], (1, 2))[:, ::stride, ::stride]
     windows = windows[:, : found.shape[1], : found.shape[2]]
     flat = windows.transpose(4, 5, 3, 0, 1, 2).reshape(-1, *found.shape[:3])

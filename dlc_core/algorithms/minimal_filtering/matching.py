@@ -12,10 +12,10 @@ CONV = OPS["conv"]
 
 
 def filtering_core(context: PassContext) -> Core | None:
-    """The core that costs are counted for.
+    """The core for the cost model.
 
-    None on machines without vectors and on those with thread axes, for which the cost model does not hold,
-    and where activations become narrow: their products are as fast, and transforms would round once more.
+    None on machines without vectors or with thread axes, for which the cost model does not hold.  Also None
+    if activations become narrow: direct products are as fast then, and transforms would round again.
     """
     if context.target is None:
         return None
@@ -26,7 +26,7 @@ def filtering_core(context: PassContext) -> Core | None:
 
 
 def plain_conv(value: Node) -> bool:
-    """Whether it is a convolution of images in float32, channels last and ungrouped, by constant windows."""
+    """Whether a node is an ungrouped float32 convolution of images with constant windows, channels last."""
     if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
         return False
     attrs = value.attrs

@@ -48,8 +48,9 @@ class Transforms:
 
 @cache
 def filtering(results: int, taps: int) -> Transforms:
-    """The matrices for a number of results and a number of taps, with at most 8 products. For one result or
-    one tap they are the products of the definition.
+    """The matrices for numbers of results and taps with at most 8 products.
+
+    For one result or one tap they give the direct products.
     """
     if taps == 1:
         one = tuple(tuple(float(i == j) for j in range(results)) for i in range(results))
@@ -74,7 +75,7 @@ def filtering(results: int, taps: int) -> Transforms:
 
 
 def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
-    """Coefficients of the polynomial that is the product of all x - root, the constant one first."""
+    """The coefficients of the product of all (x - root), the constant first."""
     made = [Fraction(1)]
     for root in roots:
         made = [a - root * b for a, b in zip([Fraction(0), *made], [*made, Fraction(0)], strict=True)]
@@ -86,10 +87,10 @@ def _floats(rows: Sequence[Sequence[Fraction]]) -> Matrix:
 
 
 def combination(factors: Sequence[float], terms: Callable[[int], Expr]) -> Expr:
-    """The sum of the terms times their factors, without those of factor 0."""
+    """The sum of terms times their factors; terms of factor 0 are omitted."""
     order = [place for place, factor in enumerate(factors) if factor]
     if factors[order[0]] == -1:
-        # A difference takes one operation, a sum that begins with a negation two.
+        # Begin with a term of factor 1: a difference is one operation, a negation and a sum are two.
         order.sort(key=lambda place: factors[place] != 1)
     total: Expr | None = None
     for place in order:
@@ -107,7 +108,7 @@ def combination(factors: Sequence[float], terms: Callable[[int], Expr]) -> Expr:
 
 
 def transformed(matrix: Matrix, row: Expr, terms: Callable[[int], Expr]) -> Expr:
-    """Row `row` of a matrix times the terms; decided at compile time where the loop over rows is unrolled."""
+    """Row `row` of a matrix times the terms; the row is selected at compile time if its loop is unrolled."""
     rows = [combination(factors, terms) for factors in matrix]
     value = rows[-1]
     for number in range(len(rows) - 2, -1, -1):

@@ -32,7 +32,7 @@ GROUP = 16
 
 
 def window_of(kernel: Sequence[int], attrs: Attrs) -> Window:
-    """The window of an op that steps by `stride` in both directions, checked."""
+    """The checked window of an op with the same `stride` in both directions."""
     strides = (attrs["stride"],) * len(kernel)
     return Window.of(kernel, {"strides": strides, "padding": attrs["padding"], "dilation": None})
 
@@ -40,9 +40,10 @@ def window_of(kernel: Sequence[int], attrs: Attrs) -> Window:
 def check_operands(
     types: Sequence[Type], lead: Sequence[int], rank: int, tile: int, maker: Op
 ) -> tuple[TensorType, TensorType]:
-    """The types of input and windows; ShapeError unless the transformed weights are of `rank` dims and begin
-    with those of `lead`, as `maker` makes them for such tiles, and channels and dtypes agree, those of a bias
-    as well.
+    """Check the operands of a tiled convolution; return the types of input and windows.
+
+    ShapeError unless the transformed weights have `rank` dims that begin with `lead`, as `maker` makes them
+    for these tiles, and channels and dtypes agree, those of the bias included.
     """
     x, u, w, *bias = tensor_types(types)
     check_rank(x, 4)
@@ -73,14 +74,14 @@ def by_definition(x: NDArray, w: NDArray, window: Window, height: int, width: in
 
 
 def finished(full: NDArray, x: NDArray, w: NDArray, bias: NDArray | None, window: Window) -> NDArray:
-    """The results of a reference: by definition where they are not finite, with the bias, in x's dtype."""
+    """Finish a reference's results: recompute non-finite ones directly, add the bias, cast to x's dtype."""
     if not np.isfinite(full).all():
         full = np.where(np.isfinite(full), full, by_definition(x, w, window, *full.shape[1:3]))
     return np.asarray(full if bias is None else full + bias, x.dtype)
 
 
 def with_border(x: te.Tensor, window: Window, reach: Sequence[Expr]) -> te.Tensor:
-    """The input with zeros around it, as far as the windows of whole tiles reach: rows and columns."""
+    """Pad the rows and columns of the input with zeros as far as the windows of whole tiles reach."""
     ends = [
         simplify(dim(end) - before - dim(size))
         for end, before, size in zip(reach, window.before, x.shape[1:3], strict=True)
@@ -89,7 +90,7 @@ def with_border(x: te.Tensor, window: Window, reach: Sequence[Expr]) -> te.Tenso
 
 
 def stages_of(mark: str) -> Callable[..., te.Tensor]:
-    """A function that makes a stage of its name, shape and body, with the annotation `mark`."""
+    """Return a function that makes a stage of a name, shape and body, with the annotation `mark`."""
 
     def stage(
         name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
@@ -103,7 +104,7 @@ def stages_of(mark: str) -> Callable[..., te.Tensor]:
 def sample_inputs(
     shape: Sequence[int], taps: int, outputs: int, transform: Callable[[NDArray], NDArray]
 ) -> tuple[Tensor, ...]:
-    """An input, transformed weights, and the windows [taps, 3, channels, outputs] that these are made of."""
+    """Make an input, transformed weights, and the windows [taps, 3, channels, outputs] of these."""
     rng = np.random.default_rng(0)
     x, windows = rng.standard_normal(shape), rng.standard_normal((taps, 3, shape[-1], outputs)) / 8
     return tuple(Tensor(each.shape, each) for each in (x, transform(windows), windows))
@@ -111,7 +112,7 @@ def sample_inputs(
 
 @record(frozen=True)
 class Tiled:
-    """The results of a convolution by tiles of `sizes` rows and columns, which are checked."""
+    """The results of a convolution by tiles of `sizes` rows and columns, with a check for non-finite ones."""
 
     mark: str
     """The annotation of the stages."""
@@ -130,7 +131,7 @@ class Tiled:
     stride: int
 
     def results(self, shape: Sequence[Dim]) -> te.Tensor:
-        """All results, by definition where tiles give none that are finite."""
+        """All results; tiles with non-finite results are recomputed directly."""
         rows, columns = self.sizes
         images, down, wide, outputs = self.shape
         group = math.gcd(outputs, GROUP)
@@ -153,7 +154,7 @@ class Tiled:
         return made
 
     def _checked(self, made: Buffer, source: Buffer, window: Buffer, out: Buffer) -> Stmt:
-        """The nest of a block for each tile and group of channels."""
+        """The nest of the check, with one block per tile and group of channels."""
         n, t, s, v = axes = [Var(f"v_{name}", "int64") for name in "ntsv"]
         (rows, columns), step, group = self.sizes, self.stride, math.gcd(self.shape[3], GROUP)
         taps, across, channels, _ = window.shape
@@ -227,6 +228,6 @@ def whole(size: Expr) -> Range:
 
 
 def _sum_of_pairs(terms: Sequence[Expr]) -> Expr:
-    """The sum of terms, whose additions wait for few others."""
+    """Sum terms as a balanced tree, so that additions are independent."""
     half = len(terms) // 2
     return _sum_of_pairs(terms[:half]) + _sum_of_pairs(terms[half:]) if half else terms[0]

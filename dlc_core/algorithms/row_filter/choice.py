@@ -110,7 +110,7 @@ def direct_cycles(layer: Window, core: Core) -> float:
 
 
 def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
-    """Cycles with tiles of so many rows.
+    """Cycles with tiles of `tile` rows.
 
     None if there are no filter matrices for the size, or if a tile does not fit in L2.
     """

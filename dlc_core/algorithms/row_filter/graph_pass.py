@@ -68,7 +68,7 @@ class RowFilter(GraphPass):
 
 
 def _window(value: Node, lanes: int) -> Window | None:
-    """The sizes of a convolution of higher windows than one row, whose results are whole vectors."""
+    """The sizes of a convolution whose windows have several rows and whose channels are whole vectors."""
     if not plain_conv(value) or any(step != 1 for step in value.attrs["dilation"] or ()):
         return None
     down, across = value.attrs["strides"] or (1, 1)

@@ -62,7 +62,7 @@ def together(width: Dim) -> int:
 
 
 def matrices(tile: int, stride: int, taps: int) -> Transforms:
-    """Those of every phase; ShapeError where a tile would take too many products."""
+    """The transforms of every phase; ShapeError if a tile needs too many products."""
     if points_of(tile, stride, taps) > MOST_POINTS:
         raise fail(
             f"tiles of {tile} rows of windows of {taps} that step by {stride}",
@@ -82,7 +82,7 @@ def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def weights_of(w: NDArray, tile: int, stride: int) -> NDArray:
-    """Windows transformed for tiles of so many rows."""
+    """Transform windows for tiles of `tile` rows."""
     made = matrices(tile, stride, len(w))
     g = np.array(made.weights)
     whole = np.zeros((g.shape[1] * stride, *w.shape[1:]))
@@ -218,7 +218,7 @@ def _conv_lower(
 
 
 def _inputs(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, ...]:
-    """Inputs, weights and the windows that these are made of."""
+    """Make an input, transformed weights, and the windows of these."""
     return sample_inputs(shape, taps, outputs, lambda w: weights_of(w, tile, stride))
 
 

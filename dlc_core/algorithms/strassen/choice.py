@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def order(self) -> str:
-        """The alternative of `strassen.tile` that it is."""
+        """The alternative of `strassen.tile` for this plan."""
         return "by_tiles" if self.by_tiles else "by_panels"
 
     @property
@@ -77,7 +77,7 @@ class Plan:
 
 @record(frozen=True)
 class Form:
-    """A GEMM by Strassen's algorithm: levels, columns that use it, and rows of a block, 0 for all."""
+    """A GEMM by Strassen's algorithm: levels, number of columns that use it, and rows per block (0: all)."""
 
     levels: int
     columns: int
@@ -90,7 +90,7 @@ class Form:
 
     @property
     def kind(self) -> str:
-        """The alternative of `strassen.form` that it is."""
+        """The alternative of `strassen.form` for this form."""
         return "twice" if self.levels == 2 else "blocks" if self.block else "once"
 
     def __str__(self) -> str:
@@ -108,9 +108,10 @@ def choose_form(
 ) -> Form | None:
     """Choose how a GEMM uses Strassen's algorithm, with the plan of its schedule; None for the plain GEMM.
 
-    All columns are used, or, if the result may be in `parts`, the number with the least cost.  Two levels
-    need a `known` number of rows; a symbolic number, at most `most`, uses blocks, and `shape.rows` does not
-    count."""
+    The algorithm computes all columns or, if the result may be in `parts`, the cheapest number of these.  Two
+    levels need a `known` number of rows.  A symbolic number, at most `most`, is split into blocks, and
+    `shape.rows` is unused.
+    """
     blocks = [0] if known else [block for block in STRASSEN.blocks if 2 * block <= most]
     each = [(block, replace(shape, rows=block) if block else shape) for block in blocks]
     preferred = next(
@@ -158,12 +159,12 @@ def choose_form(
 
 
 def in_blocks(form: Form, block: int) -> Form:
-    """The form in blocks of a symbolic number of rows; as it is for 0."""
+    """The form for blocks of this many rows; unchanged for 0."""
     return replace(form, block=block) if block else form
 
 
 def _best(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None:
-    """The form with the least cost; None if it does not pay."""
+    """The cheapest form; None if the cost model predicts no gain."""
     if is_memory_bound(shape, core):
         return None
     forms = _forms(shape, core, parts, known)
@@ -199,13 +200,13 @@ def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[Form]:
 
 
 def scaling(shape: Shape, core: Core) -> float:
-    """Cycles to scale rows, to find out whether they are finite, and to choose results."""
+    """Cycles to scale rows, to test whether they are finite, and to select results."""
     moved = STRASSEN.scaled_reads * shape.inner + STRASSEN.scaled_results * shape.columns
     return FLOAT * shape.rows * moved / core.beyond_second
 
 
 def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None) -> Plan | None:
-    """Choose the plan of a kernel: the one that the graph pass has given, or the cheapest.
+    """Choose the plan of a kernel: the `given` one of the graph pass, or the cheapest.
 
     None if the columns of a part are not whole vectors.
     """
@@ -214,7 +215,7 @@ def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None
         return None
 
     def every() -> list[Plan]:
-        """All plans; on one level, with both loop orders."""
+        """All plans; for one level, with both loop orders."""
         known = plans(shape, core, levels)
         others = (replace(one, by_tiles=not one.by_tiles) for one in known)
         return [*known, *others] if levels == 1 else list(known)
@@ -334,7 +335,7 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
 
 
 def _stays_near(rows: int, inner: float, width: int, core: Core) -> bool:
-    """Whether L2 holds what all products of a panel on one level read, and the next panel."""
+    """Whether L2 holds the operands of all products of a panel on one level, and the next panel."""
     sums = PRODUCTS * rows * inner / 2
     weights = 2 * inner * 2 * width * core.lanes
     return (sums + weights) * FLOAT <= STRASSEN.share_by_tiles * core.second_cache

@@ -90,7 +90,7 @@ class Strassen(GraphPass):
 
 
 def _shape(value: Node, lanes: int) -> Shape | None:
-    """The sizes of a product by a constant matrix whose halves of rows are whole vectors."""
+    """The sizes of a GEMM by a constant matrix; None for others, and unless half of K is whole vectors."""
     fits = _is_product(value) if value.op is MATMUL else value.op is CONV and _is_of_pixels(value)
     if not fits or value.args[1].op is not CONST or value.dtype.name != "float32":
         return None
@@ -111,7 +111,7 @@ def _is_product(value: Node) -> bool:
 
 
 def _is_of_pixels(value: Node) -> bool:
-    """Whether a convolution is a product: windows of one pixel, no border, all channels, these last."""
+    """Whether a convolution is a GEMM: 1 × 1 windows, no padding, one group, channels last."""
     attrs = value.attrs
     last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
     one = last and all(size == 1 for size in value.args[1].shape[:-2])
@@ -135,7 +135,7 @@ def _product(x: Node, weights: NDArray, form: Mapping[str, Any]) -> Node:
 
 
 def _matrix(value: Node) -> NDArray:
-    """The constant right-hand side of a product, [inner, columns]."""
+    """The constant right-hand side of a GEMM, [inner, columns]."""
     array = const_array(value.args[1])
     assert array is not None
     turned = value.op is MATMUL and value.attrs["transpose_b"]
@@ -143,7 +143,7 @@ def _matrix(value: Node) -> NDArray:
 
 
 def _most_rows(value: Node) -> float:
-    """The greatest number of rows that a product may have."""
+    """The maximum number of rows of a GEMM."""
     rows = as_expr(product(value.shape[:-1]))
     analyzer = Analyzer()
     for var in free_vars(rows):
@@ -152,7 +152,7 @@ def _most_rows(value: Node) -> float:
 
 
 def _is_known(value: Node) -> bool:
-    """Whether the number of rows of a product is known."""
+    """Whether the number of rows of a GEMM is known."""
     return all(isinstance(size, int) for size in value.shape[:-1])
 
 

@@ -95,7 +95,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         return transformed(LEFT, f, lambda quarter: left(quarter, begin, i, k))
 
     def difference(f: Expr, k: Expr, n: Expr) -> Expr:
-        """Quarters 11 and 22 in turn, less 22, 12, 12, 21 and 21."""
+        """Submatrix 11 or 22 of B, alternately, minus submatrix 22, 12, 12, 21 or 21."""
         other = ((f + 3) // 2 % 2, (f + 3) // 3 % 2)
         return right(f % 2, f % 2, k, n) - right(*other, k, n)
 

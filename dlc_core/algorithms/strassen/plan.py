@@ -23,16 +23,16 @@ class StrassenPlan(Plan):
 
     @staticmethod
     def of(plan: choice.Plan) -> StrassenPlan:
-        """The plan that the cost model has chosen."""
+        """Make the op's plan from the one that the cost model has chosen."""
         return StrassenPlan(plan.tile.rows, plan.tile.vectors, plan.by_tiles)
 
     @property
     def chosen(self) -> choice.Plan:
-        """The same for the rule; its cycles are not known."""
+        """The plan for the schedule rule; its cycles are unknown."""
         return choice.Plan(Tile(self.rows, self.vectors), 0.0, self.by_tiles)
 
     def lower(self, type_: Any, attrs: Mapping[str, Any], *tensors: Any) -> Any:
-        """The tensor program is the op's own: a plan is for the schedule."""
+        """Lower the op as without a plan: the plan affects only the schedule."""
         assert MATMUL.lower is not None
         return MATMUL.lower(type_, attrs, *tensors)
 

@@ -146,8 +146,8 @@ class Submatrices:
         s.reorder(panel, below, right, row, column)
         share: LoopRV | None = None
         if block is not None and self.known_blocks:
-            # A known number of blocks: one thread computes a block.  Usually it has also written the block's
-            # part of the left-hand side, so no other thread sums it.
+            # One thread computes a block if their number is known.  Usually it has also written the block's
+            # part of the left-hand side, so no other thread sums that part.
             several = self.machine.workers > 1 and const_value(s.extent(block)) != 1
             self.parallel_loop = block if several else None
         else:
@@ -201,7 +201,7 @@ class Submatrices:
 
     def _rest(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
         """Compute the tail rows by a plain GEMM."""
-        # Loops start at zero, so that their ends are proved from the extents alone.
+        # Loops start at 0, so that bounds proofs need only the extents.
         row, _ = self.s.split(row, [None, 1], tail="exact")
         registers = self.machine.registers
         height = max(n for n in range(1, registers) if fits(n, self.tile.vectors, registers))

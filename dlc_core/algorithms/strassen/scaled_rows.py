@@ -45,18 +45,18 @@ ALIKE = 1 / 8
 
 
 def can_scale(w: NDArray) -> bool:
-    """Whether the elements of a matrix are far enough from the ends of the range of float32."""
+    """Whether a matrix can be scaled: its elements are finite and far below the maximum of float32."""
     return bool(np.isfinite(w).all() and np.abs(w).max(initial=0.0) < 2.0**FACTORS)
 
 
 def scaled_product(x: Node, w: NDArray, made: Callable[[Node, Node], Node]) -> Node:
-    """The product of x and a matrix by `made`, with its operands scaled."""
+    """The product of x and a matrix by the function `made`, with scaled operands."""
     inside, columns = _factors(w)
     given, size = x, _sizes(x)
     zero = constant(np.float32(0))
     empty, fair = EQUAL.build(size, zero), LESS.build(size, constant(np.float32(np.inf)))
     if not (inside == 1).all():
-        # Factors of tiny elements would not be exact.
+        # The factors of tiny elements would not be exact.
         normal = LESS.build(constant(np.float32(2.0**-FACTORS)), size)
         fair = AND_ALSO.build(fair, OR_ELSE.build(empty, normal))
         given = MUL.build(x, constant(inside))
@@ -78,8 +78,9 @@ def _sizes(x: Node) -> Node:
 
 
 def _factors(w: NDArray) -> tuple[NDArray, NDArray]:
-    """The factors of each row of a matrix, at most 1, and those of each column of the scaled matrix; 0 for
-    rows and columns of zeros. The size of columns does not affect the comparison of rows.
+    """Factors of each row of a matrix, at most 1, and of each column of the scaled matrix.
+
+    Rows and columns of zeros have the factor 0.  The sizes of columns do not affect the factors of rows.
     """
     sizes = np.abs(w).astype(np.float64)
     columns = _power(sizes.max(0))
@@ -93,7 +94,7 @@ def _factors(w: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _power(sizes: NDArray) -> NDArray:
-    """The greatest power of two that each size is at least; 0 for 0."""
+    """The greatest power of two that is not above each size; 0 for 0."""
     return np.asarray(np.where(sizes > 0, np.ldexp(1.0, np.frexp(sizes)[1] - 1), 0.0))
 
 

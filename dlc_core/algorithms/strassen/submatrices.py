@@ -52,19 +52,21 @@ def stage(
 
 
 def minuend(f: Expr) -> Submatrix:
-    """The quarter of the right-hand side that product `f` has first: 11 and 22 in turn."""
+    """The first submatrix of the right-hand side in product `f`: 11 and 22 alternately."""
     return f % 2, f % 2
 
 
 def subtrahend(f: Expr) -> Submatrix:
-    """The one that is taken from it, of the pairs 22, 12, 12, 21 and 21; of the singles, which have none, the
-    same one."""
+    """The submatrix that product `f` subtracts from the minuend: 22, 12, 12, 21 and 21 for the pairs.
+
+    Products of a single submatrix subtract nothing; for these it is the minuend.
+    """
     pair = f < PAIRS
     return select(pair, (f + 3) // 2 % 2, f % 2), select(pair, (f + 3) // 3 % 2, f % 2)
 
 
 def combined(quarter: Expr, product: Callable[[int], Expr]) -> Expr:
-    """A quarter of the result, from the products."""
+    """A submatrix of the result, combined from the products."""
     return transformed(RESULT, quarter, lambda place: product((place - SINGLES) % PRODUCTS))
 
 

@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def kind(self) -> str:
-        """The alternative of `winograd.group` that it is."""
+        """The alternative of `winograd.group` for this plan."""
         return "phases" if self.phases else "parts" if self.parts > 1 else "groups"
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Plan:
 
 
 def tiles_of(rows: int, stride: int) -> list[tuple[int, int]]:
-    """Return the tile sizes with so many rows: square ones, and those with half as many columns."""
+    """Return the tile sizes with this many rows: square tiles, and those with half as many columns."""
     return [tile for tile in ((rows, rows), (rows, rows // 2)) if (*tile, stride) in WINOGRAD.input_steps]
 
 
@@ -100,9 +100,9 @@ def choose_form(
 ) -> tuple[int, int] | None:
     """Choose the rows and columns of results of a tile; None for the direct convolution.
 
-    `tiles` are the numbers of rows to choose from, `growth` the rounding error of a tile (see
-    `minimal_filtering.choice`), `beside` the cycles of what tiles need besides: copies.  Tiles
-    are of `images`: those of single phases where the windows of `layer` have gaps, else the same.
+    `tiles` are the candidates for rows, `growth` is the rounding error of a tile (see
+    `minimal_filtering.choice`), and `beside` the cycles of copies that only tiles need.  Tiles are of
+    `images`: those of single phases if the windows of `layer` are dilated, else `layer` itself.
     """
     shapes = [shape for rows in tiles for shape in tiles_of(rows, layer.stride)]
     costs = {shape: plan(images, shape, core).cycles + beside for shape in shapes}

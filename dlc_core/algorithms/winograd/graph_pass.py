@@ -70,7 +70,7 @@ class Winograd(GraphPass):
             alone = moved.shape[-1] == args[0].shape[-1]
             found = tiled(flat, flat.args, 0.0 if alone else _copied(moved, core))
             if found is None:
-                # Of all taps in depth one is inside.
+                # Only one tap in depth is inside of the input.
                 pays = alone and args[1].shape[0] != 1
                 reasons = {
                     "volume": "one tap in depth is inside of the input: its planes are images",
@@ -120,13 +120,13 @@ def _place(value: Node) -> str:
 
 
 def _growth(value: Node, tile: tuple[int, int], stride: int) -> float:
-    """The rounding error of tiles of these sizes with the weights of a convolution, relative to the sum."""
+    """The rounding error of tiles with the weights of a convolution, relative to the direct sum."""
     w = const_array(value.args[1])
     return math.inf if w is None else winograd_growth(w, *tile, stride)
 
 
 def _layer(value: Node, lanes: int) -> Layer | None:
-    """The sizes of a convolution that tiles can compute, in whole vectors of channels."""
+    """The sizes of a convolution that tiles can compute; None for others.  Channels are whole vectors."""
     if not plain_conv(value) or tuple(value.args[1].shape[:2]) != (3, 3):
         return None
     steps = value.attrs["strides"] or (1, 1)
@@ -151,7 +151,7 @@ def _layer(value: Node, lanes: int) -> Layer | None:
     return Layer(batch, height, width, inputs, outputs, steps[0])
 
 
-# Windows with gaps: a result reads pixels of one phase, so that each phase is an image by itself.
+# Dilated windows: a result reads pixels of only one phase, so each phase is an independent image.
 
 
 def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
@@ -161,20 +161,20 @@ def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
 
 
 def _moves(x: Node, y: Node, steps: Sequence[int], core: Core) -> float:
-    """The cycles for separating phases and joining their results."""
+    """Cycles to separate phases and to interleave their results."""
     if all(step == 1 for step in steps):
         return 0.0
     return sum(_copied(each.tensor_type, core) for each in (x, y))
 
 
 def _copied(value: TensorType, core: Core) -> float:
-    """Cycles to read and write the elements of known sizes."""
+    """Cycles to copy a tensor of known sizes."""
     elements = math.prod(size for size in value.shape if isinstance(size, int))
     return 2 * FLOAT * elements / core.beyond_second
 
 
 def _apart(x: Node, steps: Sequence[int]) -> Node:
-    """[n, rows, columns, c] as images of one phase each."""
+    """Separate the phases of [n, rows, columns, c] into images of one phase each."""
     if all(step == 1 for step in steps):
         return x
     n, rows, columns, channels = x.shape
@@ -185,7 +185,7 @@ def _apart(x: Node, steps: Sequence[int]) -> Node:
 
 
 def _together(y: Node, old: Node, steps: Sequence[int]) -> Node:
-    """Results of phases as those of `old`."""
+    """Interleave the results of phases to the result of `old`."""
     if all(step == 1 for step in steps):
         return y
     n, rows, columns, channels = old.shape

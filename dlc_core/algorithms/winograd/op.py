@@ -56,7 +56,7 @@ STAGE = "winograd"
 
 
 def points_of(tile: int, stride: int = 1) -> int:
-    """Products in each direction of a tile: as many as pixels that it reads."""
+    """Products in each direction of a tile, which is the number of pixels that it reads."""
     return stride * (tile - 1) + TAPS
 
 
@@ -67,7 +67,7 @@ def sizes_of(attrs: Attrs) -> tuple[int, int]:
 
 @cache
 def transforms(tile: int, stride: int = 1) -> Transforms:
-    """The matrices of one direction in which tiles have `tile` results and windows three taps."""
+    """The transforms of one direction, for tiles of `tile` results and windows of three taps."""
     phases = [filtering(tile, len(range(phase, TAPS, stride))) for phase in range(stride)]
     points = points_of(tile, stride)
     weights, inputs = [], []
@@ -79,7 +79,7 @@ def transforms(tile: int, stride: int = 1) -> Transforms:
 
 
 def _spread(row: Sequence[float], size: int, begin: int, step: int) -> tuple[float, ...]:
-    """A row of `size` numbers with those given at every `step`-th place."""
+    """A row of `size` zeros with the given numbers at index `begin` and every `step` further elements."""
     spread = [0.0] * size
     spread[begin::step] = row
     return tuple(spread)
@@ -102,7 +102,7 @@ def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def weights_of(w: NDArray, tile: int, across: int = 0, stride: int = 1) -> NDArray:
-    """Windows transformed for tiles of such sizes."""
+    """Transform windows for tiles of these sizes."""
     down, wide = (np.array(transforms(size, stride).weights) for size in (tile, across or tile))
     both, windows = np.kron(down, wide), w.reshape(9, -1)
     made = np.empty((len(both), windows.shape[1]), w.dtype)
@@ -186,7 +186,7 @@ def _conv_reference(
             (down, wide), steps, points, window.before, x.shape[1:3], strict=True
         )
     ]
-    # What the last tiles have beyond the border is cut off with their results.
+    # Results of the last tiles beyond the border are cut off, so their inputs do not matter.
     source = np.pad(
         x.astype(np.float64),
         [(0, 0), *((b, max(a, 0)) for b, a in zip(window.before, last, strict=True)), (0, 0)],
@@ -258,7 +258,7 @@ def _conv_lower(
 def _inputs(
     tile: int, shape: Sequence[int], outputs: int, stride: int = 1, across: int = 0
 ) -> tuple[Tensor, ...]:
-    """Inputs, weights and the windows that these are made of."""
+    """Make an input, transformed weights, and the windows of these."""
     return sample_inputs(shape, TAPS, outputs, lambda w: weights_of(w, tile, across, stride))
 
 

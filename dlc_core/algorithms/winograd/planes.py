@@ -24,10 +24,10 @@ CONV, PAD, SLICE, CONCAT = (OPS[name] for name in ("conv", "pad", "slice", "conc
 
 
 def in_planes(old: Node, args: Sequence[Node]) -> Node | None:
-    """A convolution of images as large as that of volumes `old`, of the arguments; None where it is none, or
-    of unknown sizes.
+    """Rewrite a convolution of volumes as one of images, whose channels are those of all taps in depth.
 
-    Its result [n · depth', rows', columns', outputs] has the elements of `old` in their order.
+    The result [n · depth', rows', columns', outputs] has the elements of `old` in the same order.  None for
+    other nodes, and for symbolic sizes.
     """
     if old.op is not CONV or len(old.shape) != 5 or old.attrs["groups"] != 1:
         return None

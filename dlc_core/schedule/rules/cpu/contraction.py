@@ -90,7 +90,7 @@ class ContractionRule(ScheduleRule):
 
 @record(frozen=True)
 class _Part:
-    """A part of the domain whose tiles have one size."""
+    """A part of the domain, with tiles of one size."""
 
     rows: LoopRV | None
     height: int
@@ -100,7 +100,7 @@ class _Part:
 
 
 class Contract:
-    """The steps of the rule.  Rules for algorithms that contain a GEMM use them too."""
+    """The steps of the rule, which rules for algorithms with a GEMM inside use too."""
 
     def __init__(
         self, schedule: Schedule, machine: Machine, found: Contraction, block: BlockRV | None = None
@@ -126,7 +126,7 @@ class Contract:
         """The parts of the columns that are packed separately."""
 
     def run(self, plan: GemmPlan | None = None) -> None:
-        """Schedule the kernel by a plan, or by the one that its facts imply."""
+        """Schedule the kernel by a plan; the default is the plan chosen from its facts."""
         s = self.s
         self.dot = dot_for(s.func, self.found, self.machine)
         self.unit = unit_for(self.found, self.dot, self.machine)
@@ -160,7 +160,7 @@ class Contract:
                 tile_products(s, loops, self.unit, self.dot)
 
     def _facts(self, out: BlockRV, row: LoopRV | None, columns: Sequence[LoopRV]) -> Gemm:
-        """Read the facts of the contraction, whose output has these loops."""
+        """Collect the facts of the contraction, whose output has these loops."""
         s, found = self.s, self.found
         around = [loop for loop in s.get_loops(out) if loop not in (row, columns[-1])]
         lhs, sums = found.lhs.load.buffer, s.get(self.block).writes[0].buffer.dtype
@@ -209,7 +209,7 @@ class Contract:
         )
 
     def _dims_of_weights(self) -> tuple[int, list[int], list[int]]:
-        """Return the dims of the right-hand side: of columns, of neither columns nor K, and of K."""
+        """Return the dims of the right-hand side: the one of columns, those of no column or K, those of K."""
         order = list(self.found.rhs.load.indices)
         columns = order.index(self.found.n.var)
         inner = [order.index(a.var) for a in self.found.k if a.var in order]
@@ -218,7 +218,7 @@ class Contract:
     # Row and column loops of the output
 
     def _result_in(self, out: BlockRV) -> Load:
-        """Find where the output block reads the contraction's result."""
+        """Find the load of the contraction's result in the output block."""
         written = self.s.get(self.block).writes[0].buffer
         found = next((e for e in loads_of(self.s.get(out)) if e.buffer is written), None)
         if found is None:
@@ -226,7 +226,7 @@ class Contract:
         return found
 
     def _split_digits(self, out: BlockRV) -> None:
-        """Split output loops that stand for several axes of the contraction, such as channel groups."""
+        """Split output loops that combine several axes of the contraction, such as channel groups."""
         s = self.s
         block, load = s.get(out), self._result_in(out)
         bound = {a.var: v for a, v in zip(block.axes, block.values, strict=True)}
@@ -278,7 +278,7 @@ class Contract:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
         else:
-            # A padded input has several blocks, which write its rows and its edges.
+            # A padded input has several producers, which write its interior and its edges.
             made = next(p for p in s.get_producers(self.block) if s.get(p).writes[0].buffer is buffer)
         # An odd number of cache lines between rows spreads them over all sets.
         s.storage_align(made, 0, buffer.ndim - 2, 2 * line, line)
@@ -315,7 +315,7 @@ class Contract:
     # Loops
 
     def nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
-        """Tile the output loops and compute the contraction in each tile; the right-hand side is as it is."""
+        """Tile the output loops and compute the contraction in each tile, without packing."""
         facts = replace(self._facts(out, rows, [column]), row_bytes=None)
         plan = plan_gemm(facts if self.packed else replace(facts, weights=None), self.machine, tile)
         self._apply(plan, out, rows, column)
@@ -356,7 +356,7 @@ class Contract:
                     continue  # a known number of rows, usually none
                 end = loop.begin + loop.extent - loop.extent % height
                 if parts and not never_negative(end):
-                    continue  # the rest would be rows that may not exist, each with a test
+                    continue  # the rows of the rest may not exist, so each would need a test
                 main, rest = s.partition(rows, [end])
                 parts.append(_Part(main.loop, height, column, width, out))
                 rows, column, out = rest.loop, rest[column], rest[out]
@@ -367,7 +367,7 @@ class Contract:
         whole = columns is not None and (columns % width == 0 or columns < width)
         if whole or width == 1 or (columns is not None and not self.digits):
             return parts
-        # If axes are digits of one axis, regions are exact only if panels do not cross its end.
+        # If columns are digits of an axis, regions are exact only if no panel crosses the end of that axis.
         last = 1 if columns is None else columns % width
         cut = []
         for part in parts:
@@ -403,7 +403,7 @@ class Contract:
             PANELS_IN_BATCH: [*outer, panels, *tiles],
             TILES_FIRST: [*outer, *tiles, panels],
         }[self.plan.loop_order]
-        # Loops that hold other tilings keep their position.
+        # Loops that contain other tilings too keep their position.
         shared = [loop for loop in outer if self._is_shared(loop, names.out)]
         free = [loop for loop in nest if loop not in shared]
         s.reorder(*free, *inner)
@@ -413,7 +413,7 @@ class Contract:
         threads = self.plan.threads
         if threads:
             parallelize(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
-        # Cutting a loop copies the loops inside, so the outermost is cut first.
+        # Peeling a loop copies the loops inside, so the outermost is peeled first.
         cuts = [("panels", full_panels), ("tiles", full_tiles)]
         if names.tiles in nest and nest.index(names.tiles) < nest.index(panels):
             cuts.reverse()
@@ -428,7 +428,7 @@ class Contract:
             self._inner(piece)
 
     def _parallelize_rest(self, names: Names) -> None:
-        """Parallelise the tiles of rows if cutting left a parallel loop with one iteration."""
+        """Parallelise the tiles of rows if peeling left a parallel loop with one iteration."""
         s = self.s
         loops = [loop for loop in s.get_loops(names.out) if loop not in (names.row, names.column)]
         for loop in loops:
@@ -437,11 +437,11 @@ class Contract:
         parallelize(s, loops)
 
     def _is_shared(self, loop: LoopRV, out: BlockRV) -> bool:
-        """Whether a loop holds more than one tiling."""
+        """Whether a loop contains more than one tiling."""
         return any(block != out for block in self.s.get_child_blocks(loop))
 
     def _cut(self, names: Names, which: str, full: Expr) -> Iterator[Names]:
-        """Yield a nest for the full iterations of a tiling loop, then one for a cut last iteration."""
+        """Peel a partial last tile off a loop: yield the nest of full tiles, then that of the last one."""
         s = self.s
         loop, inner = (names.panels, names.column) if which == "panels" else (names.tiles, names.row)
         if loop is None or inner is None or const_value(s.extent(inner)) is not None:
@@ -451,7 +451,7 @@ class Contract:
             yield names.within(copy)
 
     def _inner(self, names: Names) -> None:
-        """Schedule registers, vectors and the reduction of one tile."""
+        """Schedule the registers, vectors and reduction of one tile."""
         s = self.s
         spatial, reduction = self._own_loops(names.block)
         within = []
@@ -472,7 +472,7 @@ class Contract:
     def _by_steps(self, names: Names, height: int, full_tiles: Expr, count: int) -> bool:
         """Block K by `count` iterations of the outermost reduction loop for all tiles of a panel.
 
-        Returns False if threads are distributed over tiles, which excludes it.
+        Returns False if threads are distributed over tiles, because K cannot be blocked then.
         """
         s = self.s
         assert names.panels is not None
@@ -505,7 +505,7 @@ class Contract:
         return True
 
     def _own_loops(self, handle: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
-        """Return the loops of a block with one loop per axis: spatial loops and reduction loops."""
+        """Return the spatial and the reduction loops of a block, which has one loop per axis."""
         axes = self.s.get(handle).axes
         own = list(zip(self.s.get_loops(handle)[-len(axes) :], axes, strict=True))
         return [loop for loop, axis in own if axis.kind != "reduce"], [
@@ -515,7 +515,7 @@ class Contract:
     def _accumulate(
         self, block: BlockRV, reduction: Sequence[LoopRV], spatial: Sequence[LoopRV], by_unit: bool = False
     ) -> None:
-        """Keep the sums of a tile in registers."""
+        """Keep the accumulators of a tile in registers."""
         s = self.s
         init = s.decompose_reduction(block, reduction[0])
         if self.dot is None:

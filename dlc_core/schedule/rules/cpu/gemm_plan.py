@@ -49,7 +49,7 @@ PANELS_FIRST, PANELS_IN_BATCH, TILES_FIRST = LOOP_ORDER.alternatives
 
 @record(frozen=True)
 class Weights:
-    """A constant right-hand side, which can be packed.  Extents of its dims; columns are those of a part."""
+    """The extents of a constant right-hand side, which can be packed; columns are those of a part."""
 
     lead: tuple[Extent, ...]
     inner: tuple[Extent, ...]
@@ -75,7 +75,7 @@ class Weights:
 
 @record(frozen=True)
 class Gemm:
-    """The facts of a contraction that its plan follows from."""
+    """The facts of a contraction that determine its plan."""
 
     rows: Extent
     """Iterations of the loop over rows that tiles split; 1 if there is none."""
@@ -111,11 +111,11 @@ class Gemm:
     unit: MatrixUnit | None = None
 
     def cycles(self, machine: Machine) -> Callable[[Tile], float] | None:
-        """Return what predicts the cycles of the whole kernel on one thread; None for symbolic sizes."""
+        """Return a function that predicts the kernel's cycles on one thread; None for symbolic sizes."""
         if not self.rows or not self.columns or not self.work or None in self.steps:
             return None
         rows, vectors = self.rows, -(-self.columns // self.lanes)
-        # Of every loop around the rows, and of every K step.
+        # The iterations of all loops around the rows, times the K steps.
         times = self.work / (self.rows * self.columns)
         core = Core.of(machine.description, 1)
         return lambda tile: core.products(
@@ -124,7 +124,7 @@ class Gemm:
 
     @property
     def by_rows(self) -> bool:
-        """Whether threads get rows rather than panels."""
+        """Whether threads are distributed over rows rather than panels."""
         if self.shared or self.all_rows is None or self.columns is None:
             return True
         return self.all_rows >= self.columns
@@ -230,7 +230,7 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     cycles = gemm.cycles(machine)
 
     def refused(tile: Tile) -> str:
-        """Why a tile is not taken that its cycles alone speak for."""
+        """Why a tile was not chosen although it needs no more cycles; empty if it needs more."""
         if cycles is None or not gemm.rows or not gemm.columns or cycles(tile) > cycles(preferred):
             return ""
         domain = gemm.rows, -(-gemm.columns // gemm.lanes)

@@ -17,7 +17,7 @@ TAILS = Decision(
 
 
 def tail_heights(rows: int) -> list[int]:
-    """Return the heights of tiles, the largest first: whole tiles and short ones; single rows are left out.
+    """Return the heights of whole and short tiles, the largest first, without single rows.
 
     No height divides the next larger one, because the analyzer cannot compare x % 9 with x % 3.
     """

@@ -34,8 +34,9 @@ def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
 
 
 def vectorize_long(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
-    """Vectorise a loop: whole vectors, unrolled if there are few; then a narrower tail, or single elements if
-    it is symbolic.
+    """Vectorise a loop into whole vectors, which are unrolled if there are few.
+
+    The tail has narrower vectors, or single elements if it is symbolic.
     """
     extent = const_value(schedule.extent(loop))
     if lanes < 2:
