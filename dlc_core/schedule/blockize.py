@@ -77,11 +77,11 @@ class _Division:
     inner: list[tuple[IterVar, Expr]]
     env: dict[Var, Expr]
     bound: dict[Var, Expr]
-    """Axes of the inner block to their values."""
+    """Maps axes of the inner block to their values."""
     outer_predicate: Expr
     inner_predicate: Expr
     analyzer: Analyzer
-    """Knows all new axes."""
+    """Has the ranges of all new axes."""
 
     @property
     def accumulates(self) -> bool:

@@ -53,7 +53,7 @@ class IndexMap:
     inputs: tuple[Var, ...]
     outputs: tuple[Expr, ...]
     parts: tuple[IndexMap, ...] = ()
-    """The maps that it was composed of, each of which may have added padding."""
+    """The maps from which `then` composed this one; each may add padding."""
 
     @staticmethod
     def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:

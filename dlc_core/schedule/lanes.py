@@ -22,7 +22,7 @@ from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop
 
 IDENTITY = {"max": -np.inf, "add": 0.0}
-"""The operations, and what each begins with."""
+"""The operations with their neutral values."""
 
 
 @cache

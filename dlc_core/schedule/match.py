@@ -26,7 +26,7 @@ from dlc_core.tir.functor import stores_in, substitute_stmt
 from dlc_core.tir.stmt import Block, If, IterVar, Let, Seq, Stmt, Store
 
 Access = tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], str]
-"""A described buffer, its indices, the indices that are there, and where."""
+"""A described buffer, its described indices, the actual indices, and the position for messages."""
 
 COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor", "bitxor", "eq", "ne"})
 
@@ -96,7 +96,7 @@ class _State:
     lets: dict[Var, Var]
     buffers: dict[Buffer, Buffer]
     dims: dict[Buffer, tuple[int, ...]]
-    """The dims of the actual buffer that move, for each described buffer."""
+    """For each described buffer, the dims of the actual buffer whose indices depend on axes."""
     scalars: dict[Var, Expr]
     accesses: list[Access]
 

@@ -44,13 +44,13 @@ class Pipelined:
     stages: tuple[int, ...]
     order: tuple[int, ...]
     versions: dict[Buffer, int]
-    """How many iterations' values of each buffer that every iteration fills again are alive at once."""
+    """The number of iterations whose values are live at once, for buffers that every iteration refills."""
     ahead: int
-    """How many iterations later, at least, others read what parts write to memory of the group."""
+    """The least number of iterations between writes to shared memory by `copies` and their readers."""
     copies: frozenset[int]
-    """The numbers of these parts."""
+    """The numbers of the parts that asynchronous copies may compute."""
     spare: int
-    """For how many iterations more that memory is kept."""
+    """The number of further iterations for which that memory is kept."""
 
 
 def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:

@@ -25,7 +25,7 @@ PREFETCH = "prefetch"
 If iterations of surrounding loops share the prefetch, the number of parts and the first part follow.
 """
 PREFETCH_PART = "prefetch_part"
-"""Annotation of a loop around one with `PREFETCH`: how many parts later the part of its next round is."""
+"""Annotation of a loop around one with `PREFETCH`: the factor of its variable in the number of the part."""
 
 
 def prefetch(

@@ -34,7 +34,7 @@ FORM = Decision(
     has_values=True,
 )
 LEAST_KEYS = 16
-"""The keys of a panel are a multiple of these, as matrix units need them."""
+"""The number of keys of a panel is a multiple of this, because matrix units need it."""
 
 
 @record(frozen=True)

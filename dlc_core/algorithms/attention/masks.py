@@ -17,7 +17,7 @@ GREATER, GREATER_EQUAL = OPS["greater"], OPS["greater_equal"]
 RESHAPE, BROADCAST, UNSQUEEZE, CAST = (OPS[name] for name in ("reshape", "broadcast_to", "unsqueeze", "cast"))
 
 LOW = -1e30
-"""A number that is below all scores, and takes every other number to itself when that is added."""
+"""A number below all scores that absorbs them: LOW + score rounds to LOW."""
 
 
 def is_zero(value: Node) -> bool:

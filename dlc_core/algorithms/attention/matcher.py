@@ -46,7 +46,7 @@ class _Scores:
     mask: Node | None = None
     past: Dim | None = None
     hard: bool = True
-    """Whether what is behind the diagonal has the score -inf, not only a low number."""
+    """Whether keys after the diagonal have the score -inf, not only a low number."""
 
 
 def _scores(value: Node) -> _Scores | None:

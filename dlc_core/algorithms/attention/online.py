@@ -52,10 +52,10 @@ from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Region, Stmt, Store,
 
 LOG2E = math.log2(math.e)
 STEPS, COLUMNS = 16, 8
-"""The sizes of queries and of values are filled up to multiples of these, as units of matrices want them."""
+"""The head sizes of queries and of values are padded to multiples of these, as matrix units need."""
 
 Loops = Sequence[tuple[Var, Expr]]
-"""Variables and how far they run, outer to inner."""
+"""Loop variables with their extents, outer to inner."""
 
 
 def online(

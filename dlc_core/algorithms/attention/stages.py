@@ -29,7 +29,7 @@ class Stages:
     panel: int
     """Queries of a tile, and keys of a panel."""
     heads: Dim
-    """How many heads share keys and values."""
+    """The number of heads that share keys and values."""
     wide: DType
     """The type of scores."""
     factor: Expr

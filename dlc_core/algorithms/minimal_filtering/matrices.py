@@ -31,9 +31,10 @@ POINTS: dict[int, tuple[Fraction, ...]] = {
         ("0", "1/2", "-1/2", "1", "-1", "2", "-2"),
     )
 }
-"""The evaluation points of the polynomials, besides ∞, by their number. Of the fractions up to 3 with
-denominators of at most 8, they are those with the smallest rounding errors. All matrices except that of the
-weights are exact in float32.
+"""The evaluation points of the polynomials, without ∞, by their number.
+
+They have the smallest rounding errors of all fractions up to 3 with denominators of at most 8.  All matrices
+except that of the weights are exact in float32.
 """
 
 

@@ -28,7 +28,7 @@ from dlc_core.tir.intrinsics import absolute
 from dlc_core.tir.stmt import LANES, Alloc, Block, If, IterVar, Range, Region, Seq, Stmt, loop, seq, store
 
 GROUP = 16
-"""Most output channels whose results in a tile are checked, and computed again, together."""
+"""The maximum number of output channels whose results in a tile are checked and recomputed together."""
 
 
 def window_of(kernel: Sequence[int], attrs: Attrs) -> Window:
@@ -120,13 +120,13 @@ class Tiled:
     shape: tuple[Expr, Expr, Expr, int]
     """Images, rows and columns of tiles, output channels."""
     made: te.Tensor
-    """The tensor that results are computed from, ..."""
+    """The tensor from which results are computed."""
     region: Callable[[Expr, Expr, Expr, Range], Sequence[Range]]
-    """... the part of it that those of a tile and a range of channels take, ..."""
+    """The region of `made` that the results of a tile and a range of channels read."""
     value: Callable[[Expr, Expr, Expr, int, int, Expr], Expr]
-    """... and result (i, j) of a tile in a channel."""
+    """Result (i, j) of a tile in a channel."""
     source: te.Tensor
-    """The input with its border, as far as windows of whole tiles reach."""
+    """The padded input, as far as windows of whole tiles reach."""
     window: te.Tensor
     stride: int
 

@@ -46,7 +46,7 @@ TAPS = Attr("taps", "int", 3, "rows of a window")
 STAGE = "row_filter"
 """The annotation of the blocks of such a convolution: the name of the stage."""
 MOST_POINTS = max(POINTS) + 1
-"""Most products for a column of a tile."""
+"""The maximum number of products for a column of a tile."""
 
 
 def points_of(tile: int, stride: int, taps: int) -> int:

@@ -84,9 +84,9 @@ class Form:
     block: int
     plan: Plan
     cycles: float
-    """Those of the whole GEMM, plain columns included."""
+    """Cycles of the whole GEMM, including the columns that the plain GEMM computes."""
     compared: float
-    """The cycles that it is compared by: more, as the rounding must be worth it."""
+    """The cycles to compare with the plain GEMM: more than `cycles`, because of the larger rounding error."""
 
     @property
     def kind(self) -> str:

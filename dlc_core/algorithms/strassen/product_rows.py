@@ -17,7 +17,7 @@ from dlc_core.op.lower import block_nest, nest, region
 from dlc_core.tir.stmt import LANES, Alloc, If, Region, Stmt, loop, seq, store
 
 COLUMNS = 64
-"""Most columns that are summed together."""
+"""The maximum number of columns that are summed together."""
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:

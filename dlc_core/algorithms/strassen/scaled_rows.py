@@ -35,13 +35,13 @@ EXPONENT = 0x7F800000
 ONE = 127 << 23
 """The bits of 1."""
 LEAST, MOST = 1 << 23, 253 << 23
-"""The bits of the least and the greatest power of two whose inverse is a normal number, too."""
+"""The bits of the least and the greatest normal power of two with a normal inverse."""
 FACTORS = 60
 """The exponents of inside scaling are at least -FACTORS; those of outside scaling of columns are from
 -FACTORS to FACTORS. Beyond these limits, rows and columns are negligible, or Strassen's algorithm is not
 used."""
 ALIKE = 1 / 8
-"""If all rows are at least this part of the largest row of a matrix, they are not scaled."""
+"""Rows are not scaled if all are at least this fraction of the largest row of a matrix."""
 
 
 def can_scale(w: NDArray) -> bool:

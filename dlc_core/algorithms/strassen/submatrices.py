@@ -25,11 +25,11 @@ LEFT: Matrix = (
     (1, 1, 0, 0),
     (0, 0, 1, 1),
 )
-"""Factors of the quarters 11, 12, 21, 22 of the left-hand side in each product."""
+"""The factors of submatrices 11, 12, 21, 22 of the left-hand side in each product."""
 PAIRS = 5
-"""Products by a difference of two quarters of the right-hand side."""
+"""The number of products by a difference of two submatrices of the right-hand side."""
 SINGLES = 2
-"""Those by one quarter alone, which come last."""
+"""The number of products by a single submatrix, which come last."""
 PRODUCTS = PAIRS + SINGLES
 RESULT: Matrix = (
     (1, 0, 1, 0, 0, -1, -1),
@@ -37,10 +37,10 @@ RESULT: Matrix = (
     (0, 1, 0, 0, 0, 0, -1),
     (0, 1, -1, -1, -1, 0, 0),
 )
-"""Factors of the products, the last two first, in each quarter of the result."""
+"""The factors of the products, the last two first, in each submatrix of the result."""
 
 Submatrix = tuple[Expr, Expr]
-"""The row and the column of a quarter, 0 or 1."""
+"""The row and column of a submatrix, 0 or 1 each."""
 
 
 def stage(

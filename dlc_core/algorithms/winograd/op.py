@@ -52,7 +52,7 @@ ACROSS = Attr("across", "int", 0, "columns of results of a tile; 0 for as many a
 STRIDE = Attr("stride", "int", 1, "step of the windows in each direction", choices=(1, 2))
 TAPS = 3
 STAGE = "winograd"
-"""Annotation of the blocks of a transformed convolution: which stage each is."""
+"""The annotation of the blocks of a Winograd convolution: the name of the stage."""
 
 
 def points_of(tile: int, stride: int = 1) -> int:
@@ -88,8 +88,10 @@ def _spread(row: Sequence[float], size: int, begin: int, step: int) -> tuple[flo
 # The weights.
 
 _AT_ONCE = 1 << 9
-"""The number of windows that are transformed together. In float64 they fit in a cache, and the product is too
-small for NumPy's BLAS to use its own threads, which would wait for each other on a busy machine."""
+"""The number of windows that are transformed together.
+
+In float64 they fit in a cache, and the product is too small for NumPy's BLAS to use threads of its own.
+These would wait for each other on a busy machine."""
 
 
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -90,7 +90,7 @@ def update_of(block: Block) -> Expr | None:
 
 
 def _operand(value: Expr, axes: Sequence[Var]) -> Operand | None:
-    """Find an operand of a product: a load, or narrow numbers that arithmetic widens."""
+    """Match an operand of a product: a load, or narrow numbers that arithmetic widens."""
     loads = [e for e in post_order(value) if isinstance(e, Load)]
     if not loads or (value is not loads[0] and min(load.dtype.bits for load in loads) > 8):
         return None
@@ -98,7 +98,7 @@ def _operand(value: Expr, axes: Sequence[Var]) -> Operand | None:
     factors = [each for each in found if each is not None]
     if len(factors) < len(found):
         return None
-    # Of numbers and their zero points, the numbers have more axes.
+    # Quantized numbers have more axes than their zero points.
     narrow = [i for i, load in enumerate(loads) if load is value or load.dtype.bits <= 8]
     main = max(narrow, key=lambda i: sum(const_value(factor) != 0 for factor in factors[i].values()))
     return Operand(loads[main], factors[main], tuple(factors[:main] + factors[main + 1 :]))

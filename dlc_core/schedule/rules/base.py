@@ -53,7 +53,7 @@ class ScheduleRule:
     name: ClassVar[str] = ""
     priority: ClassVar[int] = 0
     decisions: ClassVar[tuple[str, ...]] = ()
-    """Names of the decisions that the rule may make about a kernel: what `--set` can change."""
+    """Names of the decisions that the rule may make about a kernel; `--set` can change these."""
 
     @property
     def about(self) -> str:

@@ -76,7 +76,7 @@ class ContractionRule(ScheduleRule):
     priority: ClassVar[int] = 100
     decisions: ClassVar[tuple[str, ...]] = (*GEMM_DECISIONS, TAILS.name, *MAP_DECISIONS)
     plan: GemmPlan | None = None
-    """The plan to apply to each contraction; None makes one for each."""
+    """The plan to apply to each contraction; None chooses one for each."""
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)

@@ -85,7 +85,7 @@ class Edges:
 
 
 def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> Edges | None:
-    """Let a block test its windows itself if padding is all that its producers do."""
+    """Let a block test its windows itself if its producers only pad."""
     if not borders or not all(_is_border(s.get(border)) for border in borders):
         return None
     trial = Schedule(s.func)
@@ -99,7 +99,7 @@ def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> 
 
 
 def inline_tests(s: Schedule, borders: Sequence[BlockRV]) -> list[BlockRV]:
-    """Inline padding into its readers, which takes no memory; return the producers that do more."""
+    """Inline padding into its readers, to save memory; return the producers that compute more."""
     rest = []
     for border in borders:
         if _is_border(s.get(border)):

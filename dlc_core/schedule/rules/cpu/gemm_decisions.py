@@ -50,7 +50,7 @@ INSTRUCTIONS = Decision(
     ("dot", "matrix_unit"),
 )
 PANEL_DECISIONS = (LOOP_ORDER.name, K_BLOCK.name, PREFETCH.name)
-"""What every rule with packed panels decides."""
+"""The decisions of every rule with packed panels."""
 GEMM_DECISIONS = (
     TILE.name,
     *PANEL_DECISIONS,
@@ -59,7 +59,7 @@ GEMM_DECISIONS = (
     TRANSPOSED.name,
     INSTRUCTIONS.name,
 )
-"""What the plan of a GEMM decides, beside the tails of a symbolic number of rows."""
+"""The decisions of the plan of a GEMM, except the tails of a symbolic number of rows."""
 
 
 def kind_of(tile: Tile) -> str:

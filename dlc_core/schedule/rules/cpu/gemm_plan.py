@@ -59,7 +59,7 @@ class Weights:
     parts: int = 1
     """Parts of the columns that are packed separately."""
     group: int = 1
-    """Neighbouring steps of the last reduction axis that lie together, for dot products."""
+    """Neighbouring steps of the last reduction axis that are contiguous, for dot products."""
 
     def packed_shape(self, width: int) -> tuple[int, ...] | None:
         """Return the shape when packed in panels of `width` columns; None if it is symbolic."""
@@ -86,7 +86,7 @@ class Gemm:
     outer: tuple[Extent, ...] = ()
     """Extents of the loops around the rows and columns that tiles split."""
     batched: bool = False
-    """Whether one of these loops runs over something else than columns, several times."""
+    """Whether one of these loops has several iterations and is not over columns."""
     row_loop: bool = True
     row_step: int = 1
     """A divisor of a symbolic number of rows."""
@@ -103,7 +103,7 @@ class Gemm:
     sum_bytes: int = 4
     float_sums: bool = True
     row_bytes: Extent = None
-    """Bytes between neighbouring rows of the left-hand side; None if there is no such distance."""
+    """Bytes between neighbouring rows of the left-hand side; None if the distance is not constant."""
     row_itemsize: int = 4
     lhs_copied: bool = False
     """Whether the kernel computes the left-hand side itself, such as a padded copy."""
@@ -146,9 +146,9 @@ class GemmPlan:
     packed: bool = False
     """Whether the right-hand side, which is constant, is packed into panels as wide as a tile."""
     k_block: int = 0
-    """Iterations of the outermost reduction loop that all tiles of a panel make at once; 0 is all of K.
+    """Iterations of the outermost reduction loop per K block of a panel; 0 is all of K.
 
-    It does not apply to a single row, or where threads are distributed over the tiles of a single panel.
+    It does not apply to a single row, or if threads are distributed over the tiles of a single panel.
     """
     tails: tuple[int, ...] = ()
     """Heights of the tiles of a symbolic number of rows, the largest first; single rows follow."""
@@ -158,7 +158,7 @@ class GemmPlan:
     """K steps per partial sum of single rows; 0 is one running sum."""
     prefetch: Prefetch = NO_PREFETCH
     block_prefetch: Prefetch = NO_PREFETCH
-    """The same for tiles that sum blocks of K."""
+    """The prefetch of tiles with K blocking."""
     dot: Dot | None = None
     unit: MatrixUnit | None = None
 

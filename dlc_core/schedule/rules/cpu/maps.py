@@ -42,7 +42,7 @@ TRANSPOSE = Decision(
 )
 
 MAP_DECISIONS = (GROUP.name, TRANSPOSE.name, THREADS.name)
-"""What `schedule_map` decides."""
+"""The decisions of `schedule_map`."""
 
 
 @record(frozen=True)

@@ -36,7 +36,7 @@ class Names:
     out: BlockRV
     panels: LoopRV | None = None
     number: int | None = 1
-    """The number of all row tiles, of which a copy has some; None if it is not known."""
+    """The number of row tiles in all copies of the nest; None if symbolic."""
 
     def within(self, copy: Copy) -> Names:
         return Names(
@@ -56,7 +56,7 @@ class Prefetch:
 
     kind: str
     distance: int = 0
-    """Elements from what a tile reads to what it prefetches."""
+    """Elements between the reads of a tile and what it prefetches."""
     least_rows: int = 0
     """Tiles of fewer rows do not prefetch."""
 

@@ -128,7 +128,7 @@ def _is_wide(axis: IterVar) -> bool:
 
 
 def _inline(s: Schedule, out: BlockRV) -> None:
-    """Inline pointwise stages that are used once, are cheap, or have rows too long to store."""
+    """Inline pointwise stages that have one reader, are cheap, or have rows that are too long to store."""
     rows = set(_rows(s, out))
     along = axes_along(s, out)
     for handle in s.get_blocks():

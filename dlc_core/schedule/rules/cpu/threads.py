@@ -14,10 +14,10 @@ THREADS = Decision(
 
 
 def worth_threads(machine: Machine, work: int | None, kind: str) -> bool:
-    """Return whether threads are worth waking for so much work of a kind in `LOOPS.work_per_cycle`.
+    """Whether this much work of a kind in `LOOPS.work_per_cycle` is worth several threads.
 
-    They are if one thread works longer than waking the others takes (`Description.fork_cycles`).  `work` None
-    is a symbolic number, which counts as large.
+    It is if one thread needs more time for it than waking the others takes (`Description.fork_cycles`).
+    `work` is None if symbolic, which counts as large.
     """
     if not machine.description.parallel:
         return False

@@ -185,7 +185,7 @@ def _plans(
     widest = max(1, machine.description.load_bytes * 8 // bits)
     while widest > 1 and (run is None or run % widest):
         widest //= 2
-    # Sums over threads cost per thread, so wide loads along K are better; along columns they are not.
+    # The cost of sums over threads grows with the threads, so wide loads are better along K only.
     lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
     most = min(grid.group_threads, FEW_ROWS.most_along if along else FEW_ROWS.groups[-1])
     groups = [n for n in FEW_ROWS.groups if n <= most] or [1 << (most.bit_length() - 1)]
@@ -215,7 +215,7 @@ def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
 
 
 def allowed_splits(plan: Plan, problem: Problem, grid: Grid) -> list[int]:
-    """The parts of split-K that may pay: one, and those with few groups for all units."""
+    """The candidates for split-K: one part, and numbers that give the units few groups each."""
     groups, k = groups_of(plan, problem), problem.k or 0
     most = FEW_ROWS.groups_per_unit * grid.units
     return [

@@ -34,11 +34,11 @@ class Grid:
     """The second axis of threads; empty if there is none."""
     most_rows: int
     group_threads: int
-    """The most threads of a group."""
+    """The maximum number of threads of a group."""
     units: int
     subgroup: int
     unit_threads: int
-    """The most threads that a unit runs at once; 0 if unknown."""
+    """The maximum number of threads that a unit runs at once; 0 if unknown."""
 
     @staticmethod
     def of(machine: Machine) -> Grid:

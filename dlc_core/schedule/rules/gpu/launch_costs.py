@@ -35,9 +35,9 @@ class Units:
     ) -> float:
         """Cycles of the busiest unit, for tiles of `threads` threads that each do `steps` steps.
 
-        `served` is the cost of a step relative to loading one element next to that of the neighbouring
-        thread, and `combined` are the cycles after the steps.  `groups` are the tiles: each has a group of
-        its own, or `stride` groups take them in turn.
+        `served` is the cost of a step relative to a coalesced load of one element per thread.  `combined` are
+        the cycles after the steps.  `groups` is the number of tiles: each has a group of its own, or `stride`
+        groups take several.
         """
         tiles = -(-groups // self.count)
         started = tiles

@@ -216,7 +216,7 @@ class MatrixContract(Contract):
         rest = []
         for dim, loop in ((0, rows), (1, columns)):
             size = const_value(s.extent(loop))
-            # Behind the end of a narrow result all digits are 0.
+            # Digits beyond the extent of a narrow result are always 0.
             inside = [x for x in whose if x[2].dim == dim and (size is None or x[2].step < size)]
             digits = sorted(inside, key=lambda x: -x[2].step)
             outer, *parts = s.split(loop, [None, *(d.extent for _, _, d in digits)])
@@ -289,10 +289,10 @@ class MatrixContract(Contract):
         return True
 
     def _in_stages(self, loop: LoopRV) -> None:
-        """Pipeline the loop: tiles are requested several iterations before they are used.
+        """Software-pipeline the loop: copies of tiles start several iterations before their use.
 
-        Units that read shared memory run asynchronously, while threads request the next tile. With enough
-        memory, their multiplications overlap the next iteration.
+        Units that read shared memory run asynchronously, while threads start the copies of the next tile.
+        With enough memory, their multiplications overlap the next iteration.
         """
         count = self.stages
         spare = int(self.unit.in_place and count >= MATRIX.most_waited)
@@ -329,7 +329,7 @@ class _Layout:
         unit = tile.unit
         threads, own = digits_of(unit.of_acc)
         found: dict[str, tuple[int, int, int | None]] = {}
-        """For each name: the axis that it is a digit of, its lowest bit there, and its extent."""
+        """For each name of a digit: its axis, its lowest bit in that axis, and its extent."""
 
         def add(name: str, axis: int, lower: int, extent: int | None) -> None:
             if extent != 1:

@@ -146,7 +146,7 @@ def _forms(
 ) -> tuple[list[int], Iterable[tuple[tuple[int, int], int, int]]]:
     """Return the depths of a unit's tiles, and the layouts of subgroups with their tile sizes."""
     if unit.in_place:
-        # A depth beyond a row of memory is another stage; narrower units are narrower tiles.
+        # A tile is as deep as a row of memory: more depth would be another pipeline stage.
         return [SWIZZLED_ROW * 8 // problem.bits // unit.k], product(MATRIX.groups_in_place, (1, 2), (1,))
     deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in MATRIX.depths)} - {0})
     return deeps, product(MATRIX.groups, DOWN, ACROSS)
@@ -220,7 +220,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     turns = -(-groups // grid.units)
     side_by_side = min(at_once, turns)
     hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding))
-    # With double buffering copies overlap; otherwise the groups of a unit wait in turn.
+    # Double buffering overlaps copies with arithmetic; without it the groups of a unit wait for copies.
     each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / side_by_side / under_way)
     write = own * problem.result_bits / 8 / MATRIX.bytes_per_cycle * (2 if tile.splits > 1 else 1)
     total = turns * (steps / tile.depth * each + TILES.overhead + write)
@@ -233,7 +233,7 @@ def _groups(tile: MatrixTile, problem: Problem) -> int:
 
 
 def _filling(tile: MatrixTile, problem: Problem, splits: Sequence[int], units: int) -> int:
-    """Return the split-K for which every unit has a group, and few have two."""
+    """Return the number of parts of split-K that gives every unit a group, and few units two."""
     groups, k = _groups(tile, problem), TILES.unknown if problem.k is None else problem.k
     return max((c for c in splits if groups * c <= units and tile.depth * c <= k), default=1)
 

@@ -26,9 +26,9 @@ class Side:
 
     buffer: str
     along_k: bool
-    """Whether it is contiguous along k, else along its other axis."""
+    """Whether the operand is contiguous along k, else along its other axis."""
     both: bool
-    """Whether it has both axes; an axis of extent one is left out."""
+    """Whether the operand has both axes; an axis of extent 1 is omitted."""
     run: int
     """The least number of contiguous elements."""
     bits: int

@@ -111,9 +111,7 @@ class _Rows:
     # Distribution of rows over groups and threads
 
     def _beside(self, rows: Sequence[Var]) -> bool:
-        """Whether neighbouring results are reduced from neighbouring inputs, so that threads are neighbours
-        too.
-        """
+        """Whether neighbouring results reduce neighbouring inputs, so that neighbouring threads take them."""
         s, axes = self.s, self.s.get(self.out).axes
         if not rows or rows[-1] is not axes[-1].var:
             return False
@@ -147,7 +145,7 @@ class _Rows:
         if beside > 1:
             row, one = s.split(row, [None, beside])
             count = None if count is None else count // beside
-        # Rows under a condition, as in the last iteration, are not copied to registers.
+        # With several tiles per group the last is guarded, and guarded rows are not copied to registers.
         groups = grid.choose_turns(count, deal.threads * beside, strides=deal.lanes == 1, where="rows")
         if groups is not None:
             tiles, row = s.split(row, [None, groups])
@@ -170,7 +168,7 @@ class _Rows:
     # Stored values of a row
 
     def _inline(self, rows: set[Var], threads: int) -> None:
-        """Inline pointwise stages that are cheap, or of which a thread would have to store too much."""
+        """Inline pointwise stages that have one reader, are cheap, or need too many registers."""
         s, out = self.s, self.out
         along = axes_along(s, out)
         for handle in s.get_blocks():
