@@ -31,8 +31,10 @@ _stack: ContextVar[tuple[PassContext, ...]] = ContextVar("dlc_pass_contexts", de
 
 
 def _placed(item: Any) -> tuple[str, Pass]:
-    """A pass of `PassContext.passes` with the text of its position; empty if its class defines the
-    position."""
+    """Split an item of `PassContext.passes` into the text of its position and the pass.
+
+    The text is empty if the class of the pass defines the position.
+    """
     where, one = item if isinstance(item, tuple) and len(item) == 2 else ("", item)
     if not isinstance(one, Pass) or not isinstance(where, str):
         raise UsageError(
@@ -90,7 +92,7 @@ class PassContext:
         object.__setattr__(self, "passes", tuple(_placed(item) for item in self.passes))
 
     def with_(self, **changes: Any) -> PassContext:
-        """A copy with these fields; `config` is merged into the present one."""
+        """Return a copy with these fields. `config` is merged into the current one."""
         if "config" in changes:
             changes["config"] = {**self.config, **changes["config"]}
         unknown = changes.keys() - {f.name for f in fields(self)}
@@ -101,12 +103,12 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context that is entered, or the default one."""
+        """Return the innermost context that is entered, or the default one."""
         return PassContext.entered() or _DEFAULT
 
     @staticmethod
     def entered() -> PassContext | None:
-        """The innermost context that is entered, if any."""
+        """Return the innermost context that is entered, if any."""
         stack = _stack.get()
         return stack[-1] if stack else None
 
@@ -157,7 +159,7 @@ class Pass:
             )
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        """The new module; the given one is not changed."""
+        """Return the new module. The given one is not changed."""
         raise NotImplementedError(f"{type(self).__name__}.run")
 
     def __str__(self) -> str:
@@ -169,7 +171,7 @@ class GraphPass(Pass):
     """A pass that transforms each graph function independently, bodies of control flow first."""
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        """The new function, with the same parameters and types."""
+        """Return the new function, with the same parameters and types."""
         raise NotImplementedError(f"{type(self).__name__}.run_function")
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
@@ -179,10 +181,9 @@ class GraphPass(Pass):
 def map_functions(
     module: IRModule, change: Callable[[Function], Function], *, groups: bool = False
 ) -> IRModule:
-    """The module with `change` applied to each graph function and, innermost first, to the functions in
-    attributes.
+    """Apply `change` to each graph function and, innermost first, to the functions in attributes.
 
-    Fused groups (functions of `call` nodes) are entered only where `groups` is true.
+    Fused groups (functions of `call` nodes) are changed only if `groups` is true.
     """
     memo: dict[int, Function] = {}
     graphs: dict[str, Function] = module.of_kind(Function)
@@ -218,7 +219,7 @@ def _map_function(
 
 
 def format_pass(value: Pass) -> str:
-    """`name`, or `name{option=value, …}` with the options that differ from their defaults."""
+    """Return `name`, or `name{option=value, …}` with the options that differ from their defaults."""
     shown = [
         f"{f.name}={format_value(getattr(value, f.name))}"
         for f in fields(value)
@@ -232,7 +233,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def format_value(value: Any) -> str:
-    """An option's value as pipeline text: a Python literal with double quotes."""
+    """Return an option's value as pipeline text: a Python literal with double quotes."""
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
         return f'"{escaped}"'

@@ -33,7 +33,7 @@ GRAPH = (
     "simplify",
     "fold_constants",
     "fold_scale_axis",
-    # Other targets take their parts of the folded graph before anything is chosen for this target.
+    # Regions of other targets are taken from the folded graph before choices for this target.
     "partition",
     # Choices for this target.  Algorithms and dtypes depend on the layout and on merged GEMMs.  Padding comes
     # last, because it depends on the dtype.
@@ -57,7 +57,7 @@ GRAPH = (
 )
 
 LOWER = (
-    # What runs on the host is separated before the rest is lowered.
+    # Nodes that run on the host are separated before the rest is lowered.
     "grow_loops",
     "host_segments",
     # Kernels that write into a part of another value must be known before they are lowered.
@@ -92,7 +92,7 @@ TIR = (
     "hoist_workspace",
     "note_overwrites",
     "prove_bounds",
-    # Kernels of a device become functions of their own after their bounds are proved.
+    # Device kernels become separate functions after their bounds are proved.
     "launch_rest",
     "split_host_device",
 )
@@ -137,7 +137,7 @@ def default_pipeline(
 
 
 def positions_of(cls: type[Pass]) -> list[str]:
-    """The default positions of a pass, such as "after simplify"; empty if it runs on request only."""
+    """Return the default positions of a pass, such as "after simplify"; empty if it runs on request only."""
     listed = PIPELINES.get(cls.stage, ())
     found = [
         f"after {listed[i - 1]}" if i else f"begin {cls.stage}"

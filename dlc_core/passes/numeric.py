@@ -29,7 +29,7 @@ def sample_feeds(function: Function, seeds: int = 2) -> list[Feeds]:
     """Make input sets for a function: `seeds` of random values, and one of boundary values.
 
     Integers are 0 and 1, which are valid as most indices. Symbolic dims are 2, 3, … in the order of first
-        use.
+    use.
     """
     sizes: dict[Var, int] = {}
     for own in function.params:

@@ -29,7 +29,7 @@ class Pipeline:
 
     @staticmethod
     def parse(text: str, known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Pipeline:
-        """The pipeline that `text` writes; `known` are the pass classes, by name or in any order."""
+        """Parse a pipeline. `known` are the pass classes, by name or in any order."""
         return Pipeline(parse_passes(text, by_name(known)))
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Pipeline:
         )
 
     def run(self, module: IRModule, context: PassContext | None = None) -> IRModule:
-        """The module after all active passes; `context` is by default the current one.
+        """Run all active passes; `context` is by default the current one. Return the new module.
 
         Raises PassError, which names the pass, for whatever a pass or watcher raises but UnsupportedError.
         """
@@ -104,5 +104,5 @@ def _failed(
 
 
 def by_name(known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Mapping[str, type[Pass]]:
-    """Pass classes by name."""
+    """Return pass classes by name."""
     return known if isinstance(known, Mapping) else {cls.name: cls for cls in known}

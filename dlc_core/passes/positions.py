@@ -37,7 +37,7 @@ _WORDS = ("before", "after", BEGIN, END)
 
 
 def read_position(text: str) -> tuple[str, str]:
-    """("before" or "after", name of a pass) or ("begin" or "end", name of a stage).
+    """Parse a position: ("before" or "after", name of a pass) or ("begin" or "end", name of a stage).
 
     Raises UsageError for a text that is no position.
     """
@@ -110,7 +110,7 @@ def insert_classes(listed: Sequence[str], classes: Iterable[type[Pass]]) -> list
             cls = named.pop(name)
             index, limit = _range_for(cls, order)
             anchor = order[index - 1] if index else BEGIN
-            # Classes that follow the same pass stand in the order of their names.
+            # Classes that follow the same pass are in the order of their names.
             while index < limit and order[index] in beside.get(anchor, ()):
                 index += 1
             order.insert(index, name)
@@ -166,8 +166,10 @@ def _cycle(named: Mapping[str, type[Pass]]) -> str:
 
 
 def _range_for(cls: type[Pass], order: Sequence[str]) -> tuple[int, int]:
-    """The first and the last index at which a class may be inserted; the passes that it precedes begin at the
-    last."""
+    """Return the first and the last index at which a class may be inserted.
+
+    The passes that it precedes begin at the last index.
+    """
     after, before = _names(cls.after), _names(cls.before)
     limit = min((order.index(n) for n in before if n in order), default=len(order))
     missed = [n for n in after if n != BEGIN and n not in order[:limit]]

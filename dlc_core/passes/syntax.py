@@ -144,13 +144,13 @@ def _close(name: str, known: Mapping[str, Any], what: str) -> str:
 
 
 def option_types(cls: type[Pass]) -> dict[str, Any]:
-    """The options of a pass class with their types."""
+    """Return the options of a pass class with their types."""
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init}
 
 
 def _coerce(value: Any, to: Any) -> Any:
-    """The value as the declared type. Raises TypeError if it has another type."""
+    """Convert a value to the declared type. Raises TypeError if it has another type."""
     origin = get_origin(to)
     if to is Any:
         return value
@@ -184,7 +184,7 @@ def _coerce(value: Any, to: Any) -> Any:
 
 
 def parse_passes(text: str, known: Mapping[str, type[Pass]]) -> tuple[Pass, ...]:
-    """The passes that `text` names, with their options.
+    """Return the passes that `text` names, with their options.
 
     Raises PassError with the position, and the nearest names, for an unknown pass or option, a value of the
     wrong type and broken syntax.

@@ -125,7 +125,7 @@ class Verify:
 
 
 def inferred_type(value: Node) -> Any:
-    """The type that a node's declaration infers; None for structural ops."""
+    """Return the type that a node's declaration infers; None for structural ops."""
     if not isinstance(value.op, OpDecl):
         return None
     return value.op.infer_type([a.type for a in value.args], value.attrs, value.args)
@@ -200,7 +200,7 @@ class KeepSpans:
 
 
 def spans_of(module: IRModule, *, constants: bool = True) -> dict[Span, None]:
-    """All spans of the graphs' nodes, including functions in attributes, in order."""
+    """Return all spans of the graphs' nodes, including functions in attributes, in order."""
     found: dict[Span, None] = {}
     for current in _all_nodes(module):
         if constants or current.op is not CONST:
@@ -209,7 +209,7 @@ def spans_of(module: IRModule, *, constants: bool = True) -> dict[Span, None]:
 
 
 def count_nodes(module: IRModule) -> int:
-    """The number of nodes of all graphs, including functions in attributes."""
+    """Count the nodes of all graphs, including functions in attributes."""
     return sum(1 for _ in _all_nodes(module))
 
 
@@ -242,7 +242,7 @@ def bisect(
     check: Callable[[IRModule], bool],
     context: PassContext | None = None,
 ) -> Culprit | None:
-    """The first pass after which `check` is false; None if it is true after all of them.
+    """Find the first pass after which `check` is false; None if it is true after all of them.
 
     It runs each pass once, and the check for about log2 of them. So it assumes that after the first failure
     the check always fails. Raises PassError if the input itself fails.
@@ -264,7 +264,7 @@ def bisect(
 
 
 def same_results(module: IRModule, *, scale: float = 1.0) -> Callable[[IRModule], bool]:
-    """A check for `bisect`: whether the entry computes the same as in `module`, within tolerance."""
+    """Make a check for `bisect`: whether the entry computes the same as in `module`, within tolerance."""
     feeds = sample_feeds(module[module.entry])
     wanted = [results_of(module[module.entry], f) for f in feeds]
 
@@ -277,7 +277,7 @@ def same_results(module: IRModule, *, scale: float = 1.0) -> Callable[[IRModule]
 
 
 def configured_watchers() -> tuple[Watcher, ...]:
-    """The watchers that the settings ask for: `verify` (structure or each) and `dump_dir`."""
+    """Return the watchers that the settings `verify` (structure or each) and `dump_dir` require."""
     chosen: list[Watcher] = []
     if config.verify != "off":
         chosen.append(Verify())

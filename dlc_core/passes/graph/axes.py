@@ -56,7 +56,7 @@ def _reduction(value: Node, order: Order) -> Renamed:
 
 
 def _extreme(value: Node, order: Order) -> Renamed:
-    """argmax and argmin."""
+    """Rename the axis of argmax and argmin."""
     axis = value.attrs["axis"] % len(order)
     attrs = {**value.attrs, "axis": order.index(axis)}
     return attrs, order if value.attrs["keepdims"] else _kept_order(order, [axis])
@@ -84,10 +84,9 @@ def _same(value: Node, order: Order) -> Renamed:
 
 
 def order_for_reshape(value: Node, order: Order) -> Order | None:
-    """The order, closest to the stored one, in which a reshape merges and splits only adjacent axes.
+    """Return the order, closest to the stored one, in which a reshape merges and splits only adjacent axes.
 
-    Each run of axes that belong together is gathered at the position of its first axis. None if the runs are
-    not known.
+    Each run of axes is gathered at the position of its first axis. None if the runs are not known.
     """
     source = value.args[0].shape
     runs = matching_runs(source, value.shape)
@@ -103,7 +102,7 @@ def order_for_reshape(value: Node, order: Order) -> Order | None:
 
 
 def _reshape(value: Node, order: Order) -> Renamed | None:
-    """A reshape of a tensor that is stored in an order that `order_for_reshape` returned."""
+    """Rewrite a reshape of a tensor that is stored in an order from `order_for_reshape`."""
     source, result = value.args[0].shape, value.shape
     runs = matching_runs(source, result)
     if runs is None:
@@ -121,10 +120,10 @@ Runs = list[tuple[list[int], list[int]]]
 
 
 def matching_runs(source: Sequence[Dim], result: Sequence[Dim]) -> Runs | None:
-    """The corresponding axes of a reshape's input and result, in runs of equal size. Axes of size 1 are left
-    out.
+    """Return the corresponding axes of a reshape's input and result, in runs of equal size.
 
-    None if unknown sizes would have to be multiplied, or if there are no elements.
+    Axes of size 1 are left out. None if unknown sizes would have to be multiplied, or if there are no
+    elements.
     """
     a = [axis for axis, size in enumerate(source) if size != 1]
     b = [axis for axis, size in enumerate(result) if size != 1]

@@ -262,7 +262,7 @@ def _is_filled(value: Node) -> bool:
 
 
 def _limits(value: Node) -> tuple[float, float]:
-    """The limits of a clip."""
+    """Return the limits of a clip."""
     low, high = value.attrs["min"], value.attrs["max"]
     return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
 

@@ -154,5 +154,5 @@ class _Names:
 
 
 def kernels_of(function: Function) -> list[Function]:
-    """The fused functions that a function calls, in order of execution."""
+    """Return the fused functions that a function calls, in order of execution."""
     return [n.attrs["function"] for n in post_order(function.body) if n.op.name == "call"]

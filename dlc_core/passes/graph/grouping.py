@@ -102,7 +102,7 @@ class Grouping:
 
 
 def kind_of(value: Node) -> str:
-    """The fusion kind of a node. Nodes of kind "structural" and "host" are in no group."""
+    """Return the fusion kind of a node. Nodes of kind "structural" and "host" are in no group."""
     decl = value.op
     if not isinstance(decl, OpDecl):
         return "structural"
@@ -244,7 +244,7 @@ class _Grouper:
         return value in self.results or any(u not in region for u in self.users[value])
 
     def epilogue_obstacle(self, consumer: Node, anchor: Node, size: int) -> str:
-        """The reason why a node cannot follow an anchor in its kernel; empty if it can."""
+        """Return why a node cannot be in the epilogue of an anchor; empty if it can."""
         kind = self.kinds[consumer]
         if consumer in self.groups:
             return "the consumer belongs to another kernel"
@@ -302,7 +302,7 @@ class _Grouper:
         return True
 
     def joining_obstacle(self, current: Node) -> str:
-        """The reason why a node cannot join the group of its users; empty if it can."""
+        """Return why a node cannot join the group of its users; empty if it can."""
         users = self.users[current]
         if current in self.results:
             return "the producer is a result of the function"
@@ -356,7 +356,7 @@ class _Grouper:
         return ""
 
     def contexts_of(self, current: Node) -> frozenset[object]:
-        """The distinct indices, per element of the root, at which a member is read."""
+        """Return the access contexts of a member. It is computed once per context for each root element."""
         found: set[object] = set()
         for user in self.users[current]:
             same = self.kinds[user] in POINTWISE and user.shape == current.shape
@@ -366,7 +366,7 @@ class _Grouper:
         return frozenset(found)
 
     def peel_views(self) -> None:
-        """Remove reshapes at the edge of a group from it: between groups they cost nothing."""
+        """Remove reshapes at the edge of a group from it, because a reshape between groups is a view."""
         for current in self.order:
             if self.kinds[current] != "view" or current not in self.groups:
                 continue
@@ -407,10 +407,10 @@ def _most(max_ops: int | None) -> int:
 
 
 def group_nodes(function: Function, max_ops: int | None = None, moves: bool = False) -> Grouping:
-    """The kernels of a function, with at most `max_ops` operations each (None: the heuristic
-    `fusion.most_ops`).
+    """Group the nodes of a function into kernels of at most `max_ops` operations.
 
-    With `moves`, transposes, slices and the like in front of a contraction are in its kernel.
+    `max_ops=None` takes the heuristic `fusion.most_ops`. With `moves`, transposes, slices and other data
+    movement before a contraction are in its kernel.
     """
     return _Grouper(function, _most(max_ops), moves).run()
 

@@ -39,7 +39,7 @@ LOWER = tuple(OPS[name] for name in ("conv", "conv_transpose", "matmul"))
 
 
 def narrow_dtype(context: PassContext) -> DType:
-    """The narrowest dtype of factors that the context's precision allows."""
+    """Return the narrowest dtype of factors that the context's precision allows."""
     return FLOAT32 if is_fast(context) else dtype(_precision(context))
 
 

@@ -64,7 +64,7 @@ class Placement:
     place: tuple[tuple[str, str], ...] = ()
 
     def patterns(self) -> Mapping[str, RegionPattern]:
-        """The patterns of all takers by the names that `place` may use."""
+        """Return the patterns of all takers by the names that `place` may use."""
         return {f"{t.partitioner.name}.{p.name}": p for t in self.takers for p in t.partitioner.patterns}
 
     def pins(self, order: Sequence[Node]) -> dict[Node, str]:
@@ -107,7 +107,7 @@ class _Parting:
     refused: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """The report of the partition as plain data."""
+        """Return the report of the partition as plain data."""
         return {"host": str(self.placement.host), "regions": self.regions, "why_not": self.refused}
 
     def function(self, function: Function) -> Function:
@@ -242,7 +242,7 @@ class _Found:
         return taker.refusal("worth", lambda: taker.partitioner.worth(region, taker.target), spans)
 
     def record(self, name: str) -> dict[str, Any]:
-        """The report of a region as plain data."""
+        """Return the report of a region as plain data."""
         spans = dict.fromkeys(s.name or str(s) for n in self.members for s in n.spans)
         patterns = dict.fromkeys(piece.pattern.name for piece in self.pieces)
         return {
@@ -258,7 +258,7 @@ class _Found:
 
 
 def region_of(function: Function, taker: Taker) -> Region:
-    """The input of a region's compiler."""
+    """Return the input of a region's compiler."""
     patterns = {p.name: p for p in taker.partitioner.patterns}
     order = list(post_order(function.body))
     parts = []

@@ -81,7 +81,7 @@ def _normal(layer: bool) -> Callable[[Match], Node | None]:
 
 
 def _fits(match: Match) -> Node | None:
-    """Return a constant over the normalised axes without leading dims of 1; None if it has other axes."""
+    """Return a constant parameter of a norm without leading dims of 1; None if it has other axes."""
     norm, value = match["norm"], match["vector"]
     tail = len(norm.shape) - norm.attrs["axis"] % len(norm.shape)
     shape = tuple(value.shape)

@@ -37,7 +37,8 @@ def _drops_detour(match: Match) -> bool:
     source, middle, result = match["x"].dtype, match["inner"].dtype, match.root.dtype
     if not holds_all(source, middle):
         return False
-    # To bool, an integer and a float of the same value agree.  To an integer, floats out of range do not.
+    # A cast to bool agrees for an integer and a float of the same value. A cast of an out-of-range float to
+    # an integer does not.
     return source is result or not result.is_int or source.is_float == middle.is_float
 
 

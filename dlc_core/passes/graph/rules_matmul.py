@@ -27,7 +27,7 @@ def _swaps_innermost(value: Node) -> bool:
 
 
 def _without_swap(value: Node) -> Node:
-    """The transpose with its last two axes swapped back, so that the innermost axis stays innermost."""
+    """Swap the last two axes of a transpose back, so that the innermost axis stays innermost."""
     axes = list(permutation(value))
     axes[-2], axes[-1] = axes[-1], axes[-2]
     return transposed(value.args[0], axes)

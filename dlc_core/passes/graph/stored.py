@@ -40,7 +40,7 @@ class StoredForm:
         raise NotImplementedError(f"{type(self).__name__}.taker")
 
     def to_form(self, value: Node) -> Node:
-        """A value in the stored form."""
+        """Convert a value to the stored form."""
         raise NotImplementedError(f"{type(self).__name__}.to_form")
 
     def from_form(self, value: Node) -> Node:
@@ -61,7 +61,7 @@ class StoredForm:
         return self.from_form(self.form(old))
 
     def form(self, old: Node) -> Node:
-        """A value in the stored form."""
+        """Return a value in the stored form, converted once."""
         found = self.forms.get(old)
         if found is None:
             with spanned(old.spans):

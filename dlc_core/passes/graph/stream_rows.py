@@ -69,7 +69,7 @@ class Part:
 
 
 def bands(part: Part, rows: int) -> list[Rows]:
-    """The bands of the part's result."""
+    """Return the bands of the part's result."""
     size = all_rows(part.end, part.axis).end
     return [Rows(part.axis, begin, min(begin + rows, size)) for begin in range(0, size, rows)]
 
@@ -150,7 +150,7 @@ class _Chooser:
         return group is None or group.root is n
 
     def _axes(self) -> dict[Node, int]:
-        """The row axis of each value after a window."""
+        """Return the row axis of each value after a window."""
         found: dict[Node, int] = {}
         for n in self.order:
             own = row_axis(n)

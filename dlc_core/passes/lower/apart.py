@@ -76,7 +76,7 @@ class Apart:
         return step + self.span(size), step
 
     def refilled(self, arena: Buffer, slots: Sequence[Slot]) -> list[Stmt]:
-        """Statements that overwrite dead values, for entries that do more than launch kernels."""
+        """Return statements that overwrite dead values, for entries that do more than launch kernels."""
         if not self.notes:
             return []
         found: list[Stmt] = []
@@ -88,7 +88,7 @@ class Apart:
         return found
 
     def guard(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:
-        """The guard description for the caller of an entry, without its constants."""
+        """Return the guard description for the caller of an entry, without its constants."""
         return Guard(self.mode, PAGE, self.align, tuple(slots), (), tuple(calls))
 
 

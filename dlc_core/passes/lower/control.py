@@ -94,7 +94,7 @@ class Body:
 
     @staticmethod
     def of(made: Called, dims: Mapping[Var, Expr]) -> Body:
-        """The body as called with these dims."""
+        """Return the body for these values of its dims."""
         scalars = tuple(dims[v] for v in made.symbols)
         slots = tuple(
             replace(s, offset=substitute(s.offset, dims), size=substitute(s.size, dims)) for s in made.slots
@@ -123,8 +123,7 @@ class Control:
     def __init__(
         self, value: Node, make: Callable[[Function, str], Called], apart: Apart | None = None
     ) -> None:
-        """`make(body, name)` builds a native function. `apart` is the memory layout of guard mode, if it is
-        on."""
+        """`make(body, name)` builds a native function. `apart` is the memory layout of guard mode."""
         self.value = value
         self._apart = apart
         count = state_size(value)
@@ -146,7 +145,7 @@ class Control:
 
     @property
     def spaces(self) -> list[Buffer]:
-        """The workspaces."""
+        """Return the workspaces."""
         loops = [self.counter, self.flag] if self.value.op in (WHILE, BOUNDED_LOOP) else []
         return [*dict.fromkeys(self.arenas.values()), *self.turns.values(), *loops]
 

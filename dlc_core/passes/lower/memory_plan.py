@@ -108,11 +108,11 @@ class MemoryPlan:
 
     @cached_property
     def live_peak(self) -> int | None:
-        """The maximum number of live bytes over all steps; None if sizes are symbolic."""
+        """Return the peak of live bytes over all steps; None if sizes are symbolic."""
         return live_peak([one.request for one in self.allocations], self.align)
 
     def shifted(self, begin: int) -> MemoryPlan:
-        """The plan with `begin` bytes before all values."""
+        """Return the plan with `begin` bytes before all values."""
         moved = tuple(replace(one, offset=one.offset + begin) for one in self.allocations)
         return replace(self, allocations=moved, size=self.size + begin)
 
@@ -140,7 +140,7 @@ def steps_of(
     *,
     ordered: bool = False,
 ) -> Steps:
-    """The steps of a lowered function. Raises UsageError if a result is not written by its own kernel."""
+    """Collect the steps of a lowered function. Raises UsageError if a result has no kernel of its own."""
     nodes = list(post_order(function.body))
     inside = {
         (arg, 0): ((n, 0), offset)
@@ -186,7 +186,7 @@ def plan_memory(steps: Steps, align: int = ALIGN, allocate: Allocate | None = No
 
 
 def plan_in_order(steps: Steps, order: Sequence[Node], align: int, allocate: Allocate) -> MemoryPlan:
-    """The plan for one order of the steps."""
+    """Plan memory for one order of the steps."""
     last = last_reads(steps, order)
     over = results_over_inputs(steps, order, last)
     number = {n: i for i, n in enumerate(order)}
@@ -258,7 +258,7 @@ def requests_of(
 
 
 def _step_bytes(steps: Steps, n: Node) -> tuple[int, int] | None:
-    """The arena bytes of a step's results and workspaces, if known."""
+    """Return the arena bytes of a step's results and of its workspaces, if known."""
     results = [size_of(type_of(place)) for place in places_of(n) if place not in steps.direct]
     found = [const_value(size) for size in (*results, *map(bytes_of, steps.spaces[n]))]
     known = [size for size in found if size is not None]
@@ -266,12 +266,12 @@ def _step_bytes(steps: Steps, n: Node) -> tuple[int, int] | None:
 
 
 def places_of(value: Node) -> list[Place]:
-    """The tensors of a value's outputs."""
+    """Return the tensors of a value's outputs."""
     return [origin(value, i) for i in range(len(result_types(value)))]
 
 
 def type_of(place: Place) -> TensorType:
-    """The type of a tensor."""
+    """Return the type of a tensor."""
     return result_types(place[0])[place[1]]
 
 
@@ -282,12 +282,12 @@ def name_of(n: Node) -> str:
 
 
 def bytes_of(buffer: Buffer) -> Expr:
-    """Bytes of a buffer's elements."""
+    """Return the bytes of a buffer's elements."""
     return buffer.num_elements() * buffer.dtype.itemsize
 
 
 def size_of(type_: TensorType) -> Expr:
-    """Bytes of a tensor of a type."""
+    """Return the bytes of a tensor of a type."""
     total: Expr = const(type_.dtype.itemsize)
     for dim in type_.shape:
         total = as_expr(dim) * total

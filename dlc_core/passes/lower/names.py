@@ -7,7 +7,7 @@ from typing import Any
 
 
 def unique_name(name: str, taken: Mapping[str, Any]) -> str:
-    """The name, with a number appended if it is taken."""
+    """Return the name, with a number appended if it is taken."""
     if name not in taken:
         return name
     number = 1

@@ -69,7 +69,7 @@ def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str
 
 
 def scheduled_module(schedule: Schedule) -> IRModule:
-    """The module of a Schedule, for which no rule may choose schedules."""
+    """Return the module of a Schedule. Rules do not schedule it again."""
     module = schedule.mod
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     return module.with_functions({name: _scheduled(func) for name, func in kernels.items()})
@@ -114,7 +114,7 @@ def _of_module(module: IRModule) -> IRModule:
 
 
 def _kernel(func: PrimFunc) -> PrimFunc:
-    """The program as a kernel of the new module."""
+    """Return the program as a kernel of the new module."""
     if _is_scheduled(func):
         func = _scheduled(func)
     return replace(func, name=KERNEL) if func.name == ENTRY else func
@@ -131,7 +131,7 @@ def _scheduled(func: PrimFunc) -> PrimFunc:
 
 
 def _caller(func: PrimFunc) -> Function:
-    """The graph that calls a program on its inputs."""
+    """Make a graph that calls a program on its inputs."""
     repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
     if repacked:
         raise UsageError(

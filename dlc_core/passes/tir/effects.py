@@ -71,7 +71,7 @@ class Memory:
         return found
 
     def steady(self, stmt: Stmt, *exprs: Expr) -> bool:
-        """Whether a statement writes no memory that expressions read."""
+        """Whether a statement cannot change memory that expressions read."""
         read = self.roots(*exprs)
         if not read:
             return True

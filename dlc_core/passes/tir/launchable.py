@@ -23,7 +23,7 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
     """Check that a machine can launch a program.
 
     Raises ScheduleError if a pass refuses the program, the machine lacks a resource, or the host would have
-        to store elements.
+    to store elements.
     """
     try:
         func = lower_cross_thread_reductions(func, *subgroups(machine))

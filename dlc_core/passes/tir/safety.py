@@ -73,7 +73,7 @@ def in_bounds(buffer: Buffer, indices: Sequence[Expr], analyzer: Analyzer) -> bo
 
 
 def inside(index: Expr, dim: Expr) -> Expr:
-    """The condition that all lanes of an index are within a dim; `false` if it cannot be expressed."""
+    """Return the condition that all lanes of an index are within a dim; false if it cannot be expressed."""
     if isinstance(index, Ramp):
         return logical_and(*(inside(index.base + index.stride * lane, dim) for lane in (0, index.lanes - 1)))
     if isinstance(index, Broadcast):

@@ -43,9 +43,9 @@ from dlc_core.tir.threads import THREAD, has_axes, is_shared, launch_axes, launc
 
 
 def split_host_device(func: PrimFunc, taken: Iterable[str] = ()) -> tuple[PrimFunc, dict[str, PrimFunc]]:
-    """The function that launches, and its kernels by name; names in `taken` are avoided.
+    """Return the host function that launches, and its kernels by name. Names in `taken` are avoided.
 
-    Raises PassError for a launch that is not in its final form: `unify_thread_binding` gives it that.
+    Raises PassError for a launch that is not in the final form that `unify_thread_binding` makes.
     """
     roots = list(launches(func.body))
     if not roots:
@@ -77,7 +77,7 @@ def _fresh(base: str, used: set[str]) -> str:
 
 
 def _kernel(func: PrimFunc, root: For, name: str) -> tuple[PrimFunc, Stmt]:
-    """A kernel and the call that launches it."""
+    """Make a kernel of a launch, and the call that launches it."""
     order: dict[Buffer | Var, int] = {p: i for i, p in enumerate(func.params)}
     buffers = sorted(free_buffers(root), key=lambda b: order.get(b, len(order)))
     bound = {*buffers}

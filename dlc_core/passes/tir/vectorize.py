@@ -54,10 +54,10 @@ from dlc_core.tir.stmt import LANES, Alloc, Eval, For, If, Let, PrimFunc, Seq, S
 
 
 def vectorize_loops(func: PrimFunc, lanes: bool = False) -> PrimFunc:
-    """Every loop of kind "vectorized", with `lanes` every one annotated with `LANES` too, as vectors of its
-    constant extent.
+    """Replace each loop of kind "vectorized" by vector operations of its constant extent.
 
-    Raises CodegenError for an extent that is not constant and for lanes that store to one element.
+    With `lanes`, loops with the annotation `LANES` are vectorised too. Raises CodegenError for an extent that
+    is not constant, and for lanes that store to the same element.
     """
     around = _Around(func)
 

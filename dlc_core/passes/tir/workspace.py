@@ -57,11 +57,11 @@ def hoist_workspace(
     The attribute `workspaces` counts them.
 
     An allocation inside a parallel loop gets at most `parts` slices (default: the heuristic `memory.slices`),
-    which share no cache line of `line` bytes. Of nested parallel loops only the
-    outermost stays parallel. Allocations inside thread loops are kept, because they are in the device's
-    memory. The exception is an allocation in a launch of a single thread whose size is known only in the
-    call. Expects flat buffers. Raises CodegenError if a size has no bound that is known before the program
-    runs.
+    which share no cache line of `line` bytes. Of nested parallel loops, only the outermost stays parallel.
+
+    Allocations inside thread loops stay, because they are in the device's memory. The exception is an
+    allocation of symbolic size in a launch of a single thread. Expects flat buffers. Raises CodegenError if a
+    size has no bound that is known before the program runs.
     """
     wanted = {
         buffer: loops

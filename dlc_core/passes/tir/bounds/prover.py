@@ -354,8 +354,6 @@ class Prover:
         sizes = frozenset(self.func.scalars)
         return Goal(az, self.knowledge.dims, tuple(moving), tuple(conds), sizes)
 
-    # Blocks, windows and addresses
-
     def _axes(self, block: Block, fact: Fact | None) -> None:
         """Check that the axes of a block are in their domains where its predicate holds."""
         values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
@@ -478,7 +476,7 @@ class Prover:
 
 
 def extent_in_bytes(buffer: Buffer) -> Bytes:
-    """The bytes of a buffer, counted from its pointer."""
+    """Return the byte range of a buffer, relative to its pointer."""
     count = buffer.num_elements()
     if buffer.strides is not None:
         count = const(1)
@@ -519,7 +517,7 @@ def _taken(arg: Expr) -> Load | None:
 def _guarded_loads(
     root: Expr, wanted: set[Load | Stmt]
 ) -> Iterator[tuple[Load, tuple[tuple[Expr, bool], ...]]]:
-    """The wanted loads of an expression, with the conditions under which each is made."""
+    """Yield the wanted loads of an expression, with the conditions that guard each."""
     seen: set[tuple[Expr, tuple[tuple[Expr, bool], ...]]] = set()
     work: list[tuple[Expr, tuple[tuple[Expr, bool], ...]]] = [(root, ())]
     while work:
@@ -540,7 +538,7 @@ def _guarded_loads(
 
 
 def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
-    """Every statement with the facts at its position, in order of execution."""
+    """Yield every statement with the facts at its position, in order of execution."""
     work: list[tuple[Stmt, Fact | None]] = [(root, None)]
     while work:
         stmt, fact = work.pop()

@@ -119,7 +119,7 @@ def _passed(root: Stmt) -> Iterator[tuple[Stmt, _Passed]]:
 
 
 def _addresses(stmt: Stmt) -> Iterator[tuple[str, Load]]:
-    """The addresses that calls of a statement pass, and the names of these."""
+    """Yield the addresses that calls in a statement pass, with the names of the callees."""
     for e in post_order(*exprs_of(stmt)):
         if not isinstance(e, Call) or e.name in ("prefetch", BULK) or e.name.startswith(_LOOKED_AT):
             continue
