@@ -79,8 +79,8 @@ class Loops(tuple[LoopRV, ...]):
 class Drawn(int):
     """A number that a sampling primitive drew.
 
-    Replaying the trace with another decision replaces it where it was passed directly to another primitive,
-    not as a part of an expression.
+    Pass it to other primitives directly, not as a part of an expression: then replaying the trace with
+    another decision replaces it there too.
     """
 
     __slots__ = ()

@@ -119,7 +119,7 @@ def _shrunk(
 ) -> list[Expr]:
     """Inner extents, shortened at the end of the old range.
 
-    `computed` says that the outermost extent was computed, so that every outer iteration has work.
+    `computed` says whether the outermost extent was computed; then every outer iteration has work.
     """
     result = [extents[0]]
     left = old.extent

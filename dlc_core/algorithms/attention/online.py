@@ -117,7 +117,7 @@ class _Loops:
         rows, panel, wide = stages.rows, stages.panel, stages.wide
         steps, features = (int(const_value(b.shape[-1]) or 0) for b in (queries, out))
         low, zero = const(-math.inf, wide), const(0, wide)
-        # The multiple of a very low added mask would overflow, so scores are scaled after its addition.
+        # log2(e) times a very low added mask would overflow, so this factor comes after the maximum is known.
         exact = any(not mask.dtype.is_bool for mask in stages.masks)
         late, early = (LOG2E, 1.0) if exact else (1.0, LOG2E)
         scoring = replace(stages, factor=stages.factor * const(early, wide))

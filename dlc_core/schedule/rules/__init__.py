@@ -9,7 +9,7 @@ RULES: tuple[ScheduleRule, ...] = (*CPU_RULES, *GPU_RULES)
 
 
 def rules_for(description: Description) -> tuple[ScheduleRule, ...]:
-    """The rules of the core for a machine: those that bind loops where it has thread axes."""
+    """The core's rules for a machine: those of `gpu` if it has thread axes, else those of `cpu`."""
     return GPU_RULES if description.thread_axes else CPU_RULES
 
 

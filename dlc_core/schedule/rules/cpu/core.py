@@ -32,7 +32,7 @@ class Core:
 
     @classmethod
     def of(cls, facts: Description, threads: int, bits: int = 32) -> Core:
-        """Read the parameters from a description record, for elements of so many bits."""
+        """Read the parameters from a description record, for elements of `bits` bits."""
         return cls(
             facts.lanes(bits),
             facts.usable_registers,
@@ -65,8 +65,7 @@ class Core:
         return self.bytes_per_cycle[-1]
 
     def products(self, cycles: float) -> float:
-        """Convert cycles of register tiles, which count vectors as wide as the units, to those of
-        registers."""
+        """Convert cycles of register tiles from vectors of the units' width to vectors of the registers' width."""
         return cycles * self.rates.fma_per_cycle / self.units
 
 

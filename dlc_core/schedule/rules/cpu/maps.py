@@ -133,7 +133,7 @@ def _along(block: Block, axis: Var) -> bool:
 
 
 def _transposed(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
-    """Schedule a block whose reads are strided as tiled transposition; return False if it is not one."""
+    """Schedule a block with strided reads as a tiled transposition; return False if it has no such form."""
     if not is_plain(block, loops) or not isinstance(block.body, Store):
         return False
     found = transposed_read(block, machine)

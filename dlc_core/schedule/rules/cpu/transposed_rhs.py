@@ -26,7 +26,10 @@ from dlc_core.tir.stmt import PrimFunc
 
 
 def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
-    """Return the contraction over a copy of its right-hand side with columns innermost, if that pays."""
+    """Copy a transposed right-hand side so that columns are innermost, if enough rows read the copy.
+
+    Returns the contraction over the copy, or the old one.
+    """
     if not _is_transposed(schedule.func, found, machine) or not _copied(found):
         return found
     load = found.rhs.load

@@ -161,8 +161,8 @@ def plan_for(
 ) -> Plan | None:
     """Return the cheapest plan; None if none fits the machine.
 
-    `along` says that K is contiguous, else columns are; `run` is the number of contiguous elements, of `bits`
-    each.
+    `along` says whether K or the columns are contiguous.  `run` is the number of contiguous elements, which
+    have `bits` bits each.
     """
     return next(iter(ranked(problem, along, run, bits, machine, grid)), None)
 

@@ -122,7 +122,7 @@ class Grid:
         )
 
     def choose_width(self, points: int | None) -> int:
-        """Choose the threads of a group for so many points (None: many)."""
+        """Choose the threads of a group for this number of points (None: many)."""
 
         def kind(width: int) -> str:
             if width <= max(1, self.subgroup):

@@ -75,7 +75,7 @@ def map_points(s: Schedule, grid: Grid, handle: BlockRV, machine: Machine) -> No
 
 
 def vector_lanes(block: Block, machine: Machine) -> int:
-    """Return the elements of a thread's vectors along the innermost axis; 1 if vectors do not pay."""
+    """Return the elements of a thread's vectors along the innermost axis; 1 if vectors bring no gain."""
     body, axes = block.body, block.axes
     if not axes or not isinstance(body, Store):
         return 1

@@ -65,7 +65,7 @@ class MatrixTile:
         return 1 if k is not None and k <= self.depth * self.splits else 2
 
     def shared_bytes(self, bits: int, buffers: int = 1) -> int:
-        """Shared memory in bytes for operands of so many bits, padding included, for any layout."""
+        """Shared memory in bytes for operands of `bits` bits, including padding for any layout."""
         size = bits // 8
         if self.unit.in_place:
             return buffers * (self.rows + self.columns) * self.depth * size

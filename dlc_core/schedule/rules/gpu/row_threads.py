@@ -30,7 +30,7 @@ class Deal:
 class Sharing:
     """The choice of a distribution for `count` rows of `length` terms (None: symbolic).
 
-    A thread loads up to `widest` contiguous terms. `beside` says that neighbouring rows are contiguous.
+    A thread loads up to `widest` contiguous terms. `beside` says whether neighbouring rows are contiguous.
     """
 
     machine: Machine
@@ -100,7 +100,7 @@ class Sharing:
         return min(ROW.parts, self.grid.most_rows, max(1, self.grid.group_threads // ROW.columns))
 
     def _columns(self) -> Deal:
-        """Choose the neighbouring threads; with few columns, several threads per column."""
+        """Choose the distribution of columns: one thread each, or several if there are few columns."""
         grid = self.grid
         few = self.count is not None and self.count < grid.units * ROW.columns * ROW.parts
         if not grid.rows or not few or (self.length is not None and self.length < 2 * ROW.parts):
@@ -110,7 +110,7 @@ class Sharing:
     def _row(self) -> Deal:
         grid = self.grid
         most = min(grid.most_threads, grid.group_threads)
-        # See `_bind_rows` on vectors and iterations.
+        # Groups with several tiles do not use vectors; `rows._Rows._bind_rows` gives the reason.
         lanes = self._lanes() if grid.turns(self.count) is None else 1
         if self.count is None or self.count >= grid.units:
             most = min(most, ROW.row_threads)
