@@ -151,7 +151,7 @@ class Stage:
         with self.of.together():
             self.block = self.of.schedule.tensorize(self.loop(axis), intrin)
 
-    # Where stages are computed.
+    # Positions of stages.
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Move the computation into a consumer's loop, where it computes what one iteration needs."""

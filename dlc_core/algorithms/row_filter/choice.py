@@ -125,7 +125,7 @@ def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
     if kept * FLOAT > ROW_FILTER.far_share * core.second_cache:
         return None
     row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
-    # Products are stored and read again next to the arithmetic on them.
+    # Storing and loading the products is added to the arithmetic on them.
     vectors = -(-layer.outputs // core.lanes)
     row += layer.width * vectors * (_factors(made.results) + 2 * points)
     row += across * layer.inputs / core.lanes * (_factors(made.inputs) + points)

@@ -65,7 +65,7 @@ class Core:
         return self.bytes_per_cycle[-1]
 
     def products(self, cycles: float) -> float:
-        """Convert cycles of register tiles from vectors of the units' width to vectors of the registers' width."""
+        """Convert cycles of register tiles, whose vectors are as wide as the units, to those of registers."""
         return cycles * self.rates.fma_per_cycle / self.units
 
 
