@@ -43,7 +43,7 @@ def needs_of(function: Function) -> tuple[Need, ...]:
 
 
 def needs_of_nodes(nodes: Iterable[Node]) -> tuple[Need, ...]:
-    """Return the conditions on the dims of some nodes, each once. Use it for nodes that are removed."""
+    """Return the conditions on the dims of some nodes, each once. The nodes need not be in a function."""
     return _open(_conditions(nodes))
 
 

@@ -131,7 +131,7 @@ class _Namer:
         return 0 if isinstance(e, (Var, Const, Broadcast, Ramp)) else 1
 
     def is_steady(self, e: Expr) -> bool:
-        """Whether a node has the same value wherever it is evaluated, apart from its operands."""
+        """Whether a node can be evaluated anywhere with the same value, if its operands can."""
         if isinstance(e, Load):
             base = self.memory.root(e.buffer)
             fixed = self.written is not None and base not in self.written and base not in self.local

@@ -87,7 +87,7 @@ class Walker:
                 return self.over_parts(s)
 
     def over_parts(self, s: Stmt) -> Stmt:
-        """Rebuild the parts of a statement that adds no facts."""
+        """Rebuild the parts of a statement that adds no facts for them."""
         return s.with_parts([self.stmt(child) for child in s.child_stmts()], self._parts)
 
     def store(self, s: Store) -> Stmt:
