@@ -34,11 +34,11 @@ class Analyzer(Simplifier):
     """
 
     def bind(self, var: Var, begin: ExprLike, extent: ExprLike) -> None:
-        """`var` takes the values begin <= var < begin + extent; a later binding replaces an earlier one.
+        """Bind `var` to the range begin <= var < begin + extent. A later binding replaces an earlier one.
 
-        The ends may be symbolic. They are simplified by the facts that are known now, so declare dims before
-        variables that range over them. They must not mention `var` itself. For ends of narrower types, only
-        constant bounds are used.
+        Both ends may be symbolic, but must not mention `var`. They are simplified with the current facts, so
+        declare dims before variables that range over them. For ends of narrower types, only constant bounds
+        are used.
         """
         if type(begin) is Const and type(extent) is Const and begin.dtype is extent.dtype is INDEX:
             low = int(begin.value)
@@ -50,7 +50,7 @@ class Analyzer(Simplifier):
             self._set_range(var, intersect(known, var.dtype.int_range()))
             return
         first = self._poly(_index(begin))
-        # As one expression, so that quotient and remainder of one number come together again.
+        # One expression, so that the quotient and remainder of a number can recombine.
         self._bind_inclusive(var, first, shifted(self._poly(_index(begin) + _index(extent)), -1))
 
     def bind_extents(self, extents: dict[Var, ExprLike]) -> None:
@@ -65,18 +65,18 @@ class Analyzer(Simplifier):
         low = first if constant_of(first) is None else None
         high = last if constant_of(last) is None else None
         if low is not None or high is not None:
-            # Elimination wants both ends once one is symbolic.
+            # Elimination needs both ends if one is symbolic.
             low, high = first, last
         self._set_range(var, interval, low, high)
 
     def declare_dim(self, var: Var, low: int = 1, high: int | None = None) -> None:
-        """`var` is a symbolic dim with low <= var, and var <= high where given, within its own bounds."""
+        """Declare `var` as a symbolic dim with low <= var and, if given, var <= high, within its bounds."""
         own_low, own_high = self._own_range(var)
         self._set_range(var, (max(low, own_low), min(INF if high is None else high, own_high)))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Whatever is bound, declared or assumed inside is forgotten at the end."""
+        """Bindings, declarations and assumptions made inside are dropped at the end."""
         known, memo, looked_up = self._known, self._memo, self._looked_up
         self._known = known.copy()
         self._memo, self._looked_up = type(memo)(), set()
@@ -87,23 +87,24 @@ class Analyzer(Simplifier):
 
     @contextmanager
     def assume(self, *conds: ExprLike) -> Iterator[None]:
-        """Inside, every condition holds."""
+        """Assume the conditions inside the `with`."""
         with self.scope():
             self.suppose(*conds)
             yield
 
     def suppose(self, *conds: ExprLike) -> None:
-        """Every condition holds from now on."""
+        """Assume the conditions from now on."""
         for cond in conds:
             self._learn(self._expr(as_expr(cond)))
 
     def simplify(self, expr: ExprLike) -> Expr:
-        """The canonical form: same value for all values within the declared ranges.  Idempotent and
-        deterministic."""
+        """The canonical form, which has the same value for all values in the declared ranges. Idempotent and
+        deterministic.
+        """
         return self._expr(as_expr(expr))
 
     def const_bounds(self, expr: ExprLike) -> Interval:
-        """Smallest and largest value as ints, -inf or inf where unbounded."""
+        """Lower and upper bound as ints; -inf or inf if unbounded."""
         e = self._expr(as_expr(expr))
         if e.dtype is not INDEX:
             return self._bounds_of(e)
@@ -115,7 +116,7 @@ class Analyzer(Simplifier):
         return low, high
 
     def quick_bounds(self, expr: ExprLike) -> Interval:
-        """Bounds by interval arithmetic alone: computed in a single walk, and sometimes not tight."""
+        """Bounds by interval arithmetic alone. They take one walk, but may be loose."""
         return self._bounds_of(as_expr(expr))
 
     def _lower_bound(self, p: Poly) -> Num:
@@ -129,11 +130,11 @@ class Analyzer(Simplifier):
         return best
 
     def modular(self, expr: ExprLike) -> tuple[int, int]:
-        """(coeff, base) with expr ≡ base modulo coeff; coeff is 0 where expr is the constant base."""
+        """(coeff, base) with expr ≡ base modulo coeff; coeff is 0 if expr is the constant base."""
         return self._poly_residue(self._poly(_index(expr)))
 
     def prove(self, cond: ExprLike) -> bool:
-        """Whether the condition holds for all values; False also means "do not know"."""
+        """Whether the condition is proved to hold for all values. False may also mean "not known"."""
         return self._prove(self._expr(as_expr(cond)))
 
     def _prove(self, e: Expr) -> bool:
@@ -155,7 +156,7 @@ class Analyzer(Simplifier):
         return False
 
     def prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
-        """Whether a and b have the same value always."""
+        """Whether a and b are proved to be equal for all values."""
         left, right = as_expr(a), as_expr(b)
         if left is right:
             return True
@@ -168,11 +169,11 @@ class Analyzer(Simplifier):
     def bounds(
         self, expr: ExprLike, variables: Iterable[Var] | Mapping[Var, tuple[ExprLike, ExprLike]]
     ) -> tuple[Expr, Expr] | None:
-        """(min, max): bounds of an index expression while `variables` take all values of their ranges.
+        """(min, max): bounds of an index expression over all values of `variables`.
 
         The ranges are the bound ones, or (begin, extent) from a mapping. The results mention none of the
-        variables. They may be looser than the true extremes if variables occur together in non-affine terms.
-        None if there is no finite bound.
+        variables. They may be loose if variables occur together in non-affine terms. None if there is no
+        finite bound.
         """
         if not isinstance(variables, Mapping):
             return symbolic_bounds(self, self._poly(_index(expr)), variables)
@@ -185,11 +186,8 @@ class Analyzer(Simplifier):
         """The canonical polynomial of an index expression."""
         return self._poly(_index(expr))
 
-    # Affine structure.
-
     def linear(self, expr: ExprLike) -> tuple[dict[Expr, int], int]:
-        """(coefficients, constant): expr == sum(k * atom) + constant over non-constant terms in canonical
-        order.
+        """(coefficients, constant) with expr == sum(k * atom) + constant. The terms are in canonical order.
 
         An atom is a variable, a product of atoms, or any expression that is not affine.
         """
@@ -197,9 +195,10 @@ class Analyzer(Simplifier):
         return {self.emit({m: 1}): c for m, c in self.sorted_terms(p) if m}, p.get(ONE, 0)
 
     def coefficient_of(self, expr: ExprLike, var: Var) -> Expr | None:
-        """The factor of `var` in an expression affine in it, free of `var` (it may be symbolic); else None.
+        """The coefficient of `var` in an expression that is affine in it. It may be symbolic but does not
+        mention `var`. None if the expression is not affine in `var`.
 
-        For i*N + j the coefficient of i is N; where `var` does not occur it is 0.
+        For i*N + j the coefficient of i is N. If `var` does not occur, the coefficient is 0.
         """
         parts = split_by(self._poly(_index(expr)), var)
         if parts is None or any(_inside(var, atom) for part in parts for atom in atoms_of(part)):
@@ -207,9 +206,9 @@ class Analyzer(Simplifier):
         return self.emit(parts[0])
 
     def solve(self, expr: ExprLike, value: ExprLike, var: Var) -> Expr | None:
-        """The `var` for which expr == value, as an expression; None where expr is not affine in it.
+        """Solve expr == value for `var`. None if expr is not affine in `var`.
 
-        Where the factor of `var` does not divide, the result is rounded down: check it by putting it back.
+        If the coefficient of `var` does not divide, the result is rounded down. Substitute it to check.
         """
         factor = self.coefficient_of(expr, var)
         if factor is None or not self._poly(factor) or any(v is var for v in free_vars(_index(value))):
@@ -220,10 +219,8 @@ class Analyzer(Simplifier):
         )
         return self.emit(self._floordiv(rest, self._poly(factor)))
 
-    # Learning.
-
     def _learn(self, cond: Expr) -> None:
-        """Take a simplified condition as true."""
+        """Record a simplified condition as a fact."""
         if isinstance(cond, Const):
             return
         if isinstance(cond, Binary) and cond.op == "and":
@@ -246,7 +243,7 @@ class Analyzer(Simplifier):
         self._forget()
 
     def _learn_choice(self, cond: Binary) -> None:
-        """a < max(b, c) where b <= a: a < c; likewise for a minimum on the left."""
+        """Learn a < c from a < max(b, c) where b <= a; likewise for a minimum on the left."""
         for side, op in ((cond.b, "max"), (cond.a, "min")):
             if isinstance(side, Binary) and side.op == op:
                 for one, other in ((side.a, side.b), (side.b, side.a)):
@@ -270,7 +267,7 @@ class Analyzer(Simplifier):
         self._known.facts.append(p)
 
     def _learn_of_quotient(self, quotient: Binary, limit: Interval) -> None:
-        """x // d >= m where x >= m * d, and x // d <= m where x < (m + 1) * d, for a literal d > 0."""
+        """Learn x >= m * d from x // d >= m, and x < (m + 1) * d from x // d <= m, for a literal d > 0."""
         divisor = constant_of(self._poly(quotient.b))
         if divisor is None or divisor < 1:
             return
@@ -296,7 +293,7 @@ class Analyzer(Simplifier):
         self._order = order
 
     def _learn_zero(self, cond: Binary, p: Poly) -> None:
-        """p == 0: replace an atom by what it equals, and remember remainders."""
+        """Learn from p == 0: substitute an atom by its value, and record residues."""
         self._known.facts += (p, times(p, -1))
         for atom in sorted(atoms_of(p), key=self.atom_key, reverse=True):
             parts = split_by(p, atom)

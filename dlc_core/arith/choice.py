@@ -96,7 +96,7 @@ class Choice(Logic):
         if isinstance(cond, Unary) and cond.op == "not":
             return self._select(cond.a, b, a)
         if isinstance(cond, Binary) and cond.op == "lt" and cond.a.dtype is INDEX:
-            # Under X < 0: select(a - b < 0, a, b) is min(a, b); the tie may fall to either side.
+            # Under X < 0: select(a - b < 0, a, b) is min(a, b). On a tie either side is right.
             x = self._settled(sub(self._poly(cond.a), self._poly(cond.b)))
             scaled = times(x, content(gap) // (content(x) or 1))
             if gap in (scaled, shifted(x, 1)):
@@ -115,7 +115,9 @@ class Choice(Logic):
         return self._settled(add_scaled(common, inner, g))
 
     def _absorbed(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
-        """min(x + y, z) - x becomes min(y, z - x), and so for max and select; None where nothing cancels."""
+        """Move a term into an atom: min(x + y, z) - x becomes min(y, z - x); also for max and select. None if
+        nothing cancels.
+        """
         k = p[m]
         operands = [self._poly(child) for child in atom.children[-2:]]
         moved = {n: c for q in operands for n, c in q.items() if n and p.get(n) == -k * c}
@@ -131,8 +133,9 @@ class Choice(Logic):
 
 
 def _common_scale(polys: list[Poly]) -> int:
-    """The common factor of all polys; 1 if one is a constant, because the result reads better without a
-    factor."""
+    """The common factor of all polys. It is 1 if one is a constant, because the result is more readable
+    without a factor.
+    """
     return 1 if any(constant_of(p) is not None for p in polys) else math.gcd(*map(content, polys))
 
 

@@ -39,7 +39,7 @@ class Division(Prover):
         raise NotImplementedError
 
     def _quotient(self, op: str, p: Poly, d: Poly) -> Poly:
-        """The atom p // d or p % d, unless a rule or a fact knows better."""
+        """Simplify p // d or p % d; an atom if no rule and no fact applies."""
         e = binary(op, self.emit(p), self.emit(d))
         found = self._memo.polys.get(e)
         if found is not None:
@@ -103,14 +103,14 @@ class Division(Prover):
             inner, g = nested
             part = self._floordiv_literal(shifted(inner, start * g), c * g)
         elif self._leads_negative(rest):
-            # The floor of the negative is the negative of the ceiling.
+            # floor(-x) is -ceil(x).
             part = times(self._floordiv_literal(shifted(times(rest, -1), c - 1 - start), c), -1)
         else:
             part = self._quotient("floordiv", shifted(rest, start), constant(c))
         return add_scaled(shifted(whole, offset), part)
 
     def _nested(self, p: Poly) -> tuple[Poly, int] | None:
-        """(q, g) with p == q // g for a literal g: a sum with a quotient is the quotient of a sum."""
+        """(q, g) with p == q // g for a literal g. A sum with a quotient becomes the quotient of a sum."""
         for m, k in p.items():
             if k == 1 and len(m) == 1 and type(e := m[0]) is Binary and e.op == "floordiv":
                 g = constant_of(self._poly(e.b))
@@ -131,7 +131,7 @@ class Division(Prover):
             if type(inner) is Binary and inner.op == "floormod" and isinstance(inner.b, Const):
                 d = int(inner.b.value)
                 if d and k * d % c == 0:
-                    # k*(x % d) and k*x differ by a multiple of k*d, so of c.
+                    # k*(x % d) and k*x differ by a multiple of k*d, and therefore of c.
                     unwrapped = add_scaled(unwrapped, self._poly(inner.a), k)
                     continue
             if k % c:
@@ -166,7 +166,7 @@ class Division(Prover):
         return self._quotient("floormod", shifted(rest, start), constant(c))
 
     def _fits_by_proof(self, p: Poly, c: int) -> bool:
-        """Whether 0 <= p < c, if that needs symbolic bounds."""
+        """Whether 0 <= p < c follows from symbolic bounds."""
         return self._poly_bounds(p)[0] >= 0 and self._nonneg(shifted(times(p, -1), c - 1))
 
     def _leads_negative(self, p: Poly) -> bool:
@@ -174,14 +174,15 @@ class Division(Prover):
 
     @staticmethod
     def _common_steps(p: Poly, c: int) -> list[int]:
-        """Divisors of c that some, not all, coefficients share, biggest first."""
+        """Divisors of c that divide some, but not all, coefficients; largest first."""
         if len(p) < 2:
             return []
         return sorted({g for k in p.values() if (g := math.gcd(k, c)) > 1}, reverse=True)
 
     def _small_part(self, p: Poly, start: int, g: int) -> tuple[Poly, Poly, int] | None:
-        """(H, L, t): p + start == H + L + g*t with coefficients of H multiples of g and 0 <= L < g, or
-        None."""
+        """(H, L, t) with p + start == H + L + g*t, where g divides the coefficients of H and 0 <= L < g; None
+        if there are none.
+        """
         high_part = {m: k for m, k in p.items() if k % g == 0}
         low_part = {m: k for m, k in p.items() if k % g}
         if not high_part or not low_part:
@@ -195,7 +196,7 @@ class Division(Prover):
     # Symbolic divisors.
 
     def _divide(self, p: Poly, d: Poly) -> tuple[Poly, Poly]:
-        """(A, B) with p == d*A + B, by the leading monomial of d."""
+        """Polynomial division: (A, B) with p == d*A + B, by the leading monomial of d."""
         lead, k = self.sorted_terms(d)[0]
         whole: Poly = {}
         for _ in range(len(p) + 4):
@@ -211,7 +212,7 @@ class Division(Prover):
         return whole, p
 
     def _common_factor(self, p: Poly, d: Poly) -> tuple[Poly, Poly, Poly]:
-        """(g, p/g, d/g) for the greatest monomial, with coefficient, that divides both."""
+        """(g, p/g, d/g) for the greatest monomial g, with coefficient, that divides both."""
         k = math.gcd(*p.values(), *d.values())
         shared = None
         for m in (*p, *d):
@@ -246,7 +247,7 @@ class Division(Prover):
         common, top, bottom = self._common_factor(rest, d)
         if common != {ONE: 1}:
             return add_scaled(whole, self._floordiv(top, bottom))
-        # The other splitting is as right; the smaller remainder is the canonical one.
+        # Both decompositions are right. The one with the smaller remainder is canonical.
         return add_scaled(whole, self._quotient("floordiv", rest, d))
 
     def _floormod_symbolic(self, p: Poly, d: Poly) -> Poly:
@@ -263,9 +264,9 @@ class Division(Prover):
         return self._quotient("floormod", rest, d)
 
     def _whole_steps(self, p: Poly, d: Poly) -> int | None:
-        """k where k*d <= p < (k+1)*d is provable for a k near zero and d > 0."""
+        """Find k near zero with k*d <= p < (k+1)*d and d > 0, by proof."""
         if not self._nonneg(shifted(d, -1)):
-            # A remainder that lies in [0, d) shows d > 0 by itself.
+            # 0 <= remainder < d implies d > 0.
             return 0 if self._nonneg(p) and self._nonneg(shifted(sub(d, p), -1)) else None
         for k in (0, -1, 1):
             base = add_scaled(p, d, -k)
@@ -276,7 +277,7 @@ class Division(Prover):
     # Recombination in sums.
 
     def _settled(self, p: Poly) -> Poly:
-        """A sum after recombination of quotients with remainders."""
+        """A sum after quotients and remainders are recombined."""
         if len(p) > 1 or (self._known.residues and p):
             for m in p:
                 for atom in m:
@@ -285,9 +286,10 @@ class Division(Prover):
         return p
 
     def _recombine(self, p: Poly) -> Poly:
-        """d*(x//d) + x%d -> x, x - d*(x//d) -> x%d and x - x%d -> d*(x//d), also scaled by other factors.
+        """Recombine until nothing applies: d*(x//d) + x%d -> x, x - d*(x//d) -> x%d and x - x%d -> d*(x//d),
+        also scaled by other factors.
 
-        Terms that cancel against the operands of a min, max or select move into it.  Until nothing applies.
+        Terms that cancel against the operands of a min, max or select move into it.
         """
         seen = {poly_key(p)}
         while True:
@@ -321,7 +323,7 @@ class Division(Prover):
                         return add_scaled(sub(p, {m: k}), sub(self.mul(others, x), quotient))
                     scaled = self.mul(others, x)
                     if _cancels(p, scaled) and not _elsewhere(p, m, atom):
-                        # The atom's own term goes with x; what stays is a multiple of the quotient.
+                        # The atom's own term is removed with x. A multiple of the quotient remains.
                         return sub(add_scaled(sub(p, {m: k}), scaled), quotient)
                     better = self._joined_digits(p, m, others, x, d, q)
                     if better is not None:
@@ -333,7 +335,7 @@ class Division(Prover):
         return None
 
     def _joined_digits(self, p: Poly, m: Mono, others: Poly, x: Poly, d: Poly, q: Poly) -> Poly | None:
-        """x//d % c * d + x%d -> x % (d*c) for literals d and c, also scaled by other factors."""
+        """Join digits: x//d % c * d + x%d -> x % (d*c) for literals d and c, also scaled by other factors."""
         size = constant_of(d)
         if size is None or size < 1:
             return None
@@ -364,8 +366,9 @@ class Division(Prover):
         return add_scaled(left, self.mul({rest: k}, add_scaled(self._poly(atom.a), self._poly(atom.b))))
 
     def _recombine_quotient(self, p: Poly, m: tuple[Expr, ...], k: int, x: Poly, d: Poly) -> Poly | None:
-        """-s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) where the remainder is
-        known."""
+        """Recombine -s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) if the remainder is
+        known.
+        """
         if len(d) != 1:
             return None
         ((lead, c),) = d.items()
@@ -388,18 +391,19 @@ class Division(Prover):
 
 
 def _cancels(p: Poly, q: Poly) -> bool:
-    """Whether p has all terms of -q but for the constant."""
+    """Whether p has all terms of -q except the constant."""
     return all(p.get(n) == -c for n, c in q.items() if n) and any(n for n in q)
 
 
 def _elsewhere(p: Poly, m: Mono, atom: Expr) -> bool:
-    """Whether an atom occurs in another term too: then replacing it here only adds another one."""
+    """Whether an atom occurs in another term too. Replacing it in one term would then only add an atom."""
     return any(atom in n for n in p if n != m)
 
 
 def _reductions(p: Poly, c: int) -> Iterator[tuple[Poly, Poly]]:
-    """(Q, R) with p == c*Q + R: nothing taken out, and where coefficients exceed c, all multiples taken
-    out."""
+    """Decompositions (Q, R) with p == c*Q + R: first Q = 0, then, if a coefficient exceeds c, the one that
+    takes out all multiples of c.
+    """
     yield {}, p
     if any(abs(k) > c for k in p.values()):
         whole = {m: q for m, k in p.items() if (q := k // c if k >= 0 else -(-k // c))}

@@ -39,11 +39,11 @@ _AST_COMPARE: dict[str, type[ast.cmpop]] = {
 
 
 def eval_expr(expr: Expr, env: Mapping[Var, int]) -> int:
-    """The value of an integer or bool expression where every variable has the value `env` gives it.
+    """The value of an integer or bool expression. `env` has the values of its variables.
 
-    `floordiv` and `floormod` round down, `div` and `truncdiv` toward zero.  Bools are 0 and 1.
-    Raises UsageError for an unbound variable, a division by zero, or a node that has no integer value
-    (loads, calls, vectors, floats).
+    `floordiv` and `floormod` round down, `div` and `truncdiv` toward zero. Bools are 0 and 1. Raises
+    UsageError for an unbound variable, a division by zero, or a node that has no integer value (loads, calls,
+    vectors, floats).
     """
     values: dict[Expr, int] = {}
     for e in post_order(expr):
@@ -84,11 +84,12 @@ def _wrap(value: int, to: DType) -> int:
 
 
 def compile_exprs(exprs: Sequence[Expr], params: Sequence[Var]) -> Callable[..., tuple[int, ...]]:
-    """A Python function of `params` (ints, by position) that returns the values of `exprs` as a tuple.
+    """Compile `exprs` to a Python function of `params` (ints, by position). It returns a tuple of their
+    values.
 
-    It is built from the expressions as a syntax tree, never from text. Common subexpressions are computed
-    once. Only index and bool types are accepted, and float32 and float64 in casts and comparisons. The
-    function raises RuntimeFailure for an integer division by zero, and for a cast of NaN or infinity.
+    The function is built as a syntax tree, never from text. Common subexpressions are computed once. Only
+    index and bool types are accepted, and float32 and float64 in casts and comparisons. The function raises
+    RuntimeFailure for an integer division by zero, and for a cast of NaN or infinity.
     """
     names = {param: f"p{i}" for i, param in enumerate(params)}
     uses: dict[Expr, int] = {}

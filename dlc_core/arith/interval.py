@@ -45,7 +45,7 @@ def _floordiv(x: Num, y: Num) -> Num:
 
 
 def floordiv(a: Interval, b: Interval) -> Interval:
-    """Divisors of zero are left out: they have no result."""
+    """Bounds of the quotient. Divisors of zero are left out, because they have no result."""
     if b[0] <= 0 <= b[1]:
         if b[0] == b[1]:
             return EVERYTHING
@@ -85,7 +85,7 @@ def truncdiv(a: Interval, b: Interval) -> Interval:
 
 
 def truncmod(a: Interval, b: Interval) -> Interval:
-    """The result has the sign of the dividend and is smaller than the divisor."""
+    """Bounds of the remainder. It has the dividend's sign, and its magnitude is less than the divisor's."""
     reach = max(0, min(max(abs(b[0]), abs(b[1])) - 1, max(abs(a[0]), abs(a[1]))))
     return (0 if a[0] >= 0 else -reach), (0 if a[1] <= 0 else reach)
 

@@ -49,7 +49,7 @@ class SetEvaluator:
         return found
 
     def _lower(self, p: Poly) -> Poly | None:
-        """A lower bound: every moving atom replaced by the end of its range that makes p smaller."""
+        """A lower bound: replace each moving atom by the end of its range that makes p smaller."""
         for _ in range(64):
             moving = [atom for atom in atoms_of(p) if self._moves(atom)]
             if not moving:
@@ -66,7 +66,9 @@ class SetEvaluator:
         return None
 
     def _precedence(self, atom: Expr) -> int:
-        """Compound atoms first, then variables from the innermost, whose ranges may mention outer ones."""
+        """The order of elimination: compound atoms first, then variables from the innermost outward, because
+        inner ranges may mention outer variables.
+        """
         return -self._az._range_of(atom).order if isinstance(atom, Var) else -(1 << 60)
 
     def _without(self, p: Poly, atom: Expr) -> Poly | None:

@@ -56,11 +56,11 @@ def divide_iter_map(
     inner: Collection[Var],
     predicate: ExprLike = True,
 ) -> IterDivision | None:
-    """`values` over the loops `ranges` (variable to extent, from zero), divided at the loops `inner`.
+    """Divide `values` over the loops `ranges` (variable to extent, from zero) at the loops `inner`.
 
     Other variables are symbolic dims, at least 1. None if a value is not a sum of splits of loops, if two
     values use the same part of a loop, or if the scales of the outer loops are not multiples of the range of
-    the inner ones.
+    the inner loops.
 
     >>> i, j, k = Var("i"), Var("j"), Var("k")
     >>> found = divide_iter_map([i * 16 + j * 4 + k], {i: 8, j: 4, k: 4}, inner=[k])
@@ -122,7 +122,7 @@ class _Divider:
         return DividedIter(outside[0], outside[1], value, extent, total.base)
 
     def _compact(self, terms: list[_Term], unit: Expr) -> tuple[Expr, Expr] | None:
-        """(sum / unit, its extent) where the terms are digits of one number in units of `unit`."""
+        """(sum / unit, its extent), if the terms are digits of one number in units of `unit`."""
         step, value = unit, as_expr(0)
         reach: Expr = const(1)
         left = list(terms)
@@ -153,8 +153,7 @@ class _Divider:
     def _place_fused(
         self, split: IterSplit, whole: DividedIter, outer: list[_Term], inner: list[_Term]
     ) -> bool:
-        """A digit of outer * E + inner: above E it is of the outer part, below of the inner, across of
-        both."""
+        """Assign a digit of outer * E + inner: outer above E, inner below E, and both if it crosses E."""
         extent, lower = whole.inner_extent, split.lower
         upper = self.az.simplify(lower * split.extent)
         if self._divides(extent, lower):

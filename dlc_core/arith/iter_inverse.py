@@ -12,10 +12,10 @@ from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const, free_vars
 
 
 def inverse_iter_map(found: IterMap, outputs: Sequence[ExprLike]) -> dict[Var, Expr]:
-    """The loops as expressions of `outputs`, which represent the values of the bindings in order.
+    """The loop variables as expressions of `outputs`, which are the values of the bindings in order.
 
-    Loops of one iteration, which no binding uses, are left out: they are 0. Raises UsageError if the bindings
-    are not bijective.
+    A loop of one iteration is omitted if no binding uses it; its variable is 0. Raises UsageError if the
+    bindings are not bijective.
 
     >>> from dlc_core.arith.iter_map import detect_iter_map
     >>> i, j, y = Var("i"), Var("j"), Var("y")
@@ -50,16 +50,16 @@ def inverse_iter_map(found: IterMap, outputs: Sequence[ExprLike]) -> dict[Var, E
 
 
 def _gather(total: IterSum, value: Expr, gathered: dict[IterMark, Expr], analyzer: Analyzer) -> None:
-    """Add to each mark what its digits in the sum say of it."""
+    """Add to each mark the digits that the sum determines."""
     rest = analyzer.simplify(value - total.base)
     for split in total.splits:
-        # Simplifying drops the remainder of the biggest one, where the value's range is known.
+        # Simplification drops the remainder of the largest digit if the value's range is known.
         digit = rest // split.scale % split.extent
         gathered[split.mark] = gathered.get(split.mark, const(0)) + digit * split.lower
 
 
 def _users_first(sums: Sequence[IterSum]) -> list[IterMark]:
-    """Every mark after all those whose source has digits of it."""
+    """Topological order: a mark follows all marks whose source has digits of it."""
     done: dict[IterMark, None] = {}
 
     def visit(mark: IterMark) -> None:

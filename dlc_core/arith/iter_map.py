@@ -87,25 +87,25 @@ class IterMap:
 
     @property
     def bijective(self) -> bool:
-        """Every combination of values within the extents comes from exactly one iteration."""
+        """Whether each combination of values within the extents comes from exactly one iteration."""
         return self.injective and all(extent is not None for extent in self.extents)
 
 
 def detect_iter_map(
     values: Sequence[ExprLike], ranges: Mapping[Var, ExprLike], predicate: ExprLike = True
 ) -> IterMap | None:
-    """How `values` split and fuse the loops `ranges` (variable to extent, from zero).
+    """Express `values` as splits and fusions of the loops `ranges` (variable to extent, from zero).
 
-    `predicate` is the condition under which the bindings are used, a conjunction of bounds of loops and of
-    upper bounds of fused sums of loops; it shrinks their extents.  Other variables are symbolic dims, at
-    least 1.  None where a value is no sum of splits, where a part of a loop is used twice, or a bound of
-    `predicate` is not understood.
+    `predicate` is the condition under which the bindings are used: a conjunction of bounds of loops and of
+    upper bounds of fused loops. It shrinks the extents. Other variables are symbolic dims, at least 1. None
+    if a value is not a sum of splits, if a part of a loop is used twice, or if a bound in `predicate` is not
+    understood.
     """
     extents = {var: as_expr(extent) for var, extent in ranges.items()}
     cond, exprs = as_expr(predicate), [as_expr(v) for v in values]
     begins = _lower_bounds(extents, cond)
     if begins:
-        # A loop that begins later is another one that begins at zero.
+        # A loop with a nonzero begin is replaced by a loop from zero.
         shifted_loops = {var: Var(var.name) for var in begins}
         up = {var: inner + begins[var] for var, inner in shifted_loops.items()}
         cond, exprs = substitute(cond, up), [substitute(e, up) for e in exprs]
@@ -119,7 +119,7 @@ def detect_iter_map(
 
 
 def _lower_bounds(extents: Mapping[Var, Expr], predicate: Expr) -> dict[Var, Expr]:
-    """Loops that the predicate makes begin after zero, and where."""
+    """Loops for which the predicate gives a begin greater than zero, with that begin."""
     if isinstance(predicate, Const) or not isinstance(predicate, Binary):
         return {}
     analyzer = Analyzer()
@@ -165,7 +165,7 @@ class _Detector:
         self.understood = self._read_predicate(self.az.simplify(predicate))
         self.marks: dict[Expr, IterMark] = {}
         bounds = {var: [v for v in free_vars(e) if v in extents] for var, e in extents.items()}
-        # Loops whose range depends on others: together they run over no box.
+        # If a loop's range depends on another loop, their domain is not rectangular.
         self.ragged = {v for var, others in bounds.items() if others for v in (var, *others)}
 
     def _read_predicate(self, cond: Expr) -> bool:
@@ -199,13 +199,13 @@ class _Detector:
         if whole is None:
             return None
         injective = whole and all(self._injective(total) for total in sums)
-        # A bound that no fused sum took up cuts the box of values in some other way.
+        # A bound that belongs to no fused sum restricts the values in an unsupported way.
         boxed = len(self.applied) == len(self.bounded)
         return IterMap(
             tuple(sums), injective, tuple(self._compact_extent(total) if boxed else None for total in sums)
         )
 
-    # Reading sums.
+    # Decomposition of sums.
 
     def _sum(self, p: Poly) -> IterSum:
         base: Poly = {}
@@ -248,7 +248,7 @@ class _Detector:
             if atom.op == "floormod":
                 return IterSplit(inner.mark, inner.lower, inner.extent, scale, inner.topmost)
             raise _NotAffineError
-        # A ragged last group is fine at the top of a mark, where nothing lies above it.
+        # The last group of a mark's top digit may be partial, because no digit is above it.
         ragged_top = inner.topmost and atom.op == "floordiv"
         if not ragged_top and not self.az.prove_equal(inner.extent % divisor, 0):
             raise _NotAffineError
@@ -259,7 +259,7 @@ class _Detector:
         return IterSplit(inner.mark, lower, extent, scale, inner.topmost)
 
     def _single(self, total: IterSum) -> IterSplit:
-        """A sum as one split of scale 1; several splits are fused."""
+        """A sum as one split of scale 1. Several splits are fused."""
         if total.base is not const(0):
             raise _NotAffineError
         if len(total.splits) == 1 and total.splits[0].scale is const(1):
@@ -281,7 +281,7 @@ class _Detector:
         return found
 
     def _ordered(self, splits: list[IterSplit]) -> list[IterSplit]:
-        """From the biggest scale to the smallest, as far as they compare."""
+        """Sort by decreasing scale, as far as scales can be compared."""
         out: list[IterSplit] = []
         for split in splits:
             at = next(
@@ -291,8 +291,7 @@ class _Detector:
         return out
 
     def _compact_extent(self, total: IterSum) -> Expr | None:
-        """n where the sum takes exactly the values base … base+n-1, each once per combination of its
-        splits."""
+        """n if the sum takes exactly the values base … base+n-1, each for one combination of its splits."""
         if self.ragged and not self.ragged.isdisjoint(free_vars(total.to_expr())):
             return None
         step: Expr = const(1)
@@ -305,10 +304,8 @@ class _Detector:
             step = self.az.simplify(step * following.extent)
         return step
 
-    # Checking.
-
     def _injective(self, total: IterSum) -> bool:
-        """Every split's scale is at least the reach of all smaller ones."""
+        """Whether each split's scale is at least the total range of all smaller splits."""
         reach: Expr = const(1)
         for split in reversed(total.splits):
             if not self.az.prove(split.scale >= reach):
@@ -317,7 +314,7 @@ class _Detector:
         return True
 
     def _whole(self, sums: list[IterSum]) -> bool | None:
-        """Whether the splits use every loop whole; None where two of them overlap."""
+        """Whether the splits use all of every loop; None if two of them overlap."""
         used: dict[IterMark, list[IterSplit]] = {}
         pending = [split for total in sums for split in total.splits]
         while pending:

@@ -101,7 +101,7 @@ class Logic(Pairs):
         g = math.gcd(*(c for m, c in p.items() if m))
         start = p.get(ONE, 0)
         if g > 1:
-            # Where g divides all of X: X + start < 0 exactly where X/g + floor(start/g) < 0.
+            # If g divides all of X: X + start < 0 is equivalent to X/g + floor(start/g) < 0.
             return self._less(shifted({m: c // g for m, c in p.items() if m}, start // g))
         if self._nonneg(shifted(times(p, -1), -1)):
             return TRUE
@@ -116,7 +116,7 @@ class Logic(Pairs):
         return self._finish(binary("lt", self.emit(left), self.emit(right)))
 
     def _without_small_part(self, p: Poly) -> Poly:
-        """g*H + L < 0 is g*H < 0 where 0 <= L < g."""
+        """Simplify g*H + L < 0 to g*H < 0 where 0 <= L < g."""
         coefficients = {abs(c) for m, c in p.items() if m}
         if len(coefficients) < 2:
             return p
@@ -154,7 +154,7 @@ class Logic(Pairs):
         return self._finish(binary(op, self.emit(left), self.emit(right)))
 
     def _finish(self, e: Expr) -> Expr:
-        """A comparison in canonical form, unless a rule knows better."""
+        """A comparison in canonical form, after the rules."""
         if isinstance(e, Const):
             return e
         better = self._rewrite(e)
@@ -194,8 +194,7 @@ class Logic(Pairs):
         return total
 
     def _strongest(self, op: str, terms: list[Expr]) -> list[Expr] | None:
-        """Terms without those another of the same linear form implies; None where two contradict each
-        other."""
+        """Drop terms that another term of the same linear form implies. None on a contradiction."""
         limits: dict[frozenset[tuple[tuple[Expr, ...], int]], tuple[int, int]] = {}
         dropped: set[int] = set()
         for i, term in enumerate(terms):
@@ -206,7 +205,7 @@ class Logic(Pairs):
             key = poly_key(p)
             other = limits.get(key)
             if other is not None:
-                # X + start < 0: the bigger start is the stronger condition.
+                # X + start < 0: the larger start gives the stronger condition.
                 loser = i if (start <= other[0]) == (op == "and") else other[1]
                 dropped.add(loser)
                 if loser == i:
@@ -214,7 +213,7 @@ class Logic(Pairs):
             limits[key] = start, i
             opposite = limits.get(poly_key(times(p, -1)))
             if opposite is not None:
-                # X < -start and X > opposite: an empty range for "and", everything for "or".
+                # X < -start and X > opposite: false as a conjunction, true as a disjunction.
                 first, last = opposite[0] + 1, -start - 1
                 if (op == "and" and first > last) or (op == "or" and first <= last + 1):
                     return None
@@ -222,7 +221,7 @@ class Logic(Pairs):
 
 
 def _is_index(e: Binary) -> bool:
-    """Whether a comparison is of indices, which never wrap around; 64-bit data may."""
+    """Whether a comparison is of indices, which never wrap around. 64-bit data may."""
     return e.a.dtype is INDEX and not any(isinstance(part, Load) for part in post_order(e))
 
 
@@ -231,7 +230,7 @@ def _is_less(e: Expr) -> bool:
 
 
 def _decide(op: str, a: tuple[float, float], b: tuple[float, float]) -> bool | None:
-    """The comparison of two values known only by their bounds."""
+    """Decide a comparison from the bounds of its operands."""
     if op in ("gt", "ge"):
         a, b, op = b, a, "lt" if op == "gt" else "le"
     if op == "lt":

@@ -40,7 +40,7 @@ class Tie:
         return _serials.setdefault(self.atom, next(_counter)) if found is None else found
 
     def __lt__(self, other: Tie) -> bool:
-        # Both are numbered left operand first, whichever way the sort compares them.
+        # Number both from the left operand, regardless of the order in which the sort compares them.
         return self.serial() < other.serial()
 
 
@@ -48,7 +48,7 @@ OrderKey = tuple[int, str, int, Tie]
 
 
 def order_key(e: Expr, hashes: dict[Expr, int]) -> OrderKey:
-    """Sort key of an atom.  `hashes` caches the structural hashes of subexpressions."""
+    """The sort key of an atom. `hashes` caches the structural hashes of subexpressions."""
     if isinstance(e, Var):
         return (0, e.name, 0, Tie(e))
     return (1, _label(e), _structural_hash(e, hashes), Tie(e))

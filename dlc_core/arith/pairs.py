@@ -30,8 +30,9 @@ class Pairs(Division):
         raise NotImplementedError
 
     def _merged(self, op: str, terms: list[Expr]) -> list[Expr] | None:
-        """The terms without those that another one implies; None if two contradict each other (for "or": if
-        one of two always holds)."""
+        """Drop terms that another term implies. None if two contradict each other (for "or": if one of two
+        always holds).
+        """
         linear = [i for i, term in enumerate(terms) if is_linear(term)]
         if not 2 <= len(linear) <= MAX_PAIRS:
             return terms
@@ -74,7 +75,7 @@ class Pairs(Division):
         return self._equal(fact.kind if op == "and" else {"eq": "ne", "ne": "eq"}[fact.kind], fact.p)
 
     def _together(self, a: Fact, b: Fact) -> tuple[Fact, ...] | None:
-        """The single fact that is equivalent to both; () if they contradict each other, None otherwise."""
+        """One fact equivalent to both; () if they contradict each other; None if there is no such fact."""
         if a.kind > b.kind:
             a, b = b, a
         if a.kind == "eq":
@@ -98,7 +99,7 @@ class Pairs(Division):
         return None
 
     def _under_equality(self, equal: Fact, other: Fact) -> tuple[Fact, ...] | None:
-        """A fact under p == 0: true, false, or a simplified fact."""
+        """Simplify a fact under p == 0. The result may be true or false."""
         lead = next((m for m in equal.p if m != ONE), None)
         if lead is None or other.p.get(lead, 0) % equal.p[lead]:
             return None
@@ -114,7 +115,7 @@ class Pairs(Division):
 
 
 def is_linear(e: Expr) -> bool:
-    """Whether a simplified condition compares indices, which never wrap around (loaded data may)."""
+    """Whether a simplified condition compares indices, which never wrap around. Loaded data may."""
     return (
         isinstance(e, Binary)
         and e.op in ("lt", "eq", "ne")

@@ -32,7 +32,7 @@ def atom_poly(atom: Expr) -> Poly:
 
 
 def constant_of(p: Poly) -> int | None:
-    """The value of a poly without atoms, else None."""
+    """The value of a poly without atoms; None for others."""
     if not p:
         return 0
     return p[ONE] if len(p) == 1 and ONE in p else None
@@ -46,7 +46,7 @@ def add_scaled(p: Poly, q: Poly, k: int = 1) -> Poly:
 
 
 def _add_to(out: Poly, q: Poly, k: int = 1) -> None:
-    """Add k*q to a poly that nobody has seen yet."""
+    """Add k*q to a poly in place. Nothing else may refer to the poly."""
     for m, c in q.items():
         total = out.get(m, 0) + c * k
         if total:
@@ -81,7 +81,7 @@ def exact_div(p: Poly, k: int) -> Poly:
 
 
 def content(p: Poly) -> int:
-    """Greatest common divisor of all coefficients, the constant's too; 0 for the zero poly."""
+    """The greatest common divisor of all coefficients, including the constant; 0 for the zero poly."""
     return math.gcd(*p.values()) if p else 0
 
 
@@ -99,7 +99,7 @@ def mentions(p: Poly, atom: Expr) -> bool:
 
 
 def split_by(p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
-    """(C, R) with p == C*atom + R, where atom is a factor of neither; None if it occurs squared."""
+    """(C, R) with p == C*atom + R, where neither C nor R has atom as a factor. None if it occurs squared."""
     factor: Poly = {}
     rest: Poly = {}
     for m, c in p.items():
@@ -151,7 +151,7 @@ class Algebra:
         return out
 
     def replace(self, p: Poly, atom: Expr, value: Poly) -> Poly:
-        """p with the atom replaced as a factor of monomials (not inside other atoms)."""
+        """p with the atom replaced as a factor of monomials, but not inside other atoms."""
         out = {m: c for m, c in p.items() if atom not in m}
         for m, c in p.items():
             if atom in m:
@@ -162,7 +162,7 @@ class Algebra:
         return out
 
     def divide_mono(self, m: Mono, by: Mono) -> Mono | None:
-        """m / by, or None where by does not divide m."""
+        """m / by; None if `by` does not divide m."""
         left = list(m)
         for atom in by:
             if atom not in left:
@@ -171,8 +171,9 @@ class Algebra:
         return tuple(left)
 
     def sorted_terms(self, p: Poly) -> list[tuple[Mono, int]]:
-        """Terms in canonical order: high degree first, then big coefficients (outer loops), the constant
-        last."""
+        """Terms in canonical order: high degree first, then large coefficients (outer loops), the constant
+        last.
+        """
         if len(p) < 2:
             return list(p.items())
         ranks = {(-len(m), -abs(c)): (m, c) for m, c in p.items()}
@@ -181,7 +182,7 @@ class Algebra:
         return sorted(p.items(), key=lambda t: (-len(t[0]), -abs(t[1]), self.mono_key(t[0])))
 
     def sort_key(self, p: Poly) -> tuple[tuple[int, int, tuple[OrderKey, ...]], ...]:
-        """Orders polys among each other, constants last."""
+        """A sort key for polys. Constants are last."""
         value = constant_of(p)
         if value is not None:
             return ((1, value, ()),)
@@ -213,8 +214,9 @@ class Algebra:
         return out
 
     def _parse_term(self, e: Expr) -> tuple[Mono, int]:
-        """A product as a monomial and its coefficient (0 for the literal 0); sums among the factors are
-        atoms."""
+        """A product as a monomial and its coefficient (0 for the literal 0). A sum among the factors is an
+        atom.
+        """
         factors: list[Expr] = []
         scale = 1
         stack = [e]
@@ -229,7 +231,7 @@ class Algebra:
         return (self.mono(factors) if len(factors) > 1 else tuple(factors)), scale
 
     def emit(self, p: Poly) -> Expr:
-        """The canonical expression of a poly: positive terms first, then negative ones subtracted."""
+        """The canonical expression of a poly: positive terms first, then negative terms, subtracted."""
         if not p:
             return literal(0)
         terms = self.sorted_terms(p)

@@ -125,7 +125,7 @@ class Prover(State):
         elif isinstance(e, Unary) and e.op == "bitnot":
             low, high = self._bounds_of(e.a)
             bounds = -1 - high, -1 - low
-        # A result outside the type wraps to anywhere in it.
+        # A result outside of the type's range wraps, so every value of the type is possible.
         return bounds if natural[0] <= bounds[0] and bounds[1] <= natural[1] else natural
 
     # Proofs.
@@ -143,7 +143,7 @@ class Prover(State):
                 return self._nonneg(p, depth)
             finally:
                 self._steps_left = None
-        # The cases of a long goal are many, and each is as long.
+        # The cost grows with the goal's length: a long goal has many cases, and each case is long.
         self._steps_left -= 1 + len(p) ** 2 // 256
         if self._steps_left < 0:
             return False
@@ -153,7 +153,7 @@ class Prover(State):
         found = self._memo.nonneg.get(key)
         if found is None:
             found = self._nonneg_by_steps(p, depth)
-            # What failed for want of steps may succeed when asked by itself.
+            # A failure for lack of steps is not kept, because the goal may be provable on its own.
             if found or (self._steps_left or 0) >= 0:
                 self._memo.nonneg[key] = found
         return found
@@ -185,7 +185,7 @@ class Prover(State):
         """Whether the cases of an atom give no more information than its interval: they are constants, and
         variables that occur nowhere else.
 
-        Such sums of dozens of minima are the offsets in a concatenation of many bounded results.
+        The offsets in a concatenation of many bounded results are such sums of dozens of minima.
         """
         for child in atom.children[-2:]:
             case = self.parse(child)
@@ -200,13 +200,13 @@ class Prover(State):
         return not any(atom in m and len(m) > 1 for m in p)
 
     def _speaking(self, p: Poly) -> Counter[Var]:
-        """The number of atoms, of a goal and of the known facts, in which each variable occurs."""
+        """For each variable, the number of atoms of the goal and of the known facts in which it occurs."""
         facts = (*self._known.facts, *self._case_facts)
         atoms = {atom for q in (p, *facts) for atom in atoms_of(q)}
         return Counter(v for atom in atoms for v in free_vars(atom))
 
     def _sign(self, p: Poly) -> int:
-        """1 where p >= 0, -1 where p <= 0, 0 where unknown."""
+        """1 if p >= 0, -1 if p <= 0, 0 if unknown."""
         low, high = self._poly_bounds(p)
         if low >= 0:
             return 1
@@ -217,8 +217,7 @@ class Prover(State):
         return 0
 
     def _eliminate_variable(self, p: Poly) -> Poly | None:
-        """p with its innermost variable of symbolic range replaced by the end of the range that makes p
-        smaller."""
+        """Bound p from below: replace the innermost variable with a symbolic range by an end of its range."""
         best: tuple[int, Poly] | None = None
         for atom in atoms_of(p):
             if type(atom) is not Var:
@@ -241,7 +240,7 @@ class Prover(State):
         return best[1] if best else None
 
     def _eliminate_factor(self, p: Poly) -> Poly | None:
-        """p with an atom of a product replaced by the constant bound that makes p smaller."""
+        """Bound p from below: replace an atom in a product by one of its constant bounds."""
         for atom in atoms_of({m: c for m, c in p.items() if len(m) > 1}):
             parts = split_by(p, atom)
             sign = self._sign(parts[0]) if parts else 0
@@ -251,8 +250,9 @@ class Prover(State):
         return None
 
     def _by_facts(self, p: Poly, depth: int) -> bool:
-        """G >= 0 follows from s*G - k*Q > -s for a fact Q >= 0 and s, k > 0; s and k cancel a shared
-        monomial."""
+        """Prove G >= 0 from a fact Q >= 0: s*G - k*Q > -s suffices for s, k > 0. s and k are chosen to cancel
+        a shared monomial.
+        """
         for fact in (*self._known.facts, *self._case_facts):
             for m, c in fact.items():
                 d = p.get(m, 0)
@@ -266,8 +266,9 @@ class Prover(State):
         return False
 
     def _shift_to_zero(self, p: Poly) -> bool:
-        """Write every bounded atom as its lower (or upper) bound plus a non-negative rest, and look at the
-        signs."""
+        """Rewrite each bounded atom as its bound plus or minus a non-negative atom. p >= 0 if no coefficient
+        is then negative.
+        """
         shifts: dict[Expr, tuple[int, int]] = {}
         for atom in atoms_of(p):
             low, high = self._atom_bounds(atom)
@@ -282,7 +283,7 @@ class Prover(State):
         return all(c >= 0 for c in p.values())
 
     def _by_rounding(self, p: Poly, atom: Binary, depth: int) -> bool:
-        """x//d and x%d through d*(x//d) <= x <= d*(x//d) + d - 1 and x%d <= d - 1, for d > 0."""
+        """Bound x//d and x%d by d*(x//d) <= x <= d*(x//d) + d - 1 and x%d <= d - 1, for d > 0."""
         parts = split_by(p, atom)
         if parts is None:
             return False
@@ -313,7 +314,7 @@ class Prover(State):
         multiple = _multiple_of(factor, d)
         if multiple is not None:
             return self._nonneg(add_scaled(rest, end, multiple), depth - 1)
-        # As for a literal: d*G > -d.
+        # As for a literal: d*G > -d suffices.
         goal = shifted(add_scaled(add_scaled(self.mul(rest, d), self.mul(factor, end)), d), -1)
         return self._nonneg(goal, depth - 1)
 
@@ -334,7 +335,7 @@ class Prover(State):
         )
 
     def _nonneg_given(self, p: Poly, fact: Poly, depth: int) -> bool:
-        """Whether p >= 0 wherever fact >= 0."""
+        """Whether p >= 0 is proved under the assumption fact >= 0."""
         self._case_facts.append(fact)
         try:
             return self._nonneg(p, depth)
@@ -342,13 +343,13 @@ class Prover(State):
             self._case_facts.pop()
 
     def _zero(self, p: Poly, depth: int = DEPTH_SIMPLIFY) -> bool:
-        """Whether p is always zero."""
+        """Whether p is proved to be always zero."""
         return not p or (self._nonneg(p, depth) and self._nonneg(times(p, -1), depth))
 
     # Divisibility.
 
     def _poly_residue(self, p: Poly) -> tuple[int, int]:
-        """(m, r) with p ≡ r modulo m; m is 0 where p is the constant r."""
+        """(m, r) with p ≡ r modulo m; m is 0 if p is the constant r."""
         modulus, residue = 0, p.get(ONE, 0)
         for m, c in p.items():
             if not m:
@@ -391,7 +392,7 @@ def _either(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def _multiple_of(p: Poly, d: Poly) -> int | None:
-    """k with p == k*d, else None."""
+    """k with p == k*d; None if there is none."""
     if p.keys() != d.keys():
         return None
     k, r = divmod(next(iter(p.values())), next(iter(d.values())))

@@ -57,19 +57,19 @@ class Rule:
         object.__setattr__(self, "proved", tuple(c for c in self.when if c not in computed))
 
     def fits(self, found: Mapping[Var, Expr]) -> bool:
-        """Whether the conditions over literals hold for the matched literals."""
+        """Whether the rule's conditions hold for the matched literals."""
         if self.computed is None:
             return True
         values = [int(x.value) if isinstance(x := found[v], Const) else 0 for v in self.literals]
         try:
             return all(self.computed(*values))
         except RuntimeFailure:
-            # A condition divides by a literal that another one requires not to be zero.
+            # A condition may divide by a literal that another condition requires to be nonzero.
             return False
 
 
 def rules() -> tuple[Rule, ...]:
-    """Every rule, in the order they are tried."""
+    """Every rule, in order of priority."""
     return RULES
 
 
@@ -147,7 +147,7 @@ _candidates: dict[tuple[str, ...], tuple[Rule, ...]] = {}
 
 
 def candidates(e: Expr) -> tuple[Rule, ...]:
-    """Rules whose root and operands fit the kinds of the expression's."""
+    """The rules whose root and operand kinds match those of the expression."""
     labels = (_label(e), *map(_label, e.children))
     found = _candidates.get(labels)
     if found is None:
@@ -164,7 +164,7 @@ def candidates(e: Expr) -> tuple[Rule, ...]:
 
 
 def match(pattern: Expr, e: Expr, found: dict[Var, Expr]) -> bool:
-    """Whether `e` matches `pattern`; puts the values of the pattern variables into `found`."""
+    """Match `e` against `pattern`. The values of the pattern variables are added to `found`."""
     if isinstance(pattern, Var):
         known = found.get(pattern)
         if known is not None:
@@ -185,7 +185,7 @@ def match(pattern: Expr, e: Expr, found: dict[Var, Expr]) -> bool:
 
 
 def instantiate(e: Expr, found: dict[Var, Expr]) -> Expr:
-    """A rule's side with the pattern variables replaced by their values."""
+    """A side of a rule with the pattern variables replaced by their values."""
     if isinstance(e, Var):
         return found[e]
     return e.rebuild([instantiate(child, found) for child in e.children]) if e.children else e

@@ -44,8 +44,8 @@ EVERYTHING = IntSet(None, None)
 def set_of(
     analyzer: Analyzer, expr: ExprLike, moving: Iterable[Var] | Mapping[Var, tuple[ExprLike, ExprLike]]
 ) -> IntSet:
-    """The values of an index expression while `moving` variables take all values of their ranges: the bound
-    ones, or the (begin, extent) a mapping gives.
+    """The values of an index expression over all values of the `moving` variables. The ranges are the bound
+    ones, or (begin, extent) from a mapping.
 
     >>> i, j, n = Var("i"), Var("j"), Var("n")
     >>> print(set_of(Analyzer(), n + i * 8 + j, {i: (0, 4), j: (0, 8)}))
@@ -62,7 +62,7 @@ def set_of(
 
 
 def union(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
-    """The smallest set around all of them, of which there is at least one."""
+    """The smallest interval that contains all sets. There must be at least one set."""
     if not sets:
         raise UsageError("the union of no sets has no ends")
     return IntSet(
@@ -77,7 +77,7 @@ def _joined(analyzer: Analyzer, choose: object, ends: list[Expr | None]) -> Expr
 
 
 def intersection(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
-    """The intersection of sets; everything if there are none.  It is empty where `high < low`."""
+    """The intersection of sets; everything if there are none. It is empty if `high < low`."""
     lows = [s.low for s in sets if s.low is not None]
     highs = [s.high for s in sets if s.high is not None]
     return IntSet(

@@ -156,7 +156,7 @@ class Simplifier(Choice):
             if known is None:
                 steps += 1
                 if type(e) is Binary and (steps <= 64 or e is root):
-                    # A long or shared chain goes on with memoised pieces of 64 nodes.
+                    # A long or shared chain is split into memoised pieces of 64 nodes.
                     op = e.op
                     if op == "add":
                         stack += ((e.b, k), (e.a, k))
@@ -214,7 +214,7 @@ class Simplifier(Choice):
         a, b = self._poly(e.a), self._poly(e.b)
         (low, high), (blow, bhigh) = self._poly_bounds(a), self._poly_bounds(b)
         if bhigh < 0:
-            # Only the sign of a quotient depends on the divisor's.
+            # The divisor's sign affects only the sign of the quotient.
             flipped = self._index_binary(op, self.emit(a), self.emit(times(b, -1)))
             return times(flipped, -1) if op != "truncmod" else flipped
         if high <= 0 and low < 0:
@@ -252,14 +252,14 @@ class Simplifier(Choice):
     def _cast(self, e: Cast) -> Poly:
         a = self._expr(e.a)
         if isinstance(a, Cast) and a.a.dtype is INDEX:
-            # A round trip through a narrower type changes nothing where the value fits.
+            # A cast to a narrower type and back is redundant if the value fits.
             low, high = self._poly_bounds(self._poly(a.a))
             if a.dtype.is_int and a.dtype.int_range()[0] <= low and high <= a.dtype.int_range()[1]:
                 return self._poly(a.a)
         rebuilt = cast_to(INDEX, a)
         return self._poly(rebuilt) if isinstance(rebuilt, Const) else self._atom(rebuilt)
 
-    # Everything that is no scalar index expression.
+    # Everything that is not a scalar index expression.
 
     def _other(self, e: Expr) -> Expr:
         if e.dtype.is_bool and e.dtype.lanes == 1:

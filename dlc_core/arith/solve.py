@@ -10,8 +10,7 @@ from dlc_core.support.record import record
 
 
 def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
-    """The integer value of `var` for which `expr == value`, if `expr` is affine in `var` and has no other
-    variable.
+    """Solve `expr == value` for an integer `var`, if `expr` is affine in `var` and has no other variable.
 
     None if it is not, if no integer is a solution, or if every integer is.
 
@@ -54,7 +53,8 @@ class Solution:
 def solve_condition(analyzer: Analyzer, cond: ExprLike, var: Var) -> Solution:
     """The values of an index variable for which a conjunction of comparisons holds.
 
-    Comparisons affine in `var`, whose factor has a known sign, are solved; others are the rest.
+    A comparison is solved if it is affine in `var` and the sign of the coefficient is known. Other
+    comparisons are returned as the rest.
 
     >>> i, n = Var("i"), Var("n")
     >>> solved = solve_condition(Analyzer(), (i * 4 + 3 < n) & (i * 2 > 7), i)
@@ -79,7 +79,7 @@ def solve_condition(analyzer: Analyzer, cond: ExprLike, var: Var) -> Solution:
 
 
 def _solve(analyzer: Analyzer, e: Expr, var: Var) -> tuple[IntSet, tuple[Expr, ...]] | None:
-    """The solutions of a comparison, and what must hold besides."""
+    """The solutions of a comparison, and the condition that remains."""
     if (
         isinstance(e, Const)
         or not isinstance(e, Binary)

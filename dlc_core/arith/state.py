@@ -80,7 +80,7 @@ class State(Algebra):
 
     @staticmethod
     def _own_range(var: Var) -> Interval:
-        """The bounds that a variable has by itself."""
+        """The bounds that a variable's declaration gives."""
         if var.bounds is None:
             return EVERYTHING
         return var.bounds.low, INF if var.bounds.high is None else var.bounds.high
@@ -90,7 +90,8 @@ class State(Algebra):
     ) -> None:
         low_value, high_value = interval
         if high_value < low_value:
-            # Nothing runs under an empty range, so any value will do; one point keeps intervals well formed.
+            # Code under an empty range never runs, so any value is right. One point keeps intervals well
+            # formed.
             interval, low, high = (low_value, low_value), None, None
         old = self._known.ranges.get(var)
         if old is not None and (old.interval, old.low, old.high) == (interval, low, high):
@@ -102,7 +103,7 @@ class State(Algebra):
             self._forget()
 
     def _forget(self) -> None:
-        """Drop results that new knowledge may improve."""
+        """Drop memoised results that new facts may improve."""
         self._memo = Memo()
         self._looked_up = set()
 

@@ -73,7 +73,7 @@ class KernelRunner:
 
 
 def _spread(array: Array, strides: tuple[int, ...]) -> Array:
-    """The flat memory of an array that has strides, in elements."""
+    """Copy an array into flat memory with the given strides, in elements."""
     reach = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True)) + 1
     memory = np.zeros(reach if array.size else 0, array.dtype)
     _window(memory, array.shape, strides)[...] = array

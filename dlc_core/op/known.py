@@ -17,7 +17,7 @@ _finders: list[Callable[[], Mapping[str, OpDecl]]] = []
 
 
 def use_ops(finder: Callable[[], Mapping[str, OpDecl]]) -> None:
-    """Say where the ops are found; the last one said holds."""
+    """Set the function that finds the ops. A later call replaces the earlier function."""
     _finders[:] = [finder]
 
 

@@ -43,7 +43,7 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, loo
 
 
 def compute_type(type_: DType) -> DType:
-    """The dtype that values of `type_` are computed in."""
+    """The dtype in which values of `type_` are computed."""
     return DType("float32") if type_.is_float and type_.bits < 32 else type_
 
 
@@ -80,7 +80,9 @@ def to_bool(value: Expr) -> Expr:
 
 
 def broadcast_places(own: Sequence[Dim], indices: Sequence[Expr], shape: Sequence[Dim]) -> list[Expr]:
-    """Indices into dims `own` that are broadcast to `shape` (aligned to the right), at a point of `shape`."""
+    """Indices into a tensor of dims `own` that is broadcast to `shape`, at a point of `shape`. Dims are
+    aligned at the right.
+    """
     offset = len(indices) - len(own)
     places: list[Expr] = []
     for index, mine, out in zip(indices[offset:], own, list(shape)[offset:], strict=True):
@@ -90,7 +92,7 @@ def broadcast_places(own: Sequence[Dim], indices: Sequence[Expr], shape: Sequenc
         elif size == 1:
             places.append(const(0))
         else:
-            # A symbolic dim against an int may be 1 at run time.
+            # A symbolic dim may be 1 at run time.
             places.append(select(eq(mine, 1), const(0), index))
     return places
 
@@ -128,7 +130,7 @@ def flattened(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
 
 
 def unflattened(place: Expr, shape: Sequence[Expr]) -> list[Expr]:
-    """The index that has a row-major position; the inverse of `flattened`."""
+    """The index with a row-major position; the inverse of `flattened`."""
     indices: list[Expr] = []
     for extent in reversed(shape[1:]):
         indices.append(place % extent)
@@ -137,14 +139,14 @@ def unflattened(place: Expr, shape: Sequence[Expr]) -> list[Expr]:
 
 
 def rounded(tensor: te.Tensor, to: DType, name: str) -> te.Tensor:
-    """A tensor in another dtype; itself when it has it already."""
+    """Convert a tensor to a dtype; the tensor itself if it already has the dtype."""
     if tensor.dtype is to:
         return tensor
     return compute(tensor.shape, lambda *i: narrow(tensor[i], to), name)
 
 
 def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt], name: str = "i") -> Stmt:
-    """Loops over a shape, the last dim innermost; their variables are `name` with numbers."""
+    """Loops over a shape, the last dim innermost. Their variables are `name` with numbers."""
     indices = [Var(f"{name}{axis}", "int64") for axis in range(len(shape))]
     made = body(list(indices))
     for var, extent in reversed(list(zip(indices, shape, strict=True))):
@@ -153,7 +155,7 @@ def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt], name: str = 
 
 
 def region(buffer: Buffer, at: Sequence[Expr | None]) -> Region:
-    """The element at a place of a buffer; in dims without a place, all of them."""
+    """The region of a buffer at some indices. A dim whose index is None is covered in full."""
     return Region(
         buffer,
         tuple(
@@ -170,10 +172,10 @@ def block_nest(
     regions: Callable[[list[Expr]], tuple[Sequence[Region], Sequence[Region]]],
     over: Collection[int] = (),
 ) -> Stmt:
-    """Loops over a shape around one block. `body` is its statement at a point, `regions` its reads and
-    writes.
+    """Loops over a shape around one block. `body` returns its statement at a point, and `regions` its reads
+    and writes.
 
-    Points that differ in one of the axes `over` may write the same elements. They run in order.
+    Points that differ in one of the axes `over` may write the same elements, so they run in order.
     """
     axes = [Var(f"v_i{axis}", "int64") for axis in range(len(shape))]
     point: list[Expr] = list(axes)
@@ -192,7 +194,7 @@ def padded(
     value: int | float | bool,
     name: str = "pad",
 ) -> te.Tensor:
-    """The tensor padded with `value`; negative sizes crop. The same tensor if all sizes are zero."""
+    """Pad the tensor with `value`. Negative sizes crop. Returns the same tensor if all sizes are zero."""
     if all(b == 0 for b in (*before, *after)):
         return tensor
     shape = [d + b + a for d, b, a in zip(tensor.shape, before, after, strict=True)]
@@ -220,28 +222,29 @@ def literal(value: int | float | bool, like: Expr | DTypeLike) -> Expr:
 
 
 def replaced(indices: Sequence[Expr], axis: int, value: Expr) -> tuple[Expr, ...]:
-    """The indices with another one at `axis`."""
+    """The indices with `value` at `axis`."""
     return (*indices[:axis], value, *indices[axis + 1 :])
 
 
 def counted_index(index: Expr, size: Dim) -> Expr:
-    """A data-dependent index as an int64 that counts from the begin; the call fails for one out of range.
+    """Check a data-dependent index and convert it to a non-negative int64. The call fails if the index is out
+    of range.
 
     Negative indices count from the end.
     """
-    if index.dtype.name == "uint64":  # larger ones than an int64 has are out of range, not negative
+    if index.dtype.name == "uint64":  # indices beyond int64 are out of range, not negative
         index = minimum(index, const((1 << 63) - 1, index.dtype))
     wide = report_index(cast_to("int64", index), as_expr(size))
     return wide if index.dtype.kind == "uint" else select(wide < 0, wide + size, wide)
 
 
 def clamped_index(index: Expr, size: Dim) -> Expr:
-    """An index that is safe to access: an index out of range is clamped."""
+    """An index clamped to the range of the dim, so that it is safe to access."""
     return maximum(minimum(counted_index(index, size), as_expr(size) - 1), 0)
 
 
 def lower_tensors(value: Node, tensors: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
-    """The results, over tensors, of a node that has a lowering."""
+    """The results of a node that has a lowering, computed from tensors."""
     lower = lowering_of(value)
     assert lower is not None
     result = lower(value.type, dict(without_plan(value.attrs)), *tensors)
@@ -249,15 +252,15 @@ def lower_tensors(value: Node, tensors: Sequence[te.Tensor]) -> tuple[te.Tensor,
 
 
 def with_plan(func: PrimFunc, nodes: Iterable[Node]) -> PrimFunc:
-    """The PrimFunc of some nodes with their plan; without one where several of them have plans."""
+    """Attach the nodes' plan to their PrimFunc. If several nodes have plans, none is attached."""
     plans = [plan for plan in map(plan_of, nodes) if plan is not None]
     return func.with_attrs(**{PLAN: plans[0]}) if len(plans) == 1 else func
 
 
 def lower_node(value: Node, name: str | None = None) -> PrimFunc:
-    """The PrimFunc of one node over its arguments, by its lowering: inputs, then results, then symbolic dims.
+    """Lower one node to a PrimFunc over its arguments: inputs, then results, then symbolic dims.
 
-    Raises UnsupportedError if it has no lowering.
+    Raises UnsupportedError if the node has no lowering.
     """
     decl = value.op
     if not isinstance(decl, OpDecl) or lowering_of(value) is None:

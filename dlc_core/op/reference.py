@@ -56,7 +56,7 @@ def evaluate(
     call_prim: CallPrim | None = None,
     symbols: Mapping[Var, int] | None = None,
 ) -> Value:
-    """The value of a node or function: an array, or a tuple of them for a tuple type.
+    """Evaluate a node or function. Returns an array, or a tuple of arrays for a tuple type.
 
     `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of
     the params. Symbolic dims are bound by the shapes of the feeds. Raises UsageError for wrong feeds, and for
@@ -82,9 +82,9 @@ def apply(
     env: Symbols | None = None,
     call_prim: CallPrim | None = None,
 ) -> Value:
-    """One op on arrays: its reference (or its body's), in the dtypes of `type_`.
+    """Evaluate one op on arrays by its reference, or by its body's. Results have the dtypes of `type_`.
 
-    Symbolic attributes need `env`, PrimFuncs called in functions among the attributes need `call_prim`.
+    Symbolic attributes need `env`. PrimFuncs called in functions among the attributes need `call_prim`.
     """
     env = {} if env is None else env
     attrs = without_plan(attrs)
@@ -94,7 +94,7 @@ def apply(
         body = decl.expand(params, values)
         result = _run(body, dict(zip(params, args, strict=True)), env, call_prim)
     else:
-        # Functions take their arguments as they are; the ops in them round on their own.
+        # Functions get their arguments unconverted, because the ops in them round by themselves.
         calls = any(isinstance(value, Function) for value in attrs.values())
         wide = list(args) if calls or decl.raw else [_widen(arg) for arg in args]
         size = _bytes_of(type_, env)
@@ -121,7 +121,7 @@ def _misfit(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFai
 
 
 def _bytes_of(type_: Type, env: Symbols) -> int:
-    """The size of a result, if it is known at this point."""
+    """The size of a result in bytes, if its dims are known."""
     if isinstance(type_, TupleType):
         return sum(_bytes_of(field, env) for field in type_.fields)
     if any(var not in env for var in type_.symbols()):
@@ -130,7 +130,7 @@ def _bytes_of(type_: Type, env: Symbols) -> int:
 
 
 def folded(decl: OpDecl, *args: Node, **attrs: Any) -> Node:
-    """A node of an op of one result; of constants at once a constant."""
+    """A node of an op with one result. It is evaluated at once if all arguments are constants."""
     made = decl.build(*args, **attrs)
     if any(arg.op is not CONST for arg in args):
         return made
@@ -138,7 +138,7 @@ def folded(decl: OpDecl, *args: Node, **attrs: Any) -> Node:
 
 
 def concrete(value: Any, env: Symbols, call_prim: CallPrim | None = None) -> Any:
-    """An attribute as a reference takes it: dims as ints, arrays as NumPy's, functions as callables."""
+    """Convert an attribute for a reference: dims to ints, arrays to NumPy arrays, functions to callables."""
     if isinstance(value, Expr):
         return evaluate_dim(value, env)
     if isinstance(value, tuple):
@@ -151,7 +151,7 @@ def concrete(value: Any, env: Symbols, call_prim: CallPrim | None = None) -> Any
 
 
 def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
-    """The int that a dim is with these symbols."""
+    """The value of a dim for these symbols."""
     known = const_value(value)
     if known is not None:
         return known
@@ -163,7 +163,7 @@ def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
 
 
 def _checked(needs: Sequence[Condition], env: Symbols) -> list[Condition]:
-    """The conditions on dims that are not known by now; the others hold, or there is a UsageError."""
+    """Check conditions whose dims are known, and return the others. Raises UsageError on a violation."""
     check_conditions((c for c in needs if all(var in env for var in c.dims)), env, evaluate_dim)
     return [c for c in needs if any(var not in env for var in c.dims)]
 
@@ -271,7 +271,7 @@ def _widen(value: Value) -> Value:
 
 
 def _bind(type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError] = UsageError) -> Value:
-    """The value in the dtypes of its type; symbols that the type introduces are bound."""
+    """Convert the value to the dtypes of its type, and bind the symbols that the type introduces."""
     if isinstance(type_, TupleType):
         if not isinstance(value, (tuple, list)) or len(value) != len(type_.fields):
             raise error(f"{what}: {type_} is expected, not {type(value).__name__}")

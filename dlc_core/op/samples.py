@@ -32,18 +32,18 @@ exp.  Integers and bools are exact."""
 
 
 def tolerance(decl: OpDecl, type_: DType) -> tuple[float, float]:
-    """(rtol, atol) for results of a dtype; a declaration's own rtol replaces the table's."""
+    """(rtol, atol) for results of a dtype. A declaration's own rtol replaces the table's."""
     rtol, atol = TOLERANCES.get(type_.name, (0.0, 0.0))
     return decl.tolerance.get(type_.name, rtol), atol
 
 
 def sample_dtypes(decl: OpDecl, sample: Sample) -> tuple[str, ...]:
-    """The dtypes a sample is run with."""
+    """The dtypes with which a sample runs."""
     return sample.dtypes or decl.dtypes
 
 
 def make_inputs(sample: Sample | ErrorSample, dtype: str, seed: int = 0) -> list[NDArray]:
-    """The arrays of a sample; inputs that name no dtype get `dtype`.  Equal seeds give equal arrays."""
+    """The arrays of a sample. Inputs without a dtype get `dtype`. Equal seeds give equal arrays."""
     return [
         make_array(t, DType(t.dtype or dtype), seed * 1009 + position)
         for position, t in enumerate(sample.inputs)
@@ -51,7 +51,7 @@ def make_inputs(sample: Sample | ErrorSample, dtype: str, seed: int = 0) -> list
 
 
 def make_array(tensor: Tensor, type_: DType, seed: int) -> NDArray:
-    """An array of the tensor's shape and value tag."""
+    """An array with the tensor's shape and kind of values."""
     if not isinstance(tensor.values, str):
         return np.asarray(tensor.values).astype(type_.numpy).reshape(tensor.shape)
     tag, *numbers = tensor.values.split(":")
@@ -165,7 +165,7 @@ def binary_samples(
 
 
 def wrong_dtype(dtype: str, count: int = 1, attrs: Mapping[str, Any] | None = None) -> ErrorSample:
-    """Inputs of a dtype that the op does not take."""
+    """Inputs of a dtype that the op does not accept."""
     return ErrorSample((Tensor((2,), "normal"),) * count, attrs or {}, "dtype", dtype)
 
 

@@ -59,7 +59,7 @@ class ExternOp(Operation):
 
 
 def extern_nest(op: ExternOp, results: Sequence[Buffer]) -> Stmt:
-    """The opaque block of an ExternOp, which reads and writes whole buffers, or its own blocks."""
+    """The opaque block of an ExternOp, which reads and writes whole buffers, or the op's own blocks."""
     body = substitute_stmt(op.body, {}, dict(zip(op.formal, results, strict=True)))
     if op.blocks:
         return rename_bound(body)
@@ -106,11 +106,11 @@ def extern(
 
 
 def extern_primfunc(inputs: Sequence[Tensor], func: PrimFunc) -> Any:
-    """Tensors computed by a tensor program: its first parameters are the inputs, the buffers that it writes
-    its results.
+    """Tensors computed by a tensor program. Its first parameters are the inputs. The buffers that it writes
+    are the results.
 
-    Dims of its buffers that are by-value parameters are found from the inputs' shapes.  Raises UsageError
-    where the inputs do not fit its parameters.
+    By-value parameters that are dims of its buffers follow from the inputs' shapes. Raises UsageError if the
+    inputs do not fit its parameters.
     """
     buffers = func.buffers
     written = set(buffers_written(func.body))

@@ -105,7 +105,9 @@ def _dependence_order(
     given: Mapping[Buffer, tuple[Operation, int]],
     sources: set[Buffer] | None,
 ) -> list[Operation]:
-    """Operations that outputs need, producers first; no further than `sources`, None for all placeholders."""
+    """The operations that outputs depend on, producers first. The search stops at `sources`; None means at
+    placeholders.
+    """
     order: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(outputs) if t.op is not None]
     while stack:
@@ -140,7 +142,7 @@ def _symbols(buffers: Sequence[Buffer], order: Sequence[Operation]) -> list[Var]
 
 
 def _nest(op: Operation, results: Sequence[Buffer], taken: set[Var]) -> tuple[Stmt, list[Buffer]]:
-    """The statements of an operation, and buffers that they need besides its results."""
+    """The statements of an operation, and the buffers that they need besides its results."""
     if isinstance(op, ComputeOp):
         return compute_nest(op, results, taken), []
     if isinstance(op, ExternOp):

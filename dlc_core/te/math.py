@@ -22,12 +22,12 @@ from dlc_core.tir.intrinsics import intrinsic
 
 
 def var(name: str = "n", dtype_: DTypeLike = INDEX) -> Var:
-    """A symbolic dim, or another value that a program is called with."""
+    """A symbolic dim, or another by-value parameter of a program."""
     return Var(name, dtype_)
 
 
 def size_var(name: str = "n") -> Var:
-    """A symbolic dim; sizes are never negative."""
+    """A symbolic dim that is known to be non-negative."""
     return Var(name)
 
 
@@ -60,7 +60,7 @@ def any(*conds: ExprLike) -> Expr:
 
 
 def div(a: ExprLike, b: ExprLike) -> Expr:
-    """a / b of floats; of integers, cut towards zero."""
+    """a / b of floats; of integers, truncated toward zero."""
     return binary("div", a, b)
 
 
@@ -75,7 +75,7 @@ def floormod(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer quotient cut towards zero."""
+    """Integer quotient truncated toward zero."""
     return binary("truncdiv", a, b)
 
 
@@ -90,7 +90,7 @@ def exp2(x: Expr) -> Expr:
 
 
 def expm1(x: Expr) -> Expr:
-    """e ** x - 1, exact near 0."""
+    """e ** x - 1, accurate near 0."""
     return intrinsic("expm1", x)
 
 
@@ -105,7 +105,7 @@ def log10(x: Expr) -> Expr:
 
 
 def log1p(x: Expr) -> Expr:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), accurate near 0."""
     return intrinsic("log1p", x)
 
 
@@ -195,5 +195,5 @@ def isinf(x: Expr) -> Expr:
 
 
 def popcount(x: Expr) -> Expr:
-    """Bits set of an integer."""
+    """The number of set bits of an integer."""
     return intrinsic("popcount", x)

@@ -29,7 +29,9 @@ def whole_region(buffer: Buffer) -> Region:
 
 
 def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
-    """Return point regions of affine reads, and the whole buffer if it is read at several indices."""
+    """The regions of the reads: single points for affine reads; the whole buffer if it is read at several
+    indices.
+    """
     points: dict[Buffer, list[tuple[Expr, ...]]] = {}
     for expr in loads_in(*exprs):
         places = points.setdefault(expr.buffer, [])
@@ -52,9 +54,9 @@ def compute_nest(
 ) -> Stmt:
     """The loops of a ComputeOp around its block, which stores to `results`.
 
-    Loop variables are those of its axes, except those in `taken` (an axis may be reduced twice), to which
-    they are added. `instead` maps buffers to buffers that are read in their stead. With `outer` there is no
-    loop over the first axis.
+    The loop variables are those of its axes. Variables in `taken` get fresh copies, because an axis may be
+    reduced twice; the loop variables are added to `taken`. `instead` maps buffers to the buffers that are
+    read in place of them. With `outer` there is no loop over the first axis.
     """
     axes = (*op.axes, *op.reduce_axes)
     fresh = {a.var: Var(f"v_{a.var.name}") for a in axes}

@@ -71,9 +71,9 @@ def _axes(axis: Axes) -> tuple[IterVar, ...]:
 def reduce(
     combiner: Combiner, sources: Sequence[ExprLike], axis: Axes, where: Expr | None = None
 ) -> Reduction:
-    """A reduction with any combiner; `sources` has as many values as the combiner combines.
+    """A reduction with any combiner. `sources` has one value for each value that the combiner combines.
 
-    Points where `where` does not hold are left out.  Raises UsageError where the combiner does not give one
+    Points where `where` does not hold are skipped. Raises UsageError if the combiner does not return one
     value of each source's dtype, or depends on more than its arguments.
     """
     axes = _axes(axis)
@@ -109,12 +109,12 @@ def _check(combiner: Combiner, sources: tuple[Expr, ...]) -> None:
 
 
 def sum(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction:
-    """Sum, 0 over nothing.  Integers wrap around."""
+    """Sum; 0 for an empty domain. Integers wrap around."""
     return reduce(SUM, (source,), axis, where)
 
 
 def prod(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction:
-    """Product, 1 over nothing.  Integers wrap around."""
+    """Product; 1 for an empty domain. Integers wrap around."""
     return reduce(PROD, (source,), axis, where)
 
 
@@ -123,7 +123,7 @@ def max(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction: .
 @overload
 def max(source: ExprLike, axis: ExprLike) -> Expr: ...
 def max(source: ExprLike, axis: Axes | ExprLike, where: Expr | None = None) -> Reduction | Expr:
-    """Maximum; NaN where any source is NaN.  Of two values `max(a, b)`, the greater one."""
+    """Maximum; NaN if any source is NaN. `max(a, b)` of two values is the greater one."""
     if isinstance(axis, (IterVar, Sequence)):
         return reduce(MAX, (source,), axis, where)
     return maximum(source, axis)
@@ -134,16 +134,16 @@ def min(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction: .
 @overload
 def min(source: ExprLike, axis: ExprLike) -> Expr: ...
 def min(source: ExprLike, axis: Axes | ExprLike, where: Expr | None = None) -> Reduction | Expr:
-    """Minimum; NaN where any source is NaN.  Of two values `min(a, b)`, the smaller one."""
+    """Minimum; NaN if any source is NaN. `min(a, b)` of two values is the smaller one."""
     if isinstance(axis, (IterVar, Sequence)):
         return reduce(MIN, (source,), axis, where)
     return minimum(source, axis)
 
 
 def place_combiner(largest: bool, last: bool = False) -> Combiner:
-    """Pairs (value, int64 place): the greatest or smallest value, at its first or last place.
+    """A combiner of pairs (value, int64 index): the greatest or smallest value, at its first or last index.
 
-    NaN is better than any number, as in NumPy.  The neutral pair is at the place 2**63 - 1 (-1 for the last).
+    NaN is preferred to any number, as in NumPy. The index of the neutral pair is 2**63 - 1 (-1 for the last).
     """
 
     def combine(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -166,12 +166,12 @@ def place_combiner(largest: bool, last: bool = False) -> Combiner:
 def argmax(
     source: ExprLike, axis: Axes, where: Expr | None = None, *, index: ExprLike | None = None
 ) -> Reduction:
-    """The greatest value and its index, int64: a compute of it gives two tensors, (values, indices).
+    """The greatest value and its int64 index. A compute of it gives two tensors, (values, indices).
 
-    Of equal values the first index wins; NaN is greater than any number, so its first index is found, as in
-    NumPy.  The index is the axis's value; for several axes, the row-major index in the box of their domains;
-    or `index`, an int64 expression whose order decides between equal values.  Over nothing, or if `where`
-    never holds: the lowest value, at 2**63 - 1.
+    Of equal values the first index is taken. NaN counts as greater than any number, so the index of the first
+    NaN is taken, as in NumPy. The index is the axis's value, or for several axes the row-major index in their
+    domains. `index`, an int64 expression, replaces it and orders equal values. If no point is included, the
+    result is the lowest value at 2**63 - 1.
     """
     return _place(True, source, axis, where, index)
 
@@ -179,7 +179,7 @@ def argmax(
 def argmin(
     source: ExprLike, axis: Axes, where: Expr | None = None, *, index: ExprLike | None = None
 ) -> Reduction:
-    """The smallest value and its place; otherwise as `argmax`: NaN is smaller than any number here."""
+    """The smallest value and its index. As `argmax`, but NaN counts as smaller than any number."""
     return _place(False, source, axis, where, index)
 
 
@@ -210,7 +210,7 @@ class Reducer:
     def __call__(
         self, source: ExprLike | Sequence[ExprLike], axis: Axes, where: Expr | None = None
     ) -> Reduction:
-        """The reduction of one value, or of a tuple of values at once, over reduce axes."""
+        """Reduce one value, or a tuple of values at once, over reduce axes."""
         several = isinstance(source, (tuple, list))
         sources: Sequence[ExprLike] = source if isinstance(source, (tuple, list)) else (source,)
         return reduce(self._combiner(several), sources, axis, where)

@@ -55,14 +55,15 @@ class ScanOp(Operation):
         return dict.fromkeys((*dims, *(v for op in self.stages for v in op.free_vars())))
 
     def stage_buffers(self, results: Sequence[Buffer]) -> dict[ComputeOp, tuple[Buffer, ...]]:
-        """The buffers that each stage stores to: those of the states for stages that compute their next
-        values."""
+        """The buffers that each stage stores to. A stage that computes next values stores to the states'
+        buffers.
+        """
         targets = {(t.op, t.index): b for t, b in zip(self.update, results, strict=True)}
         return {op: tuple(targets.get((op, i), b) for i, b in enumerate(op.buffers())) for op in self.stages}
 
 
 def scan_nest(op: ScanOp, results: Sequence[Buffer], taken: set[Var]) -> tuple[Stmt, list[Buffer]]:
-    """A copy of the first steps, then a loop over time around the stages; and the buffers of inner stages.
+    """Copy the first steps, then loop over time around the stages. Also returns the buffers of inner stages.
 
     Each block has the time as an axis. It reads the states at earlier points than it writes, so schedules
     keep the order of the steps.
@@ -171,7 +172,7 @@ def _check_shapes(
 
 
 def _stages(name: str, then: Sequence[Tensor], state: Sequence[Tensor]) -> tuple[ComputeOp, ...]:
-    """Computes that depend on the states, and those of the next values, in dependence order."""
+    """The computes that depend on the states, including those of the next values, in dependence order."""
     own = {t.buffer for t in state}
     wanted = {t.op for t in then}
     depends: dict[Operation, bool] = {}
@@ -199,7 +200,7 @@ def _stages(name: str, then: Sequence[Tensor], state: Sequence[Tensor]) -> tuple
 def _check_times(
     name: str, op: ComputeOp, begin: Expr, state: Sequence[Tensor], stages: Sequence[ComputeOp]
 ) -> None:
-    """States are read at earlier steps, other stages at the present one."""
+    """Check that states are read at earlier steps, and other stages at the current step."""
     own = {t.buffer for t in state}
     time = op.axes[0].var
     analyzer = Analyzer()

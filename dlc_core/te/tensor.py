@@ -73,19 +73,21 @@ class Operation:
     """The buffers of its tensors, in their order; those that nobody holds any more are gone."""
 
     def results(self) -> tuple[tuple[tuple[Expr, ...], DType], ...]:
-        """Shape and dtype of each tensor that it computes."""
+        """Shape and dtype of each tensor that the operation computes."""
         raise NotImplementedError(f"{type(self).__name__}.results")
 
     def reads(self) -> Iterable[Buffer]:
-        """The buffers that it needs, in first-use order."""
+        """The buffers that the operation reads, in the order of first use."""
         raise NotImplementedError(f"{type(self).__name__}.reads")
 
     def free_vars(self) -> Iterable[Var]:
-        """Variables that it does not bind, in first-use order: by-value parameters of programs."""
+        """Variables that the operation does not bind, in the order of first use. They become by-value
+        parameters of programs.
+        """
         raise NotImplementedError(f"{type(self).__name__}.free_vars")
 
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers of all its tensors; fresh ones for those that nobody holds."""
+        """The buffers of all its tensors. A tensor that is no longer referenced gets a fresh buffer."""
         known = [ref() for ref in self.made]
         if None in known:
             fresh = self.fresh_buffers()
@@ -183,7 +185,9 @@ _producers: weakref.WeakKeyDictionary[Buffer, tuple[Operation, int]] = weakref.W
 
 
 def producer_of(buffer: Buffer) -> tuple[Operation, int] | None:
-    """The operation that computes a buffer, and which of its tensors that is; None for placeholders."""
+    """The operation that computes a buffer, and the index of the buffer among its tensors; None for
+    placeholders.
+    """
     return _producers.get(buffer)
 
 
@@ -200,7 +204,7 @@ def tensors_made(op: Operation) -> tuple[Tensor, ...]:
 
 
 def placeholder(shape: Sequence[Dim], dtype_: DTypeLike = "float32", name: str = "placeholder") -> Tensor:
-    """An input; symbolic dims are index-typed Vars."""
+    """An input tensor. Symbolic dims are Vars of index type."""
     return Tensor(Buffer(name, shape, dtype_))
 
 
@@ -217,7 +221,7 @@ _collectors: ContextVar[tuple[list[Tensor], ...]] = ContextVar("dlc_te_collector
 
 @contextmanager
 def collect() -> Iterator[list[Tensor]]:
-    """The list of all tensors computed inside the `with`."""
+    """Collect in a list all tensors that are computed inside the `with`."""
     made: list[Tensor] = []
     token = _collectors.set((*_collectors.get(), made))
     try:
@@ -249,7 +253,7 @@ def compute(
     if isinstance(value, (tuple, list)) and any(isinstance(v, Reduction) for v in value):
         value = _side_by_side(name, value)
     if isinstance(value, Reduction) and any(const_value(axis.dom.extent) == 0 for axis in value.axes):
-        # A loop over nothing would not even store the neutral value.
+        # The loop over an empty domain would not even store the neutral value.
         value = tuple(value.combiner.identity(tuple(source.dtype for source in value.sources)))
     if isinstance(value, Reduction):
         op = ComputeOp(name, axes, value, dict(annotations or {}))
@@ -268,7 +272,7 @@ def compute(
 
 
 def _side_by_side(name: str, parts: Sequence[Any]) -> Reduction:
-    """Several reductions over the same axes as one."""
+    """Merge several reductions over the same axes into one."""
     if not all(isinstance(p, Reduction) for p in parts):
         raise UsageError(
             f"compute {name!r} gives reductions and plain values at once", hint="make them two computes"
@@ -295,7 +299,7 @@ def _side_by_side(name: str, parts: Sequence[Any]) -> Reduction:
 
 
 def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:
-    """The lambda's own parameter names, so that printed loops are readable; generic ones for `*indices`."""
+    """The parameter names of the lambda, so that printed loops are readable; generic names for `*indices`."""
     parameters = inspect.signature(body).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):

@@ -18,7 +18,7 @@ class ThreadAxis:
 
 
 def thread_axis(dom: ExprLike | tuple[ExprLike, ExprLike] | str | None = None, tag: str = "") -> ThreadAxis:
-    """The hardware axis `tag`, for `stage.bind`: `thread_axis("name")` or `thread_axis((0, 32), "name")`."""
+    """The thread axis `tag`, for `stage.bind`: `thread_axis("name")` or `thread_axis((0, 32), "name")`."""
     if isinstance(dom, str):
         if tag:
             raise UsageError(f"a thread axis with two names, {dom!r} and {tag!r}")

@@ -29,11 +29,11 @@ Regions = tuple[Region, ...]
 
 
 def access_regions(axes: Sequence[IterVar], body: Stmt, init: Stmt | None = None) -> tuple[Regions, Regions]:
-    """(reads, writes) of a block: one box for each buffer, in the order of first access.
+    """(reads, writes) of a block: one rectangular region for each buffer, in the order of first access.
 
-    A box covers every access over the loops and blocks inside. If its ends are unknown, it is the whole
-    buffer. Memory that is allocated inside is left out. So is the read of a reduction's accumulator, which is
-    read only at the element that is written.
+    A region covers all accesses in the loops and blocks inside. If its bounds are unknown, it is the whole
+    buffer. Memory that is allocated inside is left out. So is the read of a reduction's accumulator, because
+    only the written element is read.
     """
     return _Accesses(axes).regions([s for s in (init, body) if s is not None])
 
@@ -98,7 +98,7 @@ class _Accesses:
             work.extend(reversed(child_stmts(stmt)))
 
     def _passed(self, value: Expr) -> None:
-        """Buffers given to a function by address: it may write anywhere in them."""
+        """Record buffers whose address is passed to a function. It may read and write all of them."""
         for e in post_order(value):
             if isinstance(e, Call) and e.name == "address_of":
                 for load in loads_in(*e.args):
@@ -106,7 +106,7 @@ class _Accesses:
                         self._add(table, load.buffer, whole(load.buffer).ranges)
 
     def _nested(self, block: Block) -> None:
-        """An inner block: its declared regions, over its own axes."""
+        """Record the declared regions of an inner block, over its own axes."""
         for load in loads_in(*block.values):
             self._add(self.reads, load.buffer, [Range(i, const(1)) for i in load.indices])
         values = {a.var: substitute(v, self.lets) for a, v in zip(block.axes, block.values, strict=True)}

@@ -45,7 +45,7 @@ class Combination:
 
 
 def update(buffers: Sequence[Buffer], point: Sequence[Expr], terms: Sequence[Expr], combine: Combine) -> Stmt:
-    """The statement that combines elements of buffers with terms, which do not read them."""
+    """A statement that combines elements of buffers with terms. The terms do not read the buffers."""
     place = tuple(point)
     current = tuple(load(b, place) for b in buffers)
     if len(buffers) == 1:
@@ -72,7 +72,7 @@ def _operands(value: Binary, a: Expr, b: Expr) -> bool:
 
 
 def combination_of(body: Stmt) -> Combination | None:
-    """Return the combination of an update; None if it has none of the forms above."""
+    """The combination of an update; None if it has none of the forms above."""
     if isinstance(body, Store):
         return _operation(body)
     lets: list[Let] = []
@@ -129,11 +129,11 @@ def _operation(store: Store) -> Combination | None:
 
 
 def broken_law(combine: Combine, identity: Sequence[Expr]) -> str:
-    """The name of a law that a combination breaks on examples; empty if it breaks none.
+    """Test a combination on examples, and return the name of a law that it breaks; empty if it breaks none.
 
-    The laws are those that allow combining partial results: the initial value is neutral, and the function is
-    commutative and associative. They are checked for values that the function returns from the initial value,
-    because partial results are such values.
+    The laws allow combining partial results: the initial value is neutral, and the function is commutative
+    and associative. The examples are values that the function returns from the initial value, because partial
+    results are such values.
     """
     start = tuple(identity)
     dtypes = tuple(i.dtype for i in start)
@@ -156,7 +156,7 @@ def broken_law(combine: Combine, identity: Sequence[Expr]) -> str:
 
 
 def _example(dtypes: Sequence[DType], number: int) -> tuple[Expr, ...]:
-    """Values of the dtypes, different ones for each number."""
+    """Values of the dtypes, different for each number."""
     values = (0.75, -1.5, 2.25, 1.25, 0.5, -0.25)
     return tuple(
         const(values[number] + i / 8 if t.is_float else number % 2 if t.is_bool else 3 * number + i + 1, t)

@@ -12,20 +12,20 @@ from dlc_core.tir.intrinsics import intrinsic
 
 
 def copies_begin() -> Expr:
-    """Start a group: the following writes of the thread to shared memory may be asynchronous.  Use it under
-    `Eval`.
+    """Begin a group of copies: the thread's following writes to shared memory may be asynchronous. Use it
+    under `Eval`.
     """
     return intrinsic("copies_begin")
 
 
 def copies_end() -> Expr:
-    """A group of copies ends, which may be under way until the thread waits.  Use it under `Eval`."""
+    """End a group of copies. They may be in flight until the thread waits. Use it under `Eval`."""
     return intrinsic("copies_end")
 
 
 def copies_barrier(groups: int, steps: int = 0) -> Expr:
-    """A barrier that leaves the last `groups` groups of copies of each thread under way, and what units began
-    to read in place since the last `steps` barriers.  Use it under `Eval`.
+    """A barrier that leaves in flight the last `groups` groups of copies of each thread, and the reads in
+    place that matrix units began after the last `steps` barriers. Use it under `Eval`.
     """
     return intrinsic("copies_barrier", groups, steps)
 

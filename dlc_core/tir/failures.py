@@ -46,34 +46,32 @@ def record_buffer() -> Buffer:
 
 
 def parameters_of(func: PrimFunc) -> tuple[Buffer, Var] | None:
-    """The record and the site of a program with checks."""
+    """The record buffer and the site variable of a program with checks; None for other programs."""
     return (func.buffers[-1], func.scalars[-1]) if CHECKS in func.attrs else None
 
 
 def with_parameters(func: PrimFunc, checks: Mapping[int, str]) -> PrimFunc:
-    """The program with the two parameters, if it has not got them, and what its checks are about."""
+    """Add the two parameters if they are missing, and set the descriptions of the checks."""
     if parameters_of(func) is None:
         func = replace(func, params=(*func.buffers, record_buffer(), *func.scalars, Var("site")))
     return func.with_attrs(checks=MappingProxyType(dict(checks)))
 
 
 def failed(record: Buffer, site: Expr, code: int, index: Expr, extent: Expr) -> Stmt:
-    """Write the record: an index that is negative or not below an extent."""
+    """Record an index that is out of range, if no failure is recorded yet."""
     first = eq(record[0], 0)
     numbers = (site + code, index.astype(INDEX), extent.astype(INDEX))
-    order = (1, 2, 0)  # who reads the code finds the numbers
+    order = (1, 2, 0)  # the code is written last, so a reader that sees it finds the numbers
     return If(first, seq(*(Store(record, (const(at),), numbers[at]) for at in order)))
 
 
 def report_index(index: Expr, extent: Expr) -> Expr:
-    """The value of `index`, an int64. If it is not in [-extent, extent), the call fails."""
+    """The value of `index`, an int64. The call fails if it is not in [-extent, extent)."""
     return call(REPORT, (index, extent, const(0)), index.dtype)
 
 
 def numbered(func: PrimFunc) -> PrimFunc:
-    """The program with a unique code for each `report_index`, and an attribute that maps codes to the blocks
-    that contain them.
-    """
+    """Give each `report_index` a unique code. An attribute maps codes to the blocks that contain them."""
     found: dict[Expr, Expr] = {}
     about: dict[int, str] = {}
     block = func.name
@@ -84,7 +82,7 @@ def numbered(func: PrimFunc) -> PrimFunc:
             if isinstance(e, Call) and e.name == REPORT and e not in found:
                 code = len(about) + 1
                 about[code] = f"{INDEX_KIND}{block}"
-                # Indices may be read at other such indices, whose codes are there by now.
+                # An index may depend on other checked indices. These have their codes already.
                 index, extent = (transform(arg, found.get) for arg in e.args[:2])
                 made = call(REPORT, (index, extent, const(code)), e.dtype)
                 found[e] = found[e.rebuild((index, extent, e.args[2]))] = made

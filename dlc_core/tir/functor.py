@@ -40,7 +40,7 @@ ExprFn = Callable[[Expr], "Expr | None"]
 
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
-    """Directly nested statements, in order of execution (a block's init first)."""
+    """Directly nested statements in order of execution. A block's init comes first."""
     return stmt.child_stmts()
 
 
@@ -49,7 +49,7 @@ def region_exprs(regions: Sequence[Region]) -> tuple[Expr, ...]:
 
 
 def exprs_of(stmt: Stmt, *, regions: bool = False) -> tuple[Expr, ...]:
-    """Expressions of the statement itself; a store's indices come before its value."""
+    """Expressions of the statement itself. A store's indices come before its value."""
     own = stmt.exprs()
     return (*own, *region_exprs(stmt.regions())) if regions else own
 
@@ -112,7 +112,7 @@ def transform_stmt(root: Stmt, *, stmt_fn: StmtFn | None = None, expr_fn: ExprFn
     `expr_fn` is applied to every expression (including regions) by `ir.expr.transform`, with one memo for all
     of them. `stmt_fn` gets each statement with rebuilt parts. It returns the replacement, or None to keep the
     statement; `Seq(())` removes it. Descriptions of buffers are not rewritten, because their accesses would
-    have to change too; `substitute_stmt` does that.
+    have to change too. `substitute_stmt` rewrites them.
     """
     memo: dict[Expr, Expr] = {}
     on_expr = _same if expr_fn is None else lambda e: transform(e, expr_fn, memo)
@@ -120,7 +120,7 @@ def transform_stmt(root: Stmt, *, stmt_fn: StmtFn | None = None, expr_fn: ExprFn
 
 
 def transform_each(root: Stmt, kind: type[S], change: Callable[[S], Stmt | None]) -> Stmt:
-    """`transform_stmt` of the statements of one class; `change` returns the replacement, or None."""
+    """`transform_stmt` for the statements of one class. `change` returns the replacement, or None."""
     return transform_stmt(root, stmt_fn=lambda stmt: change(stmt) if isinstance(stmt, kind) else None)
 
 
@@ -131,11 +131,11 @@ def move_accesses(
     region: Callable[[Region], Region] | None = None,
     stmt_fn: StmtFn | None = None,
 ) -> Stmt:
-    """Rebuild with loads and stores of other elements.
+    """Redirect loads and stores to other elements.
 
-    `place` maps the buffer and the indices of an access; None keeps them.  `region` maps the regions that
-    blocks declare; without it only the loads in them are changed.  `stmt_fn` is applied to all statements
-    but stores and blocks whose regions are mapped.
+    `place` maps the buffer and the indices of an access; None keeps the access. `region` maps the regions
+    that blocks declare; without it, only the loads in regions change. `stmt_fn` is applied to all other
+    statements: all but stores, and but blocks if `region` is given.
     """
 
     def on_expr(expr: Expr) -> Expr | None:
@@ -159,10 +159,11 @@ def move_accesses(
 def substitute_stmt(
     root: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None
 ) -> Stmt:
-    """Replace variables and buffers everywhere: expressions, loads, stores, regions, allocations and views.
+    """Replace variables and buffers everywhere: in expressions, loads, stores, regions, allocations and
+    views.
 
-    Buffers allocated inside whose description mentions a replaced variable are replaced by fresh ones.  A
-    variable bound inside is replaced at its binder too, where its value is a variable.
+    A buffer that is allocated inside gets a fresh copy if its description mentions a replaced variable. A
+    variable that is bound inside is replaced at its binder too, if its new value is a variable.
     """
     fresh = dict(buffers or {})
     for stmt in stmts(root):
@@ -173,7 +174,9 @@ def substitute_stmt(
 
 
 def substitute_buffer(buffer: Buffer, values: Mapping[Var, Expr]) -> Buffer:
-    """The buffer described over other variables: a fresh one, or itself where nothing changes."""
+    """The buffer with variables of its description replaced. It is a fresh buffer, or the same one if nothing
+    changes.
+    """
     if all(substitute(e, values) is e for e in buffer_exprs(buffer)):
         return buffer
     return copy_buffer(buffer, lambda e: substitute(e, values))
@@ -182,7 +185,7 @@ def substitute_buffer(buffer: Buffer, values: Mapping[Var, Expr]) -> Buffer:
 def copy_buffer(
     buffer: Buffer, on_expr: Callable[[Expr], Expr] | None = None, name: str | None = None
 ) -> Buffer:
-    """A fresh buffer with the same description, its expressions mapped."""
+    """A fresh buffer with the same description. `on_expr` maps the description's expressions."""
     sub = on_expr or _same
     return Buffer(
         name or buffer.name,
@@ -205,7 +208,7 @@ def rename_bound(root: Stmt) -> Stmt:
 
 
 def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
-    """The same program over fresh parameters, variables and buffers."""
+    """A copy of the program with fresh parameters, variables and buffers."""
     names: dict[Var, Expr] = {var: Var(var.name, var.dtype, var.bounds) for var in func.scalars}
     buffers: dict[Buffer, Buffer] = {}
     for buffer in func.buffers:
@@ -217,16 +220,16 @@ def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
 
 
 def replace_scalars(func: PrimFunc, others: Mapping[Var, Var]) -> PrimFunc:
-    """The program with other variables in place of some by-value parameters."""
+    """The program with some by-value parameters replaced by other variables."""
     buffers = {b: substitute_buffer(b, others) for b in func.buffers}
     params = tuple(buffers[p] if isinstance(p, Buffer) else others.get(p, p) for p in func.params)
     return replace(func, params=params, body=substitute_stmt(func.body, others, buffers))
 
 
 def specialize(func: PrimFunc, values: Mapping[Var, ExprLike]) -> PrimFunc:
-    """The program for known values of some by-value parameters, which are then parameters no more.
+    """The program with known values of some by-value parameters, which are no longer parameters.
 
-    Raises UsageError where a key is not a by-value parameter.
+    Raises UsageError if a key is not a by-value parameter.
     """
     known: dict[Var, Expr] = {}
     for var, value in values.items():
@@ -248,15 +251,15 @@ def block_list(root: Stmt) -> list[Block]:
 
 
 def buffers_read(root: Stmt) -> list[Buffer]:
-    """Buffers that are loaded from, or whose address is taken, in first-use order."""
+    """Buffers that are loaded from, or whose address is taken, in the order of first use."""
     return list(dict.fromkeys(e.buffer for stmt in stmts(root) for e in loads_in(*exprs_of(stmt))))
 
 
 def buffers_written(root: Stmt) -> list[Buffer]:
     """Buffers that are stored to, or whose address is taken, in the order of first use.
 
-    A buffer does not count if a block that declares to read and not to write it takes its address, if only a
-    prefetch takes its address, or if it is the source of a tensor copy.
+    An address does not count if it is taken in a block that declares only reads of the buffer, by a prefetch,
+    or as the source of a tensor copy.
     """
     found: dict[Buffer, None] = {}
     work: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
@@ -292,7 +295,7 @@ def bound_buffers(root: Stmt) -> list[Buffer]:
 
 
 def free_buffers(root: Stmt) -> list[Buffer]:
-    """Buffers used (loaded, stored, viewed, in a region) but not bound inside, in first-use order."""
+    """Buffers used (loaded, stored, viewed, in a region) but not bound inside, in the order of first use."""
     bound: set[Buffer] = set()
     used: dict[Buffer, None] = {}
     for stmt in stmts(root):
@@ -304,8 +307,9 @@ def free_buffers(root: Stmt) -> list[Buffer]:
 
 
 def free_vars_stmt(root: Stmt) -> list[Var]:
-    """Variables that are used but not bound inside, in the order of first use. Those that describe free
-    buffers come last."""
+    """Variables used but not bound inside, in the order of first use. Those in descriptions of free buffers
+    come last.
+    """
     bound: set[Var] = set()
     used: dict[Var, None] = {}
     for stmt in stmts(root):
@@ -354,8 +358,9 @@ def _rebuild(root: Stmt, parts: Parts, stmt_fn: StmtFn | None) -> Stmt:
 
 
 def with_children(stmt: Stmt, children: Sequence[Stmt]) -> Stmt:
-    """The statement over other nested statements, in the order of `child_stmts`; itself when all are the
-    same."""
+    """The statement with other nested statements, in the order of `child_stmts`. It is the same statement if
+    nothing changes.
+    """
     return stmt.with_parts(children, _KEEP)
 
 

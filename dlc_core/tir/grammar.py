@@ -87,7 +87,7 @@ class Stmt:
                 setattr(cls, name, space[name])
 
     def child_stmts(self) -> tuple[Stmt, ...]:
-        """Directly nested statements, in order of execution."""
+        """Directly nested statements in order of execution."""
         raise NotImplementedError
 
     def exprs(self) -> tuple[Expr, ...]:
@@ -95,23 +95,25 @@ class Stmt:
         raise NotImplementedError
 
     def regions(self) -> tuple[Region, ...]:
-        """Regions that it declares to access."""
+        """Regions that the statement declares to access."""
         raise NotImplementedError
 
     def bound_vars(self) -> tuple[Var, ...]:
-        """Variables that it binds."""
+        """Variables that the statement binds."""
         raise NotImplementedError
 
     def bound_buffers(self) -> tuple[Buffer, ...]:
-        """Buffers that exist only inside it."""
+        """Buffers that exist only inside the statement."""
         raise NotImplementedError
 
     def accessed_buffers(self) -> tuple[Buffer, ...]:
-        """Buffers that it accesses itself, without those of its expressions and regions."""
+        """Buffers that the statement accesses itself, not through its expressions and regions."""
         raise NotImplementedError
 
     def with_parts(self, children: Sequence[Stmt], parts: Parts) -> Stmt:
-        """It over other nested statements, its other parts mapped; itself when all are the same."""
+        """The statement with other nested statements, and its other parts mapped. It is the same statement if
+        nothing changes.
+        """
         raise NotImplementedError
 
 
@@ -148,7 +150,7 @@ def parts_of(cls: type[Stmt]) -> tuple[Part, ...]:
 
 
 def buffer_exprs(buffer: Buffer) -> tuple[Expr, ...]:
-    """Expressions of a buffer's own description: shape, strides, offset."""
+    """Expressions of a buffer's description: shape, strides, offset."""
     return (*buffer.shape, *(buffer.strides or ()), buffer.offset)
 
 
@@ -170,7 +172,7 @@ _HELPERS: dict[str, Any] = {"buffer_exprs": buffer_exprs, "domains": _domains, "
 
 
 def _methods(parts: Sequence[Part]) -> dict[str, str]:
-    """The text of each method for a class of these fields."""
+    """The source text of each method for a class with these fields."""
     nested = sorted((p for p in parts if p.role in ("stmt", "optional", "stmts")), key=lambda p: not p.first)
     shown = {
         "exprs": {
@@ -198,7 +200,9 @@ def _tuple(items: Sequence[str]) -> str:
 
 
 def _nested(nested: Sequence[Part]) -> str:
-    """Source text of the tuple of nested statements; a choice of two if one may be missing."""
+    """The source text for the tuple of nested statements. It is a choice of two tuples if one statement may
+    be missing.
+    """
     for i, part in enumerate(nested):
         if part.role == "optional":
             without = _nested([*nested[:i], *nested[i + 1 :]])

@@ -26,7 +26,7 @@ OVERWRITES = "overwrites"
 
 
 def overwritable(func: PrimFunc) -> tuple[tuple[int, int], ...]:
-    """Pairs (input, output) of indices of buffers that may be one memory."""
+    """Pairs of buffer indices (input, output) that may share memory."""
     sizes = [(buffer.dtype, const_value(buffer.num_elements())) for buffer in func.buffers]
     if all(size is None or sizes.count((kind, size)) == 1 for kind, size in sizes):
         return ()
@@ -34,7 +34,7 @@ def overwritable(func: PrimFunc) -> tuple[tuple[int, int], ...]:
 
 
 def shared_buffers(func: PrimFunc) -> frozenset[Buffer]:
-    """The parameters whose memory may be that of another one."""
+    """The parameters whose memory may be shared with another parameter."""
     return frozenset(func.buffers[index] for pair in func.attrs.get(OVERWRITES, ()) for index in pair)
 
 
@@ -99,7 +99,7 @@ class _Scan:
                 self.bad.add(load.buffer)
 
     def _refuse(self, expr: Expr) -> None:
-        """Note parameters that an expression reads or takes the address of."""
+        """Record parameters that an expression reads, or whose address it takes."""
         self.bad.update(e.buffer for e in post_order(expr) if isinstance(e, Load))
 
 

@@ -105,7 +105,9 @@ def fused_multiply_add(a: float, b: float, c: float) -> float:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """Integers: exact modulo the width; a negative exponent gives the power cut towards zero (0 for 0)."""
+    """Of integers: exact modulo the width. A negative exponent gives the power truncated toward zero; 0 for
+    base 0.
+    """
     x, y = np.asarray(x), np.asarray(y)
     if x.dtype.kind == "f":
         return np.power(x, y)
@@ -297,14 +299,14 @@ EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock", NOTE}
 
 
 def lookup(name: str) -> Intrinsic | None:
-    """The table entry; kernels and externs get one made for their name."""
+    """The table entry. Kernels and externs get an entry for their name."""
     if name.startswith(FUNCTIONS):
         return Intrinsic(name, -1, _ANY, "free" if name.startswith(EXTERN) else "status")
     return INTRINSICS.get(name)
 
 
 def has_effect(expr: Expr) -> bool:
-    """Whether evaluating this node (operands aside) does something besides giving a value."""
+    """Whether evaluating this node, not its operands, has a side effect."""
     return isinstance(expr, Call) and (expr.name in EFFECTS or expr.name.startswith(FUNCTIONS))
 
 
@@ -319,7 +321,7 @@ def launch_symbol(expr: Expr) -> str | None:
 
 
 def check_call(expr: Call) -> str | None:
-    """Return the error of a call (name, number, kinds and widths of arguments, result dtype), or None."""
+    """The error of a call (name, number, kinds and widths of arguments, result dtype), or None."""
     entry = lookup(expr.name)
     if entry is None:
         return f"unknown intrinsic {expr.name!r}"
@@ -348,7 +350,7 @@ def check_call(expr: Call) -> str | None:
 
 
 def _dot_problem(result: DType, acc: DType, a: DType, b: DType) -> str | None:
-    """Return the error in the types of a `vector_dot`."""
+    """The error in the types of a `vector_dot`, or None."""
     text = f"vector_dot of {acc}, {a} and {b}"
     if result is not acc:
         return f"{text} gives {acc}, not {result}"
@@ -386,10 +388,10 @@ def _result(entry: Intrinsic, expr: Call, types: Sequence[DType]) -> DType | Non
 def evaluate_intrinsic(
     name: str, args: Sequence[Any], result: DTypeLike | None = None
 ) -> np.ndarray[Any, Any]:
-    """The reference value over NumPy arrays; floats are computed in float64 and rounded once.
+    """The reference value over NumPy arrays. Floats are computed in float64 and rounded once.
 
-    `result` is needed for `reinterpret`; otherwise it follows from the arguments.
-    Raises UsageError for an intrinsic without a value.
+    `result` is needed for `reinterpret`; otherwise it follows from the arguments. Raises UsageError for an
+    intrinsic without a value.
     """
     entry = lookup(name)
     arrays = [np.asarray(arg) for arg in args]
@@ -409,14 +411,14 @@ def evaluate_intrinsic(
 
 
 def _like(values: Sequence[ExprLike]) -> list[Expr]:
-    """Python numbers take the dtype of the first expression among the arguments."""
+    """Convert Python numbers to the dtype of the first expression among the arguments."""
     typed = next((v for v in values if isinstance(v, Expr)), None)
     scalar = None if typed is None else typed.dtype.scalar
     return [v if isinstance(v, Expr) else as_expr(v, scalar) for v in values]
 
 
 def intrinsic(name: str, *args: ExprLike) -> Expr:
-    """A call with its dtype found from the table; UsageError where the arguments do not fit."""
+    """A call whose result dtype follows from the table. Raises UsageError if the arguments do not fit."""
     entry = lookup(name)
     if entry is None:
         raise UsageError(f"unknown intrinsic {name!r}", hint=f"known: {', '.join(INTRINSICS)}")
@@ -442,7 +444,7 @@ def intrinsic(name: str, *args: ExprLike) -> Expr:
 
 
 def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
-    """`a` where `cond` holds, else `b`; the other side is not evaluated."""
+    """`a` if `cond` holds, else `b`. Only that side is evaluated."""
     left, right = _like((a, b))
     return intrinsic("if_then_else", as_expr(cond), left, right)
 
@@ -452,18 +454,18 @@ def reinterpret(to: DTypeLike, a: Expr) -> Expr:
 
 
 def address_of(buffer: Buffer, *indices: ExprLike) -> Expr:
-    """A handle to `buffer[indices]`; with no indices, to its first element."""
+    """A handle to `buffer[indices]`; without indices, to the first element."""
     return call("address_of", (load(buffer, indices or (0,) * buffer.ndim),), HANDLE)
 
 
 def call_kernel(symbol: str, *args: Buffer | ExprLike) -> Expr:
-    """A call of the module's PrimFunc `symbol`; buffers are passed by address.  Use it under `Eval`."""
+    """A call of the module's PrimFunc `symbol`. Buffers are passed by address. Use it under `Eval`."""
     exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in args]
     return call(KERNEL + symbol, exprs, STATUS)
 
 
 def launch_kernel(symbol: str, args: Sequence[Buffer | ExprLike], extents: Sequence[ExprLike]) -> Expr:
-    """A launch of the module's PrimFunc `symbol` over thread axes of these extents.  Use it under `Eval`."""
+    """A launch of the module's PrimFunc `symbol` over thread axes of these extents. Use it under `Eval`."""
     exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in (*args, *extents)]
     return call(LAUNCH + symbol, exprs, STATUS)
 
@@ -474,12 +476,12 @@ def prefetch(handle: Expr) -> Expr:
 
 
 def barrier() -> Expr:
-    """The threads of a group wait for each other.  Use it under `Eval`."""
+    """A barrier for the threads of a group. Use it under `Eval`."""
     return intrinsic("barrier")
 
 
 def call_extern(symbol: str, *args: Buffer | ExprLike, dtype_: DTypeLike = STATUS) -> Expr:
-    """A call of an external function, which the target knows by its symbol. Buffers are passed by address.
+    """A call of an external function that the target knows by its symbol. Buffers are passed by address.
 
     Under `Eval` it is called for its side effect.
     """
@@ -493,12 +495,12 @@ def vector_shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
 
 
 def vector_concat(*parts: Expr) -> Expr:
-    """All lanes of the parts, which have one scalar dtype."""
+    """All lanes of the parts. The parts have the same scalar dtype."""
     return call("vector_concat", parts, parts[0].dtype.with_lanes(sum(p.dtype.lanes for p in parts)))
 
 
 def vector_dot(acc: Expr, a: Expr, b: Expr) -> Expr:
-    """Each lane of `acc` with the products of `a` and that lane's group of `b` added."""
+    """Add to each lane of `acc` the products of `a` and that lane's group of `b`."""
     made = call("vector_dot", (acc, a, b), acc.dtype)
     problem = check_call(made) if isinstance(made, Call) else None
     if problem:
@@ -507,7 +509,7 @@ def vector_dot(acc: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def vector_reduce(op: str, vector: Expr) -> Expr:
-    """All lanes combined by "add", "max" or "min"."""
+    """Combine all lanes by "add", "max" or "min"."""
     return intrinsic(f"vector_reduce_{op}", vector)
 
 
@@ -557,8 +559,9 @@ def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
 
 
 def rounded_mul(a: ExprLike, b: ExprLike) -> Expr:
-    """a * b of floats, always rounded: it is never fused with an addition, so every target returns the same
-    bits."""
+    """a * b of floats, always rounded. It is never fused with an addition, so every target returns the same
+    bits.
+    """
     return intrinsic("rounded_mul", a, b)
 
 

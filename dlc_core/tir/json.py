@@ -25,7 +25,7 @@ _NAMES: Mapping[type, str] = {IterVar: "axis", PrimFunc: "prim_func"}
 
 
 def tir_kinds() -> tuple[Kind, ...]:
-    """The kinds of all statement classes there are, of their parts and of PrimFuncs."""
+    """The serialised kinds of all statement classes, of their parts and of PrimFuncs."""
     return tuple(map(_kind, (*STATEMENTS, Range, Region, IterVar, PrimFunc)))
 
 

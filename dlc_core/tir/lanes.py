@@ -6,7 +6,7 @@ from dlc_core.ir.expr import Binary, Broadcast, Expr, Ramp, const, const_value, 
 
 
 def ramp_form(expr: Expr) -> tuple[Expr, Expr] | None:
-    """(value of lane 0, step between lanes) of an index, or None when the step is not uniform."""
+    """(value of lane 0, step between lanes) of an index; None if the step is not uniform."""
     if expr.dtype.lanes == 1:
         return expr, const(0, expr.dtype)
     if isinstance(expr, Ramp):
@@ -29,7 +29,7 @@ def ramp_form(expr: Expr) -> tuple[Expr, Expr] | None:
 
 
 def lane_of(expr: Expr, lane: int | Expr) -> Expr:
-    """The scalar expression of one lane of a vector expression; the lane's number may be an expression."""
+    """The scalar expression of one lane of a vector expression. The lane number may be an expression."""
 
     def visit(e: Expr) -> Expr | None:
         if isinstance(e, Ramp):

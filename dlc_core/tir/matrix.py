@@ -56,8 +56,8 @@ class Fragment:
 
     @staticmethod
     def distributed(rows: int, columns: int, width: int) -> Fragment:
-        """A fragment that distributes the elements evenly over `width` threads. It is for operands that a
-        unit reads in place, where only the shape and the number of threads matter.
+        """A fragment that distributes the elements evenly over `width` threads. It describes operands that a
+        unit reads in place, for which only the shape and the number of threads matter.
         """
         beside = gcd(columns, width)
         high, own = width // beside, rows * beside // width
@@ -66,7 +66,7 @@ class Fragment:
 
     @property
     def digits(self) -> Digits:
-        """The digits of the thread index, then those of the value index."""
+        """The digits of the thread index, then the digits of the value index."""
         return (*self.threads, *self.own)
 
     @property
@@ -80,7 +80,7 @@ class Fragment:
         return prod(extent for _, extent in self.own)
 
     def element(self, thread: int, number: int) -> int:
-        """The row-major index of value `number` of a thread."""
+        """The row-major index of a thread's value `number`."""
         total = 0
         for value, digits in ((thread, self.threads), (number, self.own)):
             for step, extent in digits:
@@ -89,7 +89,7 @@ class Fragment:
         return total
 
     def position(self, thread: Expr, number: int) -> tuple[Expr | int, Expr | int]:
-        """Row and column of value `number` of a thread."""
+        """Row and column of a thread's value `number`."""
         at: list[Expr | int] = [0, 0]
         below, last = 1, len(self.threads) - 1
         for number_of_digit, (step, extent) in enumerate(self.threads):
@@ -104,7 +104,7 @@ class Fragment:
         return at[0], at[1]
 
     def along(self, step: int) -> tuple[int, int]:
-        """The dim along which a digit with this step moves, and the step in elements of that dim."""
+        """The dim along which a digit with this step moves, and the number of elements that it moves."""
         return (0, step // self.columns) if step % self.columns == 0 else (1, step)
 
     @cached_property
@@ -113,14 +113,15 @@ class Fragment:
         return np.array([[self.element(t, i) for i in range(self.count)] for t in range(self.width)])
 
     def gathered(self, parts: Array) -> Array:
-        """The matrix, assembled from the fragments of all threads."""
+        """Assemble the matrix from the fragments of all threads."""
         whole = np.empty(self.rows * self.columns, parts.dtype)
         whole[self.numbers] = parts
         return whole.reshape(self.rows, self.columns)
 
     def literals(self) -> tuple[int, ...]:
-        """The digits as a flat list: the number of digits, then each step and extent; first those of threads,
-        then those of values."""
+        """The digits as a flat list: the number of digits, then the step and extent of each. Digits of
+        threads come before digits of values.
+        """
         return tuple(
             n for part in (self.threads, self.own) for n in (len(part), *(x for d in part for x in d))
         )
@@ -181,7 +182,7 @@ class MatrixUnit:
 
     @property
     def width(self) -> int:
-        """Threads of the subgroup."""
+        """The number of threads of the subgroup."""
         return self.of_acc.width
 
     @property
@@ -190,7 +191,9 @@ class MatrixUnit:
         return f"{self.a}_{self.b}_{self.acc}_{self.m}x{self.n}x{self.k}"
 
     def product(self, acc: Array, a: Array, b: Array) -> Array:
-        """Return each thread's results from each thread's operands, as arrays by thread and value number."""
+        """Compute each thread's results from each thread's operands. Arrays are indexed by thread and value
+        number.
+        """
         kind = dtype(self.acc)
         wide = np.float64 if kind.is_float else np.int64
         left, right, total = (
@@ -207,7 +210,7 @@ def whole_unit(
     a: str, b: str, acc: str, sizes: tuple[int, int, int], products: int = 0, group: int = 0
 ) -> MatrixUnit:
     """A tile unit, whose matrices belong to one thread, with `sizes` (m, n, k). `a` and `acc` are row-major.
-    `b` consists of rows of groups along K, one group for each column. By default a group has the bits of an
+    `b` has rows of groups along K, one group for each column. By default a group is as wide as an
     accumulator.
     """
     m, n, k = sizes
@@ -218,7 +221,7 @@ def whole_unit(
 
 
 def _cut(values: Array, bits: int) -> Array:
-    """Values rounded to a number of fractional mantissa bits."""
+    """Round values to a number of mantissa bits after the point."""
     part, power = np.frexp(values)
     scale = 2.0 ** (bits + 1)
     rounded: Array = np.ldexp(np.rint(part * scale) / scale, power)
@@ -226,7 +229,7 @@ def _cut(values: Array, bits: int) -> Array:
 
 
 def matrix_product(unit: MatrixUnit, acc: Expr, a: Expr, b: Expr) -> Expr:
-    """The call. Raises UsageError if the operands do not match the unit's fragments."""
+    """A call of the matrix unit. Raises UsageError if the operands do not match the unit's fragments."""
     numbers = (unit.m, unit.n, unit.k, unit.mantissa)
     layouts = (n for f in (unit.of_acc, unit.of_a, unit.of_b) for n in f.literals())
     made = call(MATRIX, (acc, a, b, *numbers, *layouts), acc.dtype)
@@ -238,7 +241,7 @@ def matrix_product(unit: MatrixUnit, acc: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def unit_of(expr: Call) -> MatrixUnit:
-    """The unit of a call. Raises UsageError if its numbers do not describe one."""
+    """The unit of a call. Raises UsageError if the call's numbers do not describe a unit."""
     values = [const_value(arg) for arg in expr.args[3:]]
     numbers = [int(v) for v in values if v is not None]
     if len(expr.args) < 7 or len(numbers) < len(values):
@@ -258,19 +261,19 @@ def unit_of(expr: Call) -> MatrixUnit:
 
 
 def products(root: Stmt) -> list[Call]:
-    """The calls in a program."""
+    """The matrix products in a program."""
     found = (e for s in stmts(root) for e in exprs_of(s))
     return [e for e in found if isinstance(e, Call) and e.name == MATRIX]
 
 
 def held(operand: Expr) -> Expr:
-    """The variable of an operand's values, or of their bits."""
+    """The variable that holds an operand's values or their bits."""
     is_bits = isinstance(operand, Call) and operand.name == "reinterpret"
     return operand.args[0] if is_bits and isinstance(operand, Call) else operand
 
 
 def operands(root: Stmt) -> dict[Var, Expr]:
-    """The operands of products: variables with their values."""
+    """The operands of matrix products: variables with their values."""
     used = {held(arg) for call in products(root) for arg in call.args[1:3]}
     return {s.var: s.value for s in stmts_of(root, Let) if s.var in used}
 

@@ -18,8 +18,8 @@ MAX_REGISTERS = 64
 
 
 def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
-    """Return the (first element, lanes) parts of a buffer that can be registers, or None if it must be
-    memory.
+    """The parts (first element, lanes) of a buffer that can be kept in registers; None if the buffer must be
+    in memory.
     """
     if buffer.scope != "local" or buffer.static_shape() is None:
         return None

@@ -17,7 +17,7 @@ their form does not imply it."""
 
 
 def doubtful_sizes(dims: Iterable[object]) -> tuple[Expr, ...]:
-    """The dims that could be negative by their form."""
+    """The dims whose form does not prove that they are non-negative."""
     found: dict[Expr, None] = {}
     for size in dims:
         if isinstance(size, Expr) and not isinstance(size, Var) and size not in found and free_vars(size):

@@ -159,12 +159,12 @@ class PrimFunc(Printable):
 
     @property
     def scalars(self) -> tuple[Var, ...]:
-        """The by-value parameters, symbolic dims among them."""
+        """The by-value parameters, including symbolic dims."""
         return tuple(p for p in self.params if isinstance(p, Var))
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
-    """A sequence with nested sequences flattened and missing parts dropped; one statement stays itself."""
+    """A sequence without nested sequences and without None. A single statement is returned as it is."""
     flat: list[Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, Seq):
@@ -175,7 +175,7 @@ def seq(*stmts: Stmt | None) -> Stmt:
 
 
 def store(buffer: Buffer, indices: Sequence[ExprLike], value: ExprLike) -> Store:
-    """A store with its arguments checked: rank, and the value's dtype (lanes included)."""
+    """A store. Checks the rank, and the value's dtype including lanes."""
     exprs = tuple(as_expr(i) for i in indices)
     if len(exprs) != buffer.ndim:
         raise UsageError(
@@ -200,5 +200,5 @@ def loop(
     thread: str = "",
     annotations: Mapping[str, Any] = EMPTY,
 ) -> For:
-    """A For from Python numbers."""
+    """A For loop; bounds may be Python numbers."""
     return For(var, as_expr(begin), as_expr(extent), body, kind, thread, annotations)

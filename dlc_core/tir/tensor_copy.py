@@ -49,19 +49,19 @@ class TensorCopy:
 
     @property
     def tensor(self) -> tuple[object, ...]:
-        """The part of the descriptor that is the same for all copies of a tensor."""
+        """The part of the descriptor that all copies of a tensor share."""
         return self.source, self.box, self.dims, self.strides, self.to.scope
 
 
 def bulk_copy(one: TensorCopy) -> Expr:
-    """The call.  Use it under `Eval`."""
+    """The call of a tensor copy. Use it under `Eval`."""
     numbers: list[ExprLike] = [len(one.box), *one.first, *one.box, *one.dims, *one.strides]
     start = address_of(one.source, *[0] * one.source.ndim)
     return intrinsic(BULK, address_of(one.to, *one.at), start, *map(as_expr, numbers))
 
 
 def tensor_copy_of(call: Call) -> TensorCopy:
-    """Decode a call."""
+    """The tensor copy that a call describes."""
     to, source = (arg.args[0] for arg in call.args[:2] if isinstance(arg, Call))
     assert isinstance(to, Load)
     assert isinstance(source, Load)
@@ -72,7 +72,7 @@ def tensor_copy_of(call: Call) -> TensorCopy:
 
 
 def bulk_copies(root: Stmt) -> list[Call]:
-    """The calls in a program."""
+    """The tensor copies in a program."""
     found = (s.value for s in stmts_of(root, Eval))
     return [e for e in found if isinstance(e, Call) and e.name == BULK]
 

@@ -38,12 +38,12 @@ SWIZZLED_ROW, SWIZZLED_ALIGN = 128, 1024
 
 
 def level_of(axis: str) -> str:
-    """GROUP, VIRTUAL or THREAD, from the name of a thread axis."""
+    """GROUP, VIRTUAL or THREAD, by the name of a thread axis."""
     return next((level for prefix, level in _PREFIXES if axis.startswith(prefix)), THREAD)
 
 
 def level(stmt: Stmt) -> str:
-    """The level of a thread loop; "" for any other statement."""
+    """The level of a thread loop; "" for other statements."""
     return level_of(stmt.thread) if isinstance(stmt, For) and stmt.kind == "thread" else ""
 
 
@@ -52,15 +52,18 @@ def is_axis(stmt: Stmt) -> bool:
 
 
 def is_shared(buffer: Buffer) -> bool:
-    """Whether each group of threads has the buffer for itself."""
+    """Whether each group of threads has its own copy of the buffer."""
     return buffer.scope.startswith("shared")
 
 
 def swizzled(buffer: Buffer, offset: Expr) -> Expr:
-    """Where the element at an offset lies, as an offset: for memory of scope `SWIZZLED` another one."""
+    """The physical offset of the element at a logical offset. They differ only for memory of scope
+    `SWIZZLED`.
+    """
     if buffer.scope != SWIZZLED:
         return offset
-    # Whole groups of 8 rows change nothing: compilers see what accesses have in common.
+    # Terms that are multiples of 8 rows do not affect the swizzle. They stay outside of the XOR, so that
+    # compilers see the common parts of accesses.
     period = SWIZZLED_ALIGN // buffer.dtype.itemsize
     inner: Expr = const(0)
     outer: Expr = const(0)
@@ -81,7 +84,7 @@ def _terms(total: Expr) -> list[Expr]:
 
 
 def is_private(buffer: Buffer) -> bool:
-    """Whether each thread has the buffer for itself."""
+    """Whether each thread has its own copy of the buffer."""
     return buffer.scope.startswith("local")
 
 
@@ -95,7 +98,7 @@ def has_axes(root: Stmt) -> bool:
 
 
 def launches(root: Stmt) -> Iterator[For]:
-    """The outermost thread loops, in order of execution: each starts one launch."""
+    """The outermost thread loops in order of execution. Each is one launch."""
     work = [root]
     while work:
         stmt = work.pop()
@@ -106,9 +109,9 @@ def launches(root: Stmt) -> Iterator[For]:
 
 
 def launch_axes(func: PrimFunc) -> dict[str, Expr]:
-    """The extents of the thread axes of a function whose body is one launch, by name, outer to inner.
+    """The thread axes of a function whose body is one launch: extents by name, outer to inner.
 
-    Virtual threads are no axes of a launch.
+    Virtual threads are not axes of a launch.
     """
     found: dict[str, Expr] = {}
     for axis in axes_in(func.body, GROUP, THREAD):

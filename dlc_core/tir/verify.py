@@ -54,7 +54,9 @@ class Problem:
 def verify_func(
     func: PrimFunc, *, level: int = 1, module: IRModule | None = None, render: Render | None = None
 ) -> None:
-    """Raise VerifyError where a law is broken: all problems (up to 10), the first with the text around it."""
+    """Raise VerifyError if the program breaks a rule. It lists up to 10 problems, the first with the
+    surrounding text.
+    """
     problems = find_problems(func, level=level, module=module)
     if not problems:
         return
@@ -73,7 +75,7 @@ def verify_module(module: IRModule, *, level: int = 1, render: Render | None = N
 
 
 def find_problems(func: PrimFunc, *, level: int = 1, module: IRModule | None = None) -> list[Problem]:
-    """All broken laws, in order of the program."""
+    """All broken rules in program order."""
     checker = _Checker(func)
     checker.run()
     problems = checker.problems
@@ -289,7 +291,7 @@ class _Access:
 
 
 def _accesses(block: Block) -> Iterator[_Access]:
-    """Accesses of a block's own statements, nested blocks left out, over its axes and the loops inside it."""
+    """Accesses of a block's own statements, without nested blocks, over its axes and inner loops."""
     parts = [s for s in (block.init, block.body) if s is not None]
     work: list[tuple[Stmt, dict[Var, tuple[Expr, Expr]], bool]] = [(s, {}, True) for s in reversed(parts)]
     while work:
@@ -313,7 +315,7 @@ def _accesses(block: Block) -> Iterator[_Access]:
 
 
 def _guarded(exprs: Iterable[Expr]) -> set[Expr]:
-    """Expressions that are evaluated only where a condition holds."""
+    """Expressions that are evaluated only under a condition."""
     sides = [
         side
         for e in post_order(*exprs)
@@ -336,7 +338,7 @@ def _region_problems(block: Block) -> Iterator[str]:
     reported: set[tuple[Buffer, bool]] = set()
     for access in _accesses(block):
         buffer, key = access.buffer, (access.buffer, access.writes)
-        # What a block writes it may read back: an update of a reduction.
+        # A block may read what it declares to write, as the update of a reduction does.
         declared = writes.get(buffer, []) + ([] if access.writes else reads.get(buffer, []))
         if buffer in local or key in reported:
             continue
@@ -351,7 +353,7 @@ def _region_problems(block: Block) -> Iterator[str]:
 
 
 def _outside(access: _Access, region: Region, analyzer: Analyzer) -> bool:
-    """Whether some iteration certainly leaves the region. False may also mean "not known"."""
+    """Whether some iteration is proved to leave the region. False may also mean "not known"."""
     if not access.certain:
         return False
     for index, declared in zip(access.indices, region.ranges, strict=True):

@@ -14,7 +14,7 @@ Loops = tuple[For, ...]
 
 
 def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
-    """Violations of these rules, with the statements:
+    """Statements that violate a rule, with the rule:
 
     * an axis of groups stands in no axis of threads;
     * loops of one axis inside each other have equal extents;

@@ -12,10 +12,10 @@ class StmtVisitor(ABC):
     """A writer of programs without blocks. Its methods visit nested statements by `stmt`."""
 
     def stmt(self, stmt: Stmt) -> None:
-        """Hand a statement to the method of its kind, the parts of a sequence one by one.
+        """Dispatch a statement to the method of its kind. The parts of a sequence are dispatched one by one.
 
-        Raises CodegenError for blocks.  The windows of a whole model and the values of a long program without
-        loops, which may be thousands, one inside the other, take no stack.
+        Raises CodegenError for blocks. Nested views and lets do not recurse, because a whole model's views,
+        or the values of a long straight-line program, may be nested thousands deep.
         """
         while True:
             match stmt:

@@ -30,7 +30,7 @@ def _activation(
     other: Sequence[Mapping[str, Any]] = (),
     **fields: Any,
 ) -> OpDecl:
-    """`other` are sets of attributes that differ from the defaults, for the samples."""
+    """Declare an activation. `other` has more sets of attributes for the samples."""
     samples = (*unary_samples(), *(Sample((Tensor((3, 8), "special"),), more) for more in other))
     return op(
         name,
@@ -136,7 +136,7 @@ def _gelu_reference(x: NDArray, *, approximate: str) -> NDArray:
 
 
 def _gelu_inner(x: Any, approximate: str) -> Any:
-    """The argument of erf or tanh, over anything with arithmetic."""
+    """The argument of erf or tanh, for any type with arithmetic."""
     return x * _ROOT_HALF if approximate == "none" else (x * x * x * 0.044715 + x) * _ROOT_2_PI
 
 
@@ -165,7 +165,7 @@ GELU = _activation(
 
 
 def _bounds(x_dtype: Any, bounds: Mapping[str, float | None]) -> tuple[float | None, float | None]:
-    """The bounds as numbers of a dtype: for integers the tightest ones, inside its range."""
+    """The bounds in a dtype. For integers, the tightest integers in its range."""
     low, high = bounds["min"], bounds["max"]
     if x_dtype.kind not in "iu":
         return low, high

@@ -44,7 +44,7 @@ from dlc_core.op.std.unary import CAST
 
 
 def scale_of(attrs: Attrs, size: Dim) -> float:
-    """The factor of the scores; `size` is that of a query."""
+    """The factor of the scores. `size` is the length of a query vector."""
     if attrs["scale"] is not None:
         return float(attrs["scale"])
     if not isinstance(size, int):
@@ -80,13 +80,13 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def heads_per_group(q: Sequence[Dim], k: Sequence[Dim]) -> Dim | None:
-    """How many heads share a group of keys; None if the numbers do not divide.  It takes two shapes."""
+    """The number of heads that share a group of keys, from two shapes. None if the numbers do not divide."""
     heads, groups = q[-3], k[-3]
     return 1 if heads == groups else quotient([heads], [groups])
 
 
 def _body(*args: Node, **attrs: Any) -> Node:
-    """GEMMs and a softmax, in float32 at least."""
+    """GEMMs and a softmax, in float32 or wider."""
     dtype = args[0].dtype
     if dtype.bits >= 32:
         return _products(*args, **attrs)
@@ -137,7 +137,7 @@ def _products(
 
 
 def _of_shape(x: Node, shape: tuple[Dim, ...]) -> Node:
-    """The value with the dims of another one, to which inference found them equal."""
+    """The value with other dims that inference has proved equal."""
     return x if x.shape == shape else RESHAPE.build(x, shape=shape)
 
 
@@ -173,7 +173,9 @@ def _qkv(heads: int, n: int, m: int, d: int, e: int = 0, groups: int = 0) -> tup
 
 
 def _hidden(n: int, m: int) -> NDArray:
-    """0 where a key is seen, a little more than the lowest number elsewhere; the first query sees nothing."""
+    """A mask for the samples: 0 where a key is visible, and slightly more than the lowest number elsewhere.
+    The first query sees no key.
+    """
     seen = (np.arange(n)[:, None] + np.arange(m)) % 3 != 0
     seen[0] = False
     return np.where(seen, 0.0, -3e38)

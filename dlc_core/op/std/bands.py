@@ -79,8 +79,8 @@ JOIN_BANDS = op(
 
 
 def elements_of_step(shape: Sequence[Any], axis: int) -> int | None:
-    """The elements per index of an axis whose bands are contiguous: all dims before it are 1, and those after
-    it are known. None if they are not contiguous.
+    """The number of elements per index of an axis whose bands are contiguous: all dims before it are 1, and
+    those after it are known. None if bands are not contiguous.
     """
     axis %= len(shape)
     sizes = [const_value(d) for d in shape]
@@ -101,7 +101,7 @@ def band_offset(value: Node) -> int | None:
 
 
 def join_offsets(value: Node) -> list[int] | None:
-    """The offset of the first element of each joined tensor; None if they are not consecutive."""
+    """The offset of each joined tensor's first element; None if the tensors are not consecutive in memory."""
     axis = value.attrs["axis"] % len(value.shape)
     step = elements_of_step(value.shape, axis)
     sizes = [const_value(arg.shape[axis]) for arg in value.args]

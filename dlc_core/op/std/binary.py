@@ -60,7 +60,7 @@ def _ir(name: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def _truncating(a: NDArray, b: NDArray) -> NDArray:
-    """Quotient toward zero; 0 where b is 0."""
+    """Quotient rounded toward zero; 0 where b is 0."""
     safe = np.where(b == 0, b.dtype.type(1), b)
     floored: NDArray = a // safe
     remainder = a - floored * safe
@@ -125,7 +125,7 @@ def _pow_reference(a: NDArray, b: NDArray) -> NDArray:
     if a.dtype.kind == "f":
         return np.power(a, b)
     powers: NDArray = np.power(a, np.where(b < 0, b.dtype.type(0), b))
-    # 1 / a**|b| is a fraction, which is cut to 0, but for the bases 1 and -1.
+    # 1 / a**|b| truncates to 0, except for the bases 1 and -1.
     fraction = np.where(a == 1, 1, np.where((a + 1) == 0, np.where(b % 2 == 0, 1, -1), 0)).astype(a.dtype)
     return np.where(b < 0, fraction, powers)
 

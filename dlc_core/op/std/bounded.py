@@ -63,7 +63,7 @@ def _places_infer(x: TensorType, attrs: Attrs) -> Type:
 
 
 def nonzero_of(x: NDArray) -> NDArray:
-    """The indices of elements that are not 0, [rank, count]."""
+    """The indices of nonzero elements, [rank, count]."""
     if x.ndim == 0:
         return np.zeros((0, int(x.item() != 0)), np.int64)
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)

@@ -22,7 +22,7 @@ from dlc_core.op.std.slicing import CONCAT
 
 
 def result_of(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:
-    """Types of a function's results for arguments of these types, checked against its params."""
+    """Infer the types of a function's results for these argument types, and check the arguments."""
     if len(types) != len(function.params):
         raise fail(f"{what} takes {len(function.params)} arguments, {len(types)} are given")
     symbols: dict[Var, Expr | int] = {}
@@ -73,7 +73,7 @@ def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
 
 
 def _resized(state: Types, places: Sequence[int], sizes: Sequence[Var]) -> Types:
-    """The types with other dims; `places` are pairs of a value and an axis."""
+    """Replace dims of the types: `places` has pairs of (value, axis), and `sizes` has the new dims."""
     if len(places) != 2 * len(sizes):
         raise fail(f"{len(sizes)} sizes for {len(places)} changing dims", "a value and an axis name a dim")
     shapes = [list(t.shape) for t in state]
@@ -264,7 +264,7 @@ def _scan_reference(*args: Any, num_state: int, body: Any) -> Any:
         state = values[:num_state]
         rounds.append(values[num_state:])
     if not rounds:
-        # A round on nothing tells how large its results would be.
+        # Without iterations, a trial run of the body on blank items gives the shapes of its results.
         blank = [np.full(x.shape[1:], "" if x.dtype == object else 0, x.dtype) for x in xs]
         after = body(*state, *blank)
         made = (after if isinstance(after, tuple) else (after,))[num_state:]
@@ -304,9 +304,10 @@ SCAN = op(
 def stacking(
     types: Sequence[Type], attrs: Attrs, length: Dim, resized: Callable[[Types], Types] = lambda state: state
 ) -> tuple[Types, Types]:
-    """The types of a loop's state and of its stacked results, of which there are `length`.
+    """The types of a loop's state and of its stacked results. `length` is the leading dim of the stacked
+    results.
 
-    `resized` gives the state after a round those dims of before that may change.
+    `resized` returns the state types with the dims that an iteration may change.
     """
     state = tensor_types(types)
     condition = result_of(attrs["cond"], state, "cond")
@@ -325,8 +326,8 @@ def stacked(
 ) -> tuple[list[Any], list[NDArray], int, bool]:
     """Run a loop with a maximum number of iterations.
 
-    Returns the last state, the stacked other results, the number of iterations, and whether another iteration
-    would follow.
+    Returns the last state, the other results stacked, the number of iterations, and whether the condition
+    still holds at the end.
     """
     kept, count = list(state), len(state)
     rows: list[Any] = []
@@ -337,7 +338,7 @@ def stacked(
         rows.append(after[count:])
         going = cond(*kept).item()
     if not rows:
-        # The round that is not made tells how large its rows would be.
+        # Without iterations, a trial run of the body gives the shape of its rows.
         return kept, [np.empty((0, *row.shape), row.dtype) for row in body(*kept)[count:]], 0, going
     return kept, [np.stack(column) for column in zip(*rows, strict=True)], len(rows), going
 
@@ -423,7 +424,7 @@ LOOP = op(
 
 
 def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
-    """The single-symbol dims of a body's params, in terms of the dims of the node's arguments."""
+    """Map the params' dims that are a single symbol to the dims of the node's arguments."""
     shapes: list[tuple[Dim, ...]] = [arg.shape for arg in value.args]
     if value.op is IF:
         shapes = shapes[1:]

@@ -61,14 +61,14 @@ class Conv:
 
 
 def _kernel_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
-    """A kernel's shape with its two channel dims first, in the order of the layout's name without X."""
+    """A kernel's shape with its two channel dims first, in the order that the layout's name gives."""
     return (shape[-2], shape[-1], *shape[:-2]) if layout.startswith("X") else tuple(shape)
 
 
 def conv_sizes(
     x_shape: Sequence[Dim], w_shape: Sequence[Dim], attrs: Attrs, *, transposed: bool = False
 ) -> Conv:
-    """The sizes of a convolution of these shapes, checked."""
+    """Check the shapes and return the sizes of the convolution."""
     batch, channels, *sizes = channels_first([dim(d) for d in x_shape], attrs["layout"])
     kernel = _kernel_shape(w_shape, attrs["kernel_layout"])
     window = Window.of([known(k, "the window") for k in kernel[2:]], attrs)
@@ -144,7 +144,7 @@ def _add_bias(result: NDArray, bias: NDArray, layout: str) -> NDArray:
 def finish(
     total: te.Tensor | Element, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
 ) -> te.Tensor:
-    """Add the bias and round the result, if necessary."""
+    """Add the bias, and round the result to its dtype."""
     if isinstance(total, te.Tensor):
         if not bias and total.dtype is type_.dtype:
             return total
@@ -173,7 +173,7 @@ def _contract(
     *,
     transposed: bool = False,
 ) -> te.Tensor:
-    """The contraction of a padded input; reduce axes are the window, then the input channels."""
+    """The contraction over a padded input. The reduce axes are the window, then the input channels."""
     window, wide = conv.window, accumulator(type_.dtype)
     taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(window.kernel)]
     inner = [te.reduce_axis(conv.group_inputs, "ic")] if conv.group_inputs > 1 else []
@@ -391,7 +391,7 @@ def _transpose_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **
 
 
 def _spread(x: te.Tensor, conv: Conv, attrs: Attrs) -> te.Tensor:
-    """The input with zeros between its elements and around them, so that a stride of 1 remains."""
+    """Insert zeros between the elements of the input and pad it, so that the convolution has stride 1."""
     window = conv.window
     sizes = [o + e - 1 for o, e in zip(_transposed_sizes(conv, attrs), window.extents, strict=True)]
     low = [e - 1 - b for e, b in zip(window.extents, window.before, strict=True)]

@@ -44,7 +44,7 @@ from dlc_core.op.lower import clamped_index, compute, replaced
 
 
 def inside(indices: NDArray, size: int) -> NDArray:
-    """Non-negative indices; refuses those outside."""
+    """Convert indices to non-negative ones. Raises an error if one is out of range."""
     wide = indices.astype(np.int64)
     if wide.size and (wide.min() < -size or wide.max() >= size):
         raise RuntimeFailure(f"index {int(wide.min())} to {int(wide.max())} of a dim of {size}")

@@ -40,7 +40,7 @@ def _wide(value: Node) -> Node:
 
 
 def is_zero(value: Node | None) -> bool:
-    """Whether a zero point is left out or known to be 0."""
+    """Whether a zero point is absent or known to be 0."""
     array = None if value is None else const_array(value)
     return value is None or (array is not None and not np.any(array))
 
@@ -51,7 +51,7 @@ def _centred(value: Node, zero: Node | None) -> Node:
 
 
 def _compact(b: Node, zero: Node | None) -> tuple[Node, Node | None]:
-    """A constant minus its zero point, if that fits in 8 bits; else as signed bytes."""
+    """A constant minus its zero point if that fits in 8 bits, else the constant as signed bytes."""
     array = const_array(b)
     point = None if zero is None else const_array(zero)
     if array is None or point is None or is_zero(zero):
@@ -67,12 +67,12 @@ def _compact(b: Node, zero: Node | None) -> tuple[Node, Node | None]:
 
 
 def _signed(array: NDArray) -> NDArray:
-    """Unsigned bytes less 128, which dot products like better on the right."""
+    """Unsigned bytes minus 128. Dot products are faster with signed bytes on the right."""
     return np.asarray((array ^ np.uint8(128)).view(np.int8))
 
 
 def _sum(value: Node, zero: Node | None, axes: Sequence[int]) -> Node:
-    """The sum of (value - zero) over axes, which stay as 1."""
+    """The sum of (value - zero) over axes; the reduced dims stay as 1."""
     array = const_array(value)
     point = None if zero is None else const_array(zero)
     if array is not None and (zero is None or point is not None):
@@ -183,7 +183,7 @@ def _conv_reference(x: NDArray, w: NDArray, *zeros: NDArray, **attrs: Any) -> ND
 
 
 def _bordered(x: Node, zero: Node, padding: Sequence[int]) -> Node:
-    """x with a border of its zero point."""
+    """Pad x with its zero point."""
     rank = len(x.shape) - 2
     pads = (0, 0, *padding[:rank], 0, 0, *padding[rank:])
     point = const_array(zero)
@@ -218,7 +218,7 @@ def _conv_body(
 
 
 def _column(value: Node, w: Node) -> Node:
-    """One number, or one for each output channel of a kernel, in the shape that broadcasts to the result."""
+    """A scalar, or a value per output channel, in a shape that broadcasts to the result."""
     shape = (w.shape[0], *(1,) * (len(w.shape) - 2)) if value.shape else ()
     if len(value.shape) == len(w.shape) and value.shape[0] == 1:
         shape = ()
@@ -226,7 +226,7 @@ def _column(value: Node, w: Node) -> Node:
 
 
 def _window_sums(x: Node, w: Node, attrs: Mapping[str, Any]) -> Node:
-    """The sums of all that each window sees, over the channels and then over the window."""
+    """The sum of each window, first over the channels and then over the window."""
     channels = _sum(x, None, (1,))
     ones = constant(np.ones((1, 1, *w.shape[2:]), np.int32))
     return CONV.build(channels, ones, **attrs)

@@ -61,7 +61,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, positions: te.Tensor) 
         base = intrinsic("floor", place)
         part = place - base
         weights = [one - part, part] if attrs["mode"] == "linear" else cubic_weights(part, attrs["a"])
-        # Positions far outside stay outside, and have an index.
+        # Positions far outside are clamped so that they have an index, and stay outside.
         near = maximum(minimum(base, cast_to(wide, size) + one), const(-3.0, wide))
         taps = [cast_to(INDEX, near) + FIRST[attrs["mode"]] + k for k in range(len(weights))]
         if attrs["cut"]:

@@ -34,7 +34,7 @@ def _det_infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 
 def _found(work: Buffer, best: Buffer, k: Var, n: Expr) -> Stmt:
-    """`best` takes the row of the greatest pivot of column k, of those from k on."""
+    """Find the pivot of column k: set `best` to the row from k on with the greatest magnitude."""
     i = Var("i", "int64")
     row = load(best, [0])
     greater = absolute(load(work, [i, k])) > absolute(load(work, [row, k]))
@@ -42,7 +42,7 @@ def _found(work: Buffer, best: Buffer, k: Var, n: Expr) -> Stmt:
 
 
 def _swapped(rows: Buffer, at: list[Expr], a: Expr, b: Expr, n: Expr) -> Stmt:
-    """Rows a and b exchanged."""
+    """Swap rows a and b."""
     j, held = Var("j", "int64"), Var("held", rows.dtype)
     first, second = [*at, a, j], [*at, b, j]
     stored = seq(store(rows, first, load(rows, second)), store(rows, second, held))
@@ -50,7 +50,7 @@ def _swapped(rows: Buffer, at: list[Expr], a: Expr, b: Expr, n: Expr) -> Stmt:
 
 
 def _eliminated(work: Buffer, best: Buffer, det: Buffer, at: list[Expr], n: Expr) -> Stmt:
-    """Gaussian elimination in place with the greatest pivot of each column; `det[at]` takes the product."""
+    """Gaussian elimination in place with partial pivoting. `det[at]` becomes the product of the pivots."""
     k, below, right = (Var(name, "int64") for name in ("k", "below", "right"))
     factor = Var("factor", work.dtype)
     row = load(best, [0])
@@ -125,7 +125,9 @@ DET = op(
 
 
 def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr) -> Stmt:
-    """Elimination of all rows but the pivot's, in `work` and, from the unit matrix on, in `made[at]`."""
+    """Gauss-Jordan elimination: eliminate every row but the pivot's in `work`. `made[at]` starts as the unit
+    matrix and becomes the inverse.
+    """
     k, i = (Var(name, "int64") for name in ("k", "i"))
     factor, pivot = Var("factor", work.dtype), Var("pivot", work.dtype)
     row = load(best, [0])

@@ -41,7 +41,7 @@ _ZERO = const(0, "int64")
 
 
 def boxes_infer(types: Sequence[Type]) -> tuple[TensorType, TensorType]:
-    """The boxes and the scores, checked with the limits after them."""
+    """Check the types of boxes, scores and the limits after them; return boxes and scores."""
     boxes, scores, most, overlap, least = tensor_types(types)
     for x in (boxes, scores, overlap, least):
         check_dtype(x.dtype, FLOATS)
@@ -77,7 +77,7 @@ def _corners(boxes: NDArray, center: bool) -> NDArray:
 def boxes_of(
     boxes: NDArray, scores: NDArray, most: NDArray, overlap: NDArray, least: NDArray, center: bool
 ) -> NDArray:
-    """The boxes that remain, rows (image, class, box)."""
+    """The selected boxes, as rows (image, class, box)."""
     limit, threshold, lowest = int(most.reshape(-1)[0]), overlap.reshape(-1)[0], least.reshape(-1)[0]
     corners = _corners(boxes, center)
     areas = np.prod(corners[..., 2:] - corners[..., :2], -1)
@@ -143,7 +143,7 @@ class _Greedy:
     dtype: DType
 
     def memory(self) -> tuple[Buffer, ...]:
-        """Memory that the statements need besides inputs and results."""
+        """The workspace buffers, besides inputs and results."""
         return self.held, self.counts, self.hole, self.sides, self.hits
 
     def count(self, which: int) -> Expr:
@@ -168,7 +168,7 @@ class _Greedy:
         )  # fmt: skip
 
     def _corners(self, image: Expr, box: Expr) -> list[Expr]:
-        """A box as (low y, low x, high y, high x)."""
+        """The corners of a box: (low y, low x, high y, high x)."""
         a, b, c, d = (cast_to(self.dtype, load(self.ins[0], [image, box, const(k)])) for k in range(4))
         if self.center:
             half = const(2, self.dtype)
@@ -176,7 +176,7 @@ class _Greedy:
         return [minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)]
 
     def _overlaps(self, own: Sequence[Expr], number: Expr) -> Expr:
-        """Whether a box shares too much with the one that was kept at that place."""
+        """Whether a box overlaps kept box `number` by more than the threshold."""
         zero = const(0, self.dtype)
         low_y, low_x, high_y, high_x, area = (load(self.sides, [const(k), number]) for k in range(5))
         tall = minimum(own[2], high_y) - maximum(own[0], low_y)
@@ -206,7 +206,7 @@ class _Greedy:
         return tried
 
     def chosen(self, at: list[Expr], boxes: Expr, limit: Expr) -> Stmt:
-        """All boxes of one image and class."""
+        """Select the boxes of one image and class."""
         i, q, best = Var("i", "int64"), Var("q", "int64"), Var("best", "int64")
         size = self.count(0)
         lowest = cast_to(self.dtype, load(self.ins[4], [0]))

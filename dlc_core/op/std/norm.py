@@ -43,7 +43,7 @@ def _number(value: float, like: Node) -> Node:
 
 
 def _normalized(x: Node, axes: Sequence[int], eps: float) -> Node:
-    """(x - mean) / sqrt(variance + eps) over axes."""
+    """(x - mean) / sqrt(variance + eps), with mean and variance over the axes."""
     centred = SUB.build(x, REDUCE_MEAN.build(x, axes=tuple(axes), keepdims=True))
     variance = REDUCE_MEAN.build(MUL.build(centred, centred), axes=tuple(axes), keepdims=True)
     return DIV.build(centred, SQRT.build(ADD.build(variance, _number(eps, x))))
@@ -61,7 +61,7 @@ def _per_channel(vector: Node, rank: int, axis: int) -> Node:
 
 
 def _agreed(x: Node, vectors: Sequence[Node], axis: int = 1) -> tuple[Node, list[Node]]:
-    """x and the parameters of its channels, where the number of channels is the same dim."""
+    """Give x and its per-channel parameters the same dim for the number of channels."""
     made = _with_channels(x.tensor_type, [v.tensor_type for v in vectors], axis)
     wanted = [made.shape, *([(made.shape[axis],)] * len(vectors))]
     given = [
@@ -82,7 +82,7 @@ def _batch_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _with_channels(x: TensorType, vectors: Sequence[TensorType], axis: int) -> TensorType:
-    """The type of x, with a known number of channels if that of the vectors is known."""
+    """The type of x; its number of channels is known if that of the vectors is."""
     channels = x.shape[axis]
     for vector in vectors:
         check_rank(vector, 1, 1, "a parameter of the channels")
@@ -149,7 +149,7 @@ BATCH_NORM = op(
 
 
 def _tail_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    """Of ops that normalise over the axes from `axis` on, with parameters that broadcast to these."""
+    """Infer ops that normalise over the axes from `axis` on. Their parameters broadcast to these axes."""
     x, *params = tensor_types(types)
     common_dtype((x, *params), FLOATS)
     tail = x.shape[axis_of(attrs["axis"], x.ndim) :]

@@ -47,14 +47,14 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def unpacked(q: NDArray, bits: int) -> NDArray:
-    """The numbers of packed weights: [blocks, bytes, columns] -> [blocks, numbers of a block, columns]."""
+    """Unpack weights: [blocks, bytes, columns] -> [blocks, numbers of a block, columns]."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8).reshape(1, 1, -1, 1)
     numbers = (q[:, :, None, :] >> shifts) & ((1 << bits) - 1)
     return np.asarray(numbers.reshape(q.shape[0], -1, q.shape[2]))
 
 
 def packed(numbers: NDArray, bits: int) -> NDArray:
-    """The inverse of `unpacked`: numbers from 0 to 2^bits - 1 as bytes."""
+    """The inverse of `unpacked`: pack numbers in [0, 2^bits) into bytes."""
     each = 8 // bits
     split = numbers.astype(np.uint8).reshape(numbers.shape[0], -1, each, numbers.shape[2])
     shifts = np.arange(0, 8, bits, dtype=np.uint8).reshape(1, 1, -1, 1)

@@ -52,7 +52,7 @@ _ATTRS = (
 
 
 def _sizes(x_shape: Sequence[Dim], attrs: Attrs) -> tuple[Window, tuple[Dim, ...], tuple[Dim, ...]]:
-    """(window, spatial sizes of the input, of the result)."""
+    """(window, spatial sizes of the input, spatial sizes of the result)."""
     spatial = channels_first([dim(d) for d in x_shape], attrs["layout"])[2:]
     window = Window.of(attrs["kernel"], attrs)
     if len(window.kernel) != len(spatial):
@@ -70,7 +70,7 @@ def _infer(x: TensorType, attrs: Attrs) -> TensorType:
 def _overhang(
     window: Window, sizes: Sequence[Dim], counts: Sequence[Dim], ceil_mode: bool
 ) -> tuple[Dim, ...]:
-    """The padding at the ends that the last windows reach into."""
+    """The extra padding that the last windows need."""
     if not ceil_mode:
         return window.after
     ends = zip(counts, window.strides, window.extents, sizes, window.before, strict=True)
@@ -203,7 +203,7 @@ def _average_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     include = attrs["count_include_pad"]
 
     def size_of(axis: int, place: Expr) -> Expr:
-        """How many elements of a window count, along a spatial dim."""
+        """The number of window elements that count along a spatial dim."""
         kernel, stride, step = window.kernel[axis], window.strides[axis], window.dilation[axis]
         low, high = (window.before[axis], window.after[axis])
         if (include or low == high == 0) and not attrs["ceil_mode"]:

@@ -52,7 +52,7 @@ def product_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
 
 
 def accumulator(result: DType) -> DType:
-    """The dtype that products are summed in for a result dtype."""
+    """The dtype of the accumulator for a result dtype."""
     return compute_type(result)
 
 
@@ -101,7 +101,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
 def _lower_rows(
     type_: TensorType, a: te.Tensor, b: te.Tensor, k: IterVar, wide: DType, transpose_b: bool
 ) -> te.Tensor:
-    """Many matrices times one: one GEMM over the rows of all matrices, so that tiles span them."""
+    """Many matrices times one matrix: one GEMM over all rows, so that tiles span matrices."""
     lead = [as_expr(d) for d in type_.shape[:-1]]
     rows = lead[0]
     for extent in lead[1:]:

@@ -44,7 +44,7 @@ TO = Attr("to", "dtype", help="the result's dtype, an integer of at most 16 bits
 
 
 def _broadcast_to(x: TensorType, others: Sequence[TensorType], dtype: DType) -> TensorType:
-    """x in another dtype; the others must broadcast to its shape."""
+    """The type of x with another dtype. The shapes of the others must broadcast to its shape."""
     for other in others:
         broadcast_into(other.shape, x.shape, "the parameter")
     broadcast_dims(x.shape, *(t.shape for t in others))
@@ -58,7 +58,7 @@ def _check_zero(types: Sequence[TensorType], wanted: DType) -> None:
 
 
 def _clamped(value: Expr, zero: Sequence[Expr], to: DType) -> Expr:
-    """A whole number as a float, plus the zero point, in the range of `to`."""
+    """Add the zero point to an integral float, and clamp the sum to the range of `to`."""
     for point in zero:
         value = value + cast_to(value.dtype, cast_to("int32", point))
     low, high = to.int_range()
@@ -266,32 +266,34 @@ REQUANTIZE = op(
 
 
 def fixed_point(factors: NDArray) -> tuple[NDArray, NDArray]:
-    """(mantissa, shift) in int32 of float32 numbers of [0, 2^31): each is mantissa 2^-shift, exactly.
+    """Split float32 numbers in [0, 2^31) into (mantissa, shift) in int32, with number = mantissa * 2^-shift
+    exactly.
 
-    Only numbers below 2^-38 lose digits, of which any int32 times them is below 2^-7 and rounds to 0.
+    Only numbers below 2^-38 lose digits. Their product with any int32 is below 2^-7 and rounds to 0.
     """
     fraction, exponent = np.frexp(factors.astype(np.float64))
     mantissa, shift = np.rint(fraction * 2.0**24), 24 - exponent.astype(np.int64)
     lost = np.maximum(shift - 62, 0)
     mantissa, shift = np.rint(np.ldexp(mantissa, -lost)), shift - lost
-    # A shift that would be to the left becomes one of 0 or more by a longer mantissa.
+    # Shifts must not be negative: lengthen the mantissa instead.
     left = np.maximum(-shift, 0)
     mantissa, shift = np.ldexp(mantissa, left), shift + left
     return mantissa.astype(np.int32), shift.astype(np.int32)
 
 
 def fixed_point_product(n: Expr, mantissa: Expr, shift: Expr) -> Expr:
-    """n mantissa 2^-shift rounded to the nearest integer, ties to even: int32 in, int64 out.
+    """Round n * mantissa * 2^-shift to the nearest integer, ties to even. Inputs are int32, the result is
+    int64.
 
-    The mantissa is at least 0 and the shift from 0 to 62: the product has at most 62 bits, so nothing
-    overflows.
+    The mantissa is at least 0 and the shift is in [0, 62]. The product has at most 62 bits, so it cannot
+    overflow.
     """
     one = as_expr(const(1, "int64"))
     product = cast_to("int64", n) * cast_to("int64", mantissa)
     by = cast_to("int64", shift)
     floor = product >> by
     rest = product - (floor << by)
-    # Twice the rest against the divisor; at a tie the odd go up.
+    # Compare twice the remainder with the divisor. On a tie, odd quotients round up.
     twice = rest + rest + (floor & one)
     return floor + cast_to("int64", twice > (one << by))
 

@@ -47,7 +47,7 @@ def _reference(x: NDArray, *, count: int, largest: bool) -> NDArray:
 
 
 def before(a: Expr, b: Expr, largest: bool) -> Expr:
-    """Whether a comes before b: NaN comes first among the largest, last among the smallest."""
+    """Whether a is ranked before b. NaN is first among the largest, and last among the smallest."""
     better = a > b if largest else a < b
     if not a.dtype.is_float:
         return better
@@ -104,14 +104,14 @@ class _Chosen:
         return before(self._value(a), self._value(b), self.largest)
 
     def _taken(self, number: Expr) -> Expr:
-        """Return the index that is stored at a rank; for unused ranks, the first element."""
+        """The index stored at a rank; the first element for unused ranks."""
         return load(self.out, [*self.at, number])
 
     def _put(self, number: Expr, where: Expr) -> Stmt:
         return store(self.out, [*self.at, number], where)
 
     def inserted(self, count: int) -> Stmt:
-        """Insert each element into a sorted list of the best so far."""
+        """Insert each element into the sorted list of the best elements so far."""
         k, here = Var("k", "int64"), load(self.place, [0])
         last = const(count - 1, "int64")
         above = select(here > 0, here - 1, const(0, "int64"))
@@ -125,8 +125,8 @@ class _Chosen:
         return seq(*cleared, loop(k, self.size, If(wanted, put)))
 
     def heaped(self) -> Stmt:
-        """The best so far in a heap, the last of them on top, which is put in order at the end: n log count
-        steps at most, and few where most elements are not among the best.
+        """Keep the best elements so far in a heap with the last of them on top, and sort it at the end. This
+        takes at most n log count steps, and few if most elements are not among the best.
         """
         zero, count = const(0, "int64"), self.count
 

@@ -56,7 +56,7 @@ def _reduce_infer(x: TensorType, attrs: Attrs) -> TensorType:
 def point_maker(
     rank: int, axes: Sequence[int], keepdims: bool
 ) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]:
-    """A function from the result's indices and the reduced indices to the place in the input."""
+    """Return a function that maps result indices and reduction indices to an input index."""
 
     def point(indices: Sequence[Any], reduced: Sequence[Any]) -> tuple[Any, ...]:
         inner = iter(reduced)
@@ -74,7 +74,7 @@ def reduce_stage(
     name: str,
     value: Callable[[Expr], Expr] = lambda v: v,
 ) -> te.Tensor:
-    """A tensor of `combine` (te.sum and the like) over axes, of `value(element)` in the computing dtype."""
+    """Reduce `value(element)` over axes with `combine`, such as te.sum. It runs in the computing dtype."""
     shape = [d for k, d in enumerate(x.shape) if k not in axes]
     if keepdims:
         shape = [const(1) if k in axes else d for k, d in enumerate(x.shape)]
@@ -98,7 +98,7 @@ def _reduction(
     special: bool = True,
     accumulate: Callable[[DType], DType] = compute_type,
 ) -> OpDecl:
-    """A reduction of `value(x)` by `combine`, then `finish(result, number of elements)`."""
+    """Declare a reduction: reduce `value(x)` by `combine`, then apply `finish(result, element count)`."""
 
     def lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         axes = reduced_axes(attrs, x.ndim)
@@ -325,7 +325,8 @@ def _arg(largest: bool) -> OpDecl:
             same = eq(value, best[i])
             return binary("or", same, intrinsic("isnan", value)) if value.dtype.is_float else same
 
-        # Two reductions of one value each are vectors; one of pairs would be a chain of choices.
+        # Two reductions of single values can be vectorised. One reduction of pairs would be a chain of
+        # selects.
         found: te.Tensor = te.compute(
             type_.shape,
             lambda *i: outermost(select(hit(*i), cast_to(counted, place.var), nowhere), place),
@@ -379,7 +380,7 @@ def _cumsum_reference(x: NDArray, *, axis: int, exclusive: bool, reverse: bool) 
 
 
 def _cumsum_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    """A scan whose state t is the sum of the first t elements."""
+    """A scan. State t is the sum of the first t elements."""
     axis = axis_of(attrs["axis"], x.ndim)
     steps = x.shape[axis]
     shape = (steps + 1, *x.shape[:axis], *x.shape[axis + 1 :])

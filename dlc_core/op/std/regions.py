@@ -77,15 +77,15 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, regions: te.Tensor) ->
         (image, given), (out,) = ins, outs
 
         def end(region: Expr, number: int) -> Expr:
-            """A corner's coordinate as a place of the image, halves away from 0."""
+            """A corner's coordinate as an image index, rounded to nearest with halves away from 0."""
             value = cast_to("float32", load(given, [region, const(number)])) * scale
-            # What is no place of an image, NaN too, is far outside of it.
+            # A coordinate that is not an index, such as NaN, becomes one far outside of the image.
             value = select(value > -FAR, minimum(value, const(FAR, "float32")), const(-FAR, "float32"))
             half = select(value < 0, const(-0.5, "float32"), const(0.5, "float32"))
             return cast_to("int64", intrinsic("trunc", value + half))
 
         def window(region: Expr, place: Expr, axis: int) -> tuple[Expr, Expr]:
-            """Where a bin begins and ends along rows (1) or columns (0)."""
+            """The begin and end of a bin along rows (1) or columns (0)."""
             low, high = end(region, axis + 1), end(region, axis + 3)
             extent = cast_to("float32", maximum(high - low + 1, const(1, "int64")))
             step = extent / const(bins[1 - axis], "float32")
@@ -103,7 +103,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, regions: te.Tensor) ->
             i, j = Var("i", "int64"), Var("j", "int64")
             value = cast_to(held, load(image, [which, channel, i, j]))
             best = load(out, at)
-            # The first element replaces what an empty bin has.
+            # The first element replaces the initial value of an empty bin.
             first = logical_and(eq(i, top), eq(j, left))
             taken = store(out, at, select(first, value, maximum(best, value)))
             rows = loop(i, bottom - top, loop(j, right - left, taken, begin=left), begin=top)

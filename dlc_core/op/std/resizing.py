@@ -41,7 +41,7 @@ def _infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 
 def _step(scale: float | None, size: Dim, result: Dim) -> tuple[Dim, Dim]:
-    """How far the input moves for each place of the result, as numerator and denominator."""
+    """The input step for one index of the result, as (numerator, denominator)."""
     if scale is None:
         return size, result
     exact = Fraction(scale).limit_denominator(1 << 16)
@@ -49,14 +49,14 @@ def _step(scale: float | None, size: Dim, result: Dim) -> tuple[Dim, Dim]:
 
 
 def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str) -> tuple[Expr, Expr]:
-    """The place of the input that place x of the result looks at, as numerator and positive denominator."""
+    """The input coordinate for result index x, as (numerator, positive denominator)."""
     up, down = _step(scale, size, result)
     if kind == "align_corners":
         moved = x * (as_expr(size) - 1)
         exact = isinstance(size, int) and isinstance(result, int) and size * down == result * up
         if scale is None or exact:
             return moved, maximum(as_expr(result) - 1, 1)
-        # The result has floor(size * scale) elements; its corners are those of the fractional size.
+        # The result has floor(size * scale) elements, but its corners are those of the unrounded size.
         return moved * up, maximum(as_expr(size) * down - up, 1)
     if kind == "asymmetric":
         return x * up, as_expr(down)
@@ -69,7 +69,7 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
 
 
 def _coordinate_of(x: int, size: int, result: int, scale: float | None, kind: str) -> Fraction:
-    """The same for numbers, by the textbook formula."""
+    """The input coordinate for numbers, by the textbook formula."""
     factor = Fraction(result, size) if scale is None else Fraction(scale).limit_denominator(1 << 16)
     half = Fraction(1, 2)
     if kind == "align_corners":
@@ -101,13 +101,13 @@ def _nearest(above: Expr, below: Expr, rounding: str) -> Expr:
         return (above + below - 1) // below
     if rounding == "round_prefer_ceil":
         return (above * 2 + below) // (below * 2)
-    # ceil(p - 1/2): halves go down.
+    # ceil(p - 1/2): halves round down.
     return (above * 2 - below + below * 2 - 1) // (below * 2)
 
 
 def cubic_weights(t: Any, a: float = _CUBIC) -> list[Any]:
-    """The weights of the four neighbours of a position at distance `t` after the second one: floats, arrays
-    or expressions, like `t`.
+    """The weights of the four neighbours of a position, by cubic interpolation. `t` is the distance after the
+    second neighbour: a float, an array or an expression. The weights have the same kind.
     """
 
     def near(d: Any) -> Any:
@@ -120,7 +120,7 @@ def cubic_weights(t: Any, a: float = _CUBIC) -> list[Any]:
 
 
 def _matrix(size: int, result: int, scale: float | None, attrs: Attrs) -> NDArray:
-    """Weights [result, size] of one axis."""
+    """The interpolation weights [result, size] of one axis."""
     weights = np.zeros((result, size))
     for x in range(result):
         place = _coordinate_of(x, size, result, scale, attrs["coordinates"])
@@ -152,9 +152,7 @@ def _reference(x: NDArray, **attrs: object) -> NDArray:
 def _taps(
     x: Expr, size: Dim, result: Dim, scale: float | None, attrs: Attrs, wide: DType
 ) -> tuple[list[Expr], Expr | None]:
-    """Return the input indices for position x of the result, and the fraction of x between the two middle
-    ones.
-    """
+    """Return the input indices for result index x, and the fraction of x between the two middle indices."""
     above, below = _coordinate(x, size, result, scale, attrs["coordinates"])
     last = as_expr(size) - 1
 

@@ -100,7 +100,7 @@ def _growing_reference(*state: Any, first: int, most: int | None, part: Any) -> 
 
 
 def _joined(parts: list[tuple[int, NDArray]]) -> NDArray:
-    """The rows that were made, as a view only where most of the memory is theirs."""
+    """Join the rows. The result is a view only if it uses most of the memory."""
     made, rows = parts[0]
     if len(parts) == 1 and 2 * made >= len(rows):
         return rows[:made]

@@ -50,14 +50,14 @@ def _reference(x: NDArray) -> NDArray:
 
 
 def reading(x: Buffer) -> Reading:
-    """How rows are read to be compared: narrow floats as wide ones, bools as bytes."""
+    """How rows are loaded for comparison: narrow floats are widened, bools become bytes."""
     held = DType("uint8") if x.dtype.is_bool else compute_type(x.dtype)
     return lambda row, column: cast_to(held, load(x, [row, column]))
 
 
 def along_columns(columns: Expr, at: Buffer, look: Callable[[Expr], tuple[Expr, Stmt]]) -> Stmt:
-    """Examine columns in order until a condition holds. `look(column)` returns the condition and the
-    statement to run then. `at` is the counter.
+    """Loop over columns until a condition holds. `look(column)` returns the condition and the statement to
+    run then. `at` is the counter.
     """
     here = load(at, [0])
     found, done = look(here)
@@ -84,7 +84,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
             return store(counts, [which], as_expr(value))
 
         def compared(a: Expr, b: Expr) -> Stmt:
-            """Whether the row at place b of this half must come before that at place a."""
+            """Whether the row at position b of the order must precede the row at position a."""
             if alone:
                 return store(later, [0], before(load(keys, [b]), load(keys, [a]), False))
             one, other = load(places, [a]), load(places, [b])
@@ -97,7 +97,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
             return seq(store(later, [0], const(False, "bool")), along_columns(columns, column, look))
 
         def merged(to: Expr) -> Stmt:
-            """The next place: the first of the left run, or that of the right one."""
+            """The next position of the merge: the first of the left run or of the right run."""
             own, other = Var("own", INT64), Var("other", INT64)
             ours, theirs = own < minimum(start + width, rows), other < minimum(start + width * 2, rows)
             pick, chosen = Var("pick", INT64), load(later, [0])
@@ -115,7 +115,7 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
             return Let(own, left, Let(other, right, seq(both, took)))
 
         def run() -> Stmt:
-            """Two runs merged, and on to the next two."""
+            """Merge two runs, then go on to the next two."""
             k, begin = Var("k", INT64), Var("begin", INT64)
             size = minimum(width * 2, rows - begin)
             both = seq(put(3, begin), put(4, minimum(begin + width, rows)))

@@ -76,12 +76,12 @@ def _scattered(
     ordered: Collection[int],
     target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr]]],
 ) -> te.Tensor:
-    """x copied, then the updates: `target(indices, i)` gives the index in the result of update i, without the
-    dims behind the first `outer` of the updates, and the conditions under which that is inside.
+    """Copy x, then apply the updates. `target(indices, i)` returns the result index of update i without the
+    dims after the first `outer` of the updates, and the conditions under which it is in range.
 
     Updates that differ only in one of the `ordered` dims may write the same element, so they run in order.
-    Other updates never do, so threads may share them. Sums and products of narrow floats are rounded once, at
-    the end.
+    Other updates write different elements and can run in parallel. Sums and products of narrow floats are
+    rounded once, at the end.
     """
     held = type_.dtype if reduction in ("none", "min", "max") else compute_type(type_.dtype)
 
@@ -104,7 +104,7 @@ def _scattered(
             return If(logical_and(*valid), written) if valid else written
 
         def told(every: list[Expr]) -> list[Expr | None]:
-            """Where an update goes, as far as that is known without the indices."""
+            """The part of an update's target that does not depend on the indices."""
             free = len(out.shape) - len(every[outer:])
             kept = [None if axis in ordered else i for axis, i in enumerate(every[:outer])]
             return [*(kept if len(kept) == free else [None] * free), *every[outer:]]
@@ -124,8 +124,8 @@ def _scattered(
 
 
 def _place(index: Expr, size: Expr) -> tuple[Expr, list[Expr]]:
-    """An index that may count from the end, as one that does not, and the conditions under which it is
-    inside.  The call fails for one that is not; its update is left out.
+    """Convert an index that may count from the end to a non-negative one, and return the conditions under
+    which it is in range. The call fails for an index out of range, and its update is skipped.
     """
     counted = counted_index(index, size)
     return counted, [counted >= 0, counted < size]

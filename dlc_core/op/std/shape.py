@@ -52,9 +52,9 @@ def _reshape_infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 
 def reshaped_index(indices: Sequence[Expr], shape: Sequence[Dim], into: Sequence[Dim]) -> tuple[Expr, ...]:
-    """The place in a tensor of shape `into` of the element at `indices` of its reshape to `shape`.
+    """The index of an element in a tensor of shape `into`, from its `indices` in the reshape to `shape`.
 
-    Runs of dims with equal products are mapped on their own, which keeps the expressions small.
+    Runs of dims with equal products are mapped separately, which keeps the expressions small.
     """
     result: list[Expr] = []
     start_in = start_out = 0
@@ -69,7 +69,7 @@ def reshaped_index(indices: Sequence[Expr], shape: Sequence[Dim], into: Sequence
 
 
 def _cuts(a: Sequence[Dim], b: Sequence[Dim]) -> list[tuple[int, int]]:
-    """Lengths of prefixes of `a` and `b` of equally many elements; the last are the whole shapes."""
+    """Lengths of prefixes of `a` and `b` with equally many elements. The last pair is the whole shapes."""
 
     def keys(shape: Sequence[Dim]) -> list[Any]:
         made = []

@@ -62,7 +62,9 @@ def _concat_lower(type_: TensorType, attrs: Attrs, *xs: te.Tensor) -> te.Tensor:
         begins.append(simplify(dim(begins[-1] + x.shape[axis])))
 
     def choose(indices: tuple[Expr, ...], first: int, last: int) -> Expr:
-        """The element from inputs first to last, by halving: the depth is logarithmic in their number."""
+        """The element at `indices` of the concatenation of inputs first to last, found by bisection. The
+        depth of the expression is logarithmic in the number of inputs.
+        """
         if first + 1 == last:
             return xs[first][replaced(indices, axis, indices[axis] - begins[first])]
         middle = (first + last) // 2
@@ -147,8 +149,9 @@ SPLIT = op(
 def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     """(first index, number of indices) of `begin:end:step` on a dim.
 
-    Ints behave as in Python. A symbolic begin or end is assumed to be between 0 and `size` (counted from the
-    end if it is certainly negative). For negative steps, the first index is at most the last of the dim.
+    Ints behave as in Python. A symbolic begin or end is assumed to lie in [0, `size`]; if it is certainly
+    negative, it counts from the end. For a negative step, the first index is clamped to the last one of the
+    dim.
     """
     if step == 0:
         raise fail("a slice's stride is 0")
@@ -162,12 +165,14 @@ def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     first, last = (_slice_end(size, place, low) for place in (begin, end))
     distance = last - first if step > 0 else first - last
     count = dim_max((distance + (abs(step) - 1)) // abs(step), 0)
-    with assumptions():  # where no element is taken, the first place is none
+    with assumptions():  # the first index is irrelevant if no element is taken
         return simplify(first), count
 
 
 def _inside(size: Dim, place: Dim) -> Dim:
-    """A begin or end that is symbolic as an index from the begin, which is assumed to lie inside."""
+    """Normalise a symbolic begin or end to a non-negative index, and record the assumption that it is in
+    range.
+    """
     if isinstance(place, int):
         return place
     inside = simplify(place)
@@ -198,7 +203,7 @@ def _surely_negative(value: Expr) -> bool:
 
 
 def _slices(x_shape: Sequence[Dim], attrs: Attrs) -> list[tuple[Dim, Dim, int]]:
-    """(first index, number, stride) for each axis."""
+    """(first index, number of indices, stride) for each axis."""
     begins, ends = attrs["begins"], attrs["ends"]
     axes = tuple(range(len(begins))) if attrs["axes"] is None else attrs["axes"]
     strides = (1,) * len(begins) if attrs["strides"] is None else attrs["strides"]
@@ -236,7 +241,7 @@ def _slice_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         for index, (first, count, step), size in zip(indices, slices, x.shape, strict=True):
             place = index * step + first
             inside = _stays_inside(first, count, step, size)
-            # What a symbolic begin or end only promises is held to the memory there is.
+            # The range of a symbolic begin or end is only assumed, so the index is clamped to the buffer.
             places.append(place if inside else maximum(minimum(place, size - 1), 0))
         return x[tuple(places)]
 

@@ -46,7 +46,7 @@ def _objects(values: Sequence[str], shape: Sequence[int]) -> NDArray:
 
 
 def _each(x: NDArray, to: str, function: Callable[[str], Any]) -> NDArray:
-    """A number for each text."""
+    """Map each text to a number."""
     made: NDArray = np.empty(x.shape, to)
     made.reshape(-1)[:] = [function(text) for text in x.flat]
     return made
@@ -71,8 +71,7 @@ TEXTS = op(
 
 
 def _written(item: object) -> str:
-    """A number as a string: integers in decimal, floats with as many digits as are needed to distinguish
-    them."""
+    """A number as text: integers in decimal, floats with the fewest digits that identify them."""
     if isinstance(item, (bool, np.bool_)):
         return "1" if item else "0"
     if isinstance(item, (int, np.integer)):
@@ -195,7 +194,7 @@ def _tokens_infer(x: TensorType, attrs: Attrs) -> Type:
 
 
 def _between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
-    """Yield the texts between the matches; empty matches separate nothing."""
+    """Yield the texts between the matches. Empty matches do not separate."""
     begin = 0
     for found in separator.finditer(text):
         if found.group():

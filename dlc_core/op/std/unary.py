@@ -42,7 +42,7 @@ def _unary(
     values: str = "normal",
     result: str = "",
 ) -> OpDecl:
-    """An elementwise op; without a body it is the intrinsic of its name."""
+    """Declare an elementwise op. Without a body it is the intrinsic of the same name."""
     refused = next(d for d in (*ALL, "complex64") if d not in dtypes)
     return op(
         name, doc, ["x"], kind="elementwise", infer=same_type(dtypes, result), reference=reference,

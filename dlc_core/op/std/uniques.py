@@ -73,7 +73,7 @@ def _groups_lower(type_: TupleType, attrs: Attrs, x: te.Tensor, order: te.Tensor
         k, at, i, own, group, rest = (Var(n, INT64) for n in ("k", "at", "i", "own", "group", "rest"))
 
         def differ(place: Expr) -> tuple[Expr, Stmt]:
-            """Whether the row at `at` is another one than that before it in the order, in a column."""
+            """Whether the row at `at` and its predecessor in the sorted order differ in a column."""
             a, b = read(at, place), read(load(places, [k - 1]), place)
             alike = eq(a, b)
             if attrs["one_nan"] and a.dtype.is_float:
@@ -81,7 +81,7 @@ def _groups_lower(type_: TupleType, attrs: Attrs, x: te.Tensor, order: te.Tensor
             return eq(alike, const(False, "bool")), store(other, [0], const(True, "bool"))
 
         def begun(place: Expr, count: int) -> Stmt:
-            """Another group, whose first row is there."""
+            """Start a group whose first row is `place`."""
             return seq(
                 store(first, [now], place),
                 store(counts, [now], const(count, INT64)),
@@ -103,7 +103,7 @@ def _groups_lower(type_: TupleType, attrs: Attrs, x: te.Tensor, order: te.Tensor
         steps: list[Stmt] = [store(total, [0], _ZERO)]
         steps.append(loop(k, size, Let(at, load(places, [k]), seq(compared, *noted))))
         if not attrs["ordered"]:
-            # A row's leader stands before it, and has its group's number by then.
+            # A row's leader precedes it, so the leader's group number is known.
             joined = Let(group, load(inverse, [own]), seq(store(inverse, [i], group), counted(group)))
             leading = seq(store(inverse, [i], now), begun(i, 1))
             steps.append(loop(i, size, Let(own, load(inverse, [i]), If(eq(own, i), leading, joined))))

@@ -35,7 +35,7 @@ class Window:
 
     @staticmethod
     def of(kernel: Sequence[int], attrs: Attrs) -> Window:
-        """The window of an op's attributes, checked."""
+        """Check an op's attributes and return its window."""
         rank = len(kernel)
         strides = (1,) * rank if attrs["strides"] is None else attrs["strides"]
         dilation = (1,) * rank if attrs["dilation"] is None else attrs["dilation"]
@@ -53,17 +53,19 @@ class Window:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Elements that a window spans."""
+        """The number of elements that a window spans."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     @property
     def is_point(self) -> bool:
-        """Whether it is one element wide, moves by one and has no border: it sees the input itself."""
+        """Whether the window is one element with stride 1 and no padding: it reads the input itself."""
         alone = all(k == 1 and s == 1 for k, s in zip(self.kernel, self.strides, strict=True))
         return alone and not any(self.before) and not any(self.after)
 
     def output_sizes(self, sizes: Sequence[Dim], ceil_mode: bool = False) -> tuple[Dim, ...]:
-        """How often the window fits.  With `ceil_mode` the last one may hang over, if it begins inside."""
+        """The number of window positions along each dim. With `ceil_mode` the last window may extend beyond
+        the padded input, if it begins inside.
+        """
         result = []
         for axis, size in enumerate(sizes):
             covered = size + self.before[axis] + self.after[axis] - self.extents[axis]
@@ -81,7 +83,7 @@ class Window:
 
 
 def known(value: Dim, what: str) -> int:
-    """A dim that must be a number."""
+    """The number that a dim is; an error for a symbolic dim. `what` names it in the message."""
     number = const_value(value)
     if number is None:
         raise fail(f"{what} is {value}, it must be a number")
@@ -89,12 +91,12 @@ def known(value: Dim, what: str) -> int:
 
 
 def channels_first(shape: Sequence[T], layout: str) -> tuple[T, ...]:
-    """A shape of a layout in the order (n, c, spatial…)."""
+    """Permute a shape from a layout to the order (n, c, spatial…)."""
     return (shape[0], shape[-1], *shape[1:-1]) if layout == "NXC" else tuple(shape)
 
 
 def in_layout(shape: Sequence[T], layout: str) -> tuple[T, ...]:
-    """A shape in the order (n, c, spatial…) as the layout has it."""
+    """Permute a shape from the order (n, c, spatial…) to the layout."""
     return (shape[0], *shape[2:], shape[1]) if layout == "NXC" else tuple(shape)
 
 

@@ -47,13 +47,13 @@ def run(
     check: bool = False,
     reverse: bool = False,
 ) -> None:
-    """Run a PrimFunc: one array for each buffer parameter, changed in place, and a number for each scalar.
+    """Run a PrimFunc. Each buffer parameter is an array that is changed in place; each scalar is a number.
 
-    Trailing scalars may be left out if they are dims of the arrays. An array has the buffer's shape and
-    dtype; for a buffer with strides it is the flat memory from the pointer on. `module` has the kernels of
-    `kernel.*` calls. `externs` has the functions of `extern.*` calls; they get NumPy arrays for handles, and
-    count as writing all elements of these. Raises UsageError for wrong arguments, and RuntimeFailure for an
-    error in the program.
+    Trailing scalars may be omitted if they are dims of the arrays. An array has the buffer's shape and dtype;
+    for a buffer with strides it is the flat memory from the pointer on. `module` has the kernels of
+    `kernel.*` calls. `externs` has the functions of `extern.*` calls. They get NumPy arrays for handles, and
+    are assumed to write all elements of these. Raises UsageError for wrong arguments, and RuntimeFailure for
+    an error in the program.
     """
     races = Races() if check else None
     values = bind_arguments(func, args)
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def source(func: PrimFunc) -> str:
-    """The Python text that a PrimFunc is run as, for looking into."""
+    """The Python text that runs a PrimFunc, for inspection."""
     return _program(func, checked=False, reverse=False).source
 
 
@@ -127,7 +127,7 @@ class _Kernels(dict[str, Callable[..., int]]):
         return self[symbol]
 
     def launch(self, symbol: str, *args: Any) -> int:
-        """Run a kernel whose thread axes have the extents that follow its arguments."""
+        """Run a kernel. The extents of its thread axes follow its arguments."""
         kernel = self[symbol]
         assert self.module is not None
         func = self.module.functions[symbol]
@@ -175,10 +175,10 @@ def _program(func: PrimFunc, *, checked: bool, reverse: bool) -> Program:
 
 
 def bind_arguments(func: PrimFunc, args: Sequence[Any]) -> list[Any]:
-    """The values of all parameters: those given, then scalars found from the arrays' shapes.
+    """The values of all parameters: the given ones, then scalars that follow from the arrays' shapes.
 
-    Raises UsageError that names the parameter for a wrong number, type, dtype or shape, or the dim that is
-    not within its bounds.
+    Raises UsageError, which names the parameter, for a wrong number, type, dtype or shape, and for a dim that
+    is not within its bounds.
     """
     if len(args) > len(func.params):
         raise UsageError(f"{func.name} takes {len(func.params)} arguments, not {len(args)}")

@@ -97,13 +97,14 @@ class Writer:
         return f"{prefix}{self.count}"
 
     def helper(self, name: str, value: Any) -> str:
-        """A name in the namespace of the generated text."""
+        """Define a value in the namespace of the generated text, and return its name."""
         self.namespace[name] = value
         return name
 
     def value(self, root: Expr, *, rounded: bool = True) -> str:
-        """The text of a value, for the lane `lane` if it is a vector. With `rounded=False` the caller's store
-        rounds it."""
+        """The text of a value; for a vector, of the lane `lane`. With `rounded=False` the caller's store
+        rounds it.
+        """
         uses = self._uses(root)
         text: dict[Expr, str] = {}
         depth: dict[Expr, int] = {}
@@ -130,7 +131,7 @@ class Writer:
         return name
 
     def _eager(self, e: Expr) -> Sequence[Expr]:
-        """Operands that are evaluated with the node, at the same lane."""
+        """Operands that are always evaluated with the node, at the same lane."""
         if isinstance(e, Call):
             if e.name == "if_then_else":
                 return e.args[:1]
@@ -159,7 +160,7 @@ class Writer:
         return uses
 
     def _inexact(self, e: Expr) -> bool:
-        """Whether the float64 value of a narrower float node needs rounding."""
+        """Whether the float64 value of a narrower float must be rounded."""
         if not e.dtype.is_float or e.dtype.bits == 64:
             return False
         if isinstance(e, Binary):
@@ -173,16 +174,16 @@ class Writer:
         return False
 
     def rounded(self, text: str, type_: DType) -> str:
-        """A temporary with the value rounded to a float type."""
+        """Round the value to a float type, and return the name of a temporary."""
         if type_.bits == 32:
-            # A float32 cell rounds what is put into it, faster than any call.
+            # Storing into a float32 cell rounds, and is faster than any call.
             self.emit(f"cell[0] = {text}")
             return self.temporary("cell[0]")
         scalar = type_.scalar
         return self.temporary(f"{self.helper(f'round_{scalar}', scalars.rounder(scalar))}({text})")
 
     def wrapped(self, text: str, e: Expr) -> str:
-        """The integer wrapped to the range of its type, if it may leave it."""
+        """Wrap the integer to the range of its type, if it may be out of range."""
         return text if self.intervals.fits(e) else wrap(text, e.dtype)
 
     def node(self, e: Expr, kids: list[str]) -> str:
@@ -244,7 +245,7 @@ class Writer:
     ) -> str:
         """The element number of `buffer[indices]`. Emits the bounds checks that cannot be decided statically.
 
-        `end` allows the position after the last element, whose address may be taken.
+        `end` allows the position after the last element, because its address may be taken.
         """
         at = self.buffers[buffer]
         checks, terms = [], []
@@ -319,7 +320,7 @@ class Writer:
         raise UnsupportedError(f"the interpreter does not know the intrinsic {name!r}")
 
     def _meeting(self, e: Call, kids: list[str]) -> str:
-        """Wait for the other threads; a single thread continues at once."""
+        """Wait for the other threads. A single thread continues at once."""
         self.count += 1
         if e.name in ("copies_begin", "copies_end"):
             return f"races.{e.name}()" if self.checked else "0"
@@ -331,7 +332,7 @@ class Writer:
         return f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"
 
     def _matrix(self, e: Call) -> str:
-        """The name of a list with the thread's part of a product of matrices."""
+        """The name of a list with the thread's fragment of a matrix product."""
         self.count += 1
         unit = unit_of(e)
         own = ", ".join(self.lanes(arg) for arg in e.args[:3])
@@ -416,7 +417,7 @@ class _Wrapper:
 
 
 def wrap(text: str, type_: DType) -> str:
-    """Text of an integer modulo the width of its type."""
+    """The text of an integer modulo the width of its type."""
     mask = (1 << type_.bits) - 1
     if type_.kind == "uint":
         return f"({text} & {mask})"

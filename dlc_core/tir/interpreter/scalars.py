@@ -91,14 +91,16 @@ def float_pow(a: float, b: float) -> float:
 
 
 def float_to_int(a: float) -> int:
-    """Towards zero; huge values saturate at 2**64 before the width's wrap, NaN gives 0 (both unspecified)."""
+    """Truncate toward zero. Huge values saturate at 2**64 before they wrap to the type's width, and NaN gives
+    0. Both are unspecified in the language.
+    """
     if a != a:
         return 0
     return int(max(-(2.0**63), min(a, 2.0**64 - 2048)))
 
 
 def int_to_float(a: int, type_: DType) -> float:
-    """One rounding, also where the integer has more digits than float64."""
+    """Round once, even if the integer has more digits than float64."""
     if -(1 << 53) <= a <= 1 << 53:
         return round_to(float(a), type_)
     wide = np.int64(a) if a < 1 << 63 else np.uint64(a)
@@ -112,7 +114,7 @@ def fma(a: float, b: float, c: float, type_: DType) -> float:
     total = product + c
     if not math.isfinite(total):
         return total
-    # The product is exact.  Rounding the sum to odd keeps the second rounding, to the narrow type, right.
+    # The product is exact. The sum is rounded to odd, so that rounding it again to the narrow type is right.
     back = total - product
     error = (product - (total - back)) + (c - back)
     if error and not _odd(total):
@@ -125,7 +127,7 @@ def _odd(value: float) -> bool:
 
 
 def _guard(function: Callable[[float], float], name: str) -> Callable[[float], float]:
-    """`math` functions raise where IEEE gives an infinity or NaN; NumPy then knows which."""
+    """Call NumPy where `math` raises an error, because IEEE defines an infinity or NaN there."""
 
     def guarded(x: float) -> float:
         try:
@@ -201,7 +203,7 @@ def reinterpret(value: Any, source: DType, to: DType) -> Any:
     return bits.astype(np.float64).item() if to.is_float else int(bits[0])
 
 
-# How an element lies in memory: the memoryview format, or decoding and encoding where Python has none.
+# The memory format of elements: the memoryview format, or encoders and decoders if Python has none.
 FORMATS = {
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
     "int64": "q", "uint64": "Q", "float32": "f", "float64": "d",
@@ -209,7 +211,9 @@ FORMATS = {
 
 
 def memory_format(type_: DType) -> str | None:
-    """The memoryview format of an element; None for dtypes the interpreter cannot hold (complex, handle)."""
+    """The memoryview format of an element; None for dtypes that the interpreter does not support (complex,
+    handle).
+    """
     if type_.name in FORMATS:
         return FORMATS[type_.name]
     if type_.kind not in ("float", "int", "uint"):
@@ -219,7 +223,7 @@ def memory_format(type_: DType) -> str | None:
 
 @lru_cache(maxsize=32)
 def decoder(type_: DType) -> list[Any] | None:
-    """Values by bit pattern, for dtypes that no memoryview format has."""
+    """Values by bit pattern, for dtypes without a memoryview format."""
     if type_.name in FORMATS:
         return None
     bits = np.arange(1 << (8 * type_.numpy.itemsize), dtype=f"uint{8 * type_.numpy.itemsize}")
@@ -230,7 +234,7 @@ def decoder(type_: DType) -> list[Any] | None:
 
 
 def encoder(type_: DType) -> Callable[[Any], int] | None:
-    """Bit pattern of a value that the dtype can represent."""
+    """Convert a representable value to its bit pattern."""
     if type_.name in FORMATS:
         return None
     if type_.name == "float16":
@@ -254,7 +258,7 @@ def add_lanes(values: list[Any], finish: Callable[[Any], Any]) -> Any:
 
 
 def dot(acc: list[Any], a: list[Any], b: list[Any], lane: int, finish: Callable[[Any], Any]) -> Any:
-    """Lane number `lane` of an accumulator, with the products of its groups added and rounded once."""
+    """Lane `lane` of an accumulator plus the products of its group, rounded once."""
     group = len(b) // len(acc)
     first = lane * group if len(a) == len(b) else 0
     products = (a[first + i] * b[lane * group + i] for i in range(group))

@@ -60,7 +60,7 @@ class FunctionWriter(Writer):
         return "\n".join(self.lines) + "\n"
 
     def constant(self, expr: Expr) -> str:
-        """A dim, stride or offset: digits, or a name."""
+        """The text of a dim, stride or offset: a number or a name."""
         known = const_value(expr)
         return str(known) if known is not None else self.temporary(self.value(expr))
 
@@ -88,7 +88,8 @@ class FunctionWriter(Writer):
         self.indent -= 1
 
     def stmt(self, stmt: Stmt) -> None:
-        # Statements with one nested statement and no loop are written in place: chains of them may be long.
+        # Statements with one nested statement and no loop are handled iteratively, because chains may be
+        # long.
         while True:
             self.memo = {}
             self.subject = (self.block, stmt)
@@ -157,7 +158,7 @@ class FunctionWriter(Writer):
             self.memo, self.lane = {}, lane
             text = f"{listed}[{lane}]" if listed else self.value(value)
         else:
-            # A window of float32 rounds what is stored to it.
+            # A float32 view rounds a value when it is stored.
             text = self.value(value, rounded=encode is not None)
         at = self.place(buffer, stmt.indices, [self.value(i) for i in stmt.indices])
         if encode is not None:
@@ -204,7 +205,7 @@ class FunctionWriter(Writer):
         self.yielding = outer
 
     def _threads(self, loop: For, name: str, text: str) -> None:
-        """Threads with barriers: generators that yield at a barrier and are resumed in turn."""
+        """Threads with barriers become generators. Each yields at a barrier and is resumed in turn."""
         body, team, meeting = self.fresh("thread"), self.fresh("team"), self.fresh("meeting")
         outer, nesting = self.yielding, self.nesting
         self.yielding, self.nesting = True, 0
@@ -259,7 +260,9 @@ class FunctionWriter(Writer):
         self.block = outer
 
     def _axis(self, axis: Any, value: Expr) -> str:
-        """Bind an axis. Returns the line that checks its domain, or nothing if the check cannot fail."""
+        """Bind an axis. Returns the line that checks its domain; an empty result means that the check cannot
+        fail.
+        """
         name = self.fresh("v")
         self.emit(f"{name} = {self.value(value)}")
         self.names[axis.var] = name
@@ -280,7 +283,7 @@ class FunctionWriter(Writer):
 
 
 def _meets(stmt: Stmt) -> bool:
-    """Whether threads synchronise inside: at barriers, or by exchanges."""
+    """Whether threads synchronise inside, by barriers or exchanges."""
     return any(
         isinstance(e, Call) and e.name in CONVERGENT for s in stmts(stmt) for e in post_order(*exprs_of(s))
     )
@@ -308,7 +311,7 @@ def check(cond: bool, code: int) -> int:
 
 
 def report_index(index: int, extent: int, code: int) -> int:
-    """The value of an index that may count from the end."""
+    """Check an index that may count from the end, and return it."""
     if not -extent <= index < extent:
         raise RuntimeFailure(f"index {index} of {extent} elements", why=f"check {code} of the program failed")
     return index
@@ -343,7 +346,8 @@ class Program:
         self, kernels: Mapping[str, Callable[..., Any]], extern: Callable[..., Any], races: Races | None
     ) -> Callable[..., int]:
         namespace = {**self.namespace, "kernels": kernels, "extern": extern, "races": races}
-        # The text is our own: names are numbered, literals are numbers, so nothing of a model can enter it.
+        # The text is generated only from numbered names and literal numbers, so no text of a model can enter
+        # it.
         exec(self.code, namespace)  # noqa: S102
         run: Callable[..., Any] = namespace["run"]
 
@@ -362,7 +366,7 @@ class Program:
         return call
 
     def _locate(self, failure: DlcError, error: BaseException) -> None:
-        """Add the statement, the block and the loop variables of the failure."""
+        """Add the statement, the block and the loop variables to the error."""
         traceback = error.__traceback__
         frame = None
         while traceback is not None:
@@ -393,7 +397,7 @@ def _explain(error: BaseException) -> str:
 
 
 def describe(stmt: Stmt) -> str:
-    """One line for messages."""
+    """The statement as one line, for messages."""
     match stmt:
         case Store():
             return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = {stmt.value}"

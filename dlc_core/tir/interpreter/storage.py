@@ -28,14 +28,14 @@ class Memory:
         self.races = races
 
     def typed(self, offset: int, type_: DType, name: str) -> Any:
-        """The elements of `type_` from a byte offset on, indexable by element number."""
+        """A view of the elements of `type_` from a byte offset on, indexed by element number."""
         code = memory_format(type_)
         if code is None:
             raise UnsupportedError(f"the interpreter does not hold {type_} (buffer {name})")
         size = type_.numpy.itemsize
         rest = self.bytes[offset:]
         count = len(rest) // size
-        # An empty memoryview cannot be cast; nothing can be read from it either.
+        # An empty memoryview cannot be cast. It has no elements to read anyway.
         window = rest[: count * size].cast(code) if count else rest[:0]
         return window if self.races is None else CheckedWindow(window, self, offset, size, name)
 
@@ -55,7 +55,7 @@ class CheckedMemory(Memory):
         self.readers: dict[int, list[Where]] = {}
 
     def define(self, offset: int) -> None:
-        """Take all bytes from an offset on as written, by a function whose writes are not seen."""
+        """Mark all bytes from an offset on as written. Used for functions whose writes are not observed."""
         self.defined[offset:] = b"\x01" * (len(self.defined) - offset)
 
 
@@ -92,7 +92,7 @@ class Races:
         self._count = 0
 
     def next_number(self) -> int:
-        """A number for one more execution of a loop."""
+        """A fresh number for one execution of a loop."""
         self._count += 1
         return self._count
 
@@ -108,7 +108,7 @@ class Races:
         self._settle()
 
     def enter_stack(self, stack: list[Frame]) -> None:
-        """Go on as another thread."""
+        """Continue as another thread."""
         self.stack = stack
         self.thread = stack[-1] if stack else Frame(0, "", 0)
         self._settle()
@@ -123,7 +123,7 @@ class Races:
         return 0
 
     def wait(self, groups: int) -> None:
-        """Record that all copies of the thread, except its last groups, have arrived."""
+        """Record that all copies of the thread have arrived, except those of its last `groups` groups."""
         self.thread.arrived = max(self.thread.arrived, self.thread.ended - groups)
 
     def _settle(self) -> None:
@@ -131,8 +131,9 @@ class Races:
 
 
 def conflict(a: Where, b: Where) -> str | None:
-    """How two accesses may run at once: two iterations of one execution of one loop, with no barrier
-    between."""
+    """Describe how two accesses can run concurrently: in two iterations of one execution of a loop, with no
+    barrier between. None if they cannot.
+    """
     for (number_a, loop, i, epoch_a), (number_b, _, j, epoch_b) in zip(a, b):
         if number_a != number_b:
             return None
@@ -157,7 +158,7 @@ class CheckedWindow:
         """The buffer's dims where it is row-major, for messages."""
 
     def place(self, index: int) -> str:
-        """The element as the program writes it."""
+        """The element in the program's notation, for messages."""
         if self.shape is None:
             return f"element {index} of {self.name}"
         indices: list[int] = []
@@ -183,7 +184,8 @@ class CheckedWindow:
         if here:
             self._against(memory.writer.get(at), here, "written", "read", index)
             readers = memory.readers.setdefault(at, [])
-            # Two readers in different iterations suffice: any later writer conflicts with one of them.
+            # Two readers in different iterations suffice, because any later writer conflicts with one of
+            # them.
             readers[1 if readers and conflict(readers[0], here) else 0 :] = [here]
         return self.window[index]
 
@@ -222,7 +224,7 @@ class CheckedWindow:
 
 
 def bulk_copy(to: tuple[Any, ...], source: tuple[Any, ...], rank: int, *numbers: int) -> int:
-    """Run a tensor copy: without gaps, with zeros outside of the tensor."""
+    """Run a tensor copy. Elements outside of the tensor are zeros."""
     first, box, dims, strides = (numbers[i * rank : (i + 1) * rank] for i in range(4))
     into, given = (memory.typed(offset, type_, "a box") for memory, offset, type_ in (to, source))
     for number, at in enumerate(np.ndindex(*box)):
@@ -240,7 +242,7 @@ def of_array(array: np.ndarray[Any, Any], races: Races | None) -> Memory:
 
 
 def allocate(elements: int, type_: DType, races: Races | None, shared: bool = False) -> Memory:
-    """Fresh memory full of poison."""
+    """Fresh memory filled with poison."""
     data: Any
     if type_.is_float:
         data = np.full(elements, np.nan).astype(type_.numpy).view(np.uint8)

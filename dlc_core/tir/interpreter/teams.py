@@ -39,7 +39,9 @@ class Team:
             self.stacks = [[*races.stack, frame] for frame in self.frames]
 
     def advance(self) -> int | None:
-        """Run every thread to its next barrier; the barrier's number, or None when all have ended."""
+        """Run every thread to its next barrier. Returns the barrier's number, or None if all threads have
+        ended.
+        """
         while True:
             asked = [self._resume(place) for place in range(len(self.threads))]
             ended = sum(a is _DONE for a in asked)
@@ -81,7 +83,7 @@ def _next(thread: Thread, answer: Any) -> Any:
 
 
 def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
-    """Return each thread's results of a subgroup's matrix product, as lists of values."""
+    """Each thread's results of a subgroup's matrix product, as lists of values."""
     unit = asked[0][3]
     acc, a, b = (np.array([own[side] for _, _, own, _, _ in asked]) for side in range(3))
     made: list[Any] = (
@@ -91,7 +93,7 @@ def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
 
 
 def exchanged(asked: Sequence[tuple[int, str, Any, Any, int]], loop: str) -> list[Any]:
-    """Return each thread's result of an exchange in its subgroup of `width` consecutive threads."""
+    """Each thread's result of an exchange in its subgroup of `width` consecutive threads."""
     answers: list[Any] = []
     for lane, (_, operation, own, argument, width) in enumerate(asked):
         if width <= 0 or len(asked) % width:
