@@ -17,9 +17,9 @@ from dlc_core.ir.types import TensorType, tensor_type
 
 
 def bind_params(module: IRModule, params: Mapping[str, Any]) -> IRModule:
-    """The module with inputs of its entry, by name, replaced by arrays.
+    """Replace inputs of the module's entry, by name, with constant arrays.
 
-    Raises UsageError that lists all that do not fit: unknown names, other shapes or dtypes.
+    Raises UsageError that lists all misfits: unknown names, other shapes or dtypes.
     """
     entry = module.functions.get(module.entry)
     if not isinstance(entry, Function):

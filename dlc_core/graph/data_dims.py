@@ -36,7 +36,7 @@ def data_dims(function: Function) -> tuple[Var, ...]:
 def with_known_elements(
     attrs: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]
 ) -> dict[str, Any]:
-    """A function's attributes where params have become constants, by public name."""
+    """A function's attributes after some params, given by public name, have become constants."""
     elements: tuple[Element, ...] = attrs.get(ELEMENTS, ())
     if not elements:
         return dict(attrs)

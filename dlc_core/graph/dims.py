@@ -16,15 +16,16 @@ They are over the dims of its params, host-computed dims, and data-dependent dim
 
 
 def dims_shown(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape determines; for an entry's param all its dims, because the call
-    has bound them."""
+    """The symbolic dims that are known once a value exists: those that its shape determines. For a param
+    these are all its dims, because the call has bound them.
+    """
     if n.op is PARAM:
         return set(symbols_of(n.type))
     return dims_told(n)
 
 
 def dims_told(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape determines alone: those that are one of its dims.
+    """The symbolic dims that can be computed from a value's shape.
 
     The size of a dim such as min(n, 100) does not determine n.
     """

@@ -20,11 +20,11 @@ DONATED = "donated"
 
 
 def donate(module: IRModule, wanted: Mapping[str, int]) -> IRModule:
-    """Return the module with donated inputs.
+    """Mark inputs of the module as donated.
 
     `wanted` maps names of inputs, or patterns with `*` and `?`, to the capacity of their memory in elements
-    along the axis that grows.  Raises UsageError for unknown names, for inputs that no output extends, and
-    for memory without capacity or with unknown strides.
+    along the axis that grows. Raises UsageError for unknown names, for inputs that no output extends, and for
+    memory without capacity or with unknown strides.
     """
     entry = module.functions.get(module.entry)
     if not isinstance(entry, Function):

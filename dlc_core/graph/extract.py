@@ -29,7 +29,7 @@ class Extracted:
     """Each node of the graph as the function has it."""
 
     def results(self, call: Node) -> dict[Node, Node]:
-        """Return the replacements of `escaping`, if `call` is the call of the function."""
+        """The replacements of `escaping`, if `call` is the call of the function."""
         parts = [call]
         if isinstance(call.type, TupleType):
             parts = [get_item(call, i) for i in range(len(call.type.fields))]
@@ -53,10 +53,10 @@ def extract(
     escapes: Callable[[Node], bool],
     attrs: Mapping[str, Any],
 ) -> Extracted:
-    """A function of the nodes `members`, arguments first, with their constants in it.
+    """Make a function of the nodes `members`, arguments first. Their constants become part of it.
 
-    `inputs` are the other values that they read, and further values to pass. `escapes` returns whether a
-    member is used outside. Spans are kept.
+    `inputs` are the other values that the members read, and further values to pass. `escapes` returns whether
+    a member is used outside. Spans are kept.
     """
     given = tuple(inputs)
     params = [param(f"in{i}", a.type) for i, a in enumerate(given)]
@@ -72,7 +72,7 @@ def extract(
 
 
 def reads_of(members: Collection[Node]) -> list[Node]:
-    """The values that nodes read and are not, constants aside; each once, in order."""
+    """The values that the members read from outside, without constants; each once, in order."""
     return list(dict.fromkeys(a for n in members for a in n.args if a not in members and a.op is not CONST))
 
 

@@ -26,7 +26,9 @@ class _NodeView:
 
 
 def graph_kinds(ops: Mapping[str, Op] | None = None) -> tuple[Kind, ...]:
-    """Kinds that find ops by name in `ops`; without it ops are bare names (enough to print and compare)."""
+    """Kinds that look up ops by name in `ops`. Without it ops are bare names, which suffices to print and
+    compare.
+    """
     bare: dict[str, Op] = {}
 
     def op_of(name: str) -> Op:

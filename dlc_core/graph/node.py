@@ -92,7 +92,7 @@ class Array(Structured):
         return f"Array({self.type})"
 
     def digest(self) -> str:
-        """SHA-256 of the content, computed when first asked for."""
+        """SHA-256 of the content, computed on first use."""
         if not self._digest:
             self._digest = array_digest(self.data)
         return self._digest
@@ -120,7 +120,9 @@ _current_world: ContextVar[World | None] = ContextVar("dlc_current_world", defau
 
 @contextmanager
 def in_world(world: World | None) -> Iterator[None]:
-    """Nodes built inside belong to this world; None is that of whatever no import makes."""
+    """Nodes without arguments that are built inside belong to this world. None is the world of everything
+    that no import makes.
+    """
     token = _current_world.set(world)
     try:
         yield
@@ -133,7 +135,7 @@ MOST_SPANS = 512
 
 
 def merged_spans(known: tuple[Span, ...], more: Iterable[Span]) -> tuple[Span, ...]:
-    """Both, each span once; the first MOST_SPANS of them."""
+    """The spans of both, each once; at most MOST_SPANS of them."""
     if len(known) >= MOST_SPANS:
         return known
     seen = known if len(known) < 8 else frozenset(known)
@@ -154,7 +156,7 @@ class Node(Structured):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Dims of a tensor-typed node."""
+        """The dims of a tensor-typed node."""
         return self.tensor_type.shape
 
     @property
@@ -168,7 +170,7 @@ class Node(Structured):
         return self.type
 
     def add_spans(self, spans: Iterable[Span]) -> None:
-        """Record further model nodes that this node came from, at most MOST_SPANS in all."""
+        """Record further model nodes that this node came from. At most MOST_SPANS are kept in all."""
         self.spans = merged_spans(self.spans, spans)
 
     def structure(self) -> Structure:
@@ -196,7 +198,7 @@ class Function(Printable):
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """The result values, one for each field of a tuple body."""
+        """The result values: one for each field of a tuple body."""
         return self.body.args if self.body.op is TUPLE else (self.body,)
 
     def with_body(self, body: Node) -> Function:
@@ -207,7 +209,7 @@ class Function(Printable):
 
 
 def attr_key(value: Any) -> Any:
-    """A hashable key that distinguishes values which Python's equality confuses.
+    """A hashable key that distinguishes values which Python's equality does not.
 
     >>> attr_key(1) == attr_key(True), attr_key(0.0) == attr_key(-0.0)
     (False, False)
@@ -225,7 +227,7 @@ def attr_key(value: Any) -> Any:
 
 
 def freeze_attr(value: Any) -> Any:
-    """Canonical immutable form: lists become tuples, NumPy scalars Python numbers, arrays `Array`."""
+    """The canonical immutable form: lists become tuples, NumPy scalars Python numbers, arrays `Array`."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze_attr(item) for item in value)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
@@ -244,10 +246,10 @@ def freeze_attr(value: Any) -> Any:
 
 
 def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) -> Node:
-    """The node with these fields: the existing one, or a new one.  The current spans are added to it."""
+    """The interned node with these fields; a new one if there is none. The current spans are added to it."""
     frozen = {name: freeze_attr(value) for name, value in sorted(attrs.items())}
-    # The key holds args and op by identity: they live as long as the node, which the entry does not outlive.
-    # What has arguments is of their world.
+    # The key holds args and op by identity. They live at least as long as the node, and so as the entry.
+    # A node with arguments belongs to the world of its arguments.
     world = args[0].world if args else _current_world.get()
     fields = tuple((name, attr_key(value)) for name, value in frozen.items())
     key = (op, tuple(args) or world, fields, type_)
@@ -264,7 +266,7 @@ def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) ->
 
 
 def param(name: str, type_: Type) -> Node:
-    """A fresh function argument; two calls give two params."""
+    """A fresh function argument. Two calls return two params."""
     fresh = object.__new__(Node)
     fresh.op, fresh.args, fresh.type = PARAM, (), type_
     fresh.attrs = MappingProxyType({"name": name})
@@ -273,7 +275,7 @@ def param(name: str, type_: Type) -> Node:
 
 
 def constant(value: Any, dtype_: Any = None) -> Node:
-    """A constant tensor; arrays are kept by reference and must not be changed afterwards."""
+    """A constant tensor. Arrays are kept by reference and must not be changed afterwards."""
     if isinstance(value, Array):
         array = value
     else:
@@ -297,12 +299,12 @@ def get_item(value: Node, index: int) -> Node:
 
 
 def call_function(function: Function, args: Sequence[Node]) -> Node:
-    """A call of a closed function, as fused groups are."""
+    """A call of a closed function, such as a fused group."""
     return node(CALL, args, {"function": function}, function.body.type)
 
 
 def touches_texts(value: Node) -> bool:
-    """Whether a node computes texts or from texts, which only the host can."""
+    """Whether a node's result or an argument is of texts. Only the host can compute such a node."""
     if value.op is PARAM:
         return False
     types: list[Type] = [value.type, *(arg.type for arg in value.args)]
@@ -316,13 +318,13 @@ def touches_texts(value: Node) -> bool:
 
 
 def const_array(value: Node) -> np.ndarray[Any, Any] | None:
-    """The array of a const node, or None."""
+    """The array of a const node; None for other nodes."""
     return value.attrs["value"].data if value.op is CONST else None
 
 
 @contextmanager
 def spanned(spans: Iterable[Span]) -> Iterator[None]:
-    """Nodes built inside get these spans (in addition to those of an enclosing `spanned`)."""
+    """Nodes built inside get these spans, in addition to those of an enclosing `spanned`."""
     outer = _current_spans.get()
     token = _current_spans.set(merged_spans(outer, spans))
     try:
@@ -337,7 +339,7 @@ def functions_of(value: Node) -> list[Function]:
 
 
 def post_order(*roots: Node) -> Iterator[Node]:
-    """Every distinct node once, arguments first; iterative, functions in attributes not entered."""
+    """Every distinct node once, arguments first. Iterative. Functions in attributes are not visited."""
     seen: set[Node] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
@@ -351,12 +353,12 @@ def post_order(*roots: Node) -> Iterator[Node]:
 
 
 def world_of(function: Function) -> World | None:
-    """The world of a function: that of its params, or of a leaf of its body if it has none."""
+    """The world of a function: that of its params, or of a leaf of its body if it has no params."""
     return function.params[0].world if function.params else function.body.world
 
 
 def users_of(*roots: Node) -> dict[Node, list[Node]]:
-    """For each reachable node the nodes that use it, in post order; one entry for each use."""
+    """Map each reachable node to the nodes that use it, in post order. There is one entry for each use."""
     users: dict[Node, list[Node]] = {}
     for current in post_order(*roots):
         users.setdefault(current, [])
@@ -368,8 +370,8 @@ def users_of(*roots: Node) -> dict[Node, list[Node]]:
 def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Node:
     """Rebuild a graph bottom-up.
 
-    `visit(old, args)` gets a node and its rebuilt arguments and returns the replacement, or None to keep the
-    node (rebuilt over the new arguments when they changed).  What it builds inherits the old node's spans.
+    `visit(old, args)` gets a node and its rebuilt arguments. It returns the replacement, or None to keep the
+    node (rebuilt if its arguments changed). Nodes that it builds inherit the old node's spans.
     """
     memo = {} if memo is None else memo
     for old in post_order(root):
@@ -388,7 +390,7 @@ def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Nod
 
 @contextmanager
 def only_spans(spans: tuple[Span, ...]) -> Iterator[None]:
-    """Nodes built inside get these spans, and none of those around."""
+    """Nodes built inside get only these spans, not those of an enclosing `spanned`."""
     token = _current_spans.set(spans)
     try:
         yield

@@ -18,7 +18,7 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, dim
 
 
 def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
-    """The module with the pins, bounds and names of `shapes` for its entry's dims (see `Shapes`).
+    """Apply the pins, bounds and names of `shapes` to the dims of the module's entry (see `Shapes`).
 
     Raises UsageError if they contradict the module.
     """
@@ -49,7 +49,7 @@ def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
 
 
 def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
-    """The function over other dims, in types and in attributes, the functions in it too."""
+    """Replace dims of a function in types and attributes, and in functions among the attributes."""
     if not sizes:
         return function
     inner: dict[Function, Function] = {}
@@ -84,7 +84,7 @@ def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
 
 
 def _replaced(size: Expr, sizes: Mapping[Var, Expr], elements: Collection[Var]) -> Dim:
-    """An expression over other dims, simplified if it changes. Elements may be any integers."""
+    """Replace dims in an expression, and simplify it if it changes. `elements` may be negative."""
     made = substitute(size, sizes)
     if made is size or isinstance(made, Var):
         return made

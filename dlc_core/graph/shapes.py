@@ -72,29 +72,29 @@ class Shapes:
                 self._unused[name] = size
 
     def name(self, dim: str) -> str:
-        """The name that a dim has in the end."""
+        """The final name of a dim, after all renamings."""
         while dim in self._other:
             dim = self._other[dim]
         return dim
 
     @property
     def taken(self) -> Collection[str]:
-        """The names that other dims have now too."""
+        """The names that the caller has chosen for dims."""
         return self._other.values()
 
     def size(self, dim: str) -> Size:
-        """The known size of a dim of inputs: a number, or bounds, which may be open."""
+        """The known size of a dim of inputs: a number or bounds, which may be open."""
         return self._sizes[self.name(dim)]
 
     def take(self, dim: str) -> Bounds | None:
-        """The bounds of a dim that no input has, such as a data-dependent one; None for no bounds."""
+        """The bounds of a dim that is in no input, such as a data-dependent dim; None if none are given."""
         found = self._unused.pop(dim, None)
         return Bounds(found, found) if isinstance(found, int) else found
 
     def check_used(self, others: Sequence[str] = ()) -> None:
         """Raise UsageError for dims that the model does not have.
 
-        `others` are dims that no input names.
+        `others` are the dims that no input has.
         """
         for name, size in self._unused.items():
             raise self._unknown(name, size, others)
@@ -110,7 +110,7 @@ class Shapes:
                 )
 
     def _input(self, name: str, given: Sequence[Any]) -> None:
-        """The shape that an input was given."""
+        """Process the shape that the caller gives for an input."""
         declared = self._declared[name]
         if declared is not None and len(declared) != len(given):
             pair = len(given) == 2 and len(declared) == 1
@@ -137,7 +137,7 @@ class Shapes:
         self.shapes[name] = tuple(made)
 
     def _call(self, own: int | str, name: str, what: str) -> None:
-        """Let a dim have a name that the caller chose."""
+        """Rename a dim to a name that the caller chose."""
         if not name.isidentifier() and name not in self._sizes:
             raise UsageError(f"{name!r} is no name for {what}", hint="names of dims are identifiers")
         if name not in self._sizes:

@@ -50,7 +50,9 @@ class Problem:
 def verify_function(
     function: Function, *, infer: Infer | None = None, module: IRModule | None = None
 ) -> None:
-    """Raise VerifyError where a law is broken: all problems (up to 10), with the spans of their nodes."""
+    """Raise VerifyError if the function breaks a rule. It lists up to 10 problems with the spans of their
+    nodes.
+    """
     problems = list(find_problems(function, infer=infer, module=module))
     if not problems:
         return
@@ -64,7 +66,7 @@ def verify_function(
 
 
 def verify_module(module: IRModule, *, infer: Infer | None = None) -> None:
-    """`verify_function` for every graph function of a module, and the module's entry."""
+    """Apply `verify_function` to every graph function of a module, and check the module's entry."""
     if module.functions and module.entry not in module:
         raise VerifyError(f"the module's entry {module.entry!r} is none of its functions")
     for function in module.of_kind(Function).values():
@@ -74,7 +76,7 @@ def verify_module(module: IRModule, *, infer: Infer | None = None) -> None:
 def find_problems(
     function: Function, *, infer: Infer | None = None, module: IRModule | None = None
 ) -> Iterator[Problem]:
-    """Broken laws of a function and of those in its attributes; each function is looked at once."""
+    """The broken rules of a function and of functions in its attributes. Each function is checked once."""
     seen: set[Function] = set()
     work = [function]
     while work:
@@ -117,7 +119,9 @@ def _node_problems(node: Node, infer: Infer | None, module: IRModule | None) -> 
 
 
 def types_agree(inferred: Type, actual: Type, args: tuple[Node, ...]) -> bool:
-    """Equality of types, dims up to arithmetic; a dim that inference makes fresh fits any symbol."""
+    """Whether two types are equal. Dims are compared after simplification; a fresh dim of the inference
+    matches any symbol.
+    """
     known = {symbol for arg in args for symbol in symbols_of(arg.type)}
     work: list[tuple[Type, Type]] = [(inferred, actual)]
     while work:

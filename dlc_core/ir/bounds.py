@@ -31,7 +31,7 @@ class Bounds:
         return value >= self.low and (self.high is None or value <= self.high)
 
     def refusal(self, name: str, size: int, why: str = "") -> UsageError:
-        """The error for a dim of that name whose value is not within the bounds."""
+        """The error for a dim `name` whose value is out of bounds."""
         wider = min(size, self.low), None if self.high is None else max(size, self.high)
         return UsageError(
             f"{name} is {size}, and the model is compiled for {name} in {self}",

@@ -33,7 +33,7 @@ class Condition:
 
     @property
     def dims(self) -> list[Var]:
-        """The dims that it is about."""
+        """The dims in the condition."""
         return free_vars(self.left, self.right)
 
     def expr(self) -> Expr:
@@ -46,7 +46,7 @@ class Condition:
         return (eq(self.left, 1) | equal) if self.kind == ONE_OR else equal
 
     def holds(self, left: int, right: int) -> bool:
-        """Whether two numbers are related so."""
+        """Whether two numbers satisfy the relation."""
         if self.kind == AT_LEAST:
             return left >= right
         if self.kind == MULTIPLE:
@@ -60,7 +60,7 @@ def check_conditions(
     evaluate: Callable[[Expr, Mapping[Var, int]], int],
     describe: Callable[[Var], str] = str,
 ) -> None:
-    """Raise UsageError for the first condition that does not hold. `describe` names the dim of a symbol."""
+    """Raise UsageError for the first violated condition. `describe` names the dim of a symbol."""
 
     def number(e: Expr) -> int:
         if isinstance(e, Const):
@@ -91,7 +91,7 @@ def _refusal(
 
 
 def conditions_of(rows: Iterable[tuple[str, Expr | int, Expr | int, str, str]]) -> tuple[Condition, ...]:
-    """The conditions that a function's attribute holds as plain rows."""
+    """The conditions from a function's attribute, which holds them as plain rows."""
     return tuple(Condition(kind, as_expr(a), as_expr(b), why, where) for kind, a, b, why, where in rows)
 
 

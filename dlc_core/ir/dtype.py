@@ -55,7 +55,7 @@ def _scalar_table() -> dict[str, tuple[str, int]]:
 
 
 def _numpy_type(name: str) -> np.dtype[Any]:
-    """NumPy's type of a scalar; those it lacks are imported with the first that is asked for."""
+    """NumPy's type of a scalar. Types that NumPy lacks are imported on first use."""
     return np.dtype(getattr(ml_dtypes, name) if name in _ML else _NUMPY.get(name, name))
 
 
@@ -137,13 +137,16 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in memory, all lanes; types below a byte take one byte per element."""
+        """The bytes of one element in memory, all lanes included. Types narrower than a byte take one byte
+        per element.
+        """
         return self.lanes * max(1, self.bits // 8)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's type of one lane. NumPy accepts an object with this attribute as a dtype: `np.zeros(shape,
-        i.dtype)`."""
+        i.dtype)`.
+        """
         return self.numpy
 
     def with_lanes(self, lanes: int) -> DType:
@@ -155,7 +158,7 @@ class DType:
         return found
 
     def int_range(self) -> tuple[int, int]:
-        """Smallest and largest value of an integer or bool type."""
+        """The smallest and largest value of an integer or bool type."""
         if self.kind == "bool":
             return 0, 1
         if self.kind == "int":
@@ -183,7 +186,7 @@ def dtype(value: DTypeLike) -> DType:
 
 
 def scalar_dtypes() -> tuple[str, ...]:
-    """Names of all element types that memory of devices holds."""
+    """The names of all element types that device memory can hold."""
     return tuple(name for name in _TABLE if name not in ("handle", "string"))
 
 

@@ -36,8 +36,8 @@ def round_to(value: float, type_: DType) -> float:
 
 
 def number_of(value: Any, type_: DType) -> Any:
-    """The value as a number of `type_`; floats are rounded toward zero for integers. Raises ValueError or
-    OverflowError for NaN and infinity.
+    """Convert the value to a number of `type_`. Floats are rounded toward zero for integers. Raises
+    ValueError or OverflowError for NaN and infinity.
     """
     return float(value) if type_.is_float else int(value)
 
@@ -51,7 +51,7 @@ def fold_unary(op: str, value: int | float | bool) -> int | float | bool:
 
 
 def fold_binary(op: str, a: Any, b: Any, type_: DType) -> int | float | bool | None:
-    """Value of `a op b` for literals of `type_`; None where undefined (division by zero) or not folded."""
+    """Fold `a op b` of literals of `type_`. None if it is undefined (division by zero) or not folded."""
     if op in _COMPARE:
         return _COMPARE[op](a, b)
     if op == "and":

@@ -24,7 +24,7 @@ class _Entry(weakref.ref[Any]):
 _LOCK = RLock()
 """Of all tables.  Reentrant: a collection inside `add` may drop entries in the same thread."""
 if hasattr(os, "register_at_fork"):
-    # Nothing else is waited for while it is held, so a fork may wait for it.
+    # A thread that holds the lock waits for nothing else, so waiting for the lock before a fork is safe.
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
@@ -40,7 +40,7 @@ class InternTable(Generic[T]):
     def __init__(self) -> None:
         self.entries: dict[Hashable, weakref.ref[T]] = {}
 
-        # Bound early: entries are dropped until the very end of the process.
+        # Bind the arguments early, because entries are dropped until the very end of the process.
         def drop(entry: Any, entries: dict[Any, Any] = self.entries, lock: Any = _LOCK) -> None:
             with lock:
                 key = entry.key
@@ -50,12 +50,12 @@ class InternTable(Generic[T]):
         self._drop = drop
 
     def find(self, key: Hashable) -> T | None:
-        """The object of that key, or None."""
+        """The object with that key, or None."""
         entry = self.entries.get(key)
         return None if entry is None else entry()
 
     def add(self, key: Hashable, fresh: T) -> T:
-        """The object of that key: `fresh`, unless another thread was faster."""
+        """The object with that key: `fresh`, unless another thread has added one first."""
         entry = _Entry(fresh, self._drop)
         entry.key = key
         with _LOCK:
@@ -68,7 +68,7 @@ class InternTable(Generic[T]):
 
 
 def merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """Distinct members of both in order; None if there are more than MAX_KEPT."""
+    """The distinct members of both, in order; None if there are more than MAX_KEPT."""
     if a is None or b is None:
         return None
     if not b or a is b:

@@ -58,7 +58,7 @@ class Kind:
     type: type
     fields: tuple[Field, ...]
     build: Callable[..., Any]
-    # What stands for the value where its attributes are not named as the fields are.
+    # Returns an object whose attributes are named like the fields, if the value's own are not.
     view: Callable[[Any], Any] = field(default=lambda value: value)
 
 
@@ -81,7 +81,7 @@ _HOW: Mapping[str, Callable[[str], Field]] = {
 
 
 def _expr_kind(cls: type[ex.Expr]) -> Kind:
-    """The kind of a class of expressions, derived from its fields."""
+    """The kind of an expression class, derived from its fields."""
 
     def build(**given: Any) -> ex.Expr:
         for name, role in cls.parts:
@@ -152,7 +152,7 @@ class _Data:
 def encode(
     value: Any, kinds: Sequence[Kind], arrays: list[np.ndarray[Any, Any]] | None = None
 ) -> dict[str, Any]:
-    """The JSON of a value; array data is appended to `arrays` where given."""
+    """The JSON of a value. Array data is appended to `arrays` if given."""
     writer = _Writer(kinds, arrays)
     root = writer.write(value)
     return {"schema": SCHEMA, "version": VERSION, "root": root, "records": writer.records}
@@ -176,8 +176,9 @@ class _Writer:
         return found
 
     def write(self, root: Any) -> Any:
-        """Record everything that the root refers to, then the root. Returns the literal that refers to the
-        root."""
+        """Write records for everything that the root refers to, then for the root. Returns the literal that
+        refers to the root.
+        """
         work = [(value, False) for value in self.references(root)]
         work.reverse()
         while work:
@@ -198,7 +199,7 @@ class _Writer:
         return self.literal(root)
 
     def references(self, value: Any, how: str = "literal") -> Iterator[Any]:
-        """The values inside a field that have their own records."""
+        """The values in a field that have records of their own."""
         if how in _PLAIN or isinstance(value, (str, bytes, int, float)):
             return
         if isinstance(value, (tuple, list)):
@@ -261,7 +262,7 @@ class _Writer:
 
 
 def decode(data: Any, kinds: Sequence[Kind], arrays: Sequence[np.ndarray[Any, Any]] = ()) -> Any:
-    """The value that `encode` wrote; ArtifactError for anything else."""
+    """Read what `encode` wrote. Raises ArtifactError for other data."""
     reader = _Reader(kinds, arrays)
     try:
         return reader.read(data)
@@ -345,7 +346,7 @@ class _Reader:
             raw = base64.b64decode(_typed(value["base64"], str), validate=True)
         except binascii.Error as error:
             raise ArtifactError(f"array data is not base64: {error}") from error
-        # NumPy checks that the bytes are exactly those of the shape.
+        # NumPy checks that the number of bytes fits the shape.
         data: np.ndarray[Any, Any] = np.frombuffer(raw, np.uint8).view(type_.numpy).reshape(shape)
         return data
 

@@ -15,12 +15,12 @@ _finders: list[Callable[[], Plans]] = []
 
 
 def use_plans(finder: Callable[[], Plans]) -> None:
-    """Say where the classes are found; the last one said holds."""
+    """Set the function that finds the classes. A later call replaces the earlier function."""
     _finders[:] = [finder]
 
 
 def known_plans() -> Plans:
-    """All classes by name; none before the registry is there."""
+    """All classes by name; empty before the registry is loaded."""
     return _finders[0]() if _finders else {}
 
 

@@ -34,8 +34,9 @@ class IRModule(Printable):
 
     @classmethod
     def of(cls, *functions: Any) -> IRModule:
-        """The module of some functions under their own names. The entry is `main`, or the first function if
-        none has this name. Raises UsageError if two have the same name."""
+        """A module of functions under their own names. The entry is `main`, or the first function if there is
+        no `main`. Raises UsageError if two functions have the same name.
+        """
         named: dict[str, Any] = {}
         for function in functions:
             if function.name in named:

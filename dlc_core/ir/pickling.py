@@ -23,15 +23,16 @@ Known = Sequence[ex.Var | Buffer]
 
 
 def dumps(value: Any, known: Known = ()) -> bytes:
-    """A value of numbers, strings, containers, expressions and buffers. Raises pickle's errors for other
-    values."""
+    """Serialise numbers, strings, containers, expressions and buffers. Raises pickle's errors for other
+    values.
+    """
     file = io.BytesIO()
     _Writer(file, known).dump(value)
     return file.getvalue()
 
 
 def loads(data: bytes, known: Known = ()) -> Any:
-    """The value that `dumps` wrote in a process with the same `known`."""
+    """Read what `dumps` wrote in a process with the same `known`."""
     return _Reader(io.BytesIO(data), known).load()
 
 

@@ -60,11 +60,13 @@ class Plan(Structured):
                 )
 
     def described(self) -> tuple[str, Mapping[str, Value]]:
-        """The name and the fields."""
+        """The plan as a name and fields."""
         return self.name, {each.name: getattr(self, each.name) for each in fields(self)}
 
     def lower(self, type_: Any, attrs: Mapping[str, Any], *tensors: Any) -> Any:
-        """The tensor program of a node with this plan, in place of its op's lowering (see `op/lower.py`)."""
+        """The tensor program of a node with this plan. It replaces the lowering of the op (see
+        `op/lower.py`).
+        """
         raise NotImplementedError(f"{type(self).__name__}.lower")
 
     def structure(self) -> Structure:
@@ -97,9 +99,9 @@ class UnknownPlan(Plan):
 
 
 def named_plan(name: str, values: Mapping[str, Any]) -> Plan:
-    """The plan that `described` gave as a name and fields.
+    """The plan with this name and these fields; the inverse of `described`.
 
-    UsageError for fields that its class does not have.
+    Raises UsageError for fields that the class does not have.
     """
     found = known_plans().get(name)
     if found is None:
@@ -114,7 +116,7 @@ def named_plan(name: str, values: Mapping[str, Any]) -> Plan:
 
 
 def without_plan(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attributes that define the computation."""
+    """The attributes without the plan: those that define the computation."""
     return {name: value for name, value in attrs.items() if name != PLAN} if PLAN in attrs else attrs
 
 

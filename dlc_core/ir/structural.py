@@ -47,7 +47,7 @@ class Structured:
     __slots__ = ()
 
     def structure(self) -> Structure:
-        """Return the structure of a value."""
+        """The structure of the value."""
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ def structural_equal(a: Any, b: Any, *, names: bool = True) -> bool:
 def first_difference(a: Any, b: Any, *, names: bool = True) -> str | None:
     """The first difference of two values, in reading order; None if they are structurally equal.
 
-    The text is a path with both sides' short forms, and below it the two values at that position:
+    The text is a path with the short forms of both sides, and below it the two values at that position:
     `main.body[2].value: add vs sub`.
     """
     found = find_difference(a, b, names=names)
@@ -83,7 +83,7 @@ class Difference:
 
 
 def find_difference(a: Any, b: Any, *, names: bool = True) -> Difference | None:
-    """Return `first_difference` in parts."""
+    """The parts of `first_difference`."""
     found = _difference(a, b, names)
     if found is None:
         return None
@@ -99,8 +99,9 @@ def find_difference(a: Any, b: Any, *, names: bool = True) -> Difference | None:
 
 
 def values_along(root: Any, steps: Sequence[str], *, names: bool = True) -> list[Any]:
-    """The values met on the way from `root` down the named parts, `root` first; it ends where a part is
-    missing."""
+    """The values on the path from `root` down the named parts, `root` first. The list ends where a part is
+    missing.
+    """
     found = [root]
     for step in steps:
         parts = dict(structure_of(found[-1], names).parts)
@@ -111,7 +112,7 @@ def values_along(root: Any, steps: Sequence[str], *, names: bool = True) -> list
 
 
 def structural_hash(value: Any, *, names: bool = True) -> str:
-    """A hexadecimal SHA-256 that equal values share, the same in every process."""
+    """A hexadecimal SHA-256. It is the same for equal values, in every process."""
     return _Hasher(names).digest(value).hex()
 
 
@@ -135,7 +136,7 @@ def _difference(
     there: dict[int, Any] = {}
     back: dict[int, Any] = {}
     seen: set[tuple[int, int]] = set()
-    # The values are held, so that no identity is used again by another object.
+    # Keep the values alive, so that no other object gets the same id.
     held: list[Any] = []
     work: list[tuple[Any, Any, _Path | None]] = [(a, b, start)]
     while work:
@@ -189,7 +190,8 @@ class _Hasher:
                 self.held.append(value)
                 found = structure_of(value, self.names)
                 if found.role and key not in self.roles:
-                    # Numbered at the first encounter, before the parts: equal values are met in one order.
+                    # Number a value at its first occurrence, before its parts, so that equal values get equal
+                    # numbers.
                     self.roles[key] = len(self.met)
                     self.met.append(value)
                 work.append((value, found))
@@ -208,7 +210,7 @@ class _Hasher:
 
 
 def structure_of(value: Any, names: bool = True) -> Structure:
-    """The structure of any value of the IR; UsageError for others."""
+    """The structure of any value of the IR. Raises UsageError for other values."""
     if isinstance(value, Expr):
         return _expr_structure(value)
     if isinstance(value, Structured):
@@ -286,7 +288,7 @@ def _record_structure(value: Any, names: bool) -> Structure:
 
 
 def _versus(one: str, two: str) -> str:
-    """Both labels; the bits of floats only where the numbers look alike."""
+    """Both labels. The bits of floats are added only if the numbers look alike."""
     short = [_BITS.sub("", label) for label in (one, two)]
     return " vs ".join(short if short[0] != short[1] else (one, two))
 

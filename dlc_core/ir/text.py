@@ -17,15 +17,16 @@ class Printable:
     __slots__ = ()
 
     def script(self) -> str:
-        """The value as Python text, from which `dlc.script.parse` returns an equal one (large constants
-        are named, not shown: `to_script` gives them too)."""
+        """The value as Python text, which `dlc.script.parse` reads back. Large constants are named, not
+        shown; `to_script` returns them too.
+        """
         return str(_printer().script(self))
 
     def show(self, console: Console | None = None) -> None:
-        """Print the text in colours, plain where the output is no terminal."""
+        """Print the text in colours; without colours if the output is not a terminal."""
         _printer().show(self, console)
 
 
 def _printer() -> Any:
-    # The printer is of a higher floor; the package loads it when its name is asked for.
+    # The printer is in a higher layer, and the package loads it on first use.
     return sys.modules[_PACKAGE].script

@@ -14,7 +14,7 @@ Dim = int | Expr
 
 
 def dim(value: Dim) -> Dim:
-    """Canonical form of a dim: int where known."""
+    """The canonical form of a dim: an int if it is known."""
     if isinstance(value, Const):
         return int(value.value)
     return value if isinstance(value, Expr) else int(value)
@@ -43,7 +43,7 @@ class TensorType:
         return tuple(as_expr(d) for d in self.shape)
 
     def symbols(self) -> list[Var]:
-        """Symbolic dims in first-use order."""
+        """Symbolic dims in the order of first use."""
         return free_vars(*(d for d in self.shape if isinstance(d, Expr)))
 
     def with_dtype(self, to: DTypeLike) -> TensorType:
@@ -76,7 +76,7 @@ def tensor_type(shape: Sequence[Dim], dtype_: DTypeLike = "float32") -> TensorTy
 
 
 def symbols_of(type_: Type) -> list[Var]:
-    """Symbolic dims of a type in first-use order."""
+    """Symbolic dims of a type in the order of first use."""
     if isinstance(type_, TensorType):
         return type_.symbols()
     seen: dict[Var, None] = {}
@@ -86,7 +86,7 @@ def symbols_of(type_: Type) -> list[Var]:
 
 
 def static_bytes(*types: Type) -> int | None:
-    """Bytes of values of these types; None where a shape is symbolic, and for texts."""
+    """The bytes of values of these types. None if a shape is symbolic, and for texts."""
     total = 0
     for type_ in types:
         if isinstance(type_, TupleType):

@@ -20,7 +20,7 @@ _found: ContextVar[list[Condition] | None] = ContextVar("assumptions", default=N
 
 @contextmanager
 def assumptions() -> Iterator[list[Condition]]:
-    """A list that gets what inference assumes inside of the block."""
+    """Collect in a list what inference assumes inside of the block."""
     found: list[Condition] = []
     token = _found.set(found)
     try:
@@ -30,7 +30,7 @@ def assumptions() -> Iterator[list[Condition]]:
 
 
 def assume(kind: str, left: Dim, right: Dim, why: str) -> None:
-    """Note an assumption; see `ir.conditions` for the kinds."""
+    """Record an assumption. See `ir.conditions` for the kinds."""
     found = _found.get()
     if found is not None:
         found.append(Condition(kind, as_expr(left), as_expr(right), why))

@@ -184,11 +184,11 @@ class OpDecl(Op):
         return self.compose is not None
 
     def build(self, *args: Node, **attrs: Any) -> Node:
-        """A node of this op, with arguments and attributes checked and the type inferred.
+        """Build a node of this op. Checks arguments and attributes, and infers the type.
 
-        Optional inputs are named with a trailing `?` and may be left out from the right; a last input named
-        `*xs` takes any number.  Every op takes an attribute `plan`: how the kernel of the node computes it
-        (`ir/plan.py`), None for no plan.  Raises TypeInferenceError with the current spans.
+        Optional inputs are declared with a trailing `?` and may be omitted from the right. A last input `*xs`
+        takes any number of arguments. Every op has an attribute `plan`: how the node's kernel computes it
+        (`ir/plan.py`), None for no plan. Raises TypeInferenceError with the current spans.
         """
         self._check_arity(len(args))
         plan = attrs.pop(PLAN, None)
@@ -199,7 +199,7 @@ class OpDecl(Op):
         return node(self, args, values if plan is None else {**values, PLAN: plan}, type_)
 
     def infer_type(self, types: Sequence[Type], attrs: Mapping[str, Any], args: Sequence[Node] = ()) -> Type:
-        """The type of the result, of `types` and canonical attributes."""
+        """The result type for `types` and canonical attributes."""
         attrs = without_plan(attrs)
         try:
             if self.infer is not None:
@@ -216,12 +216,12 @@ class OpDecl(Op):
             ) from error  # fmt: skip
 
     def expand(self, args: Sequence[Node], attrs: Mapping[str, Any]) -> Node:
-        """The composite's body over `args`."""
+        """The body of the composite over `args`."""
         assert self.compose is not None
         return self.compose(*args, **without_plan(attrs))
 
     def canonical_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes with defaults filled in, coerced and checked."""
+        """Check and coerce attributes, and fill in defaults."""
         unknown = [name for name in given if name not in self.attrs]
         if unknown:
             known = ", ".join(self.attrs) or "none"
@@ -244,13 +244,15 @@ class OpDecl(Op):
 
 
 def plan_of(value: Node) -> Plan | None:
-    """How the kernel of a node computes it, where a pass has chosen that."""
+    """The plan of a node: how its kernel computes it. None if no pass has chosen one."""
     found: Plan | None = value.attrs.get(PLAN)
     return found
 
 
 def lowering_of(value: Node) -> Lower | None:
-    """The lowering of a node: that of its plan, else of its op, or None.  It gets no attribute `plan`."""
+    """The lowering of a node: that of its plan, else of its op, or None. It does not get the attribute
+    `plan`.
+    """
     plan = plan_of(value)
     if plan is not None:
         return plan.lower
@@ -307,7 +309,7 @@ def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
 
 
 def tensor_types(types: Iterable[Type]) -> tuple[TensorType, ...]:
-    """The types as tensors, or an error."""
+    """The types as tensor types. Raises an error if one is not."""
     result = []
     for index, type_ in enumerate(types):
         if not isinstance(type_, TensorType):

@@ -25,13 +25,14 @@ Attrs = Mapping[str, Any]
 
 
 def fail(what: str, hint: str = "") -> TypeInferenceError:
-    """The error to raise; the declaration adds the op's name, inputs and attributes."""
+    """The error to raise. The declaration adds the op's name, inputs and attributes."""
     return TypeInferenceError(what, hint=hint)
 
 
 def simplify(value: Dim) -> Dim:
-    """A simplified dim; an int if known. If the simplification requires dims of at least 1, this is recorded
-    as a condition."""
+    """Simplify a dim; an int if it is known. If the simplification requires dims of at least 1, this is
+    recorded as a condition.
+    """
     if isinstance(value, int):
         return value
     made, exact = _simplified(value, 1), _simplified(value, 0)
@@ -44,7 +45,7 @@ def simplify(value: Dim) -> Dim:
 def _simplified(value: Expr, least: int) -> Dim:
     analyzer = Analyzer()
     for var in free_vars(value):
-        # A dim with bounds may have each size in them, also 0: data-dependent dims often have.
+        # A dim with bounds may have each size within them, including 0, as data-dependent dims often have.
         analyzer.declare_dim(var, least if var.bounds is None else 0)
     return dim(analyzer.simplify(value))
 
@@ -92,7 +93,7 @@ def product(shape: Iterable[Dim]) -> Dim:
 
 
 def quotient(whole: Sequence[Dim], part: Sequence[Dim]) -> Dim | None:
-    """product(whole) / product(part); None when it is known not to divide."""
+    """product(whole) / product(part). None if it is known that the division is not exact."""
     number, symbols = factors(whole)
     below, remaining = factors(part)
     left = []
@@ -109,7 +110,7 @@ def quotient(whole: Sequence[Dim], part: Sequence[Dim]) -> Dim | None:
 
 
 def same_size(a: Sequence[Dim], b: Sequence[Dim]) -> bool | None:
-    """Whether two shapes have equally many elements; None if that depends on symbols."""
+    """Whether two shapes have equally many elements. None if that depends on symbols."""
     a_number, a_symbols = factors(a)
     b_number, b_symbols = factors(b)
     if sorted(map(id, a_symbols)) == sorted(map(id, b_symbols)):
@@ -129,7 +130,7 @@ def merge_dims(a: Dim, b: Dim, what: str) -> Dim:
 
 
 def at_least(size: Dim, least: Dim, what: str) -> None:
-    """Require that `size` is at least `least`; an error if it is known not to be."""
+    """Require that `size` is at least `least`. An error if this is known to be false."""
     if isinstance(size, int) and isinstance(least, int):
         if size < least:
             raise fail(f"{what} must be at least {least}, not {size}")
@@ -138,7 +139,7 @@ def at_least(size: Dim, least: Dim, what: str) -> None:
 
 
 def multiple_of(size: Dim, by: Dim, what: str) -> None:
-    """Require that `by` divides `size`; an error if it is known not to."""
+    """Require that `by` divides `size`. An error if this is known to be false."""
     if isinstance(size, int) and isinstance(by, int):
         if by == 0 or size % by:
             raise fail(f"{what} must be a multiple of {by}, not {size}")
@@ -147,7 +148,7 @@ def multiple_of(size: Dim, by: Dim, what: str) -> None:
 
 
 def broadcast_into(own: Sequence[Dim], wanted: Sequence[Dim], what: str) -> None:
-    """A shape broadcasts to another one as that is, aligned to the right."""
+    """Require that a shape broadcasts to another one without changing it. Dims are aligned at the right."""
     shown = f"{what} {dims_text(own)}".lstrip()
     why = f"{shown} is broadcast to {dims_text(wanted)}"
     if len(own) > len(wanted):
@@ -163,7 +164,7 @@ def broadcast_into(own: Sequence[Dim], wanted: Sequence[Dim], what: str) -> None
 
 
 def broadcast_dims(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """NumPy broadcasting, aligned to the right."""
+    """NumPy broadcasting; dims are aligned at the right."""
     rank = max(map(len, shapes), default=0)
     result = []
     for position in range(rank):
@@ -195,7 +196,7 @@ def _broadcast_pair(a: Dim, b: Dim, shapes: Sequence[Sequence[Dim]]) -> Dim:
 
 
 def axis_of(axis: int, rank: int, name: str = "axis") -> int:
-    """A non-negative axis from one that may count from the end."""
+    """A non-negative axis, from one that may count from the end."""
     if not -rank <= axis < rank:
         raise fail(f"{name} {axis} is out of range for rank {rank}", f"it must be in [{-rank}, {rank})")
     return axis % rank if rank else 0
@@ -215,14 +216,14 @@ def check_dtype(found: DType, allowed: Sequence[str], what: str = "input") -> No
 
 
 def check_rank(type_: TensorType, low: int, high: int | None = None, what: str = "input") -> None:
-    """Refuse ranks outside [low, high] (no upper bound where `high` is None)."""
+    """Raise an error for ranks outside [low, high]. None for `high` means no upper bound."""
     if type_.ndim < low or (high is not None and type_.ndim > high):
         wanted = f"{low}" if high == low else f"{low} to {high}" if high is not None else f"at least {low}"
         raise fail(f"{what} has rank {type_.ndim}, rank {wanted} is needed")
 
 
 def common_dtype(tensors: Sequence[TensorType], allowed: Sequence[str]) -> DType:
-    """The one dtype of all inputs."""
+    """The common dtype of all inputs."""
     first = tensors[0].dtype
     for other in tensors[1:]:
         if other.dtype is not first:
@@ -234,7 +235,7 @@ def common_dtype(tensors: Sequence[TensorType], allowed: Sequence[str]) -> DType
 
 
 def same_type(allowed: Sequence[str], result: str = "") -> Infer:
-    """Inference of a unary elementwise op: the input's type (with dtype `result` where given)."""
+    """Inference of a unary elementwise op: the input's type, with dtype `result` if given."""
 
     def infer(types: Sequence[Type], attrs: Attrs) -> Type:
         (x,) = tensor_types(types)
@@ -245,7 +246,7 @@ def same_type(allowed: Sequence[str], result: str = "") -> Infer:
 
 
 def broadcast_type(allowed: Sequence[str], result: str = "") -> Infer:
-    """Inference of an elementwise op of several inputs of one dtype."""
+    """Inference of an elementwise op with several inputs of one dtype."""
 
     def infer(types: Sequence[Type], attrs: Attrs) -> Type:
         tensors = tensor_types(types)
@@ -257,7 +258,7 @@ def broadcast_type(allowed: Sequence[str], result: str = "") -> Infer:
 
 
 def of_input(make: Callable[[TensorType, Attrs], Type], allowed: Sequence[str]) -> Infer:
-    """Inference of a one-input op from the checked input type."""
+    """Inference of an op with one input. `make` gets the checked input type."""
 
     def infer(types: Sequence[Type], attrs: Attrs) -> Type:
         (x,) = tensor_types(types)

@@ -64,7 +64,7 @@ class Codegen(Protocol):
     format: str
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """Code of every PrimFunc of the module; raises CodegenError for what cannot be expressed."""
+        """The code of every PrimFunc of the module. Raises CodegenError for what it cannot express."""
         ...
 
 

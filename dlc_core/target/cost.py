@@ -48,7 +48,7 @@ class Work:
 
     @property
     def intensity(self) -> float | None:
-        """Operations for each byte."""
+        """Operations per byte."""
         return None if self.flops is None or not self.bytes else self.flops / self.bytes
 
 
@@ -102,9 +102,9 @@ class Machine:
 
     @staticmethod
     def _of_units(description: Description) -> Machine:
-        """The costs on machines that launch groups of threads. There, data that one launch leaves in the
-        cache of a unit is not available to the unit that reads it in the next launch. Units whose threads
-        have vectors are CPU cores, to which this does not apply.
+        """The costs on machines that launch groups of threads. Data that one launch leaves in a unit's cache
+        is not available to the unit that reads it in the next launch. This does not apply if threads have
+        vectors, because the units are then CPU cores.
         """
         units, memory = max(1, description.cores), description.memory_bandwidth
         flops = (2 if description.fma else 1) * description.vector_units * description.frequency
@@ -119,10 +119,10 @@ class Machine:
         )
 
     def estimate(self, work: Work, *, threads: int = 1, resident: int = 0) -> Estimate | None:
-        """Return the time of a kernel on `threads` threads; None if its work is symbolic.
+        """The time of a kernel on `threads` threads; None if its work is symbolic.
 
-        `resident` are the bytes of everything that is read between two runs.  The constants are in the
-        fastest cache that holds so much; other data is in the fastest cache that it fits.
+        `resident` is the number of bytes that are read between two runs. Constants are in the fastest cache
+        that holds that many bytes. Other data is in the fastest cache that it fits.
         """
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
@@ -153,7 +153,7 @@ class Machine:
 
     @property
     def executor(self) -> str:
-        """The executor of kernels: a `thread` of the host, or a `unit` that they are launched on."""
+        """The executor of kernels: a `thread` of the host, or a `unit` on which they are launched."""
         return "unit" if self.launches else "thread"
 
     def level_name(self, level: int) -> str:
@@ -164,7 +164,7 @@ class Machine:
 
     @staticmethod
     def _rest(work: Work) -> list[tuple[int, int]]:
-        """The bytes that are not constants, and the bytes that must fit a cache to hold them."""
+        """The bytes that are not constants, and the cache size that holds them."""
         rest = (work.bytes or 0) - (work.constants or 0)
         return [(rest, work.bytes or 0)]
 

@@ -157,16 +157,17 @@ class Description:
 
     @property
     def usable_registers(self) -> int:
-        """The registers for the values of a tile: vector registers, or scalar ones if there is no vector
-        unit."""
+        """The registers available for the values of a tile: vector registers, or scalar ones if there is no
+        vector unit.
+        """
         return TILE_OF_ONE if self.short_code else (self.vector_registers or 16) - self.spare_registers
 
     @property
     def bytes_per_cycle(self) -> tuple[float, ...]:
-        """Bytes per cycle that one core reads from each cache, the nearest first, and from memory.
+        """The bytes per cycle that one core reads from each cache level, L1 first, and from memory.
 
-        Without `cache_bandwidths`: two vectors from L1, three quarters of one from L2, eight bytes from
-        further caches; no level is faster than the one before.
+        The default without `cache_bandwidths` is two vectors from L1, three quarters of a vector from L2 and
+        eight bytes from further levels. No level is faster than the one before.
         """
         vector = max(4.0, self.vector_bits / 8)
         rates: list[float] = []
@@ -178,7 +179,7 @@ class Description:
 
     @property
     def rates(self) -> Rates:
-        """The rates by which register tiles are compared."""
+        """The rates for comparing register tiles."""
         return Rates(self.fma_per_cycle, self.loads_per_cycle, self.fma_latency)
 
     @property
@@ -187,23 +188,23 @@ class Description:
         return self.cores if self.parallel else 1
 
     def lanes(self, bits: int) -> int:
-        """Elements of `bits` width in one vector register; 1 on a scalar machine."""
+        """The number of elements of `bits` width in one vector register; 1 on a scalar machine."""
         return max(1, self.vector_bits // bits)
 
     def dot(self, a: str, b: str, acc: str) -> Dot | None:
-        """The dot product of these dtypes, where the machine has it."""
+        """The dot-product instruction for these dtypes, if the machine has one."""
         return next((d for d in self.dots if (d.a, d.b, d.acc) == (a, b, acc)), None)
 
     def matrix_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
-        """The matrix unit for these dtypes, where the machine has one for its subgroups."""
+        """The matrix unit of a subgroup for these dtypes, if the machine has one."""
         return next(iter(self.units_for(a, b, acc)), None)
 
     def tile_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
-        """The matrix unit for these dtypes that a thread has for itself."""
+        """The matrix unit of a single thread for these dtypes, if the machine has one."""
         found = (u for u in self.matrix_units if (u.a, u.b, u.acc) == (a, b, acc) and u.width == 1)
         return next(found, None)
 
     def units_for(self, a: str, b: str, acc: str) -> list[MatrixUnit]:
-        """The matrix units for these dtypes that the machine's subgroups can use, best first."""
+        """The matrix units that the machine's subgroups can use for these dtypes, best first."""
         found = (u for u in self.matrix_units if (u.a, u.b, u.acc) == (a, b, acc) and self.subgroup)
         return [u for u in found if u.width == self.subgroup or (u.in_place and not u.width % self.subgroup)]

@@ -38,12 +38,12 @@ _LISTS = ("cache_bandwidths", "caches")
 
 
 def facts_of(given: Mapping[str, Any]) -> Facts:
-    """The numbers by name, sorted; TargetError for names and values that there are not."""
+    """The numbers by name, sorted. Raises TargetError for unknown names and wrong values."""
     return tuple(sorted((name, _value(name, value)) for name, value in given.items()))
 
 
 def with_facts(description: Description, facts: Facts) -> Description:
-    """The description with these numbers, whose origin is the user."""
+    """The description with these numbers. Their origin is the user."""
     if not facts:
         return description
     changed: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def with_facts(description: Description, facts: Facts) -> Description:
 
 
 def text_of(value: Any) -> str:
-    """A value as `facts_of` reads it."""
+    """The text of a value, which `facts_of` reads."""
     return ",".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
 
 

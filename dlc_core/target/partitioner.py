@@ -78,7 +78,7 @@ class Region:
 
     @property
     def symbols(self) -> tuple[Var, ...]:
-        """The symbolic dims, which a launch gets as integers, in this order."""
+        """The symbolic dims. A launch gets them as integers in this order."""
         return tuple(dict.fromkeys(v for t in self.inputs for v in t.symbols()))
 
 

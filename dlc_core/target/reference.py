@@ -76,11 +76,11 @@ class ReferenceCodegen:
         return GRAPH
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The module's JSON, with the offsets of its arrays in the metadata."""
+        """The module's JSON. The metadata has the offsets of its arrays."""
         arrays: list[np.ndarray[Any, Any]] = []
         format_ = _level(target["level"])
         kernels: dict[str, stmt.PrimFunc] = module.of_kind(stmt.PrimFunc)
-        # The graph of a host program is no code: it lies beside it in an artefact.
+        # The graph of a host program is not code. It is a separate file of an artefact.
         bare = IRModule(kernels if format_ == TENSOR else module.functions, {}, module.entry)
         entries = tuple(n for n, f in kernels.items() if f.attrs.get("entry")) or (module.entry,)
         code = json.dumps(as_json.to_json(bare, arrays), separators=(",", ":")).encode()

@@ -124,7 +124,7 @@ class Target:
 
     @staticmethod
     def parse(text: str | Mapping[str, Any], kinds: Mapping[str, TargetKind]) -> Target:
-        """A target of `"kind -name=value …"`, of JSON text or of a mapping with the key `kind`."""
+        """Parse a target from `"kind -name=value …"`, JSON text, or a mapping with the key `kind`."""
         if isinstance(text, Mapping):
             given = dict(text)
         elif text.lstrip().startswith("{"):
@@ -152,24 +152,24 @@ class Target:
         return dict(self.options).get(name, option.default)
 
     def with_options(self, **options: Any) -> Target:
-        """The target with options changed; `num_threads` names `-num-threads`."""
+        """The target with other options. `num_threads` names `-num-threads`."""
         merged = dict(self.options)
         for name, value in options.items():
             merged[self.kind.option(name.replace("_", "-")).name] = value
         return replace(self, options=tuple(sorted(merged.items())))
 
     def with_facts(self, given: Mapping[str, Any]) -> Target:
-        """The target with numbers of its description set, `{"l2_bytes": 1 << 20}`.
+        """The target with other numbers in its description, such as `{"l2_bytes": 1 << 20}`.
 
-        Raises TargetError for names that cannot be set and values that are no such numbers.
+        Raises TargetError for unknown names, and for values of the wrong type or range.
         """
         return replace(self, facts=facts_of({**dict(self.facts), **given})) if given else self
 
     def for_threads(self, count: int | None) -> Target:
-        """Return the target with code for so many threads.
+        """The target with code for `count` threads.
 
-        It is unchanged if `count` is None or its default, if the kind has no option `num-threads`, or if that
-        is given.
+        It is unchanged if `count` is None or the default, if the kind has no option `num-threads`, or if that
+        option is set.
         """
         known = any(option.name == THREADS for option in self.kind.options)
         usual = type(count) is not int or count < 1
@@ -186,7 +186,7 @@ class Target:
 
     @cached_property
     def _description(self) -> Description:
-        # Passes ask for it once for each kernel; finding out about this machine takes a millisecond.
+        # Cached: passes read it for each kernel, and querying the machine takes a millisecond.
         return with_facts(self.kind.describe(self.values()), self.facts)
 
     @property
@@ -197,12 +197,12 @@ class Target:
 
     @property
     def codegen(self) -> str:
-        """The name of its code generator: what an option `codegen` of the kind says, else the kind's own."""
+        """The name of the code generator: the option `codegen` if the kind has it, else the kind's own."""
         return str(self.values().get("codegen") or self.kind.codegen)
 
     @property
     def identity(self) -> str:
-        """The inputs of code generation besides the target's text."""
+        """The inputs of code generation other than the target's text."""
         return self.kind.identity(self.values())
 
     def to_json(self) -> str:

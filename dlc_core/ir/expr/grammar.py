@@ -69,9 +69,9 @@ class Part(NamedTuple):
 
 
 def _declared(cls: type[E]) -> type[E]:
-    """The class again, with slots and methods of the fields that it declares.
+    """Rebuild the class with slots, and with methods for the fields that it declares.
 
-    A decorator, as a metaclass would make each `isinstance` slower.
+    This is a decorator, because a metaclass would make each `isinstance` slower.
     """
     declared = get_annotations(cls)
     parts = tuple(Part(name, _ROLES.get(text, "literal")) for name, text in declared.items())
@@ -93,7 +93,9 @@ def _declared(cls: type[E]) -> type[E]:
 
 
 def _getter(names: Sequence[str], single: bool = True) -> Any:
-    """The property with the values of fields as a tuple; a field that is a tuple itself is not `single`."""
+    """A property that returns the values of fields as a tuple. With `single=False` the field is a tuple
+    itself.
+    """
     if not names:
         return property(lambda self: ())
     get: Callable[[Any], Any] = attrgetter(*names)
@@ -101,14 +103,14 @@ def _getter(names: Sequence[str], single: bool = True) -> Any:
 
 
 def _rebuild(parts: Sequence[Part]) -> str:
-    """The text of `rebuild` for a class of these fields."""
+    """The source text of `rebuild` for a class with these fields."""
     operands = [name for name, role in parts if role == "operand"]
     same = " and ".join(f"{name} is self.{name}" for name in operands)
     given = {name: name if name in operands else f"self.{name}" for name, _ in parts}
     for name, role in parts:
         if role == "operands":
             same, given[name] = f"identical(children, self.{name})", "children"
-        if role == "dtype":  # as wide as what it is made of now
+        if role == "dtype":  # as wide as the new operands
             given[name] = f"self.{name}.with_lanes({operands[0]}.dtype.lanes)"
     taken = f"    {', '.join(operands)}, = children\n" if operands else ""
     values = ", ".join(given.values())
@@ -151,14 +153,14 @@ class Expr:
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        """Direct operands."""
+        """The direct operands."""
         return ()
 
     def rebuild(self, children: Sequence[Expr]) -> Expr:
-        """The same expression over other operands (self when they are the same)."""
+        """The same expression with other operands. It is the same object if the operands are the same."""
         return self
 
-    # Equality and hashing are object identity, inherited from `object`, because nodes are interned.
+    # Equality and hashing are by identity, inherited from `object`, because nodes are interned.
 
     def __add__(self, other: ExprLike) -> Expr:
         return Binary.make("add", self, other)
@@ -263,7 +265,7 @@ class Var(Expr):
         self.name = name
         self.dtype = dtype(dtype_)
         self.bounds = bounds
-        # Not itself: that would be a cycle.
+        # A reference to itself would be a cycle.
         self.kept_vars = self.kept_loads = ()
 
 
@@ -390,7 +392,7 @@ class Buffer:
         return self._steps
 
     def linear_index(self, indices: Sequence[Expr]) -> Expr:
-        """Element offset of `buffer[indices]` from the pointer."""
+        """The offset of `buffer[indices]` from the pointer, in elements."""
         total = self.offset
         for index, stride in zip(indices, self.element_strides(), strict=True):
             if index.dtype.scalar is not INDEX:
@@ -400,14 +402,14 @@ class Buffer:
         return total
 
     def num_elements(self) -> Expr:
-        """Product of the shape."""
+        """The product of the shape."""
         total: Expr = Const.make(1)
         for dim in self.shape:
             total = total * dim
         return total
 
     def static_shape(self) -> tuple[int, ...] | None:
-        """The shape as ints, or None when a dim is symbolic."""
+        """The shape as ints; None if a dim is symbolic."""
         values = [int(dim.value) for dim in self.shape if isinstance(dim, Const)]
         return tuple(values) if len(values) == len(self.shape) else None
 
@@ -432,7 +434,9 @@ class Load(Expr):
 
 
 def as_expr(value: ExprLike | np.generic | Axis, type_: DTypeLike | None = None) -> Expr:
-    """A Python number or expression as an expression; plain ints are index-typed unless `type_` is given."""
+    """Convert a Python number or expression to an expression. Plain ints get the index type unless `type_` is
+    given.
+    """
     if isinstance(value, Expr):
         return value
     if isinstance(value, np.generic):
@@ -449,5 +453,5 @@ def as_expr(value: ExprLike | np.generic | Axis, type_: DTypeLike | None = None)
 
 
 def _is_index(e: Expr, value: int) -> bool:
-    """Whether an expression is this index literal."""
+    """Whether an expression is the index literal `value`."""
     return type(e) is Const and e.dtype is INDEX and e.value == value

@@ -43,7 +43,7 @@ _new = object.__new__
 
 
 def _makes(cls: type[Expr]) -> Callable[[F], F]:
-    """Says which class a function makes."""
+    """Register the decorated function as the constructor of an expression class."""
 
     def register(function: F) -> F:
         cls.make = staticmethod(function)
@@ -53,7 +53,7 @@ def _makes(cls: type[Expr]) -> Callable[[F], F]:
 
 
 def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
-    """Compute the kept variables and loads of a node from its operands."""
+    """Compute a node's cached variables and loads from its operands."""
     kept_vars: tuple[Var, ...] | None = ()
     kept_loads: tuple[Load, ...] | None = ()
     for child in children:
@@ -68,7 +68,7 @@ def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
 
 
 def _intern(cls: type[Expr], type_: DType, children: Sequence[Expr], *values: Any) -> Expr:
-    """The expression with these values of its fields; made if there is none."""
+    """The interned expression with these field values. It is created if it does not exist."""
     key = (cls, type_, *values)
     found = _interned.find(key)
     if found is None:
@@ -83,7 +83,7 @@ def _intern(cls: type[Expr], type_: DType, children: Sequence[Expr], *values: An
 
 @_makes(Const)
 def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
-    """A literal of the given dtype; integers wrap into the range of their type."""
+    """A literal of the given dtype. Integers wrap into the range of their type."""
     if type_ is INDEX and type(value) is int:
         entry = _literals.entries.get((INDEX, value))
         if entry is not None and (known := entry()) is not None:
@@ -154,11 +154,11 @@ def unary(op: str, a: ExprLike) -> Expr:
 
 @_makes(Binary)
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """`op` applied to two expressions of one dtype; folds literals and the neutral elements of integers."""
+    """Apply `op` to two expressions of one dtype. Folds literals and, for integers, neutral elements."""
     if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = _pair(op, a, b)
     key = (Binary, op, a, b)
-    # What folds is never in the table.
+    # Expressions that fold are never in the table.
     entry = _interned.entries.get(key)
     if entry is not None and (found := entry()) is not None:
         return found
@@ -178,7 +178,9 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
-    """x+0, x*1, x*0, x//1, x%1 and the like, of integers and bools: always right, so done at construction."""
+    """Fold x+0, x*1, x*0, x//1, x%1 and the like, of integers and bools. This holds without knowledge of x,
+    so it is done at construction.
+    """
     av = a.value if type(a) is Const else None
     bv = b.value if type(b) is Const else None
     if av is None and bv is None:
@@ -232,9 +234,10 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
 
 @_makes(Call)
 def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:
-    """An intrinsic call.  Scalar arguments of a vector call are broadcast, unless its kind mixes widths.
+    """An intrinsic call. Scalar arguments of a vector call are broadcast, unless the intrinsic's kind mixes
+    widths.
 
-    An `if_then_else` whose condition is a literal is the side that it takes.
+    An `if_then_else` with a literal condition is replaced by the chosen side.
     """
     exprs = [as_expr(arg) for arg in args]
     type_ = dtype(type_)

@@ -36,7 +36,7 @@ def logical_and(*conds: ExprLike) -> Expr:
 
 
 def conjuncts(cond: Expr) -> list[Expr]:
-    """The conditions that a condition is the conjunction of, in order; none for True."""
+    """The conjuncts of a condition, in order; none for True."""
     found: list[Expr] = []
     work = [cond]
     while work:
@@ -49,7 +49,7 @@ def conjuncts(cond: Expr) -> list[Expr]:
 
 
 def const_value(expr: ExprLike) -> int | None:
-    """The integer an expression is known to be, or None."""
+    """The integer that an expression is known to be; None for others."""
     if isinstance(expr, bool):
         return int(expr)
     if isinstance(expr, int):

@@ -9,7 +9,7 @@ from dlc_core.ir.expr.make import load
 
 
 def post_order(*roots: Expr) -> list[Expr]:
-    """Every distinct subexpression once, operands first; iterative."""
+    """Every distinct subexpression once, operands first. Iterative."""
     done: dict[Expr, None] = {}
     for root in roots:
         if root in done:
@@ -30,7 +30,7 @@ def post_order(*roots: Expr) -> list[Expr]:
 
 
 def transform(root: Expr, visit: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
-    """Rebuild bottom-up: `visit` gets each node with rebuilt operands and returns a replacement or None.
+    """Rebuild bottom-up. `visit` gets each node with rebuilt operands, and returns a replacement or None.
 
     Results in `memo` are reused.
     """
@@ -60,7 +60,7 @@ def substitute(
     buffers: Mapping[Buffer, Buffer] | None = None,
     memo: dict[Expr, Expr] | None = None,
 ) -> Expr:
-    """Replace variables, and the buffers that loads read.  Equal replacements may share a memo."""
+    """Replace variables, and the buffers of loads. Calls with equal replacements may share a memo."""
     memo = {} if memo is None else memo
     stack = [root]
     while stack:
@@ -88,7 +88,7 @@ def substitute(
 
 
 def mentions(root: Expr, variables: Container[Var], buffers: Container[Buffer] | None = None) -> bool:
-    """Whether one of the variables or (by a load) buffers occurs. True may also mean "not known"."""
+    """Whether one of the variables or, by a load, buffers occurs. True may also mean "not known"."""
     if type(root) is Var:
         return root in variables
     if root.kept_vars is None or root.kept_loads is None:
@@ -105,7 +105,7 @@ def mentions(root: Expr, variables: Container[Var], buffers: Container[Buffer] |
 
 
 def free_vars(*roots: Expr) -> list[Var]:
-    """Variables in first-use order (loads' buffers not looked into)."""
+    """Variables in the order of first use. Buffers of loads are not searched."""
     found: dict[Var, None] = {}
     for root in roots:
         if type(root) is Var:
@@ -119,7 +119,7 @@ def free_vars(*roots: Expr) -> list[Var]:
 
 
 def loads_in(*roots: Expr) -> list[Load]:
-    """Distinct loads in first-use order."""
+    """Distinct loads in the order of first use."""
     found: dict[Load, None] = {}
     for root in roots:
         if root.kept_loads is None:

@@ -25,10 +25,10 @@ Neighbourhoods = dict[tuple[Buffer, Expr], Near]
 
 
 def neighbourhoods(body: Stmt) -> Neighbourhoods:
-    """The constant parts of the offsets of unconditional accesses of a body, by buffer and common part of the
-    offset. Accesses in nested loops and branches do not count.
+    """The constant parts of the offsets of a body's unconditional accesses, by buffer and common part.
+    Accesses in nested loops and branches do not count.
 
-    Offsets that are read from memory are left out. So are offsets that are short enough to be repeated in
+    Offsets that depend on loaded values are left out. So are offsets that are short enough to be repeated in
     every access.
     """
     found: Neighbourhoods = {}
@@ -38,7 +38,7 @@ def neighbourhoods(body: Stmt) -> Neighbourhoods:
         for expr in _eager_loads(exprs_of(stmt)):
             _add(found, expr.buffer, expr.indices)
     if found:
-        # Nested loops go by the same pointers.
+        # Nested loops use the same pointers.
         for store in stores_in(body):
             place = _place(store.buffer, store.indices)
             if place is not None and place[0] in found:
@@ -53,7 +53,9 @@ def _add(found: Neighbourhoods, buffer: Buffer, indices: Sequence[Expr]) -> None
 
 
 def _place(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr], int] | None:
-    """Return the part of an access that its neighbours share, and its constant part; None if it has none."""
+    """((buffer, common part of the offset), constant part) of an access; None if a shared pointer does not
+    help.
+    """
     wide = any(index.dtype.lanes > 1 for index in indices)
     offset = neighbours(buffer, indices) if wide else buffer.linear_index(indices)
     common, constant = (None, 0) if offset is None else without_constants(offset)
@@ -63,7 +65,7 @@ def _place(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr]
 
 
 def _straight(body: Stmt) -> Iterator[Stmt]:
-    """The statements that run one after the other, in order."""
+    """The statements that are executed unconditionally, in order."""
     work = [body]
     while work:
         stmt = work.pop()
@@ -79,7 +81,7 @@ def _straight(body: Stmt) -> Iterator[Stmt]:
 
 
 def _eager_loads(roots: Sequence[Expr]) -> Iterator[Load]:
-    """The loads of expressions that are evaluated in any case."""
+    """The loads that are evaluated unconditionally."""
     work, met = list(reversed(roots)), set(roots)
     while work:
         expr = work.pop()

@@ -51,7 +51,7 @@ class ExpressionWriter(ScalarWriter):
     """Writes scalars, and vectors as the language's own or by helpers."""
 
     def direct(self, expr: Expr) -> bool:
-        """Whether the language has an operator for this vector (its operands aside)."""
+        """Whether the language has an operator for this vector operation. The operands are not considered."""
         type_ = expr.dtype
         if isinstance(expr, Load):
             return self.place.register(expr) is not None or contiguous(expr) is not None
@@ -78,7 +78,7 @@ class ExpressionWriter(ScalarWriter):
         return isinstance(expr, Broadcast | Ramp | Unary | Select)
 
     def mask_bits(self, expr: Expr) -> int:
-        """Bits of the elements that a vector of bools is held in."""
+        """The width in bits of the mask elements for a vector of bools."""
         if expr in self.named or isinstance(expr, Broadcast):
             return 8
         if isinstance(expr, Binary) and expr.op in COMPARE and not expr.a.dtype.is_bool:
@@ -90,7 +90,7 @@ class ExpressionWriter(ScalarWriter):
         return self.mask_bits(expr.a) if isinstance(expr, Unary) else 8
 
     def mask(self, expr: Expr, bits: int) -> str:
-        """A vector of bools as a mask with elements of a number of bits."""
+        """A vector of bools as a mask whose elements have `bits` bits."""
         own, lanes = self.mask_bits(expr), expr.dtype.lanes
         wanted = self.unit.mask_type(bits, lanes)
         if isinstance(expr, Broadcast) and expr not in self.named:
@@ -152,7 +152,7 @@ class ExpressionWriter(ScalarWriter):
         return f"{left} {sign_} {self._vector_operand(expr.b, expr.a, inside + 1)}", level
 
     def _vector_operand(self, expr: Expr, other: Expr, level: int) -> str:
-        """A broadcast that is combined with a vector stays a scalar, because the language widens it."""
+        """The text of a vector operand. A broadcast stays a scalar, because the language widens it."""
         wide = not expr.dtype.is_int or expr.dtype.bits >= 32  # arithmetic of narrower scalars is of ints
         alone = isinstance(other, Broadcast) or expr in self.named or not wide
         if isinstance(expr, Broadcast) and not alone:
@@ -179,32 +179,32 @@ class ExpressionWriter(ScalarWriter):
         return (f"{text} != 0", EQUALITY) if expr.dtype.is_bool else (text, POSTFIX)
 
     def in_memory(self, type_: DType) -> DType:
-        """The type that a vector of one is loaded and stored as: bools are bytes."""
+        """The type with which a vector is loaded and stored. Bools are bytes."""
         return dtype("uint8").with_lanes(type_.lanes) if type_.is_bool else type_
 
     def stored_vector(self, value: Expr) -> str:
-        """A vector as it lies in memory."""
+        """A vector in its memory form."""
         if not value.dtype.is_bool:
             return self.value(value)
         held = self.unit.value_type(self.in_memory(value.dtype))
         return f"__builtin_convertvector(-{self.mask(value, 8)}, {held})"
 
     def vector_access(self, how: str, type_: DType) -> tuple[str, str]:
-        """The helper that loads or stores a vector, and its last argument where lanes are left out."""
+        """The helper that loads or stores a vector, and its last argument if there are unused lanes."""
         if type_.lanes & (type_.lanes - 1):
             return self.unit.helper(f"{how}_some", type_), f", {type_.lanes}"
         return self.unit.helper(how, type_), ""
 
 
 def contiguous(expr: Load) -> Expr | None:
-    """The element offset of lane 0 of a vector load of neighbours; None for any other."""
+    """The element offset of lane 0 of a contiguous vector load; None for other loads."""
     if expr.dtype.scalar.name in NARROW:
         return None
     return neighbours(expr.buffer, expr.indices)
 
 
 def neighbours(buffer: Buffer, indices: Sequence[Expr]) -> Expr | None:
-    """The element offset of lane 0 where the lanes are neighbours in memory, else None."""
+    """The element offset of lane 0 if the lanes are contiguous in memory, else None."""
     forms = [ramp_form(i) for i in indices]
     if any(form is None for form in forms):
         return None

@@ -19,7 +19,7 @@ class SourceCode(Code):
     def __init__(
         self, type_: DType, helper: Callable[[str, DType], str], name: Callable[[DType], str]
     ) -> None:
-        # Whether a compiler fuses a product and a sum is its choice, so no formula may count on it.
+        # Compilers may or may not fuse a product and a sum, so no formula may depend on it.
         super().__init__(type_.bits, fused=False)
         lanes = type_.lanes
         self.element = type_.scalar
@@ -31,7 +31,7 @@ class SourceCode(Code):
         self._name = name
 
     def put(self, type_: DType, text: str) -> str:
-        """Name a value."""
+        """Assign a text to a new name."""
         name = f"t{len(self.lines)}"
         self.lines.append(f"    const {self._name(type_)} {name} = {text};")
         return name
@@ -40,7 +40,7 @@ class SourceCode(Code):
         return f"{self._helper('splat', self.type)}({literal(value, self.element)})"
 
     def _of(self, value: str | float) -> str:
-        """An operand that is combined with a vector. A number stays a scalar, which the language widens."""
+        """An operand of a vector operation. A number stays a scalar, because the language widens it."""
         return value if isinstance(value, str) else literal(value, self.element)
 
     def _whole(self, value: str | float) -> str:

@@ -36,8 +36,6 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self._written: frozenset[Buffer] = frozenset()
         self._shared: frozenset[Buffer] = frozenset()
 
-    # Statements
-
     def visit_let(self, stmt: Let) -> Stmt:
         self.prepare(stmt.value)
         name = self.names.fresh(stmt.var.name)
@@ -71,7 +69,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             self.line(f"{self._register_kind(buffer, lanes)} {name} = {value};")
             return
         for sign in (" + ", " - ", " * "):
-            # x = x + y reads better as x += y.
+            # x += y is more readable than x = x + y.
             if value.startswith(name + sign) and isinstance(stmt.value, Binary):
                 left = self.text.unsigned(stmt.value.a) if unsigned else self.text.value(stmt.value.a, 0)
                 if left == name:
@@ -99,7 +97,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             self.line(f"{self.text.element(buffer, offset)} = {self.text.stored(one)};")
 
     def _declare_rest(self, root: Stmt) -> None:
-        """Declare the registers that a nested statement would be the first to write."""
+        """Declare the registers whose first write would be in a nested statement."""
         if not self._undeclared:
             return
         for buffer, values in self.registers.items():
@@ -148,9 +146,9 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.text.named = {}
 
     def _anchor(self, body: Stmt) -> None:
-        """Base pointers for neighbouring accesses of a loop's body, such as the points of a tile.
+        """Define base pointers for neighbouring accesses of a loop's body, such as the points of a tile.
 
-        Each points to an element that is accessed unconditionally, so none points outside of its array.
+        Each points to an element that is accessed unconditionally, so no pointer is outside of its array.
         """
         for (buffer, common), near in neighbourhoods(body).items():
             known = all(var in self.text.vars for var in free_vars(common))
@@ -179,7 +177,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.text.named = {}
 
     def _if_lanes(self, stmt: If) -> None:
-        """A condition that differs between lanes: each lane's store under its own branch."""
+        """A condition that differs between lanes: store each lane under its own branch."""
         inner = stmt.then
         if stmt.orelse is not None or not isinstance(inner, Store):
             raise CodegenError("only a single store may stand under a condition that differs between lanes")
@@ -240,7 +238,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.stmt(stmt.body)
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """The elements of a buffer that are in registers, or None if it is in memory."""
+        """The elements of a buffer that are kept in registers; None if it is in memory."""
         return promotable(buffer, body)
 
     def visit_view(self, stmt: View) -> Stmt:
@@ -284,10 +282,10 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             self.effect(value)
 
     def effect(self, value: Call) -> None:
-        """A call of an intrinsic for its side effect. A language with more of these overrides this method."""
+        """A call of an intrinsic for its side effect. Languages with more such intrinsics override this
+        method.
+        """
         raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
-
-    # The whole function
 
     def function(self, func: PrimFunc, head: str) -> str:
         """The text of a PrimFunc. `head` is the text before its parameters."""
@@ -315,7 +313,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.stmt(func.body)
         dead = {id(line) for line in self.unused.values()}
         self.lines = [line for line in self.lines if id(line) not in dead]
-        # What only a pragma mentions is unused where the pragma means nothing.
+        # A name that only a pragma mentions is unused if the compiler ignores the pragma.
         used = "\n".join(line for line in self.lines if not line.startswith("#"))
         unused = [
             f"    (void){p.split()[-1].lstrip('*')};"
@@ -330,7 +328,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         return []
 
     def _written_by_calls(self, root: Stmt) -> frozenset[Buffer]:
-        """Buffers whose address is passed to a function that writes to it."""
+        """Buffers whose address is passed to a function that writes to them."""
         found = set()
         for stmt in stmts(root):
             for expr in exprs_of(stmt):

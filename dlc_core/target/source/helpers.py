@@ -15,14 +15,14 @@ NARROW = {"float16": "f16", "bfloat16": "bf16"}
 
 
 def short(type_: DType) -> str:
-    """A type as names of helpers and of vector types end: `f32`, `i64`, `u8x16`."""
+    """The short name of a type in names of helpers and vector types: `f32`, `i64`, `u8x16`."""
     kind = {"float": "f", "int": "i", "uint": "u", "bool": "b"}.get(type_.scalar.kind, "")
     scalar = "bf16" if type_.scalar.name == "bfloat16" else f"{kind}{type_.bits}"
     return scalar if type_.lanes == 1 else f"{scalar}x{storage_lanes(type_.lanes)}"
 
 
 def storage_lanes(lanes: int) -> int:
-    """The lanes of the vector type that holds a number of lanes."""
+    """The lanes of the vector type that stores a vector of `lanes` lanes."""
     return 1 << (lanes - 1).bit_length()
 
 
@@ -99,7 +99,7 @@ _SCALAR = {
     return x > 0 ? 1 : x < 0 ? -1 : x;
 }}
 """,
-    # As a minimum: GCC 12 makes 255 of a truth in vectors of two bytes.
+    # Computed as a minimum, because GCC 12 converts true to 255 in vectors of two bytes.
     "usign": """{inline} {T} dlc_usign_{N}({T} x)
 {{
     return x > 1 ? 1 : x;
@@ -225,7 +225,7 @@ _NEEDS = {
 
 
 def needs(name: str) -> tuple[str, ...]:
-    """Names (without the prefix) of the helpers that the helper of that name calls."""
+    """The names, without the prefix, of the helpers that a helper calls."""
     return _NEEDS.get(name, ())
 
 
@@ -235,7 +235,9 @@ def fixed_text(name: str, inline: str) -> str:
 
 
 def scalar_text(op: str, type_: DType, c_type: str, inline: str, suffix: str = "f") -> str:
-    """The helper `dlc_<op>_<type>` over scalars held as `c_type`; `suffix` ends functions of float32."""
+    """The helper `dlc_<op>_<type>` over scalars of type `c_type`. `suffix` ends the names of float32
+    functions.
+    """
     name = short(type_)
     unsigned = f"uint{type_.bits}_t"
     words = {
@@ -339,7 +341,7 @@ _VECTOR = {
 
 
 def vector_needs(op: str) -> tuple[str, ...]:
-    """Vector helpers of the same type that a vector helper calls."""
+    """The vector helpers of the same type that a vector helper calls."""
     return ("select",) if op in MINMAX else ()
 
 
@@ -360,7 +362,7 @@ _TWO = frozenset({"rounded_mul", "pow", "fmod", "atan2", "copysign", "nextafter"
 
 
 def lanewise_text(op: str, type_: DType, function: str, inline: str) -> str:
-    """The helper `dlc_<op>_<vector type>` that calls a function of scalars for each lane."""
+    """The helper `dlc_<op>_<vector type>` that calls a scalar function for each lane."""
     name = short(type_)
     args = "abc"[: 3 if op == "fma" else 2 if op in _TWO else 1]
     params = ", ".join(f"{name} {arg}" for arg in args)

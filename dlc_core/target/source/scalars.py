@@ -102,7 +102,7 @@ class ScalarWriter:
         return self._scalar(expr)
 
     def vector(self, expr: Expr) -> Text:
-        """A vector, or a scalar that is reduced from one."""
+        """A vector, or a scalar that is a reduction of a vector."""
         raise NotImplementedError(f"{type(self).__name__}.vector")
 
     def _scalar(self, expr: Expr) -> Text:
@@ -125,7 +125,7 @@ class ScalarWriter:
         )
 
     def _rounded(self, text: Text, type_: DType) -> Text:
-        """float16 and bfloat16 results are rounded to representable values after each operation."""
+        """Round float16 and bfloat16 results to representable values after each operation."""
         short = NARROW.get(type_.scalar.name)
         return text if short is None else (f"{self.unit.helper(f'round_{short}')}({text[0]})", POSTFIX)
 
@@ -137,19 +137,18 @@ class ScalarWriter:
         return self._narrowed(text, UNARY, expr.dtype) if expr.op == "bitnot" else (text, UNARY)
 
     def _narrowed(self, text: str, level: int, type_: DType) -> Text:
-        """The result of integers narrower than int, which C computes in int, cut to their type."""
+        """Truncate a result of integers narrower than int to their type, because C computes them in int."""
         if type_.is_int and type_.bits < 32:
             inner = text if level >= UNARY else f"({text})"
             return f"({self.unit.scalar_type(type_)}){inner}", UNARY
         return text, level
 
     def _cut(self, text: str, type_: DType) -> Text:
-        """Arithmetic without a sign as a value of the type that has one."""
+        """Cast an unsigned result to its signed type."""
         return f"({self.unit.scalar_type(type_)})({text})", UNARY
 
     def _unsigned(self, expr: Expr) -> str:
-        """An integer as unsigned, for arithmetic on data, which wraps. In C only unsigned arithmetic is
-        defined to wrap."""
+        """An integer cast to unsigned. Data arithmetic wraps, and C defines that only for unsigned types."""
         if isinstance(expr, Load) and self.place.is_unsigned(expr):
             return self.place.register(expr) or ""
         if isinstance(expr, Const) and expr.value >= 0:
@@ -189,7 +188,7 @@ class ScalarWriter:
             sign, level = {"bitand": ("&&", AND), "bitor": ("||", OR), "bitxor": ("!=", EQUALITY)}[op]
         if op in COMPARE and type_ is INDEX and expr.kept_loads == ():
             return f"{self.number(a, level)} {sign} {self.number(b, level + 1)}", level
-        # Parentheses that C does not need but that its readers, and compilers' warnings, want.
+        # C does not need these parentheses, but readers and compilers' warnings do.
         inside = ATOM if level in (BITS, AND, OR, EQUALITY, SHIFT) else level
         if op in ("and", "or") or (type_.is_bool and level in (AND, OR)):
             inside = EQUALITY
@@ -201,8 +200,8 @@ class ScalarWriter:
         return self._rounded((text, level), expr.dtype)
 
     def _held(self, expr: Binary) -> DType:
-        """The type that a helper computes in: where an index is written, that of the language's indices, for
-        what is neither read from memory nor has a name that was given for its own type.
+        """The type in which a helper computes. Inside an index it is the language's index type, unless the
+        operands are loaded from memory or are names of a wider type.
         """
         type_, dialect = expr.a.dtype, self.unit.dialect
         if type_ is not INDEX or not self._indexing or dialect.index != dialect.scalars.get("int32"):
@@ -255,10 +254,8 @@ class ScalarWriter:
         finally:
             self._indexing -= 1
 
-    # Memory
-
     def element(self, buffer: Buffer, offset: Expr) -> str:
-        """An element as what can be read and assigned."""
+        """An element as an lvalue."""
         pointer, place = self._place(buffer, offset)
         return f"{pointer}[{self.number(place)}]"
 
@@ -268,7 +265,7 @@ class ScalarWriter:
         return pointer if const_value(place) == 0 else f"{pointer} + {self.number(place, ADD + 1)}"
 
     def _place(self, buffer: Buffer, offset: Expr) -> tuple[str, Expr]:
-        """A pointer, and an element's offset from it, with one constant at the end."""
+        """A pointer, and an element's offset from it. A constant part of the offset is last."""
         placed = swizzled(buffer, offset)
         if placed is not offset:
             return self.place.pointer(buffer), placed
@@ -309,12 +306,10 @@ class ScalarWriter:
         return self.value(value)
 
     def _raw(self, value: Expr) -> str | None:
-        """The bits of a narrow float in memory, if the value is loaded directly."""
+        """The bits in memory of a narrow float, if the value is a direct load."""
         if not isinstance(value, Load) or value in self.named or self.place.register(value) is not None:
             return self.raw.get(value)
         return self.element(value.buffer, value.buffer.linear_index(value.indices))
-
-    # Calls
 
     def _library(self, name: str, args: Sequence[Expr], type_: DType) -> Text:
         return f"{self.unit.library(name, type_)}({', '.join(map(self.value, args))})", POSTFIX
@@ -358,7 +353,7 @@ class ScalarWriter:
 
 
 def without_constants(expr: Expr) -> tuple[Expr | None, int]:
-    """A sum without the constants in it, and these."""
+    """(sum without its constants, the sum of its constants)."""
     known = const_value(expr)
     if known is not None:
         return None, int(known)
@@ -377,7 +372,7 @@ def without_constants(expr: Expr) -> tuple[Expr | None, int]:
 
 
 def _wraps(expr: Binary) -> bool:
-    """Whether this is arithmetic of signed integers on data, whose range is not known; indices never wrap."""
+    """Whether this is arithmetic of signed integers on data, which may wrap. Indices never wrap."""
     if expr.dtype.kind != "int" or expr.op not in ("add", "sub", "mul"):
         return False
     if expr.kept_loads == () and not _has_call(expr):
@@ -390,13 +385,13 @@ def _wraps(expr: Binary) -> bool:
 
 
 def choice_of(expr: Binary) -> tuple[str, Expr, Expr]:
-    """The helper of a minimum or maximum and its arguments: a constant comes second, and is no NaN."""
+    """The helper of a minimum or maximum, and its arguments. A constant that is not NaN is second."""
     a, b = (expr.b, expr.a) if _is_number(expr.a) else (expr.a, expr.b)
     return f"{expr.op}_number" if _is_number(b) else expr.op, a, b
 
 
 def _is_number(expr: Expr) -> bool:
-    """Whether a value of floats is known not to be a NaN."""
+    """Whether a float is known not to be NaN."""
     if isinstance(expr, Broadcast):
         return _is_number(expr.value)
     return isinstance(expr, Const) and expr.dtype.is_float and expr.value == expr.value

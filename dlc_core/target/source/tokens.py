@@ -49,7 +49,7 @@ class Names:
         self._next: dict[str, int] = dict.fromkeys(taken, 1)
 
     def take(self, names: Iterable[str]) -> None:
-        """Give none of these any more."""
+        """Reserve names, so that they are not used for anything else."""
         for name in names:
             self._next.setdefault(name, 1)
 
@@ -75,26 +75,26 @@ WIDTH = 110
 
 
 def commented(text: str) -> str:
-    """A text that is safe in a comment: plain ASCII that neither ends the comment nor begins another."""
+    """The text made safe for a comment: plain ASCII that neither ends the comment nor begins another."""
     return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
 
 
 def comment(text: str) -> str:
-    """A comment, in lines that are not too long."""
+    """A comment, broken into lines of limited length."""
     lines = wrap(commented(text), WIDTH - 6, break_long_words=False, break_on_hyphens=False)
     return "/* " + "\n   ".join(lines) + " */"
 
 
 def quoted(text: str) -> str:
-    """A string literal of C; characters other than plain ASCII are written in octal."""
+    """A string literal of C. Characters other than plain ASCII are octal escapes."""
     data = text.encode()
     return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
 
 
 def folded(line: str) -> Iterator[str]:
-    """A line of statements in parts that are not too long, broken where the fewest parentheses are open.
+    """Break a line of statements into lines of limited length, where the fewest parentheses are open.
 
-    Those after the first are indented by eight columns more.
+    Continuation lines are indented by eight more columns.
     """
     indent = " " * (len(line) - len(line.lstrip()) + 8)
     while len(line) > WIDTH and not line.startswith("#"):
@@ -108,8 +108,8 @@ def folded(line: str) -> Iterator[str]:
 
 
 def _breaks(line: str, indent: int) -> Iterator[tuple[bool, int, int]]:
-    """Where a line may be broken: whether only if need be, after the parenthesis of a call; how many are
-    open; the place, negative.
+    """Positions where a line may be broken, as (last resort, open parentheses, negative position). A break
+    after the parenthesis of a call is a last resort.
     """
     depth = 0
     for at, letter in enumerate(line[:WIDTH]):
@@ -128,7 +128,7 @@ _SIGNS = ("+ ", "- ", "? ", ": ", "&& ", "|| ")
 
 
 def literal(value: float | bool, type_: DType) -> str:
-    """A scalar literal that gives exactly this value in the type's C form."""
+    """A scalar literal with exactly this value in the type's C form."""
     if type_.is_bool:
         return "true" if value else "false"
     if type_.is_float:

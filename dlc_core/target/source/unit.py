@@ -46,10 +46,8 @@ class Unit:
             self._symbols[name] = self.names.fresh("model" if name == "main" else name)
         return self._symbols[name]
 
-    # Types
-
     def scalar_type(self, type_: DType) -> str:
-        """The type of a value of one lane while it is computed."""
+        """The type in which a scalar is computed."""
         return self._named(type_, self.dialect.scalars)
 
     def stored_type(self, type_: DType) -> str:
@@ -69,7 +67,7 @@ class Unit:
         return found
 
     def value_type(self, type_: DType) -> str:
-        """The type of a value, vectors included."""
+        """The type of a value, including vectors."""
         if type_.lanes == 1:
             return self.scalar_type(type_)
         if not self.dialect.vectors:
@@ -89,13 +87,11 @@ class Unit:
         return name
 
     def mask_type(self, bits: int, lanes: int) -> str:
-        """The type of comparisons of vectors with elements of that many bits."""
+        """The type of a comparison of vectors whose elements have `bits` bits."""
         return self.value_type(dtype(f"int{bits}").with_lanes(lanes))
 
-    # Helpers
-
     def helper(self, op: str, type_: DType | None = None) -> str:
-        """The name of a helper, defined in this file from now on; see `helpers`."""
+        """The name of a helper. The helper is added to the file; see `helpers`."""
         if type_ is None:
             for needed in needs(op):
                 self.helper(needed)
@@ -129,7 +125,7 @@ class Unit:
         return self._define(f"{op}_{name}", make)
 
     def library(self, op: str, type_: DType) -> str:
-        """The name of the function of scalars that computes an intrinsic of floats."""
+        """The name of the scalar function that computes a float intrinsic."""
         if op in LANE_HELPERS:
             return self.helper(op, type_)
         function = self.dialect.math.get(op)
@@ -142,8 +138,6 @@ class Unit:
         if full not in self._helpers:
             self._helpers[full] = make()
         return full
-
-    # Text
 
     def prelude(self) -> str:
         """The text before the functions: headers, types, helpers."""

@@ -53,8 +53,6 @@ class ValueWriter:
         self.positive: set[Var] = set()
         """Variables that are never negative."""
 
-    # The storage of values, as the expression writer needs it
-
     def pointer(self, buffer: Buffer) -> str:
         if buffer not in self.pointers:
             raise CodegenError(f"buffer {buffer.name} is used where it is not allocated")
@@ -65,7 +63,7 @@ class ValueWriter:
         return self.starts.get(buffer, 0)
 
     def register(self, load: Load) -> str | None:
-        """The text of a load from a promoted buffer."""
+        """The text of a load from a buffer in registers."""
         values = self.registers.get(load.buffer)
         if values is None:
             return None
@@ -78,7 +76,7 @@ class ValueWriter:
         raise CodegenError(f"buffer {load.buffer.name} is read at {load} before it is written")
 
     def is_unsigned(self, load: Load) -> bool:
-        """Whether a load is from a register that has no sign."""
+        """Whether a load reads a register that is declared unsigned."""
         return load.buffer in self.unsigned
 
     def nonnegative(self, expr: Expr) -> bool:
@@ -100,14 +98,12 @@ class ValueWriter:
             )
         return int(start), lanes
 
-    # Lines
-
     def line(self, text: str) -> None:
         self.lines.append("    " * self.level + text if text else "")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write `head {` … `}`. Names that are defined inside end with the block."""
+        """Write `head {` … `}`. The scope of names that are defined inside is the block."""
         self.line(f"{head} {{".lstrip())
         named, names, anchors = dict(self.text.named), self.names, self.text.anchors
         self.text.anchors = dict(anchors)
@@ -120,11 +116,10 @@ class ValueWriter:
             self.text.named, self.names, self.text.anchors = named, names, anchors
         self.line("}")
 
-    # Values that are named before a statement
-
     def prepare(self, *roots: Expr) -> None:
-        """Bind to names the values that the expressions use more than once, and operations without an
-        operator in the language."""
+        """Name the values that the expressions use more than once, and operations without an operator in the
+        language.
+        """
         uses = _uses(roots)
         for expr in eager(roots):
             if expr in self.text.named or isinstance(expr, Var | Const):
@@ -149,7 +144,7 @@ class ValueWriter:
         return uses > 1 and not _is_index(expr)
 
     def _needs_block(self, expr: Call) -> bool:
-        """Whether one side of a lazy choice has values that need names."""
+        """Whether one side of an `if_then_else` has values that need names."""
         for side in expr.args[1:]:
             for inner, uses in _uses((side,)).items():
                 if isinstance(inner, Var | Const) or inner in self.text.named:
@@ -177,7 +172,7 @@ class ValueWriter:
         self.text.named[expr] = name
 
     def kind(self, type_: DType) -> str:
-        """The type of a named value: vectors of bools are masks of bytes."""
+        """The type of a named value. Vectors of bools are byte masks."""
         if type_.is_bool and type_.lanes > 1:
             return self.unit.mask_type(8, type_.lanes)
         return self.unit.value_type(type_)
@@ -186,7 +181,7 @@ class ValueWriter:
         return f"const {self.kind(type_)}"
 
     def whole(self, value: Expr) -> str:
-        """A value as what a name of its kind holds."""
+        """The text of a value in the type of `kind`."""
         bools = value.dtype.is_bool and value.dtype.lanes > 1
         return self.text.mask(value, 8) if bools else self.text.value(value)
 
@@ -212,7 +207,7 @@ class ValueWriter:
         self.line(f"const float {name} = {self.unit.helper(f'{narrow}_to_f32')}({raw});")
 
     def _lane_loop(self, expr: Expr, name: str) -> None:
-        """A vector whose lanes are computed one by one."""
+        """Compute a vector lane by lane."""
         type_, lanes = expr.dtype, expr.dtype.lanes
         if isinstance(expr, Call) and expr.name in ("vector_shuffle", "vector_concat"):
             raise CodegenError(f"intrinsic {expr.name} has no code in {self.unit.dialect.name}")
@@ -231,7 +226,7 @@ class ValueWriter:
             self.line(f"{name}[{counter}] = {value};")
 
     def lane(self, expr: Expr, lane: Var) -> Expr:
-        """The scalar that a vector's lane of that number is; vectors that have names are read there."""
+        """The scalar expression of a vector's lane `lane`. Vectors that have names are indexed."""
 
         done: dict[Expr, Expr] = {}
 
@@ -259,7 +254,7 @@ class ValueWriter:
 
 
 def eager(roots: Sequence[Expr]) -> list[Expr]:
-    """Expressions that are always evaluated, operands first; the branches of `if_then_else` are left out."""
+    """Expressions that are always evaluated, operands first. The branches of `if_then_else` are left out."""
     done: dict[Expr, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -288,7 +283,8 @@ def _is_reinterpret(expr: Expr) -> bool:
 
 def _is_index(expr: Expr) -> bool:
     """Whether an expression is arithmetic of loop variables alone. It gets no name, because compilers share
-    it and it is easier to read in place."""
+    it and it is more readable in place.
+    """
     return expr.kept_loads == () and not isinstance(expr, Load) and (expr.dtype.is_int or expr.dtype.is_bool)
 
 

@@ -21,11 +21,11 @@ class Code(ABC):
         self.mantissa = 23 if bits == 32 else 52
         self.bias = 127 if bits == 32 else 1023
 
-    # What a language gives
+    # Operations that each language implements.
 
     @abstractmethod
     def const(self, value: float) -> str:
-        """A floating-point constant in every lane (rounded to the element type)."""
+        """A floating-point constant in every lane, rounded to the element type."""
 
     @abstractmethod
     def add(self, a: str | float, b: str | float) -> str:
@@ -49,7 +49,7 @@ class Code(ABC):
 
     @abstractmethod
     def fma(self, a: str | float, b: str | float, c: str | float) -> str:
-        """a * b + c, rounded once where the target fuses."""
+        """a * b + c, rounded once if the target has FMA."""
 
     @abstractmethod
     def abs(self, a: str) -> str:
@@ -65,11 +65,11 @@ class Code(ABC):
 
     @abstractmethod
     def compare(self, relation: str, a: str | float, b: str | float) -> str:
-        """A truth: olt, ole, ogt, oge, oeq, one (false where either is nan), uno (true there), une."""
+        """Compare floats: olt, ole, ogt, oge, oeq, one (false if either is nan), uno (true then)."""
 
     @abstractmethod
     def select(self, mask: str, yes: str | float, no: str | float) -> str:
-        """Lane by lane choice between floats."""
+        """Choose between floats per lane."""
 
     @abstractmethod
     def integer(self, op: str, a: str | int, b: str | int) -> str:
@@ -77,15 +77,15 @@ class Code(ABC):
 
     @abstractmethod
     def icompare(self, relation: str, a: str | int, b: str | int) -> str:
-        """A truth about integers: eq, ne, slt, sgt, …"""
+        """Compare integers: eq, ne, slt, sgt, …"""
 
     @abstractmethod
     def iselect(self, mask: str, yes: str | int, no: str | int) -> str:
-        """Lane by lane choice between integers."""
+        """Choose between integers per lane."""
 
     @abstractmethod
     def mask(self, op: str, a: str, b: str) -> str:
-        """and, or, xor of truths."""
+        """and, or, xor of masks."""
 
     @abstractmethod
     def to_bits(self, a: str) -> str:
@@ -93,16 +93,16 @@ class Code(ABC):
 
     @abstractmethod
     def from_bits(self, a: str) -> str:
-        """The float of a bit pattern."""
+        """The float with a bit pattern."""
 
     @abstractmethod
     def to_float(self, a: str) -> str:
         """Signed integer to float."""
 
-    # What is made of it
+    # Operations derived from these.
 
     def fnma(self, a: str | float, b: str, c: str | float) -> str:
-        """c - a * b, fused where the target fuses; `a` is best a constant."""
+        """c - a * b, fused if the target has FMA. `a` is preferably a constant."""
         if isinstance(a, float):
             return self.fma(-a, b, c)
         if self.fused:
@@ -125,7 +125,7 @@ class Code(ABC):
         return result if isinstance(result, str) else self.const(result)
 
     def estrin(self, x: str, coefficients: tuple[float, ...]) -> str:
-        """The same polynomial by pairs: a shorter chain of dependences for high degrees."""
+        """The polynomial by Estrin's scheme. Its dependence chain is shorter for high degrees."""
         terms: list[str | float] = list(coefficients)
         power = x
         while len(terms) > 1:
@@ -140,9 +140,9 @@ class Code(ABC):
         """(n = round(a * factor) as float, an integer whose low bits are n + bias), for |n| below 2^21
         (2^50).
 
-        Adds and takes away 1.5 * 2^p + bias, which needs neither a rounding instruction nor a conversion.
-        The bits of the integer above the exponent field's width are of no meaning; those of `bias` zero make
-        it n modulo 2^9 (2^12).
+        Adds and subtracts 1.5 * 2^p + bias, so it needs neither a rounding instruction nor a conversion. The
+        bits of the integer above the exponent field's width have no meaning. With a zero bias the others are
+        n modulo 2^9 (2^12).
         """
         magic = 1.5 * 2.0**self.mantissa + bias
         shifted = self.add(a, magic) if factor == 1.0 else self.fma(a, factor, magic)
@@ -154,13 +154,15 @@ class Code(ABC):
         return int(struct.unpack(size, struct.pack(code, value))[0])
 
     def power_of_two(self, shifted: str) -> str:
-        """2^n from the integer `nearest_product` gave with `bias` = self.bias, for n of normal powers."""
+        """2^n from the integer that `nearest_product` returns with `bias` = self.bias, if 2^n is a normal
+        number.
+        """
         return self.from_bits(self.integer("shl", shifted, self.mantissa))
 
     def scale(self, a: str, shifted: str) -> str:
-        """a * 2^n from the integer `nearest_product` gave with `bias` = 2 * self.bias.
+        """a * 2^n from the integer that `nearest_product` returns with `bias` = 2 * self.bias.
 
-        Multiplies twice, by about 2^(n/2): right for overflow and gradual underflow while |n| < 2 *
+        Multiplies twice by about 2^(n/2), which is right for overflow and gradual underflow if |n| < 2 *
         self.bias.
         """
         half = self.integer("lshr", shifted, 1)
@@ -180,7 +182,7 @@ class Code(ABC):
         return s, self.sub(b, self.sub(s, a))
 
     def two_product(self, a: str, b: str) -> tuple[str, str]:
-        """(p, e): p = fl(a * b) and p + e = a * b exactly (barring underflow)."""
+        """(p, e): p = fl(a * b) and p + e = a * b exactly, without underflow."""
         p = self.mul(a, b)
         if self.fused:
             return p, self.fma(a, b, self.neg(p))

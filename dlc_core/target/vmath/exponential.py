@@ -67,7 +67,9 @@ _TANH_ONE = {32: 10.0, 64: 20.0}
 
 
 def reduced(c: Code, x: str, bias: int = 0, low: str | None = None) -> tuple[str, str]:
-    """(r, integer whose low bits are n + bias) for x (+ `low`, below an ulp of x) = n ln 2 + r."""
+    """Range reduction: (r, integer whose low bits are n + bias) with x + `low` = n ln 2 + r. `low` is below
+    an ulp of x.
+    """
     whole, shifted = c.nearest_product(x, LOG2_E, bias)
     r = c.fnma(LN2_HIGH[c.bits], whole, x)
     r = c.fnma(LN2_LOW[c.bits], whole, r)
@@ -91,7 +93,7 @@ def exp(c: Code, x: str) -> str:
 
 
 def exp_normal(c: Code, x: str) -> str:
-    """e^x for arguments that are known to give normal numbers."""
+    """e^x for arguments with normal results."""
     r, shifted = reduced(c, x, c.bias)
     return c.mul(small_exp(c, r), c.power_of_two(shifted))
 
@@ -116,7 +118,7 @@ def expm1(c: Code, x: str) -> str:
 
 
 def sigmoid(c: Code, x: str) -> str:
-    """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x so that small results keep all their digits."""
+    """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x so that small results keep full precision."""
     e = exp_of_negative(c, c.abs(x))
     return c.div(c.select(c.compare("olt", x, 0.0), e, 1.0), c.add(e, 1.0))
 
@@ -137,7 +139,7 @@ def tanh(c: Code, x: str) -> str:
 
 
 def _half_exp(c: Code, a: str) -> str:
-    """e^a / 2 without overflow before the result overflows, for a >= 0"""
+    """e^a / 2 for a >= 0. It overflows only if the result does."""
     r, shifted = reduced(c, c.at_most(a, _HIGHEST[c.bits] + 1.0), 2 * c.bias - 1)
     return c.scale(small_exp(c, r), shifted)
 

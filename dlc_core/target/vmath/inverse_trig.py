@@ -103,7 +103,7 @@ def atan(c: Code, x: str) -> str:
 
 
 def atan2(c: Code, y: str, x: str) -> str:
-    """Angle of the point (x, y), with the quadrants and special cases of C99."""
+    """The angle of the point (x, y), with the quadrants and special cases of C99."""
     high, low = _PIO4[c.bits]
     a, b = c.abs(y), c.abs(x)
     swap = c.compare("ogt", a, b)

@@ -43,7 +43,9 @@ _BIG = {32: 2.0**13, 64: 2.0**28}
 
 
 def decompose(c: Code, x: str, *, denormals: bool = True) -> tuple[str, str]:
-    """(f, e as float) for positive normal or denormal x; nonsense without a trap for anything else."""
+    """(f, e as float) for positive normal or denormal x. For other x the result is meaningless, but there is
+    no trap.
+    """
     shift: str | None = None
     if denormals:
         tiny = c.compare("olt", x, 2.0 ** (1 - c.bias))
@@ -57,7 +59,9 @@ def decompose(c: Code, x: str, *, denormals: bool = True) -> tuple[str, str]:
 
 
 def small_to_float(c: Code, n: str) -> str:
-    """Signed integers below 2^20 to float; in float64 without a conversion that some vectors lack."""
+    """Convert signed integers below 2^20 to float. In float64 this needs no conversion instruction, which
+    some vector units lack.
+    """
     if c.bits == 32:
         return c.to_float(n)
     magic = 1.5 * 2.0**52
@@ -81,7 +85,7 @@ def _assemble(c: Code, f: str, y: str, e: str) -> str:
 
 
 def _edges(c: Code, x: str, result: str, pole: float) -> str:
-    """Put in what logarithms give at +inf, at the pole and left of it (and nan)."""
+    """Set the results of a logarithm at +inf, at the pole, left of it, and for nan."""
     result = c.select(c.compare("oeq", x, math.inf), math.inf, result)
     outside = c.select(c.compare("oeq", x, pole), -math.inf, math.nan)
     return c.select(c.compare("ogt", x, pole), result, outside)
@@ -113,7 +117,7 @@ def log10(c: Code, x: str) -> str:
 
 
 def log1p(c: Code, x: str) -> str:
-    """log(1 + x): the rounding error of 1 + x, divided by it, is added to the logarithm."""
+    """log(1 + x). The rounding error of 1 + x, divided by 1 + x, is added to the logarithm."""
     u, lost = c.two_sum(c.const(1.0), x)
     f, e = decompose(c, u, denormals=False)
     y = c.add(correction(c, f), c.div(lost, u))
@@ -122,7 +126,7 @@ def log1p(c: Code, x: str) -> str:
 
 
 def _log1p_or_log_double(c: Code, t: str, a: str, big: str) -> str:
-    """log(1 + t), or where `big` log(2 a), for non-negative arguments."""
+    """log(1 + t), or log(2 a) where `big`, for non-negative arguments."""
     u, lost = c.two_sum(c.const(1.0), t)
     u = c.select(big, a, u)
     lost = c.select(big, 0.0, lost)
@@ -133,7 +137,7 @@ def _log1p_or_log_double(c: Code, t: str, a: str, big: str) -> str:
 
 
 def asinh(c: Code, x: str) -> str:
-    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with a = |x|; log(2 a) where a is big"""
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with a = |x|; log(2 a) if a is large."""
     a = c.abs(x)
     square = c.mul(a, a)
     t = c.add(a, c.div(square, c.add(c.sqrt(c.add(square, 1.0)), 1.0)))
@@ -142,7 +146,7 @@ def asinh(c: Code, x: str) -> str:
 
 
 def acosh(c: Code, x: str) -> str:
-    """log1p(t + sqrt(t (x + 1))) with t = x - 1; log(2 x) where x is big; nan below 1"""
+    """log1p(t + sqrt(t (x + 1))) with t = x - 1; log(2 x) if x is large; nan below 1."""
     t = c.sub(x, 1.0)
     root = c.sqrt(c.mul(t, c.add(x, 1.0)))
     result = _log1p_or_log_double(c, c.add(t, root), x, c.compare("ogt", x, _BIG[c.bits]))
