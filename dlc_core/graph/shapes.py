@@ -79,7 +79,7 @@ class Shapes:
 
     @property
     def taken(self) -> Collection[str]:
-        """The names that the caller has chosen for dims."""
+        """The names to which dims were renamed."""
         return self._other.values()
 
     def size(self, dim: str) -> Size:

@@ -98,12 +98,12 @@ def broadcast_places(own: Sequence[Dim], indices: Sequence[Expr], shape: Sequenc
 
 
 def at(tensor: te.Tensor, indices: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
-    """The element of a tensor that is broadcast to `shape`, at a point of `shape`."""
+    """The element of a tensor, broadcast to `shape`, at a point of `shape`."""
     return tensor[tuple(broadcast_places(tensor.shape, indices, shape))]
 
 
 def elementwise(name: str, body: Callable[..., Expr]) -> Lower:
-    """Lowering of an op whose result elements are `body(*elements, **attrs)` of the broadcast inputs."""
+    """Lowering of an elementwise op: `body(*elements, **attrs)` over the broadcast inputs."""
 
     def lower(type_: TensorType, attrs: dict[str, Any], *tensors: te.Tensor) -> te.Tensor:
         def value(*indices: Expr) -> Expr:

@@ -100,7 +100,7 @@ def apply(
         size = _bytes_of(type_, env)
         try:
             if size > LARGE:
-                np.empty(size, np.uint8)  # before time is spent on it; no page of it is touched
+                np.empty(size, np.uint8)  # fail early if memory is short; no page is touched
             with np.errstate(all="ignore"):
                 result = decl.reference(*wide, **values)
         except (ArithmeticError, LookupError, MemoryError, ValueError) as error:

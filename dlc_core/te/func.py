@@ -29,16 +29,16 @@ def create_prim_func(
     attrs: Mapping[str, Any] | None = None,
     spans: tuple[Span, ...] = (),
 ) -> PrimFunc:
-    """The program that computes `outputs` from `inputs`, with everything in between.
+    """A program that computes `outputs` from `inputs`, and all intermediate tensors.
 
         te.create_prim_func([A, B, C])        # the arguments in order; those that are computed are outputs
         te.create_prim_func([A, B], [C])      # an input may be a computed tensor: it is taken as given
 
-    Parameters are the buffers in the order of the arguments (inputs before outputs), then by value the
-    variables among the arguments, then every other symbolic dim in the order of first use. Intermediate
-    tensors are found from the reads; `producers`, if given, take precedence. Raises UsageError if a
-    placeholder is read that is not among the arguments, if an argument occurs twice, and if nothing is
-    computed.
+    The parameters are the buffers in the order of the arguments (inputs before outputs), then the variables
+    among the arguments, then every other symbolic dim in the order of first use. Variables and dims are
+    passed by value. Intermediate tensors are found from the reads; `producers`, if given, take precedence.
+    Raises UsageError if a placeholder is read that is not an argument, if an argument occurs twice, or if
+    nothing is computed.
     """
     given = [a for a in inputs if not isinstance(a, Var)]
     scalars = [a for a in inputs if isinstance(a, Var)]
@@ -86,7 +86,7 @@ def _check_arguments(params: Sequence[Buffer], wanted: Sequence[Tensor], sources
 
 
 def inputs_of(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """The placeholders that outputs depend on, in first-use order."""
+    """The placeholders that outputs depend on, in the order of first use."""
     order = _dependence_order(list(outputs), {}, None)
     found = dict.fromkeys(b for op in order for b in op.reads() if producer_of(b) is None)
     return [Tensor(b) for b in found]

@@ -106,7 +106,7 @@ def compute_nest(
 
 
 def copy_nest(name: str, source: Buffer, target: Buffer, rows: Expr) -> Stmt:
-    """Loops around a block that copies the first rows of one buffer to another."""
+    """Loops around a block that copies the first `rows` rows of one buffer to another."""
     extents = (rows, *target.shape[1:])
     loops = [Var("t" if d == 0 else f"i{d}") for d in range(target.ndim)]
     axes = tuple(IterVar(Var(f"v_{v.name}"), Range(const(0), e)) for v, e in zip(loops, extents, strict=True))

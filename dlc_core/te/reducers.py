@@ -237,14 +237,14 @@ class Reducer:
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Reducer:
-    """A reducer of `fcombine(x, y)`, a commutative and associative function, and its neutral value.
+    """A reducer from a commutative and associative function `fcombine(x, y)` and its neutral value.
 
         product = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t), "product")
         B = te.compute((n,), lambda i: product(A[i, k], axis=k))
 
-    For several values at once x and y are tuples, `fidentity` takes one dtype for each value, and both give
-    tuples.  Plain numbers take the dtype of their value.  Raises UsageError, when it is used, where counts or
-    dtypes do not fit the sources.
+    To reduce several values at once, x and y are tuples, `fidentity` takes one dtype for each value, and both
+    functions return tuples. Python numbers take the dtype of their value. The reducer raises UsageError on
+    use if counts or dtypes do not fit the sources.
     """
     wanted = len(
         [

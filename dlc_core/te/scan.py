@@ -100,7 +100,7 @@ def scan(
     inputs: Sequence[Tensor] = (),
     name: str = "scan",
 ) -> Any:
-    """States that follow from their earlier values, step by step of their first dim, the time.
+    """States that are computed from earlier states, step by step along the first dim, the time.
 
         X = te.placeholder((steps, n), name="X")
         state = te.placeholder((steps, n), name="state")

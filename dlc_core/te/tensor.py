@@ -241,10 +241,10 @@ def compute(
     dtype_: DTypeLike | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A tensor (a tuple of tensors where `body` gives several values) defined at every point of `shape`.
+    """A tensor that `body` defines at every point of `shape`; a tuple of tensors if `body` returns a tuple.
 
-    `body` takes one index for each dim and gives an expression, a reduction, or a tuple of expressions or of
-    reductions over the same axes.  Literals take `dtype_`; an expression's dtype must be `dtype_` when given.
+    `body` takes one index for each dim. It returns an expression, a reduction, or a tuple of expressions or
+    of reductions over the same axes. Literals take `dtype_`. If `dtype_` is given, expressions must have it.
     """
     dims = tuple(as_expr(d) for d in (shape if isinstance(shape, Sequence) else (shape,)))
     names = _parameter_names(body, len(dims))

@@ -25,7 +25,7 @@ def copies_end() -> Expr:
 
 def copies_barrier(groups: int, steps: int = 0) -> Expr:
     """A barrier that leaves in flight the last `groups` groups of copies of each thread, and the reads in
-    place that matrix units began after the last `steps` barriers. Use it under `Eval`.
+    place that matrix units began since the last `steps` barriers. Use it under `Eval`.
     """
     return intrinsic("copies_barrier", groups, steps)
 
