@@ -14,7 +14,7 @@ from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const, free_vars
 def inverse_iter_map(found: IterMap, outputs: Sequence[ExprLike]) -> dict[Var, Expr]:
     """The loop variables as expressions of `outputs`, which are the values of the bindings in order.
 
-    A loop of one iteration is omitted if no binding uses it; its variable is 0. Raises UsageError if the
+    A loop of one iteration is omitted because no binding uses it; its variable is 0. Raises UsageError if the
     bindings are not bijective.
 
     >>> from dlc_core.arith.iter_map import detect_iter_map
