@@ -105,9 +105,7 @@ def fused_multiply_add(a: float, b: float, c: float) -> float:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """Of integers: exact modulo the width. A negative exponent gives the power truncated toward zero; 0 for
-    base 0.
-    """
+    """Of integers: exact modulo the width; for negative exponents truncated toward zero (0 for base 0)."""
     x, y = np.asarray(x), np.asarray(y)
     if x.dtype.kind == "f":
         return np.power(x, y)
