@@ -182,8 +182,8 @@ class Prover(State):
         return False
 
     def _apart(self, p: Poly, atom: Expr, speaking: Counter[Var]) -> bool:
-        """Whether the cases of an atom give no more information than its interval: they are constants, and
-        variables that occur nowhere else.
+        """Whether the cases of an atom give no more information than its interval does: they consist of
+        constants, and of variables that occur nowhere else.
 
         The offsets in a concatenation of many bounded results are such sums of dozens of minima.
         """

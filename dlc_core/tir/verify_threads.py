@@ -14,11 +14,11 @@ Loops = tuple[For, ...]
 
 
 def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
-    """Statements that violate a rule, with the rule:
+    """Violations of these rules, with the statements:
 
-    * an axis of groups stands in no axis of threads;
-    * loops of one axis inside each other have equal extents;
-    * there is no barrier in a parallel or vectorized loop: its iterations belong to one thread.
+    * a loop over groups is not nested in a loop over threads;
+    * nested loops over the same axis have equal extents;
+    * a parallel or vectorized loop has no barrier, because its iterations belong to one thread.
     """
     work: list[tuple[Stmt, Loops]] = [(root, ())]
     while work:

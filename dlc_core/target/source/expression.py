@@ -153,7 +153,7 @@ class ExpressionWriter(ScalarWriter):
 
     def _vector_operand(self, expr: Expr, other: Expr, level: int) -> str:
         """The text of a vector operand. A broadcast stays a scalar, because the language widens it."""
-        wide = not expr.dtype.is_int or expr.dtype.bits >= 32  # arithmetic of narrower scalars is of ints
+        wide = not expr.dtype.is_int or expr.dtype.bits >= 32  # C computes narrower scalars in int
         alone = isinstance(other, Broadcast) or expr in self.named or not wide
         if isinstance(expr, Broadcast) and not alone:
             return self.value(expr.value, min(level, ATOM))

@@ -292,7 +292,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         written = frozenset(store.buffer for store in stores_in(func.body))
         self._written = _with_windows(func.body, written | self._written_by_calls(func.body))
         self._shared = shared_buffers(func)
-        self.names.take(map(self.unit.symbol, called_kernels(func.body)))  # no local name may hide them
+        self.names.take(map(self.unit.symbol, called_kernels(func.body)))  # no local name may shadow them
         params = self.first_parameters()
         for param in func.params:
             name = self.names.fresh(param.name)
