@@ -31,7 +31,7 @@ LONGEST = 2.5
 LIST = Path(__file__).parent / "long_tests.txt"
 
 
-class Taken(NamedTuple):
+class Timing(NamedTuple):
     """The time of all cases of a test function."""
 
     seconds: float
@@ -44,7 +44,7 @@ def function_of(nodeid: str) -> str:
     return ".".join((path.removesuffix(".py").replace("/", "."), *names))
 
 
-def sample(nodeids: Iterable[str], taken: Mapping[str, Taken]) -> set[str]:
+def sample(nodeids: Iterable[str], taken: Mapping[str, Timing]) -> set[str]:
     """The tests that are in the sample."""
     chosen: set[str] = set()
     cases: dict[str, list[str]] = {}
@@ -63,23 +63,23 @@ def sample(nodeids: Iterable[str], taken: Mapping[str, Taken]) -> set[str]:
     return chosen
 
 
-def read_list(path: Path = LIST) -> dict[str, Taken]:
+def read_list(path: Path = LIST) -> dict[str, Timing]:
     """The test functions that take long."""
     found = {}
     for line in path.read_text().splitlines():
         seconds, cases, function = line.split()
-        found[function] = Taken(float(seconds), int(cases))
+        found[function] = Timing(float(seconds), int(cases))
     return found
 
 
 def list_of(files: Iterable[Path]) -> str:
     """The text of the list, from the JUnit files of a run."""
-    total: dict[str, Taken] = {}
+    total: dict[str, Timing] = {}
     for file in files:
         for case in ElementTree.parse(file).getroot().iter("testcase"):
             function = f"{case.get('classname')}.{(case.get('name') or '').partition('[')[0]}"
-            seconds, cases = total.get(function, Taken(0.0, 0))
-            total[function] = Taken(seconds + float(case.get("time") or 0), cases + 1)
+            seconds, cases = total.get(function, Timing(0.0, 0))
+            total[function] = Timing(seconds + float(case.get("time") or 0), cases + 1)
     long = sorted(
         (function, taken)
         for function, taken in total.items()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.sampling import BUDGET, LONGEST, Taken, function_of, list_of, read_list, sample
+from tests.sampling import BUDGET, LONGEST, Timing, function_of, list_of, read_list, sample
 
 ROOT = Path(__file__).parents[1]
 CASES = [f"tests/test_a.py::TestB::test_c[{i}-[x]]" for i in range(100)]
-TAKEN = {"tests.test_a.TestB.test_c": Taken(100 * BUDGET / 5, 100)}
+TAKEN = {"tests.test_a.TestB.test_c": Timing(100 * BUDGET / 5, 100)}
 
 
 def test_a_function_is_named_as_in_junit_files():
@@ -24,7 +24,7 @@ def test_the_sample_fits_in_the_budget_and_does_not_depend_on_the_order():
 
 def test_one_case_is_kept_unless_it_takes_too_long():
     for each, kept in ((BUDGET * 1.1, 1), (LONGEST, 1), (LONGEST * 1.1, 0)):
-        assert len(sample(CASES[:10], {"tests.test_a.TestB.test_c": Taken(each * 10, 10)})) == kept
+        assert len(sample(CASES[:10], {"tests.test_a.TestB.test_c": Timing(each * 10, 10)})) == kept
 
 
 def test_the_list_is_made_of_junit_files(tmp_path):

@@ -91,7 +91,7 @@ def _replaced(size: Expr, sizes: Mapping[Var, Expr], elements: Collection[Var]) 
     analyzer = Analyzer()
     for var in free_vars(made):
         if var not in elements:
-            analyzer.declare_dim(var)
+            analyzer.declare_dim(var, low=0)
     return dim(analyzer.simplify(made))
 
 

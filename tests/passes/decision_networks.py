@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 
 import numpy as np
 
+import dlc_core as dlc
 from dlc_core.graph.node import PARAM, Function, Node, constant, make_tuple, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -15,6 +17,9 @@ from dlc_core.op import std
 
 ROWS = 5
 """The value of symbolic dims in calls."""
+
+TOLERANCE = 3e-5
+"""Of float32: the greatest error as a part of the largest result."""
 
 
 def number(*shape: int, seed: int = 0) -> Node:
@@ -199,6 +204,7 @@ NETWORKS: Mapping[str, Callable[[], Node]] = MappingProxyType(
 )
 
 
+@cache
 def module_of(name: str) -> IRModule:
     body = NETWORKS[name]()
     inputs = sorted((n for n in post_order(body) if n.op is PARAM), key=lambda n: str(n.attrs["name"]))
@@ -210,3 +216,21 @@ def feed_of(module: IRModule) -> list[np.ndarray]:
     params = module.functions["main"].params
     shapes = [[d if isinstance(d, int) else ROWS for d in p.shape] for p in params]
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+@cache
+def expected(name: str) -> tuple[np.ndarray, ...]:
+    """The results of the reference for a network."""
+    return as_tuple(dlc.compile(module_of(name), "reference", cache=False)(*feed_of(module_of(name))))
+
+
+def check_results(name: str, exe: dlc.Executable) -> None:
+    """An executable of a network computes what the reference does."""
+    for found, wanted in zip(as_tuple(exe(*feed_of(module_of(name)))), expected(name), strict=True):
+        assert found.shape == wanted.shape
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * np.abs(wanted).max())
+
+
+def as_tuple(value: np.ndarray | tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import numpy as np
 import pytest
 
 import dlc_core as dlc
 from dlc_core.decisions import DECISIONS, Choice, declared
 from dlc_core.driver.target_list import find_target
-from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir import HoistConditions, PartitionLoops
 from dlc_core.testing.decision_coverage import executed
-from tests.passes.decision_networks import NETWORKS, feed_of, module_of
+from tests.passes.decision_networks import NETWORKS, check_results, module_of
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
 TARGET = "llvm -num-threads=2"
-TOLERANCE = 3e-5
-"""Of float32: the greatest error as a part of the largest result."""
 OPTIONS = {"square": {"precision": "fast"}}
 CONFIG = {"streamed": {"stream_rows": 3}}
 CASES = {
@@ -75,35 +69,17 @@ DOTS = ("dots.bytes", "dots.channels")
 QUICK = ("perceptron", "symbolic", "heads", "block", "chain", "borders", "low_bits", "spread")
 
 
-@cache
-def module(name: str) -> IRModule:
-    return module_of(name)
-
-
-@cache
-def expected(name: str) -> tuple[np.ndarray, ...]:
-    return as_tuple(dlc.compile(module(name), "reference", cache=False)(*feed_of(module(name))))
-
-
-def as_tuple(value: np.ndarray | tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
 def compiled(name: str, decisions: str) -> dlc.Executable:
     """A network with forced decisions; conditions of loops are tested before these, or loops cut there."""
     config = {"decisions": decisions, **CONFIG.get(name, {})}
     with PassContext(passes=[("loops", HoistConditions()), ("loops", PartitionLoops())]):
-        return dlc.compile(module(name), TARGET, config=config, cache=False, **OPTIONS.get(name, {}))
+        return dlc.compile(module_of(name), TARGET, config=config, cache=False, **OPTIONS.get(name, {}))
 
 
 def check(name: str, exe: dlc.Executable) -> None:
     """It computes what the reference does, on one thread and on two."""
     for threads in (1, 2):
-        results = as_tuple(exe.with_threads(threads)(*feed_of(module(name))))
-        for found, wanted in zip(results, expected(name), strict=True):
-            assert found.shape == wanted.shape
-            assert found.dtype == wanted.dtype
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * np.abs(wanted).max())
+        check_results(name, exe.with_threads(threads))
     executed(exe.about[DECISIONS])
 
 

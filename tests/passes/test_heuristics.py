@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import numpy as np
 import pytest
 
 import dlc_core as dlc
 from dlc_core.heuristics import declared
-from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir import HoistConditions, PartitionLoops, PromoteRegisters
-from tests.passes.decision_networks import feed_of, module_of
+from tests.passes.decision_networks import check_results, module_of
 from tests.schedule.test_heuristics import family_of, scaled
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
 TARGET = "llvm -num-threads=2"
-TOLERANCE = 3e-5
-"""Of float32: the greatest error as a part of the largest result."""
 NETWORKS = {
     "fusion": ("chain", "block", "symbolic"),
     "layout": ("branches", "spread"),
@@ -40,31 +34,14 @@ QUICK = [name for index, name in enumerate(NUMBERS) if index % 3 == 0]
 """What every run tries; the slow tests try all."""
 
 
-@cache
-def module(name: str) -> IRModule:
-    return module_of(name)
-
-
-@cache
-def expected(name: str) -> tuple[np.ndarray, ...]:
-    return as_tuple(dlc.compile(module(name), "reference", cache=False)(*feed_of(module(name))))
-
-
-def as_tuple(value: np.ndarray | tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
 def check(network: str, name: str, factor: float) -> None:
     """The network computes what the reference does, with a number multiplied by a factor."""
     numbers = {name: scaled(declared()[name].default, factor)}
     config = {"heuristics": numbers, **CONFIG.get(network, {})}
     besides = [("loops", one()) for one in (HoistConditions, PartitionLoops, PromoteRegisters)]
     with PassContext(passes=besides):
-        exe = dlc.compile(module(network), TARGET, config=config, cache=False)
-    results = as_tuple(exe(*feed_of(module(network))))
-    for found, wanted in zip(results, expected(network), strict=True):
-        assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * np.abs(wanted).max())
+        exe = dlc.compile(module_of(network), TARGET, config=config, cache=False)
+    check_results(network, exe)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,15 @@ from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Target
 from dlc_core.testing.levels.base import Level, case_of
 from dlc_core.testing.levels.events import check_events, long_launch
-from dlc_core.testing.levels.layers import compiled_layers, in_numpy, inputs, layers, on_device, same
+from dlc_core.testing.levels.layers import (
+    compiled_layers,
+    in_numpy,
+    in_threads,
+    inputs,
+    layers,
+    on_device,
+    same,
+)
 
 NDArray = np.ndarray[Any, Any]
 
@@ -217,22 +224,12 @@ class DeviceLevel(Level):
 
     def test_many_threads_call_one_executable(self, exe: Executable) -> None:
         wanted = {seed: exe(inputs(seed=seed)) for seed in range(8)}
-        wrong: list[Any] = []
 
         def work(seed: int) -> None:
             for _ in range(25):
-                try:
-                    if not same(exe(inputs(seed=seed)), wanted[seed]):
-                        wrong.append(seed)
-                except Exception as error:  # noqa: BLE001 (shown by the assertion)
-                    wrong.append(error)
+                assert same(exe(inputs(seed=seed)), wanted[seed])
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in wanted]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not wrong
+        in_threads(work, wanted)
 
     def test_threads_of_a_call_do_not_change_results(self, target: Target) -> None:
         made = [driver.compile(layers(200), target, num_threads=n) for n in (1, 2, 5)]

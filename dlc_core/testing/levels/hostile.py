@@ -21,7 +21,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
 from dlc_core.testing.levels.base import Level, case_of
-from dlc_core.testing.levels.layers import compiled_layers, inputs, same
+from dlc_core.testing.levels.layers import compiled_layers, in_threads, inputs, same
 
 GONE = "the bus is gone"
 ALL_MEMORY = 1 << 50
@@ -161,28 +161,17 @@ class HostileLevel(Level):
 
     def test_many_threads_load_launch_and_free(self, compiled: Executable, faulty: Faulty) -> None:
         wanted = {seed: compiled(inputs(seed=seed)) for seed in range(6)}
-        wrong: list[Any] = []
 
         def work(seed: int) -> None:
-            try:
-                for size in (1, 100, 5000):
-                    handle, data = faulty.alloc(size), bytearray(size)
-                    faulty.write(handle, memoryview(bytes([seed]) * size))
-                    if not same(executable_on(compiled, faulty)(inputs(seed=seed)), wanted[seed]):
-                        wrong.append(f"results of thread {seed}")
-                    faulty.read(handle, memoryview(data))
-                    faulty.free(handle)
-                    if data != bytes([seed]) * size:
-                        wrong.append(f"memory of thread {seed}")
-            except Exception as error:  # noqa: BLE001 (shown by the assertion)
-                wrong.append(error)
+            for size in (1, 100, 5000):
+                handle, data = faulty.alloc(size), bytearray(size)
+                faulty.write(handle, memoryview(bytes([seed]) * size))
+                assert same(executable_on(compiled, faulty)(inputs(seed=seed)), wanted[seed])
+                faulty.read(handle, memoryview(data))
+                faulty.free(handle)
+                assert data == bytes([seed]) * size
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in wanted]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not wrong
+        in_threads(work, wanted)
 
     # Artefacts
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -130,4 +132,21 @@ def _nbytes(value: Value, shape: Shape) -> int:
     return math.prod(shape) * value.type.dtype.itemsize
 
 
-__all__ = ["OnDevice", "compiled_layers", "in_numpy", "inputs", "layers", "on_device", "same"]
+def in_threads(work: Callable[[int], None], seeds: Iterable[int]) -> None:
+    """Run `work(seed)` for each seed, all at the same time, each in a thread of its own.
+
+    Raises the first error of a thread after all have ended.
+    """
+    seeds = list(seeds)
+    together = threading.Barrier(len(seeds))
+
+    def run(seed: int) -> None:
+        together.wait()
+        work(seed)
+
+    with ThreadPoolExecutor(len(seeds)) as pool:
+        for one in [pool.submit(run, seed) for seed in seeds]:
+            one.result()
+
+
+__all__ = ["OnDevice", "compiled_layers", "in_numpy", "in_threads", "inputs", "layers", "on_device", "same"]

@@ -72,11 +72,14 @@ def has_elements(value: Element) -> bool:
 
 
 def analyzer_of(*values: Expr) -> Analyzer:
-    """An analyzer in which all free variables are declared as dims, except elements."""
+    """An analyzer in which all free variables are declared as dims, except elements.
+
+    A dim may be 0: the values of `Shape` are computed by what is simplified here, and nothing checks them.
+    """
     analyzer = Analyzer()
     for var in free_vars(*values):
         if var not in _ELEMENTS:
-            analyzer.declare_dim(var)
+            analyzer.declare_dim(var, low=0)
     return analyzer
 
 

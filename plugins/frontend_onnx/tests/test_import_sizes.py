@@ -136,6 +136,29 @@ COMPUTED = {
         [{"x": floats(3, 1), "s": ints(s), "e": ints(e)} for s, e in (
             (0, 1), (0, 0), (1, 1), (3, 4), (-1, 9), (-9, -9), (5, 2))],
     ),
+    "a dim that may be 0, doubled": (
+        """(float[1] x) => (float[p] z) <int64[1] one = {1}, int64[1] two = {2}>
+        { i = NonZero(x) s = Shape(i) k = Gather(s, one) d = Mul(k, two) z = ConstantOfShape(d) }""",
+        [{"x": np.float32([0])}, {"x": np.float32([3])}],
+    ),
+    "the length of a slice, doubled": (
+        """(float[2, 1] x, int64[1] s, int64[1] e) => (float[p] z) <int64[1] one = {1}, int64[1] two = {2}>
+        { y = Slice(x, s, e, one) h = Shape(y) k = Gather(h, one) d = Mul(k, two) z = ConstantOfShape(d) }""",
+        [{"x": floats(2, 1), "s": ints(0), "e": ints(end)} for end in (0, 1)],
+    ),
+    "a dim, at least 1": (
+        """(float[n] x) => (float[p] y, float[q] z) <int64[1] one = {1}>
+        { s = Shape(x) d = Max(s, one) y = ConstantOfShape(d)
+          i = NonZero(x) t = Shape(i) k = Gather(t, one) e = Max(k, one) z = ConstantOfShape(e) }""",
+        [{"x": np.float32([0, 0])}, {"x": np.float32([1, 2])}, {"x": floats(0)}],
+    ),
+    "whether a dim is 0": (
+        """(float[n] x) => (int64[1] y, int64[1] z)
+        <int64[1] one = {1}, int64[1] none = {0}, int64[1] seven = {7}>
+        { s = Shape(x) c = Equal(s, none) y = Where(c, seven, s)
+          i = NonZero(x) t = Shape(i) k = Gather(t, one) d = Equal(k, none) z = Where(d, seven, k) }""",
+        [{"x": np.float32([0, 0])}, {"x": np.float32([1, 2])}, {"x": floats(0)}],
+    ),
     "a border of which all is fed": (
         """(float[n, 3] x, int64[2] p, float v, int64[1] a) => (float[q, r] y) { y = Pad(x, p, v, a) }""",
         [{"x": floats(2, 3), "p": ints(1, 2), "v": np.float32(5), "a": ints(0)},

@@ -72,8 +72,8 @@ class Goal:
         """Prove a flattened index of clamped coordinates: `n * max(min(m - 1, y), 0) + x` for `m * n`.
 
         A clamp to an empty dim leaves it. Where a proof needs that sizes are at least 1 and this is not
-        known, it is a sufficient condition and the result is False: other attempts do not find more. None if
-        there is no proof of this kind.
+        known, it is a sufficient condition and the result is False: the slower attempts seldom find more.
+        None if there is no proof of this kind.
         """
         if self._coordinates_are_inside(index, dim):
             return True
