@@ -170,18 +170,18 @@ class Prover(State):
             return True
         if nonlinear and self._shift_to_zero(p):
             return True
-        speaking: Counter[Var] | None = None
+        occurrences: Counter[Var] | None = None
         for atom in atoms_of(p):
             if isinstance(atom, Binary) and atom.op in ("floordiv", "floormod"):
                 if self._by_rounding(p, atom, depth):
                     return True
             elif _has_cases(atom):
-                speaking = speaking or self._speaking(p)
-                if not self._apart(p, atom, speaking) and self._by_cases(p, atom, depth):
+                occurrences = occurrences or self._occurrences(p)
+                if not self._cases_add_nothing(p, atom, occurrences) and self._by_cases(p, atom, depth):
                     return True
         return False
 
-    def _apart(self, p: Poly, atom: Expr, speaking: Counter[Var]) -> bool:
+    def _cases_add_nothing(self, p: Poly, atom: Expr, occurrences: Counter[Var]) -> bool:
         """Whether the cases of an atom give no more information than its interval does: they consist of
         constants, and of variables that occur nowhere else.
 
@@ -192,14 +192,14 @@ class Prover(State):
             if len(case) - (ONE in case) > 1 or degree(case) > 1:
                 return False
             for inner in atoms_of(case):
-                if type(inner) is not Var or speaking[inner] > 1:
+                if type(inner) is not Var or occurrences[inner] > 1:
                     return False
                 known = self._known.ranges.get(inner)
                 if known is not None and (known.low is not None or known.high is not None):
                     return False
         return not any(atom in m and len(m) > 1 for m in p)
 
-    def _speaking(self, p: Poly) -> Counter[Var]:
+    def _occurrences(self, p: Poly) -> Counter[Var]:
         """For each variable, the number of atoms of the goal and of the known facts in which it occurs."""
         facts = (*self._known.facts, *self._case_facts)
         atoms = {atom for q in (p, *facts) for atom in atoms_of(q)}

@@ -126,26 +126,26 @@ def transform_each(root: Stmt, kind: type[S], change: Callable[[S], Stmt | None]
 
 def move_accesses(
     root: Stmt,
-    place: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, Sequence[Expr]] | None],
+    redirect: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, Sequence[Expr]] | None],
     *,
     region: Callable[[Region], Region] | None = None,
     stmt_fn: StmtFn | None = None,
 ) -> Stmt:
     """Redirect loads and stores to other elements.
 
-    `place` maps the buffer and the indices of an access; None keeps the access. `region` maps the regions
+    `redirect` maps the buffer and the indices of an access; None keeps the access. `region` maps the regions
     that blocks declare; without it, only the loads in regions change. `stmt_fn` is applied to all other
     statements: all but stores, and but blocks if `region` is given.
     """
 
     def on_expr(expr: Expr) -> Expr | None:
-        new = place(expr.buffer, expr.indices) if isinstance(expr, Load) else None
+        new = redirect(expr.buffer, expr.indices) if isinstance(expr, Load) else None
         return None if new is None else load(*new)
 
     def on_stmt(stmt: Stmt) -> Stmt | None:
         match stmt:
             case Store():
-                new = place(stmt.buffer, stmt.indices)
+                new = redirect(stmt.buffer, stmt.indices)
                 return None if new is None else Store(new[0], tuple(new[1]), stmt.value)
             case Block() if region is not None:
                 return replace(

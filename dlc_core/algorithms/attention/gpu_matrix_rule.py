@@ -117,7 +117,7 @@ class _Attend:
             self._keep_apart(stage[name])
         s.compact_buffers()
         for name in ("top_begin", "total_begin", "mixed_begin", *MATRICES, *PARTS, *STATES, "divided"):
-            self._deal(name)
+            self._distribute(name)
         self._parallelize(out, stored)
         self._layouts()
         s.compact_buffers()
@@ -150,14 +150,12 @@ class _Attend:
         while lanes > 1 and (inner % lanes or points < lanes * threads):
             lanes //= 2
         lanes = choose_lanes(lanes, where=handle.name)
-        turns, subgroup, thread, lane = s.split(
-            s.fuse(*loops), [None, plan.subgroups, self.unit.width, lanes]
-        )
+        step, subgroup, thread, lane = s.split(s.fuse(*loops), [None, plan.subgroups, self.unit.width, lanes])
         if lanes > 1:
             s.vectorize(lane)
         self._bind_subgroup(subgroup)
         s.bind(thread, self.grid.threads)
-        s.unroll(turns)
+        s.unroll(step)
 
     def _bind_subgroup(self, loop: LoopRV) -> None:
         if self.plan.subgroups > 1:
@@ -190,7 +188,7 @@ class _Attend:
         parts = self.s.split(loop, [None, *(d.extent for _, d in digits[1:])])
         return dict(zip((name for name, _ in digits), parts, strict=True))
 
-    def _deal(self, name: str) -> None:
+    def _distribute(self, name: str) -> None:
         """Distribute a stage of the loop over threads in the layout of the unit's results."""
         handle = self.stage[name]
         block = self.s.get(handle)

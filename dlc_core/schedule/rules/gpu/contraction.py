@@ -336,12 +336,12 @@ class Contract:
         lanes = choose_lanes(lanes, where=side.buffer)
         flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
         if lanes > 1:
-            turns, thread, lane = s.split(flat, [None, threads, lanes])
+            step, thread, lane = s.split(flat, [None, threads, lanes])
             s.vectorize(lane)
         else:
-            turns, thread = s.split(flat, [None, threads])
+            step, thread = s.split(flat, [None, threads])
         s.bind(thread, self.grid.threads)
-        s.unroll(turns)
+        s.unroll(step)
 
     def _vector(self, loop: LoopRV) -> None:
         extent = const_value(self.s.extent(loop))

@@ -254,8 +254,8 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     rows = problem.m or 1
     group = plan.threads * plan.beside
     groups = groups_of(plan, problem) * plan.splits
-    turns = -(-groups // grid.units)
-    at_once = min(turns, max(1, (facts.unit_threads or FEW_ROWS.unit_threads) // group))
+    waves = -(-groups // grid.units)
+    at_once = min(waves, max(1, (facts.unit_threads or FEW_ROWS.unit_threads) // group))
     steps = ceil(k / plan.splits / plan.depth)
     taken = plan.lanes * plan.own * bits // 8
     # Rows are read too, from L1.
@@ -270,12 +270,12 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
     rate *= min(1.0, together / max(1, line))
     begun = loads + rows * plan.lanes * plan.own / FEW_ROWS.products_per_issue
-    read = turns * steps * max(group * taken / rate, group * begun / FEW_ROWS.issue)
+    read = waves * steps * max(group * taken / rate, group * begun / FEW_ROWS.issue)
     sums = rows * plan.sums
     add = sums * (FEW_ROWS.store + FEW_ROWS.load * plan.beside)
     if plan.along_k:
         add = sums * FEW_ROWS.exchange * plan.threads.bit_length()
-    total = read + TILES.overhead + turns * add
+    total = read + TILES.overhead + waves * add
     return total if plan.splits == 1 else total + FEW_ROWS.launch
 
 

@@ -69,7 +69,7 @@ class Grid:
         """The units as the cost model sees them."""
         return Units(self.units, self.unit_threads)
 
-    def turns(self, groups: int | None) -> int | None:
+    def strided_groups(self, groups: int | None) -> int | None:
         """Return the extent of the axis of groups if groups must take several tiles; None if one tile each is
         enough.
 
@@ -82,14 +82,14 @@ class Grid:
             return None
         return min(self.most_groups, GRID.groups_of_any * self.units)
 
-    def choose_turns(
+    def choose_groups(
         self, groups: int | None, threads: int, *, strides: bool = True, where: str = ""
     ) -> int | None:
         """Decide the extent of the axis of groups of `threads` threads; `strides` allows several tiles per
         group. None is one tile each.
         """
         tiles = max(1, GRID.points_of_any // threads) if groups is None else groups
-        best = self.turns(groups)
+        best = self.strided_groups(groups)
 
         def candidates() -> list[int | None]:
             found: list[int | None] = []
@@ -182,7 +182,7 @@ def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0
     points = count_of(s, loops)
     flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
     width = 1 if points == 1 else width or grid.choose_width(points)
-    groups = grid.choose_turns(None if points is None else -(-points // width), width, where=flat.var.name)
+    groups = grid.choose_groups(None if points is None else -(-points // width), width, where=flat.var.name)
     if groups is None:
         group, thread = s.split(flat, [None, width])
         inner = thread

@@ -173,7 +173,7 @@ class GridHeuristics:
     """The default number of threads of a group.  Not measured."""
     group_cycles: float = 64.0
     """Cycles to start a group without work.  For predicted costs only; not measured."""
-    turn_cycles: float = 1.0
+    stride_cycles: float = 1.0
     """Cycles of the loop over tiles per tile of a group.  For predicted costs only; not measured."""
     step_cycles: float = 0.2
     """Cycles of a unit to load an element for one of many threads: at four bytes, about the bandwidth of

@@ -48,7 +48,7 @@ class Units:
         at_once = max(1, min(started, most))
         latency = FEW_ROWS.latency * (1 + (steps - 1) * GRID.exposed)
         waits = -(-tiles // at_once) * (latency + combined)
-        each = threads * steps * served * GRID.step_cycles + (GRID.turn_cycles if stride else 0.0)
+        each = threads * steps * served * GRID.step_cycles + (GRID.stride_cycles if stride else 0.0)
         return waits + started * GRID.group_cycles + tiles * each
 
 

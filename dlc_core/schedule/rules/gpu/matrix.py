@@ -255,13 +255,13 @@ class MatrixContract(Contract):
             lanes //= 2
         lanes = choose_lanes(lanes, where=side.buffer)
         flat = s.fuse(*others, one, last)
-        turns, subgroup, thread, lane = s.split(flat, [None, self.blocks.subgroups, self.unit.width, lanes])
+        step, subgroup, thread, lane = s.split(flat, [None, self.blocks.subgroups, self.unit.width, lanes])
         if lanes > 1:
             s.vectorize(lane)
         if self.blocks.subgroups > 1:
             s.bind(subgroup, grid.rows)
         s.bind(thread, grid.threads)
-        s.unroll(turns)
+        s.unroll(step)
 
     def _fill_in_bulk(self, copy: BlockRV, step: LoopRV, side: Side, transposed: bool) -> bool:
         """Fill a tile in shared memory by tensor copies, if the operand allows it."""

@@ -190,8 +190,8 @@ def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) 
     """Return the pipeline stages: as many as possible without reducing the number of resident groups."""
     facts = machine.description
     found, most = tile.buffers(problem.k), most_stages(tile, problem, machine)
-    turns = -(-_groups(tile, problem) // grid.units)
-    wanted = min(turns, tile.resident(problem, facts, found))
+    waves = -(-_groups(tile, problem) // grid.units)
+    wanted = min(waves, tile.resident(problem, facts, found))
     while found < most and tile.resident(problem, facts, found + 1) >= wanted:
         found += 1
     return found
@@ -217,13 +217,13 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     step = max(parts) + MATRIX.apart * sum(parts)
     at_once = max(1, tile.resident(problem, facts, tile.buffers(problem.k)))
     under_way = max(1, stages_of(tile, problem, machine, grid) - 1)
-    turns = -(-groups // grid.units)
-    side_by_side = min(at_once, turns)
+    waves = -(-groups // grid.units)
+    side_by_side = min(at_once, waves)
     hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding))
     # Double buffering overlaps copies with arithmetic; without it the groups of a unit wait for copies.
     each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / side_by_side / under_way)
     write = own * problem.result_bits / 8 / MATRIX.bytes_per_cycle * (2 if tile.splits > 1 else 1)
-    total = turns * (steps / tile.depth * each + TILES.overhead + write)
+    total = waves * (steps / tile.depth * each + TILES.overhead + write)
     return total if tile.splits == 1 else total + TILES.split_overheads * TILES.overhead
 
 

@@ -18,7 +18,7 @@ WORD = 4
 
 
 @dataclass(frozen=True)
-class Deal:
+class Distribution:
     """The distribution of stages over the threads of an axis, each taking vectors."""
 
     axis: str
@@ -40,25 +40,29 @@ class Sharing:
     widest: int
     beside: bool
 
-    def choose(self) -> Deal:
+    def choose(self) -> Distribution:
         """Decide the distribution of rows."""
         grid, length = self.grid, self.length
         points = self.beside or (length is not None and length <= ROW.short)
         preferred = self._columns() if points else self._row()
 
-        def candidates() -> list[Deal]:
+        def candidates() -> list[Distribution]:
             most = min(grid.most_threads, grid.group_threads)
             lanes = self._row().lanes
-            rows = [Deal(grid.threads, n, lanes) for n in powers_of_two(max(1, grid.subgroup), most)]
+            rows = [Distribution(grid.threads, n, lanes) for n in powers_of_two(max(1, grid.subgroup), most)]
             parts = self._parts()
-            return [*rows, *([Deal(grid.rows, parts)] if grid.rows and parts > 1 else []), Deal("", 1)]
+            return [
+                *rows,
+                *([Distribution(grid.rows, parts)] if grid.rows and parts > 1 else []),
+                Distribution("", 1),
+            ]
 
-        def kind(deal: Deal) -> str:
-            if deal.axis != grid.threads:
-                return "column_group" if deal.axis else "thread"
-            return "subgroup" if deal.threads <= max(1, grid.subgroup) else "group"
+        def kind(dist: Distribution) -> str:
+            if dist.axis != grid.threads:
+                return "column_group" if dist.axis else "thread"
+            return "subgroup" if dist.threads <= max(1, grid.subgroup) else "group"
 
-        def reason(other: Deal) -> str:
+        def reason(other: Distribution) -> str:
             if other.axis == preferred.axis:
                 side = "more" if other.threads < preferred.threads else "fewer"
                 return f"each thread would have {side} terms of a row than is best"
@@ -66,58 +70,58 @@ class Sharing:
                 return "neighbouring rows are contiguous, or rows are short: neighbouring threads take rows"
             return "terms of a row are contiguous: neighbouring threads take terms"
 
-        deal = ROWS.pick(
+        dist = ROWS.pick(
             preferred,
             candidates,
             kind,
-            lambda deal: str(deal.threads),
+            lambda dist: str(dist.threads),
             cost=self._cycles,
             refused=lambda other: because(reason(other), self._cycles(other), self._cycles(preferred)),
         )
-        if deal.axis != grid.threads or length is None or grid.turns(self.count) is not None:
-            return deal
+        if dist.axis != grid.threads or length is None or grid.strided_groups(self.count) is not None:
+            return dist
         fitting = [n for n in powers_of_two(1, self.widest) if length % n == 0]
-        return replace(deal, lanes=choose_lanes(deal.lanes, fitting, where="row"))
+        return replace(dist, lanes=choose_lanes(dist.lanes, fitting, where="row"))
 
-    def _cycles(self, deal: Deal) -> float:
+    def _cycles(self, dist: Distribution) -> float:
         """The predicted cycles of a distribution of rows; see `launch_costs`."""
         grid = self.grid
         rows = GRID.points_of_any if self.count is None else self.count
         terms = TILES.unknown if self.length is None else self.length
         # Threads that load from different sectors use one element of each, unless a row is one sector.
         words = max(1, self.machine.description.sector_bytes // WORD)
-        if deal.axis == grid.threads:
-            together, spread = self._most_beside(deal.threads), words if self.beside else 1
+        if dist.axis == grid.threads:
+            together, spread = self._most_beside(dist.threads), words if self.beside else 1
             return row_cycles(
-                grid.busy, rows, terms, deal.threads, lanes=deal.lanes, beside=together, spread=spread
+                grid.busy, rows, terms, dist.threads, lanes=dist.lanes, beside=together, spread=spread
             )
         spread = 1 if self.beside else min(words, -(-terms // words))
-        width = min(ROW.columns, grid.most_threads) if deal.threads > 1 else grid.width(self.count)
-        return row_cycles(grid.busy, rows, terms, deal.threads, beside=width, spread=spread, exchanged=False)
+        width = min(ROW.columns, grid.most_threads) if dist.threads > 1 else grid.width(self.count)
+        return row_cycles(grid.busy, rows, terms, dist.threads, beside=width, spread=spread, exchanged=False)
 
     def _parts(self) -> int:
         """Threads per column, if there are few columns."""
         return min(ROW.parts, self.grid.most_rows, max(1, self.grid.group_threads // ROW.columns))
 
-    def _columns(self) -> Deal:
+    def _columns(self) -> Distribution:
         """Choose the distribution of columns: one thread each, or several if there are few columns."""
         grid = self.grid
         few = self.count is not None and self.count < grid.units * ROW.columns * ROW.parts
         if not grid.rows or not few or (self.length is not None and self.length < 2 * ROW.parts):
-            return Deal("", 1)
-        return Deal(grid.rows, self._parts())
+            return Distribution("", 1)
+        return Distribution(grid.rows, self._parts())
 
-    def _row(self) -> Deal:
+    def _row(self) -> Distribution:
         grid = self.grid
         most = min(grid.most_threads, grid.group_threads)
         # Groups with several tiles do not use vectors; `rows._Rows._bind_rows` gives the reason.
-        lanes = self._lanes() if grid.turns(self.count) is None else 1
+        lanes = self._lanes() if grid.strided_groups(self.count) is None else 1
         if self.count is None or self.count >= grid.units:
             most = min(most, ROW.row_threads)
         if self.length is None:
-            return Deal(grid.threads, most)
+            return Distribution(grid.threads, most)
         threads = min(most, power_of_two(-(-self.length // lanes)))
-        return Deal(grid.threads, threads, lanes)
+        return Distribution(grid.threads, threads, lanes)
 
     def _lanes(self) -> int:
         """Elements that a thread loads at once along a row."""
@@ -174,4 +178,4 @@ def reduced_lanes(block: Block, machine: Machine) -> int:
     return max(1, machine.description.load_bytes // widest) if widest else 1
 
 
-__all__ = ["Deal", "Sharing", "reduced_lanes"]
+__all__ = ["Distribution", "Sharing", "reduced_lanes"]

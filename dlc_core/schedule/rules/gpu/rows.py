@@ -38,7 +38,7 @@ from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.long_rows import reduce_parts, share_stages
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.row_threads import Deal, Sharing, reduced_lanes
+from dlc_core.schedule.rules.gpu.row_threads import Distribution, Sharing, reduced_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
@@ -91,11 +91,11 @@ class _Rows:
         inner = [loop for v, loop in loops.items() if v not in rows]
         count = count_of(s, lead)
         sharing = Sharing(self.machine, self.grid, count, length, self._widest(), self._beside(rows))
-        deal = sharing.choose()
-        self._inline(set(rows), deal.threads)
+        dist = sharing.choose()
+        self._inline(set(rows), dist.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
         self._order(lead, inner)
-        at = self._bind_rows(lead, inner, deal, sharing)
+        at = self._bind_rows(lead, inner, dist, sharing)
         for handle in reversed([h for h in stages if not self._is_bound(h)]):
             s.compute_at(handle, at)
             s.set_scope(handle, 0, "local")
@@ -103,10 +103,10 @@ class _Rows:
             block = s.get(handle)
             own = s.get_loops(handle)[-len(block.axes) :] if block.axes else []
             if block.init is None:
-                self._deal_points(handle, own, deal)
+                self._distribute_points(handle, own, dist)
             else:
-                self._deal_steps(handle, own, deal)
-        self._deal_points(out, inner, deal)
+                self._distribute_steps(handle, own, dist)
+        self._distribute_points(out, inner, dist)
 
     # Distribution of rows over groups and threads
 
@@ -132,21 +132,23 @@ class _Rows:
         """The widest contiguous load of a thread along a row."""
         return min((reduced_lanes(b, self.machine) for b in reductions(self.s.func)), default=1)
 
-    def _bind_rows(self, lead: list[LoopRV], inner: list[LoopRV], deal: Deal, sharing: Sharing) -> LoopRV:
+    def _bind_rows(
+        self, lead: list[LoopRV], inner: list[LoopRV], dist: Distribution, sharing: Sharing
+    ) -> LoopRV:
         """Bind the loops outside and inside of a row; return the loop in which stages are computed."""
         s, grid, count = self.s, self.grid, sharing.count
         if not lead:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
-        if deal.axis != grid.threads:
-            return bind_points(s, grid, lead, min(ROW.columns, grid.most_threads) if deal.threads > 1 else 0)
+        if dist.axis != grid.threads:
+            return bind_points(s, grid, lead, min(ROW.columns, grid.most_threads) if dist.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
-        beside = sharing.choose_beside(deal.threads)
+        beside = sharing.choose_beside(dist.threads)
         tiles: LoopRV | None = None
         if beside > 1:
             row, one = s.split(row, [None, beside])
             count = None if count is None else count // beside
         # With several tiles per group the last is guarded, and guarded rows are not copied to registers.
-        groups = grid.choose_turns(count, deal.threads * beside, strides=deal.lanes == 1, where="rows")
+        groups = grid.choose_groups(count, dist.threads * beside, strides=dist.lanes == 1, where="rows")
         if groups is not None:
             tiles, row = s.split(row, [None, groups])
             s.reorder(row, tiles)
@@ -186,33 +188,33 @@ class _Rows:
 
     # Loops of a stage
 
-    def _deal_points(self, handle: BlockRV, own: Sequence[LoopRV], deal: Deal) -> None:
+    def _distribute_points(self, handle: BlockRV, own: Sequence[LoopRV], dist: Distribution) -> None:
         """Distribute the points of a stage over the threads of a row."""
         s = self.s
         loops = [loop for loop in own if const_value(s.extent(loop)) != 1]
         if not loops:
             return
-        lanes = deal.lanes
+        lanes = dist.lanes
         if lanes > 1 and (
             vector_lanes(s.get(handle), self.machine) < lanes or not self._whole(loops[-1], lanes)
         ):
             lanes_kind = "serial"
         else:
             lanes_kind = "vector"
-        thread, lane = self._split(loops, deal)
+        thread, lane = self._split(loops, dist)
         if lane is not None:
             if lanes_kind == "vector":
                 s.vectorize(lane)
             else:
                 s.unroll(lane)
         if thread is not None:
-            s.bind(thread, deal.axis)
+            s.bind(thread, dist.axis)
 
     def _whole(self, loop: LoopRV, lanes: int) -> bool:
         extent = const_value(self.s.extent(loop))
         return isinstance(extent, int) and extent % lanes == 0
 
-    def _deal_steps(self, handle: BlockRV, own: Sequence[LoopRV], deal: Deal) -> None:
+    def _distribute_steps(self, handle: BlockRV, own: Sequence[LoopRV], dist: Distribution) -> None:
         """Distribute the steps of a reduction over the threads of a row."""
         s = self.s
         block = s.get(handle)
@@ -222,15 +224,15 @@ class _Rows:
         steps = [loop for loop, kind in zip(own, kinds, strict=True) if kind == "reduce"]
         if len(steps) > 1 or len(own) > len(steps):
             s.reorder(*(loop for loop in own if loop not in steps), *steps)
-        if deal.lanes > 1:
-            self._through_registers(handle, deal)
-        thread, lane = self._split(steps, deal)
+        if dist.lanes > 1:
+            self._through_registers(handle, dist)
+        thread, lane = self._split(steps, dist)
         if lane is not None:
             s.unroll(lane)
         if thread is not None:
-            s.bind(thread, deal.axis)
+            s.bind(thread, dist.axis)
 
-    def _through_registers(self, handle: BlockRV, deal: Deal) -> None:
+    def _through_registers(self, handle: BlockRV, dist: Distribution) -> None:
         """Load a row as vectors to registers before a reduction that reads it in order."""
         s = self.s
         block = s.get(handle)
@@ -239,20 +241,20 @@ class _Rows:
                 continue
             copy = s.cache_read(handle, name, "local")
             axes = s.get(copy).axes
-            self._deal_points(copy, s.get_loops(copy)[-len(axes) :], deal)
+            self._distribute_points(copy, s.get_loops(copy)[-len(axes) :], dist)
 
-    def _split(self, loops: Sequence[LoopRV], deal: Deal) -> tuple[LoopRV | None, LoopRV | None]:
+    def _split(self, loops: Sequence[LoopRV], dist: Distribution) -> tuple[LoopRV | None, LoopRV | None]:
         """Split a loop into threads and the iterations of each: every T-th vector."""
         s = self.s
         flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
-        if deal.threads == 1:
+        if dist.threads == 1:
             return None, None
-        if deal.lanes == 1:
-            steps, thread = s.split(flat, [None, deal.threads])
+        if dist.lanes == 1:
+            steps, thread = s.split(flat, [None, dist.threads])
             s.reorder(thread, steps)
             self._unroll(steps)
             return thread, None
-        steps, thread, lane = s.split(flat, [None, deal.threads, deal.lanes])
+        steps, thread, lane = s.split(flat, [None, dist.threads, dist.lanes])
         s.reorder(thread, steps)
         self._unroll(steps)
         return thread, lane

@@ -109,10 +109,10 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     reads = own * (1 / tile.own_rows + 1 / tile.own_columns) / facts.shared_banks
     step = max(own / TILES.products, reads, (tile.rows + tile.columns) * size / TILES.bytes_per_cycle)
     at_once = max(1, resident(tile, problem.bits, problem.result_bits, facts))
-    turns = -(-groups // grid.units)
-    hidden = min(1.0, min(at_once, turns) * tile.threads / TILES.hiding)
+    waves = -(-groups // grid.units)
+    hidden = min(1.0, min(at_once, waves) * tile.threads / TILES.hiding)
     write = own * problem.result_bits / 8 / TILES.bytes_per_cycle * (2 if tile.splits > 1 else 1)
-    total = turns * (steps * step / hidden + TILES.overhead + write)
+    total = waves * (steps * step / hidden + TILES.overhead + write)
     return total if tile.splits == 1 else total + TILES.split_overheads * TILES.overhead
 
 

@@ -52,7 +52,7 @@ def test_threads_of_a_block(machine, points):
 def test_grid_strides(machine, groups):
     grid = Grid.of(Machine(machine, 1))
     with scope("kernel") as made:
-        turns = grid.choose_turns(groups, 256)
+        turns = grid.choose_groups(groups, 256)
     choice = check(only("gpu.grid_stride", made))
     assert (choice.alternative == "grid_stride") is (turns is not None)
     if groups is None or groups > grid.most_groups:
