@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlc_core.passes.tir.base import prim_func_pass as prim_func_pass
     from dlc_core.target import Target as Target
 
-# public name -> module that defines it ("" in the second place: the module itself)
+# public name -> (module that defines it, attribute; "" means the module itself)
 _LAZY = {
     "DlcError": ("dlc_core.diag", "DlcError"),
     "PassContext": ("dlc_core.passes", "PassContext"),

@@ -1,7 +1,7 @@
-"""Settings of dlc: each knob has a name, a type, a default, one line of help, and three sources of a value.
+"""Settings of dlc. Each knob has a name, a type, a default, and one line of help.
 
-The innermost `with config.override(...)` that sets a knob wins, then the environment variable `DLC_<NAME>`,
-then the default:
+Its value is that of the innermost `with config.override(...)` that sets it, else that of the environment
+variable `DLC_<NAME>`, else the default:
 
 >>> with config.override(debug=2, num_threads=4):
 ...     config.debug, config.num_threads

@@ -21,10 +21,10 @@ else:
 
 @record(frozen=True, order=True)
 class Span:
-    """A place in the user's own source: a node of a model, or a line of a Python file.
+    """A position in the user's source: a node of a model, or a line of a Python file.
 
-    `source` is the model's or file's name, `name` the node's name (or the function's), `line` is 1-based and
-    0 where there are no lines.
+    `source` is the name of the model or file, `name` that of the node or function. `line` is 1-based; 0 means
+    that there are no lines.
     """
 
     source: str
@@ -46,9 +46,9 @@ class Span:
 
 
 class DlcError(Exception):
-    """Base of every error dlc raises on purpose.
+    """Base of all errors that dlc raises on purpose.
 
-    `what` is one sentence; `spans` says where in the user's source; `why` gives the cause; `hint` what to do.
+    `what` is one sentence. `spans` are positions in the user's source. `why` is the cause, `hint` the remedy.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ModelError(DlcError):
 
 
 class UnsupportedError(DlcError):
-    """Something valid that this version, plugin or target cannot do; it names all nodes concerned."""
+    """A valid input that this version, plugin or target does not support. It names all nodes concerned."""
 
 
 class TypeInferenceError(DlcError):
@@ -100,7 +100,7 @@ class TypeInferenceError(DlcError):
 
 
 class VerifyError(DlcError):
-    """An IR breaks a law of its grammar."""
+    """A program that violates a rule of its IR."""
 
 
 class ScriptError(DlcError):
@@ -108,7 +108,7 @@ class ScriptError(DlcError):
 
 
 class ScheduleError(DlcError):
-    """A schedule primitive that would change the program's meaning, or whose arguments do not fit."""
+    """A schedule primitive with wrong arguments, or one that would change the program's results."""
 
 
 class PassError(DlcError):
@@ -116,15 +116,15 @@ class PassError(DlcError):
 
 
 class PluginError(DlcError):
-    """A plugin that is missing, broken, clashing, misspelt or of another API version."""
+    """A plugin that is missing, broken, misspelt, in conflict with another, or of another API version."""
 
 
 class TargetError(DlcError):
-    """An unknown target, option or codegen, or a target that cannot do what is asked."""
+    """An unknown target, option or code generator, or a target that does not support the program."""
 
 
 class CodegenError(DlcError):
-    """Generated code that the tool chain refuses, or a program a codegen cannot express."""
+    """Generated code that the tool chain refuses, or a program that a code generator does not support."""
 
 
 class ArtifactError(DlcError):
@@ -136,7 +136,7 @@ class RuntimeFailure(DlcError):
 
 
 def problem_of(attempt: Callable[[], object]) -> str | None:
-    """Why an attempt ends in an UnsupportedError, in a line with the remedy; None where it does not."""
+    """The UnsupportedError of an attempt as one line with the remedy; None if it raises none."""
     try:
         attempt()
     except UnsupportedError as error:
@@ -144,13 +144,13 @@ def problem_of(attempt: Callable[[], object]) -> str | None:
     return None
 
 
-def similar(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Those of the known names that may have been meant, the nearest first."""
-    return difflib.get_close_matches(name, list(known), most)
+def similar(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
+    """Known names that are similar to a misspelt one, the closest first."""
+    return difflib.get_close_matches(name, list(known), limit)
 
 
 def bytes_text(size: float) -> str:
-    """A number of bytes in the unit that fits it."""
+    """A number of bytes with a suitable unit."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << bits:
             return f"{size / (1 << bits):.4g} {unit}"

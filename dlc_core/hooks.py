@@ -1,4 +1,4 @@
-"""The whole extension surface: everything that a plugin can add to dlc, as pluggy hook specifications.
+"""The extension interface of dlc: everything that a plugin can add, as pluggy hook specifications.
 
 A plugin is a module or an object that an installed distribution names in the entry-point group `dlc`:
 
@@ -149,7 +149,7 @@ def dlc_passes() -> Iterable[Declaration]:
 
 @hookspec
 def dlc_plans() -> Iterable[Declaration]:
-    """Classes of plans: what a graph pass chooses for a node, and a schedule rule reads (`dlc_core.ir.plan`).
+    """Classes of plans, which graph passes attach to nodes and schedule rules read (`dlc_core.ir.plan`).
 
     Example: `return [NpuTiles]`.
     """
@@ -214,8 +214,8 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 def dlc_schedule(kernel: Any, target: Any) -> Any:
     """Return a schedule for one kernel: a Trace of primitives (or its JSON), or None.
 
-    With None the next plugin is asked, then the schedule rules.  If a primitive refuses the trace, the rules
-    schedule the kernel and `dlc explain` shows the reason.
+    After None dlc calls the next plugin, then applies the schedule rules.  If a primitive refuses the trace,
+    the rules schedule the kernel and `dlc explain` shows the reason.
 
     Example: `return database.get((structural_hash(kernel), str(target)))`.
     """

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core import facts as remember
+from dlc_core import disk_cache
 from dlc_core.config import config
 from dlc_core.driver import CompileRequest, cache, key
 from dlc_core.driver.cache import Store, cache_key, code_stamp, file_digest, file_stamp
@@ -93,7 +93,7 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "_content_digest", read)
     file.write_bytes(b"two")
     assert file_digest([file]) != first
-    for fact in remember.folder().iterdir():
+    for fact in disk_cache.folder().iterdir():
         fact.write_bytes(fact.read_bytes()[:-1] + b"?")
     assert file_digest([file]) != first
     file.write_bytes(b"one")
@@ -103,15 +103,15 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
 
 
 def test_old_facts_are_forgotten():
-    assert remember.remembered("a", "key", lambda: b"old") == b"old"
-    assert remember.remembered("a", "key", lambda: b"new") == b"old"
-    assert remember.remembered("a", "other", lambda: b"new") == b"new"
-    (first, _) = sorted(remember.folder().iterdir())
+    assert disk_cache.disk_cached("a", "key", lambda: b"old") == b"old"
+    assert disk_cache.disk_cached("a", "key", lambda: b"new") == b"old"
+    assert disk_cache.disk_cached("a", "other", lambda: b"new") == b"new"
+    (first, _) = sorted(disk_cache.folder().iterdir())
     os.utime(first, (0, 0))
-    remember.forget()
-    assert len(list(remember.folder().iterdir())) == 1
+    disk_cache.remove_unused()
+    assert len(list(disk_cache.folder().iterdir())) == 1
     Store().clear()
-    assert not list(remember.folder().iterdir())
+    assert not list(disk_cache.folder().iterdir())
 
 
 @pytest.mark.parametrize("place", [0.02, 0.5, 1.0])

@@ -25,7 +25,7 @@ FLOORS = {
     "heuristics": 0,
     "support": 0,
     "version": 0,
-    "facts": 1,
+    "disk_cache": 1,
     "ir": 1,
     "arith": 1,
     "graph": 2,

@@ -344,7 +344,7 @@ class KernelWriter(ModuleWriter):
             assert moves is not None
             if cond is None:
                 self.prepare(start)
-            elif start.kept_loads == ():
+            elif start.operand_loads == ():
                 self.prepare(start, cond)
             else:
                 continue  # the offset may be read only if the condition holds

@@ -34,7 +34,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TypeVar
 
-from dlc_core.decisions.choice import MOST_CANDIDATES, Candidate, Choice, kept, one_line, short_number
+from dlc_core.decisions.choice import MAX_CANDIDATES, Candidate, Choice, one_line, recorded, short_number
 from dlc_core.diag import Span, UsageError, similar
 from dlc_core.support.record import record
 
@@ -43,13 +43,13 @@ T = TypeVar("T")
 DECISIONS = "decisions"
 """The compile setting that forces decisions."""
 CHOICES = "choices"
-"""What an executable's `about` calls the choices of its graph, with their candidates; and of these, what a
-kernel call has about its model nodes."""
+"""The key of an executable's `about` with the choices of its graph passes, and the key of a kernel call with
+those that concern its model nodes."""
 SCHEDULE_RULE = "schedule.rule"
 """The decision that names the schedule rule of a kernel."""
 ANY = "*"
 AT = "@"
-"""Stands between a decision and the kernel or function that it is forced in."""
+"""Separates a decision from the kernel, function or model node for which it is forced."""
 _RANDOM = "random:"
 
 _declared: dict[str, Decision] = {}
@@ -105,14 +105,14 @@ _made: ContextVar[_Made | None] = ContextVar("dlc_decisions_made", default=None)
 
 
 class _Made(list[Choice]):
-    """The choices of a scope, each once for the same model nodes."""
+    """The distinct choices of a scope."""
 
     def __init__(self) -> None:
         super().__init__()
         self._heads: set[tuple[str, tuple[str, ...]]] = set()
 
     def is_new(self, choice: Choice) -> bool:
-        """Whether the choice was not made before; candidates do not count."""
+        """Whether no equal choice was recorded before. Candidates are not compared."""
         return (str(choice), choice.nodes) not in self._heads
 
     def add(self, choice: Choice) -> None:
@@ -123,7 +123,7 @@ class _Made(list[Choice]):
 
 @contextmanager
 def forced(text: str) -> Iterator[None]:
-    """Force decisions for the `with` block, those alone that the text says."""
+    """Force the decisions of the text, and no others, in the `with` block."""
     token = _forced.set(parse_forced(text) if text else _NOTHING)
     try:
         yield
@@ -133,10 +133,10 @@ def forced(text: str) -> Iterator[None]:
 
 @contextmanager
 def scope(name: str) -> Iterator[list[Choice]]:
-    """The choices that are made in the `with` block, for a kernel or function of this name.
+    """Record the choices that are made in the `with` block, for a kernel or function of this name.
 
-    The name is part of what random choices depend on: kernels of a module choose independently.  A choice
-    that is made several times is listed once.
+    Random choices depend on the name, so that the kernels of a module choose independently. Equal choices are
+    listed once.
     """
     made = _Made()
     tokens = _scope.set(name), _made.set(made)
@@ -149,7 +149,7 @@ def scope(name: str) -> Iterator[list[Choice]]:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Record no choices in the `with` block: what it does is only tried."""
+    """Record no choices in the `with` block, because its result is only tried."""
     token = _made.set(None)
     try:
         yield
@@ -162,8 +162,8 @@ def is_forcing() -> bool:
     return _forced.get() is not _NOTHING
 
 
-def note(choices: Sequence[Choice]) -> None:
-    """Count choices of a scope that has ended to the one around it."""
+def record_choices(choices: Sequence[Choice]) -> None:
+    """Add choices of an ended scope to the current scope."""
     made = _made.get()
     if made is not None:
         for choice in choices:
@@ -174,8 +174,8 @@ def note(choices: Sequence[Choice]) -> None:
 class Decision:
     """One kind of choice; creating it declares it.
 
-    `name` is `subject.what`, `about` says in one line what is chosen and what for, `alternatives` are all
-    kinds of candidates that any choice may have.  Decisions that pick values (`pick`) have `has_values`.
+    `name` is `subject.what`; `about` is one line that says what is chosen and for what purpose;
+    `alternatives` are all kinds of candidates. `has_values` is set for decisions that pick values (`pick`).
     """
 
     name: str
@@ -186,7 +186,9 @@ class Decision:
     def __post_init__(self) -> None:
         for word in (self.name, *self.alternatives):
             if not word or any(mark in word for mark in " ,="):
-                raise ValueError(f"{word!r} of decision {self.name} has marks that texts of choices use")
+                raise ValueError(
+                    f"{word!r} of decision {self.name} contains characters that texts of choices use"
+                )
         known = _declared.setdefault(self.name, self)
         if known != self:
             raise ValueError(f"decision {self.name} is declared twice")
@@ -202,11 +204,12 @@ class Decision:
         unit: str = "cycles",
         spans: Iterable[Span] = (),
     ) -> str:
-        """One of the candidates (None: all alternatives): the preferred one, unless another is forced.
+        """Choose one of the candidates (None: of all alternatives): the preferred one, unless another is
+        forced.
 
-        `where` tells choices of one kernel apart, that of each loop for example; without it the same question
-        has the same answer all over a kernel.  `cost`, `refused`, `unit` and `spans` are those of `pick`;
-        without them the other alternatives are kept by name.
+        `where` distinguishes choices within a kernel, such as those of different loops. Without it, a random
+        choice is the same everywhere in a kernel. `cost`, `refused`, `unit` and `spans` are those of `pick`;
+        without them, the other alternatives are recorded by name only.
         """
         return self.pick(
             preferred,
@@ -217,7 +220,7 @@ class Decision:
             cost=cost,
             refused=refused,
             unit=unit,
-            weighed=None if refused is None else lambda: self.alternatives,
+            compared=None if refused is None else lambda: self.alternatives,
             spans=spans,
         )
 
@@ -232,39 +235,38 @@ class Decision:
         cost: Callable[[T], float | None] | None = None,
         refused: Callable[[T], str] | None = None,
         unit: str = "cycles",
-        weighed: Callable[[], Sequence[T]] | None = None,
+        compared: Callable[[], Sequence[T]] | None = None,
         spans: Iterable[Span] = (),
     ) -> T:
-        """One of the candidate values.
+        """Choose one of the candidate values: the preferred one, unless another is forced.
 
-        `kind` gives the alternative that a value is of, `text` what the value is called.  `cost` predicts the
-        cost of a value in `unit`; `refused` says why another value than the chosen one was refused, empty for
-        one that was not.  They explain the choice and do not make it.  Candidates are listed where the
-        decision is forced, and where a scope records a choice that has `cost` or `refused`: these must be
-        cheap.  `weighed` gives what the record lists where that is something else: some of many candidates,
-        or values that are refused for being illegal.  `spans` are those of the model nodes that a choice of a
-        graph pass is about.
+        `kind` returns the alternative of a value, `text` its text. `cost` predicts the cost of a value in
+        `unit`. `refused` returns why a value that was not chosen was refused; empty if it was not. Both
+        explain the choice and do not make it. They must be cheap, because they are called for all candidates
+        if a scope records the choice. `compared` returns the values to record if these differ from the
+        candidates: some of many, or values that are refused because they are illegal. `spans` are those of
+        the model nodes that a choice of a graph pass concerns.
         """
         nodes = tuple(dict.fromkeys(span.name or str(span) for span in spans))
-        found, missing = self._forced_one(preferred, candidates, kind, text, where, nodes)
+        found, missing = self._select(preferred, candidates, kind, text, where, nodes)
         made = _made.get()
         if made is None:
             return found
         value = "" if text is None else text(found)
-        instead = "" if found == preferred else self._words(preferred, kind, text)
+        instead = "" if found == preferred else self._label(preferred, kind, text)
         alternative = kind(found)
         assert alternative in self.alternatives, f"{self.name}={alternative}"
         head = Choice(self.name, alternative, value, instead, unit=unit, missing=missing, nodes=nodes)
         if made.is_new(head):
             listed: tuple[Candidate, ...] = ()
             if cost is not None or refused is not None or text is None:
-                others = (one for one in (weighed or candidates)() if one != found)
+                others = (one for one in (compared or candidates)() if one != found)
                 mine = _candidate(found, kind, text, cost, None)
-                listed = kept([mine, *(_candidate(one, kind, text, cost, refused) for one in others)])
+                listed = recorded([mine, *(_candidate(one, kind, text, cost, refused) for one in others)])
             made.add(replace(head, candidates=listed))
         return found
 
-    def _forced_one(
+    def _select(
         self,
         preferred: T,
         candidates: Callable[[], Sequence[T]],
@@ -273,24 +275,23 @@ class Decision:
         where: object,
         nodes: Sequence[str],
     ) -> tuple[T, str]:
-        """The value, and the text that was forced if it means none of the candidates."""
+        """The chosen value, and the forced text if it matches none of the candidates."""
         force = _forced.get()
         if force is _NOTHING:
             return preferred, ""
-        places = (f"{self.name}{AT}{place}" for place in (_scope.get(), *nodes))
-        wanted = next((force.values[each] for each in places if each in force.values), None)
-        wanted = force.values.get(self.name) if wanted is None else wanted
-        if wanted is None and force.seed is None:
+        names = (*(f"{self.name}{AT}{subject}" for subject in (_scope.get(), *nodes)), self.name)
+        forced_text = next((force.values[name] for name in names if name in force.values), None)
+        if forced_text is None and force.seed is None:
             return preferred, ""
         listed = list(candidates())
-        if wanted is not None:
-            both = (preferred, *listed)
-            called = (one for one in both if _candidate(one, kind, text).is_called(wanted))
-            return next(((one, "") for one in called), (preferred, wanted))
+        if forced_text is not None:
+            matching = (
+                one for one in (preferred, *listed) if _candidate(one, kind, text).matches(forced_text)
+            )
+            return next(((one, "") for one in matching), (preferred, forced_text))
         if len(listed) < 2:
             return preferred, ""
-        # The alternative is drawn before its value, so that alternatives with few values are as likely as
-        # others.
+        # The alternative is drawn before its value, so that all alternatives are equally likely.
         kinds = sorted({kind(one) for one in listed})
         key = f"{force.seed}/{_scope.get()}/{self.name}/{where}"
         drawn = int.from_bytes(sha256(key.encode()).digest()[:8], "little")
@@ -298,7 +299,7 @@ class Decision:
         return fitting[drawn // len(kinds) % len(fitting)], ""
 
     @staticmethod
-    def _words(value: T, kind: Callable[[T], str], text: Callable[[T], str] | None) -> str:
+    def _label(value: T, kind: Callable[[T], str], text: Callable[[T], str] | None) -> str:
         return kind(value) if text is None else f"{kind(value)} {text(value)}".rstrip()
 
 
@@ -312,7 +313,7 @@ def _candidate(
     why = "" if refused is None else refused(value)
     predicted = None if why or cost is None else cost(value)
     if predicted is not None:
-        predicted = float(f"{predicted:.6g}")  # as the text has it
+        predicted = float(f"{predicted:.6g}")  # the precision of the text
     return Candidate(kind(value), "" if text is None else text(value), predicted, one_line(why))
 
 
@@ -322,7 +323,7 @@ def declared() -> dict[str, Decision]:
 
 
 __all__ = [
-    "AT", "CHOICES", "DECISIONS", "MOST_CANDIDATES", "SCHEDULE_RULE", "Candidate", "Choice", "Decision",
-    "Forced", "declared", "forced", "is_forcing", "note", "one_line", "parse_forced", "scope", "short_number",
-    "unrecorded",
+    "AT", "CHOICES", "DECISIONS", "MAX_CANDIDATES", "SCHEDULE_RULE", "Candidate", "Choice", "Decision",
+    "Forced", "declared", "forced", "is_forcing", "one_line", "parse_forced", "record_choices", "scope",
+    "short_number", "unrecorded",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ from typing import Any
 
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
-from dlc_core.facts import forget, remembered
+from dlc_core.disk_cache import disk_cached, remove_unused
 from dlc_core.runtime.artefact.saving import Saved, read, save
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.disk import quota
@@ -120,7 +120,7 @@ class Store:
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > _STALE:
                     part.unlink()
-        forget()
+        remove_unused()
         entries = self.entries()
         total = sum(entry.size for entry in entries)
         limit = quota(self.folder, total, self.limit)
@@ -133,7 +133,7 @@ class Store:
 
     def clear(self) -> int:
         """Remove everything and return the number of artefacts."""
-        forget(everything=True)
+        remove_unused(everything=True)
         entries = self.entries()
         for entry in entries:
             _remove(entry.path)
@@ -175,7 +175,7 @@ def file_digest(paths: Iterable[str | os.PathLike[str]]) -> str:
         stamp = file_stamp(path)
         make = partial(_content_digest, path)
         digest.update(f"{path.name}\0".encode())
-        digest.update(make() if stamp is None else remembered("file", stamp, make))
+        digest.update(make() if stamp is None else disk_cached("file", stamp, make))
     return digest.hexdigest()
 
 

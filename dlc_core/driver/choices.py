@@ -48,7 +48,7 @@ def check_forced(forced: Forced, asked: Sequence[Asked], kernels: Iterable[str])
             for scope, choice in asked
             if choice.decision == decision and (not where or where == scope or where in choice.nodes)
         ]
-        if not any(choice.is_called(value) for choice in mine):
+        if not any(choice.matches(value) for choice in mine):
             names = {*kernels, *(scope for scope, _ in asked)}
             names.update(node for _, choice in asked for node in choice.nodes)
             raise _nothing_forced(decision, value, where, mine, names)

@@ -53,7 +53,7 @@ def load(
     unknown = [name for name in context if name not in getattr(reader, "options", ("shapes",))]
     if unknown:
         raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]}")
-    with nodes.in_world(nodes.World()):
+    with nodes.using_context(nodes.GraphContext()):
         result: IRModule = reader.load(model, context)
     return result
 

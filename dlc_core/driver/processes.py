@@ -26,7 +26,8 @@ from typing import Any, NoReturn
 
 from dlc_core.config import config as settings
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.pickling import Known, dumps, loads
+from dlc_core.ir.pickling import Shared as SharedNames
+from dlc_core.ir.pickling import dumps, loads
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.machine.cores import usable_cores
@@ -119,7 +120,7 @@ class _Team:
         self.emit_part = emit_part
         self.order = sorted(kernels, key=lambda name: -_size(kernels[name]))
         self.processes = 1
-        self.known: Known = [p for func in kernels.values() for p in func.params]
+        self.known: SharedNames = [p for func in kernels.values() for p in func.params]
 
     def run(self, processes: int) -> dict[str, Result]:
         """The results of all kernels."""

@@ -2,10 +2,10 @@
 
 Two attributes of a function, pairs and triples in the order of their computation:
 
-    elements    (variable, public name of the param, index): the variable is that element, in row-major order,
-                of numbers; floats are truncated if the variable is an integer
-    data_dims   (dim, expression, what): the dim is the expression over dims of the params, elements and dims
-                before it, and must not be negative, else `what` is wrong
+    elements    (variable, public name of the param, index): the variable is the element at that row-major
+                index; a float is truncated if the variable is an integer
+    data_dims   (dim, expression, what): the dim is the value of the expression over dims of the params,
+                elements and earlier data_dims; if it is negative, the error names `what`
 
 The nodes `dim_of` in the function compute the same dims for programs that run node by node.
 """
@@ -41,8 +41,8 @@ def with_known_elements(
     if not elements:
         return dict(attrs)
     known: dict[Var, Expr] = {
-        var: const(number_of(arrays[name].item(place), var.dtype), var.dtype)
-        for var, name, place in elements
+        var: const(number_of(arrays[name].item(index), var.dtype), var.dtype)
+        for var, name, index in elements
         if name in arrays
     }
     data = tuple((var, substitute(expr, known), what) for var, expr, what in attrs.get(DATA_DIMS, ()))

@@ -1,4 +1,4 @@
-"""The symbolic dims that values determine and that nodes need."""
+"""The symbolic dims that values determine, and those that nodes require."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ They are over the dims of its params, host-computed dims, and data-dependent dim
 """
 
 
-def dims_shown(n: Node) -> set[Var]:
-    """The symbolic dims that are known once a value exists: those that its shape determines. For a param
-    these are all its dims, because the call has bound them.
+def dims_bound_by(n: Node) -> set[Var]:
+    """The symbolic dims that are known once a value exists: those that its shape determines; for a param all
+    its dims, because the call binds them.
     """
     if n.op is PARAM:
         return set(symbols_of(n.type))
-    return dims_told(n)
+    return dims_solved_from(n)
 
 
-def dims_told(n: Node) -> set[Var]:
-    """The symbolic dims that can be computed from a value's shape.
-
-    The size of a dim such as min(n, 100) does not determine n.
-    """
+def dims_solved_from(n: Node) -> set[Var]:
+    """The symbolic dims that can be computed from a value's shape. A dim such as min(n, 100) does not
+    determine n."""
     if not isinstance(n.type, TensorType):
         return set()
     used = [(d, free_vars(d)) for d in n.type.shape if isinstance(d, Expr)]
     return {vars_[0] for d, vars_ in used if len(vars_) == 1 and is_solvable(d, vars_[0])}
 
 
-def dims_used(n: Node) -> set[Var]:
-    """The symbolic dims that computing a node needs."""
+def dims_required_by(n: Node) -> set[Var]:
+    """The symbolic dims whose values are required to compute a node."""
     inner = post_order(n.attrs["function"].body) if n.op is CALL else (n,)
     found: set[Var] = set()
     for each in inner:
@@ -49,4 +47,4 @@ def dims_used(n: Node) -> set[Var]:
     return found
 
 
-__all__ = ["NEEDS", "dims_shown", "dims_told", "dims_used"]
+__all__ = ["NEEDS", "dims_bound_by", "dims_required_by", "dims_solved_from"]

@@ -1,4 +1,4 @@
-"""Donated inputs of a graph: an output extends each of them in its memory.
+"""Donated inputs of a graph: an output extends each of them in place.
 
     donate(module, {"past_*": 1024})
 
@@ -19,19 +19,19 @@ DONATED = "donated"
 """Attribute of an entry: (input, output, axis, capacity) of each donated input."""
 
 
-def donate(module: IRModule, wanted: Mapping[str, int]) -> IRModule:
+def donate(module: IRModule, capacities: Mapping[str, int]) -> IRModule:
     """Mark inputs of the module as donated.
 
-    `wanted` maps names of inputs, or patterns with `*` and `?`, to the capacity of their memory in elements
-    along the axis that grows. Raises UsageError for unknown names, for inputs that no output extends, and for
-    memory without capacity or with unknown strides.
+    `capacities` maps names of inputs, or patterns with `*` and `?`, to the number of elements that their
+    memory holds along the axis that grows. Raises UsageError for unknown names, for inputs that no output
+    extends, and for memory that is too small or has unknown strides.
     """
     entry = module.functions.get(module.entry)
     if not isinstance(entry, Function):
         raise UsageError("only inputs of a graph can be donated", why=f"{module.entry!r} is none")
     names = tuple(entry.attrs.get("inputs") or (p.attrs["name"] for p in entry.params))
-    rooms: dict[int, int] = {}
-    for pattern, capacity in wanted.items():
+    chosen: dict[int, int] = {}
+    for pattern, capacity in capacities.items():
         found = [i for i, name in enumerate(names) if fnmatchcase(name, pattern)]
         if not found:
             raise UsageError(f"there is no input {pattern!r} to donate", hint=f"inputs: {', '.join(names)}")
@@ -40,8 +40,8 @@ def donate(module: IRModule, wanted: Mapping[str, int]) -> IRModule:
                 f"input {pattern!r} is donated with a capacity of {capacity!r}",
                 hint="give the number of elements that its memory holds along the axis that grows",
             )
-        rooms.update(dict.fromkeys(found, capacity))
-    donated = tuple(_donation(entry, index, names[index], rooms[index]) for index in sorted(rooms))
+        chosen.update(dict.fromkeys(found, capacity))
+    donated = tuple(_donation(entry, index, names[index], chosen[index]) for index in sorted(chosen))
     return module.with_function(module.entry, entry.with_attrs(**{DONATED: donated}))
 
 
@@ -56,8 +56,8 @@ def _donation(entry: Function, index: int, name: str, capacity: int) -> tuple[in
     if len(outputs) != 1:
         raise UsageError(
             what,
-            why=f"{len(outputs) or 'no'} outputs continue it",
-            hint="one output must be the concatenation of the input and what is new, in this order",
+            why=f"{len(outputs) or 'no'} outputs extend it",
+            hint="one output must be the concatenation of the input and new elements, in this order",
         )
     result: Node = entry.results[outputs[0]]
     axis = result.attrs["axis"] % len(result.shape)
@@ -66,7 +66,7 @@ def _donation(entry: Function, index: int, name: str, capacity: int) -> tuple[in
         raise UsageError(what, why=f"its dims {', '.join(map(str, open_dims))} are not known")
     length = result.shape[axis]
     if isinstance(length, int) and length > capacity:
-        raise UsageError(what, why=f"there is room for {capacity} elements, and {length} are needed")
+        raise UsageError(what, why=f"its memory holds {capacity} elements, and {length} are needed")
     return index, outputs[0], axis, capacity
 
 

@@ -20,29 +20,30 @@ def is_region(function: Function) -> bool:
 
 @record(frozen=True)
 class Extracted:
-    """`function` takes the values of `inputs` and returns those of `escaping`, tuples as their fields."""
+    """`function` takes `inputs` and returns the values of `escaping`. A tuple among these is returned as its
+    fields."""
 
     function: Function
     inputs: tuple[Node, ...]
     escaping: tuple[Node, ...]
-    inside: Mapping[Node, Node]
-    """Each node of the graph as the function has it."""
+    copies: Mapping[Node, Node]
+    """Maps inputs and members to the nodes of the function."""
 
     def results(self, call: Node) -> dict[Node, Node]:
-        """The replacements of `escaping`, if `call` is the call of the function."""
+        """The replacements of `escaping`, given the call of the function."""
         parts = [call]
         if isinstance(call.type, TupleType):
             parts = [get_item(call, i) for i in range(len(call.type.fields))]
         found: dict[Node, Node] = {}
-        place = 0
+        begin = 0
         for n in self.escaping:
             if isinstance(n.type, TensorType):
-                found[n] = parts[place]
-                place += 1
+                found[n] = parts[begin]
+                begin += 1
             else:
-                end = place + len(n.type.fields)
-                found[n] = make_tuple(parts[place:end])
-                place = end
+                end = begin + len(n.type.fields)
+                found[n] = make_tuple(parts[begin:end])
+                begin = end
         return found
 
 
@@ -60,19 +61,19 @@ def extract(
     """
     given = tuple(inputs)
     params = [param(f"in{i}", a.type) for i, a in enumerate(given)]
-    inside: dict[Node, Node] = dict(zip(given, params, strict=True))
+    copies: dict[Node, Node] = dict(zip(given, params, strict=True))
     for n in members:
-        made = node(n.op, [a if a.op is CONST else inside[a] for a in n.args], n.attrs, n.type)
-        made.add_spans(n.spans)
-        inside[n] = made
+        copy = node(n.op, [a if a.op is CONST else copies[a] for a in n.args], n.attrs, n.type)
+        copy.add_spans(n.spans)
+        copies[n] = copy
     escaping = tuple(n for n in members if escapes(n))
-    results = [r for n in escaping for r in _fields(inside[n])]
+    results = [r for n in escaping for r in _fields(copies[n])]
     body = results[0] if len(results) == 1 else make_tuple(results)
-    return Extracted(Function(name, tuple(params), body, attrs), given, escaping, inside)
+    return Extracted(Function(name, tuple(params), body, attrs), given, escaping, copies)
 
 
 def reads_of(members: Collection[Node]) -> list[Node]:
-    """The values that the members read from outside, without constants; each once, in order."""
+    """The values outside the members that they read, except constants; each once, in order."""
     return list(dict.fromkeys(a for n in members for a in n.args if a not in members and a.op is not CONST))
 
 

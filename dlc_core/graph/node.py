@@ -10,14 +10,14 @@
         call_prim  a call of a PrimFunc of the module           attrs: symbol
       Control flow (`if_`, `while_`, `scan`) are declared ops whose attributes are closed Functions.
 
-    Function = (name, params, body, attrs)   closed: the body reaches no params but its own
+    Function = (name, params, body, attrs)   closed: the body uses no params of other functions
 
 Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes. The
-attribute `plan` of any node says how its kernel computes it (`ir/plan.py`); it does not change results.
+attribute `plan` of a node describes how its kernel computes it (`ir/plan.py`). It does not change results.
 
 Spans do not take part in equality: a node that several model nodes were merged into has the spans of all.
-They belong to one model, because nodes without arguments are interned separately for each `World`, and so are
-all nodes made of them.
+They belong to one model, because nodes are interned separately for each `GraphContext`: a node without
+arguments belongs to the current context, any other node to the context of its arguments.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dlc_core.support.record import record
 
 
 class Op:
-    """An operation of nodes.  `op.declare.OpDecl` adds inference, reference, lowering and samples."""
+    """An operator. `op.declare.OpDecl` adds inference, reference, lowering and samples."""
 
     __slots__ = ("__weakref__", "name")
 
@@ -61,10 +61,11 @@ STRUCTURAL = {op.name: op for op in (PARAM, CONST, TUPLE, GET, CALL, CALL_PRIM)}
 
 
 class Array(Structured):
-    """A constant's data by reference, compared by identity: weights are never copied or hashed whole.
+    """A constant's data by reference. Arrays are compared by identity, so that weights are never copied or
+    hashed.
 
-    Small arrays (at most 64 bytes) compare by content, so that equal scalars are one node.  Raises UsageError
-    for an array of Python objects, whose bytes are addresses: texts are made by the op `texts`.
+    Arrays of at most 64 bytes are compared by content, so that equal scalars are one node. Raises UsageError
+    for an array of Python objects, because their bytes are addresses. The op `texts` makes constant texts.
     """
 
     __slots__ = ("_digest", "_key", "data")
@@ -105,54 +106,55 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 _current_spans: ContextVar[tuple[Span, ...]] = ContextVar("dlc_current_spans", default=())
 
 
-class World:
-    """The scope in which equal nodes are one node: one import and its compile.
+class GraphContext:
+    """The scope in which equal nodes are one node: the import of one model and its compile.
 
-    A merged node keeps the spans of all its model nodes.  Equal nodes of two worlds stay separate, so that an
-    error in one model does not name nodes of another model in memory.
+    A merged node keeps the spans of all its model nodes. Equal nodes of two contexts stay separate, so that
+    an error in one model does not name nodes of another one.
     """
 
     __slots__ = ("__weakref__",)
 
 
-_current_world: ContextVar[World | None] = ContextVar("dlc_current_world", default=None)
+_current_context: ContextVar[GraphContext | None] = ContextVar("dlc_graph_context", default=None)
 
 
 @contextmanager
-def in_world(world: World | None) -> Iterator[None]:
-    """Nodes without arguments that are built inside belong to this world. None is the world of everything
-    that no import makes.
+def using_context(context: GraphContext | None) -> Iterator[None]:
+    """Nodes without arguments that are built inside belong to this context. None is the default context, for
+    graphs that are not imported.
     """
-    token = _current_world.set(world)
+    token = _current_context.set(context)
     try:
         yield
     finally:
-        _current_world.reset(token)
+        _current_context.reset(token)
 
 
-MOST_SPANS = 512
-"""Model nodes that are known of one node: where long chains of them merge, all would take quadratic time."""
+MAX_SPANS = 512
+"""The maximum spans of a node. Keeping all spans would take quadratic time if a long chain of nodes is
+merged."""
 
 
 def merged_spans(known: tuple[Span, ...], more: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans of both, each once; at most MOST_SPANS of them."""
-    if len(known) >= MOST_SPANS:
+    """The spans of both, each once; at most MAX_SPANS of them."""
+    if len(known) >= MAX_SPANS:
         return known
     seen = known if len(known) < 8 else frozenset(known)
     new = tuple(s for s in more if s not in seen)
-    return (known + new)[:MOST_SPANS] if new else known
+    return (known + new)[:MAX_SPANS] if new else known
 
 
 class Node(Structured):
     """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
 
-    __slots__ = ("__weakref__", "args", "attrs", "op", "spans", "type", "world")
+    __slots__ = ("__weakref__", "args", "attrs", "context", "op", "spans", "type")
     op: Op
     args: tuple[Node, ...]
     attrs: Mapping[str, Any]
     type: Type
     spans: tuple[Span, ...]
-    world: World | None
+    context: GraphContext | None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -166,11 +168,11 @@ class Node(Structured):
     @property
     def tensor_type(self) -> TensorType:
         if not isinstance(self.type, TensorType):
-            raise UsageError(f"{self.op.name} gives a tuple, not a tensor", spans=self.spans)
+            raise UsageError(f"{self.op.name} returns a tuple, not a tensor", spans=self.spans)
         return self.type
 
     def add_spans(self, spans: Iterable[Span]) -> None:
-        """Record further model nodes that this node came from. At most MOST_SPANS are kept in all."""
+        """Record further model nodes that this node came from. At most MAX_SPANS are kept."""
         self.spans = merged_spans(self.spans, spans)
 
     def structure(self) -> Structure:
@@ -249,16 +251,16 @@ def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) ->
     """The interned node with these fields; a new one if there is none. The current spans are added to it."""
     frozen = {name: freeze_attr(value) for name, value in sorted(attrs.items())}
     # The key holds args and op by identity. They live at least as long as the node, and so as the entry.
-    # A node with arguments belongs to the world of its arguments.
-    world = args[0].world if args else _current_world.get()
+    # A node with arguments belongs to the context of its arguments.
+    context = args[0].context if args else _current_context.get()
     fields = tuple((name, attr_key(value)) for name, value in frozen.items())
-    key = (op, tuple(args) or world, fields, type_)
+    key = (op, tuple(args) or context, fields, type_)
     spans = _current_spans.get()
     found = _interned.get(key)
     if found is None:
         fresh = object.__new__(Node)
         fresh.op, fresh.args, fresh.attrs, fresh.type = op, tuple(args), MappingProxyType(frozen), type_
-        fresh.spans, fresh.world = spans, world
+        fresh.spans, fresh.context = spans, context
         found = _interned.setdefault(key, fresh)
     if found.spans is not spans:
         found.add_spans(spans)
@@ -270,7 +272,7 @@ def param(name: str, type_: Type) -> Node:
     fresh = object.__new__(Node)
     fresh.op, fresh.args, fresh.type = PARAM, (), type_
     fresh.attrs = MappingProxyType({"name": name})
-    fresh.spans, fresh.world = _current_spans.get(), _current_world.get()
+    fresh.spans, fresh.context = _current_spans.get(), _current_context.get()
     return fresh
 
 
@@ -303,8 +305,9 @@ def call_function(function: Function, args: Sequence[Node]) -> Node:
     return node(CALL, args, {"function": function}, function.body.type)
 
 
-def touches_texts(value: Node) -> bool:
-    """Whether a node's result or an argument is of texts. Only the host can compute such a node."""
+def involves_texts(value: Node) -> bool:
+    """Whether a node's result or one of its arguments is a tensor of texts. Only the host can compute such a
+    node."""
     if value.op is PARAM:
         return False
     types: list[Type] = [value.type, *(arg.type for arg in value.args)]
@@ -352,9 +355,9 @@ def post_order(*roots: Node) -> Iterator[Node]:
             stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
 
 
-def world_of(function: Function) -> World | None:
-    """The world of a function: that of its params, or of a leaf of its body if it has no params."""
-    return function.params[0].world if function.params else function.body.world
+def context_of(function: Function) -> GraphContext | None:
+    """The context of a function: that of its params, or that of its body if it has none."""
+    return function.params[0].context if function.params else function.body.context
 
 
 def users_of(*roots: Node) -> dict[Node, list[Node]]:

@@ -1,4 +1,4 @@
-"""Pin, bound and name the dims of an existing module by `shapes=`."""
+"""Fix, bound and rename the dims of an existing module by `shapes=`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, dim
 
 
 def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
-    """Apply the pins, bounds and names of `shapes` to the dims of the module's entry (see `Shapes`).
+    """Apply the sizes, bounds and names of `shapes` to the dims of the module's entry (see `Shapes`).
 
     Raises UsageError if they contradict the module.
     """
@@ -43,7 +43,7 @@ def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
             size, name = shapes.size(var.name), shapes.name(var.name)
             if isinstance(size, int):
                 sizes[var] = const(size)
-            elif name != var.name or size != (var.bounds or Bounds()) or name in shapes.taken:
+            elif name != var.name or size != (var.bounds or Bounds()) or name in shapes.new_names:
                 sizes[var] = made.setdefault(name, Var(name, bounds=None if size == Bounds() else size))
     return module.with_function(module.entry, replace_dims(entry, sizes))
 
@@ -55,30 +55,32 @@ def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
     inner: dict[Function, Function] = {}
     elements = {var for var, _, _ in function.attrs.get(ELEMENTS, ())}
 
-    def of(value: Any) -> Any:
+    def resized(value: Any) -> Any:
         if isinstance(value, Expr):
             return _replaced(value, sizes, elements)
         if isinstance(value, TensorType):
-            return TensorType(tuple(of(d) if isinstance(d, Expr) else d for d in value.shape), value.dtype)
+            return TensorType(
+                tuple(resized(d) if isinstance(d, Expr) else d for d in value.shape), value.dtype
+            )
         if isinstance(value, TupleType):
-            return TupleType(tuple(map(of, value.fields)))
+            return TupleType(tuple(map(resized, value.fields)))
         if isinstance(value, Function):
             if value not in inner:
                 inner[value] = replaced(value)
             return inner[value]
         if isinstance(value, (tuple, list)):
-            return type(value)(map(of, value))
+            return type(value)(map(resized, value))
         if isinstance(value, Mapping):
-            return {key: of(item) for key, item in value.items()}
+            return {key: resized(item) for key, item in value.items()}
         return value
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node:
-        return node(old.op, args, of(old.attrs), of(old.type))
+        return node(old.op, args, resized(old.attrs), resized(old.type))
 
     def replaced(one: Function) -> Function:
-        params = tuple(param(p.attrs["name"], of(p.type)) for p in one.params)
+        params = tuple(param(p.attrs["name"], resized(p.type)) for p in one.params)
         body = rewrite(one.body, visit, dict(zip(one.params, params, strict=True)))
-        return Function(one.name, params, body, MappingProxyType(of(one.attrs)))
+        return Function(one.name, params, body, MappingProxyType(resized(one.attrs)))
 
     return replaced(function)
 

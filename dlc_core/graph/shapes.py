@@ -1,12 +1,11 @@
-"""The argument `shapes=`: a caller's pins, bounds and names of a model's sizes.
+"""The argument `shapes=`: sizes, bounds and names that a caller gives to dims of a model.
 
     {"batch": 8}                            the named dim is this number
     {"batch": (1, 512), "length": (1, None)}    it has inclusive bounds; None is an open end
-    {"image": (1, 3, (64, 512), None)}      an input's shape: numbers, bounds, None for no statement
-    {"a": ("n", 4), "b": ("n", 4)}          and names: dims with one name are one dim
+    {"image": (1, 3, (64, 512), None)}      an input's shape: numbers, bounds, None for an unchanged dim
+    {"a": ("n", 4), "b": ("n", 4)}          or names: dims with the same name are one dim
 
-`Shapes` merges this with the shapes that a model declares for its inputs, as numbers and names; each name is
-one dim everywhere.
+`Shapes` merges this with the shapes that the model declares for its inputs.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _HINT = 'a dim is a number, bounds such as (1, 512), a name or None, as in shape
 class Shapes:
     """Known sizes of a model's dims; raises UsageError for contradictions.
 
-    `compound` are names made of other dims, such as "past + 1": they may be numbers, and have no bounds of
-    their own.  `bounds` are the bounds that dims of the model have already.
+    `compound` are dims that are expressions over other dims, such as "past + 1". They may be fixed, but have
+    no bounds of their own. `bounds` are the bounds that the model declares.
     """
 
     def __init__(
@@ -41,21 +40,21 @@ class Shapes:
     ) -> None:
         self._declared = declared
         self._compound = compound
-        self._other: dict[str, str] = {}
-        """For each name that another one was given for, that one."""
+        self._renamed: dict[str, str] = {}
+        """The new names of renamed dims."""
         self._sizes: dict[str, Size] = {}
         self._unused: dict[str, Size] = {}
         self.shapes: dict[str, tuple[int | str, ...]] = {}
         """The shapes of inputs that have one in `shapes`, as numbers and names."""
-        self.chosen: set[str] = set()
-        """The names of dims that are not the model's."""
+        self.caller_names: set[str] = set()
+        """Names of dims that the caller introduced."""
         for shape in declared.values():
             names = [dim for dim in shape or () if isinstance(dim, str)]
             self._sizes.update((dim, bounds.get(dim, Bounds())) for dim in names)
         named: dict[str, Any] = {}
         for name, value in (given or {}).items():
             if name in declared and isinstance(value, (tuple, list)):
-                self._input(name, value)
+                self._merge_input(name, value)
             elif isinstance(value, (tuple, list)) or _is_integer(value):
                 named[name] = value
             else:
@@ -65,7 +64,7 @@ class Shapes:
                 raise self._unknown(name, value)
             size = _size(value, f"dim {name!r}")
             if self.name(name) in self._sizes:
-                self._say(name, size)
+                self._constrain(name, size)
             elif name in declared:
                 raise self._unknown(name, value)
             else:
@@ -73,20 +72,20 @@ class Shapes:
 
     def name(self, dim: str) -> str:
         """The final name of a dim, after all renamings."""
-        while dim in self._other:
-            dim = self._other[dim]
+        while dim in self._renamed:
+            dim = self._renamed[dim]
         return dim
 
     @property
-    def taken(self) -> Collection[str]:
+    def new_names(self) -> Collection[str]:
         """The names to which dims were renamed."""
-        return self._other.values()
+        return self._renamed.values()
 
     def size(self, dim: str) -> Size:
         """The known size of a dim of inputs: a number or bounds, which may be open."""
         return self._sizes[self.name(dim)]
 
-    def take(self, dim: str) -> Bounds | None:
+    def pop_bounds(self, dim: str) -> Bounds | None:
         """The bounds of a dim that is in no input, such as a data-dependent dim; None if none are given."""
         found = self._unused.pop(dim, None)
         return Bounds(found, found) if isinstance(found, int) else found
@@ -99,18 +98,18 @@ class Shapes:
         for name, size in self._unused.items():
             raise self._unknown(name, size, others)
 
-    def check_fed(self, name: str, shape: Sequence[int]) -> None:
-        """Raise UsageError if an input's shape contradicts the pins or bounds of its dims."""
+    def check_input(self, name: str, shape: Sequence[int]) -> None:
+        """Raise UsageError if an input's shape contradicts the sizes or bounds of its dims."""
         for axis, (dim, size) in enumerate(zip(self.shapes.get(name, self._declared[name] or ()), shape)):
-            known = self.size(dim) if isinstance(dim, str) else dim
-            if known != size if isinstance(known, int) else not known.admits(size):
+            expected = self.size(dim) if isinstance(dim, str) else dim
+            if expected != size if isinstance(expected, int) else not expected.admits(size):
                 raise UsageError(
-                    f"input {name!r} has shape {tuple(shape)}: dim {axis}, {dim}, is {size}, not {known}",
+                    f"input {name!r} has shape {tuple(shape)}: dim {axis}, {dim}, is {size}, not {expected}",
                     hint="give a shape that fits, or other shapes={...}",
                 )
 
-    def _input(self, name: str, given: Sequence[Any]) -> None:
-        """Process the shape that the caller gives for an input."""
+    def _merge_input(self, name: str, given: Sequence[Any]) -> None:
+        """Merge the shape that the caller gives for an input."""
         declared = self._declared[name]
         if declared is not None and len(declared) != len(given):
             pair = len(given) == 2 and len(declared) == 1
@@ -126,41 +125,41 @@ class Shapes:
                 self._sizes.setdefault(own, Bounds())
             what = f"dim {axis} of input {name!r}"
             if isinstance(value, str):
-                self._call(own, value, what)
+                self._rename(own, value, what)
             elif value is not None:
                 size = _size(value, what)
                 if isinstance(own, str):
-                    self._say(own, size)
+                    self._constrain(own, size)
                 else:
-                    _meet(own, size, what, "the model says")
+                    _intersect(own, size, what, "the model says")
             made.append(own)
         self.shapes[name] = tuple(made)
 
-    def _call(self, own: int | str, name: str, what: str) -> None:
+    def _rename(self, own: int | str, name: str, what: str) -> None:
         """Rename a dim to a name that the caller chose."""
         if not name.isidentifier() and name not in self._sizes:
             raise UsageError(f"{name!r} is no name for {what}", hint="names of dims are identifiers")
         if name not in self._sizes:
-            self.chosen.add(name)
+            self.caller_names.add(name)
         known = self._sizes.setdefault(name, Bounds())
         if isinstance(own, int):
-            self._say(name, own)
+            self._constrain(name, own)
             return
         own, name = self.name(own), self.name(name)
         if own in self._compound or name in self._compound:
             if own != name:
-                raise self._made_of(own if own in self._compound else name)
+                raise self._compound_error(own if own in self._compound else name)
         elif own != name:
-            self._sizes[name] = _meet(self._sizes.pop(own), known, f"dim {name!r}", "it is")
-            self._other[own] = name
+            self._sizes[name] = _intersect(self._sizes.pop(own), known, f"dim {name!r}", "it is")
+            self._renamed[own] = name
 
-    def _say(self, dim: str, size: Size) -> None:
+    def _constrain(self, dim: str, size: Size) -> None:
         dim = self.name(dim)
         if dim in self._compound and isinstance(size, Bounds):
-            raise self._made_of(dim)
-        self._sizes[dim] = _meet(self._sizes[dim], size, f"dim {dim!r}", "it is")
+            raise self._compound_error(dim)
+        self._sizes[dim] = _intersect(self._sizes[dim], size, f"dim {dim!r}", "it is")
 
-    def _made_of(self, dim: str) -> UsageError:
+    def _compound_error(self, dim: str) -> UsageError:
         parts = ", ".join(name for name in self._sizes if name in dim and name != dim)
         return UsageError(
             f"dim {dim!r} is made of other dims, and has no bounds or other name of its own",
@@ -204,33 +203,35 @@ def _size(value: Any, what: str) -> Size:
     return int(high) if low == high else Bounds(low, int(high))
 
 
-def _meet(known: Size, said: Size, what: str, who: str) -> Size:
-    """Intersect two statements about a dim."""
-    if isinstance(known, int) and isinstance(said, int):
-        if known != said:
-            raise UsageError(f"{what} is pinned to {said} and to {known}", hint="give it one size")
+def _intersect(known: Size, given: Size, what: str, source: str) -> Size:
+    """Intersect what is known of a dim with what the caller gives. `source` introduces the known size in
+    messages."""
+    if isinstance(known, int) and isinstance(given, int):
+        if known != given:
+            raise UsageError(f"{what} is pinned to {given} and to {known}", hint="give it one size")
         return known
-    if isinstance(said, int):
-        known, said = said, known
+    if isinstance(given, int):
+        known, given = given, known
     if isinstance(known, int):
-        assert isinstance(said, Bounds)
-        if not said.admits(known):
+        assert isinstance(given, Bounds)
+        if not given.admits(known):
             raise UsageError(
-                f"{what} is to be in {said}, and {who} {known}", hint="give bounds that it is within, or none"
+                f"{what} is to be in {given}, and {source} {known}",
+                hint="give bounds that it is within, or none",
             )
         return known
-    assert isinstance(said, Bounds)
-    both = met(what, said, known)
+    assert isinstance(given, Bounds)
+    both = intersected_bounds(what, given, known)
     return both.low if both.low == both.high else both
 
 
-def met(what: str, said: Bounds, known: Bounds | None) -> Bounds:
-    """Intersect given bounds of a dim with its known bounds."""
+def intersected_bounds(what: str, given: Bounds, known: Bounds | None) -> Bounds:
+    """Intersect given bounds of a dim with its known bounds. Raises UsageError if they are disjoint."""
     try:
-        return said if known is None else said.meet(known)
+        return given if known is None else given.intersect(known)
     except UsageError:
         raise UsageError(
-            f"{what} is to be in {said} and in {known}, which have nothing in common",
+            f"{what} is to be in {given} and in {known}, which have nothing in common",
             hint="give it bounds that do",
         ) from None
 
@@ -251,4 +252,4 @@ def _shown(value: Any) -> str:
     return str(value) if isinstance(value, (int, str, Bounds)) else repr(value)
 
 
-__all__ = ["Declared", "Shapes", "Size", "met"]
+__all__ = ["Declared", "Shapes", "Size", "intersected_bounds"]

@@ -1,11 +1,11 @@
 """The verifier of graphs.
 
-* A function's parameters are distinct param nodes, and its body reaches no others.
-* The structural ops have the arguments, attributes and types that `graph/node.py` says.
-* A call's arguments have the types of the called function's parameters, its type that of the function's
+* A function's parameters are distinct param nodes, and its body uses no others.
+* The structural ops have the arguments, attributes and types that `graph/node.py` defines.
+* A call's arguments have the types of the called function's parameters. Its type is that of the function's
   body.
-* Every other node has the type that inference gives for its arguments (where the caller passes `infer`).
-* Functions in attributes obey the same laws; entries of the module are there.
+* Every other node has the type that inference gives for its arguments (if the caller passes `infer`).
+* Functions in attributes satisfy the same rules. The module has its entry.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Infer = Callable[[Node], "Type | None"]
 
 @dataclass(frozen=True)
 class Problem:
-    """One broken law: the node that breaks it (None: the function itself) and the function it is in."""
+    """A violated rule: the node that violates it (None: the function itself) and its function."""
 
     message: str
     function: Function
@@ -50,7 +50,7 @@ class Problem:
 def verify_function(
     function: Function, *, infer: Infer | None = None, module: IRModule | None = None
 ) -> None:
-    """Raise VerifyError if the function breaks a rule. It lists up to 10 problems with the spans of their
+    """Raise VerifyError if the function violates a rule. It lists up to 10 problems with the spans of their
     nodes.
     """
     problems = list(find_problems(function, infer=infer, module=module))
@@ -61,14 +61,16 @@ def verify_function(
         details.append(f"… and {len(problems) - MAX_REPORTED} more")
     spans = [span for p in problems[:MAX_REPORTED] if p.node is not None for span in p.node.spans]
     raise VerifyError(
-        f"{function.name} breaks {len(problems)} law(s)", spans=dict.fromkeys(spans), details=details
+        f"{function.name} violates {len(problems)} rule(s) of the verifier",
+        spans=dict.fromkeys(spans),
+        details=details,
     )
 
 
 def verify_module(module: IRModule, *, infer: Infer | None = None) -> None:
     """Apply `verify_function` to every graph function of a module, and check the module's entry."""
     if module.functions and module.entry not in module:
-        raise VerifyError(f"the module's entry {module.entry!r} is none of its functions")
+        raise VerifyError(f"the module has no function {module.entry!r}, which is its entry")
     for function in module.of_kind(Function).values():
         verify_function(function, infer=infer, module=module)
 
@@ -76,7 +78,7 @@ def verify_module(module: IRModule, *, infer: Infer | None = None) -> None:
 def find_problems(
     function: Function, *, infer: Infer | None = None, module: IRModule | None = None
 ) -> Iterator[Problem]:
-    """The broken rules of a function and of functions in its attributes. Each function is checked once."""
+    """The violated rules of a function and of functions in its attributes. Each function is checked once."""
     seen: set[Function] = set()
     work = [function]
     while work:

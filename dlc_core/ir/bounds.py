@@ -1,4 +1,4 @@
-"""The range of a symbolic dim, if more is known than that it is not negative."""
+"""Declared ranges of symbolic dims. A dim without one is only known to be non-negative."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LARGEST = (1 << 63) - 1
 class Bounds:
     """`low <= dim <= high`; None leaves the upper end open.
 
-    The code that assigns the dim ensures the bounds; all reasoning about the dim relies on them.
+    The code that assigns the dim checks the bounds. All analysis of the dim relies on them.
     """
 
     low: int = 0
@@ -30,7 +30,7 @@ class Bounds:
         """Whether a value is within the bounds."""
         return value >= self.low and (self.high is None or value <= self.high)
 
-    def refusal(self, name: str, size: int, why: str = "") -> UsageError:
+    def violation(self, name: str, size: int, why: str = "") -> UsageError:
         """The error for a dim `name` whose value is out of bounds."""
         wider = min(size, self.low), None if self.high is None else max(size, self.high)
         return UsageError(
@@ -39,7 +39,7 @@ class Bounds:
             hint=f"compile it with wider bounds: shapes={{{name!r}: {wider}}}",
         )
 
-    def meet(self, other: Bounds) -> Bounds:
+    def intersect(self, other: Bounds) -> Bounds:
         """The intersection of two bounds; UsageError if it is empty."""
         highs = [high for high in (self.high, other.high) if high is not None]
         return Bounds(max(self.low, other.low), min(highs, default=None))

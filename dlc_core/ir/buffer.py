@@ -1,4 +1,4 @@
-"""Buffers, whose class stands with the expressions that load from them: each is made of the other."""
+"""Buffers. The class is defined in `expr/grammar.py`, because buffers and expressions refer to each other."""
 
 from __future__ import annotations
 

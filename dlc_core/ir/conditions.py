@@ -1,4 +1,4 @@
-"""Conditions on symbolic dims, which the sizes of a call must meet so that the types of a graph are right."""
+"""Conditions on symbolic dims. The types of a graph are right for calls whose sizes satisfy them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EQUAL, AT_LEAST, MULTIPLE, ONE_OR = "equal", "at_least", "multiple", "one_or"
 KINDS = (EQUAL, AT_LEAST, MULTIPLE, ONE_OR)
 """left == right; left >= right; right divides left; left == 1 or left == right."""
 
-_NEEDED = {
+_REQUIREMENTS = {
     EQUAL: "{} is needed",
     AT_LEAST: "at least {} is needed",
     MULTIPLE: "a multiple of {} is needed",
@@ -70,10 +70,10 @@ def check_conditions(
     for one in conditions:
         left, right = number(one.left), number(one.right)
         if not one.holds(left, right):
-            raise _refusal(one, left, right, known, describe)
+            raise _violation(one, left, right, known, describe)
 
 
-def _refusal(
+def _violation(
     one: Condition, left: int, right: int, known: Mapping[Var, int], describe: Callable[[Var], str]
 ) -> UsageError:
     if isinstance(one.left, Const) and one.kind == EQUAL:
@@ -82,8 +82,8 @@ def _refusal(
     def shown(e: Expr) -> str:
         return describe(e) if isinstance(e, Var) else str(e)
 
-    needed = f"{right}" if isinstance(one.right, Const) else f"{right} ({shown(one.right)})"
-    what = f"{shown(one.left)} is {left}, {_NEEDED[one.kind].format(needed)}"
+    required = f"{right}" if isinstance(one.right, Const) else f"{right} ({shown(one.right)})"
+    what = f"{shown(one.left)} is {left}, {_REQUIREMENTS[one.kind].format(required)}"
     given = ", ".join(f"{var.name}={known[var]}" for var in one.dims)
     why = f"{one.why}, where {given}" if given else one.why
     where = f"{one.where}: " if one.where else ""

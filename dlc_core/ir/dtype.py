@@ -67,8 +67,8 @@ class DType:
     """An element type.  `kind` is bool, int, uint, float, complex, handle or string; `bits` the width of one
     lane.
 
-    `scalar` is the type of one lane.  `is_int` says of signed and unsigned integers (bool is neither). Texts
-    (arrays of `str` objects) exist on the host only: no device holds them.
+    `scalar` is the type of one lane. `is_int` is true for signed and unsigned integers, but not for bool.
+    Texts (arrays of `str` objects) exist on the host only.
     """
 
     __slots__ = (
@@ -195,4 +195,4 @@ INDEX = DType("int64")
 """The type of indices, extents and symbolic dims."""
 HANDLE = DType("handle")
 STRING = DType("string")
-"""Texts: tensors of them are arrays of `str` objects, and live in host programs alone."""
+"""Texts. Tensors of texts are arrays of `str` objects, and exist in host programs only."""

@@ -1,4 +1,4 @@
-"""Helpers of immutable nodes: tables with one living object per key, and short lists."""
+"""Helpers of immutable nodes: tables with one living object per key, and bounded lists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-MAX_KEPT = 32
-"""The maximum numbers of variables and of loads in its operands that a node remembers."""
+MAX_OPERANDS_LISTED = 32
+"""The maximum numbers of variables and of loads in its operands that a node lists. A node with more is
+searched by a walk instead, because merging takes quadratic time."""
 
 
 class _Entry(weakref.ref[Any]):
@@ -22,7 +23,8 @@ class _Entry(weakref.ref[Any]):
 
 
 _LOCK = RLock()
-"""Of all tables.  Reentrant: a collection inside `add` may drop entries in the same thread."""
+"""The lock of all tables. It is reentrant, because a collection inside `add` may drop entries in the same
+thread."""
 if hasattr(os, "register_at_fork"):
     # A thread that holds the lock waits for nothing else, so waiting for the lock before a fork is safe.
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
@@ -67,8 +69,8 @@ class InternTable(Generic[T]):
         return fresh
 
 
-def merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """The distinct members of both, in order; None if there are more than MAX_KEPT."""
+def merge_bounded(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """The distinct members of both, in order; None if there are more than MAX_OPERANDS_LISTED."""
     if a is None or b is None:
         return None
     if not b or a is b:
@@ -76,7 +78,7 @@ def merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, .
     if not a:
         return b
     both = (*a, *(x for x in b if x not in a))
-    return a if len(both) == len(a) else both if len(both) <= MAX_KEPT else None
+    return a if len(both) == len(a) else both if len(both) <= MAX_OPERANDS_LISTED else None
 
 
-__all__ = ["MAX_KEPT", "InternTable", "merged"]
+__all__ = ["MAX_OPERANDS_LISTED", "InternTable", "merge_bounded"]

@@ -40,19 +40,19 @@ _PLAIN = ("str", "int", "dtype", "bounds", "spans", "array")
 class Field:
     """One entry of a record.
 
-    `how`: "ref" and "refs" are references to values of `types`; "opt" is a reference or null; "str", "int"
-    and "dtype" are themselves; "bounds" are those of a dim, left out where it has none; "literal" is
-    any attribute value; "spans" a list of spans; "array" is array data.
+    `encoding`: "ref" is a reference to a value of `types`, "refs" a list of these, "opt" a reference or null;
+    "str", "int" and "dtype" are values of these types; "bounds" are those of a dim, omitted if it has none;
+    "literal" is any attribute value; "spans" is a list of spans; "array" is array data.
     """
 
     name: str
-    how: str
+    encoding: str
     types: tuple[type, ...] = ()
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How values of one class are written and made again: `build` gets the fields by name."""
+    """How values of one class are written and read. `build` gets the fields by name."""
 
     name: str
     type: type
@@ -67,7 +67,7 @@ def _text(*names: str) -> tuple[Field, ...]:
 
 
 EXPRS = (ex.Expr,)
-_HOW: Mapping[str, Callable[[str], Field]] = {
+_FIELD_OF_ROLE: Mapping[str, Callable[[str], Field]] = {
     "operand": lambda name: Field(name, "ref", EXPRS),
     "operands": lambda name: Field(name, "refs", EXPRS),
     "buffer": lambda name: Field(name, "ref", (Buffer,)),
@@ -77,7 +77,7 @@ _HOW: Mapping[str, Callable[[str], Field]] = {
     "lanes": lambda name: Field(name, "int"),
     "literal": lambda name: Field(name, "literal"),
 }
-"""How the fields of expressions are written, by their roles."""
+"""Makes the entry for a field of an expression, by the field's role."""
 
 
 def _expr_kind(cls: type[ex.Expr]) -> Kind:
@@ -86,7 +86,7 @@ def _expr_kind(cls: type[ex.Expr]) -> Kind:
     def build(**given: Any) -> ex.Expr:
         for name, role in cls.parts:
             if name == "op":
-                _among(given[name], cls.known)
+                _check_operator(given[name], cls.operators)
             elif role == "lanes":
                 _lanes(given[name])
             elif role == "literal":
@@ -94,7 +94,9 @@ def _expr_kind(cls: type[ex.Expr]) -> Kind:
         made: ex.Expr = cls.make(*[given.get(name) for name, _ in cls.parts])
         return made
 
-    return Kind(cls.__name__.lower(), cls, tuple(_HOW[role](name) for name, role in cls.parts), build)
+    return Kind(
+        cls.__name__.lower(), cls, tuple(_FIELD_OF_ROLE[role](name) for name, role in cls.parts), build
+    )
 
 
 EXPR_KINDS = (
@@ -193,14 +195,14 @@ class _Writer:
                 self.records.append(self.record(kind, value))
                 continue
             work.append((value, True))
-            seen = kind.view(value)
-            parts = [p for f in kind.fields for p in self.references(getattr(seen, f.name), f.how)]
+            view = kind.view(value)
+            parts = [p for f in kind.fields for p in self.references(getattr(view, f.name), f.encoding)]
             work.extend((part, False) for part in reversed(parts) if id(part) not in self.number)
         return self.literal(root)
 
-    def references(self, value: Any, how: str = "literal") -> Iterator[Any]:
+    def references(self, value: Any, encoding: str = "literal") -> Iterator[Any]:
         """The values in a field that have records of their own."""
-        if how in _PLAIN or isinstance(value, (str, bytes, int, float)):
+        if encoding in _PLAIN or isinstance(value, (str, bytes, int, float)):
             return
         if isinstance(value, (tuple, list)):
             for item in value:
@@ -212,29 +214,29 @@ class _Writer:
             yield value
 
     def record(self, kind: Kind, value: Any) -> dict[str, Any]:
-        seen = kind.view(value)
-        given = [(f, getattr(seen, f.name)) for f in kind.fields]
+        view = kind.view(value)
+        given = [(f, getattr(view, f.name)) for f in kind.fields]
         return {
             "k": kind.name,
-            **{f.name: self.entry(f, part) for f, part in given if f.how != "bounds" or part},
+            **{f.name: self.entry(f, part) for f, part in given if f.encoding != "bounds" or part},
         }
 
     def entry(self, spec: Field, value: Any) -> Any:
-        if spec.how == "ref":
+        if spec.encoding == "ref":
             return self.number[id(value)]
-        if spec.how == "opt":
+        if spec.encoding == "opt":
             return None if value is None else self.number[id(value)]
-        if spec.how == "refs":
+        if spec.encoding == "refs":
             return [self.number[id(item)] for item in value]
-        if spec.how == "dtype":
+        if spec.encoding == "dtype":
             return value.name
-        if spec.how == "spans":
+        if spec.encoding == "spans":
             return [[s.source, s.name, s.op, s.line, s.column] for s in value]
-        if spec.how == "array":
+        if spec.encoding == "array":
             return self.array(value)
-        if spec.how == "bounds":
+        if spec.encoding == "bounds":
             return [value.low, value.high]
-        return self.literal(value) if spec.how == "literal" else value
+        return self.literal(value) if spec.encoding == "literal" else value
 
     def array(self, value: np.ndarray[Any, Any]) -> dict[str, Any]:
         head = {"dtype": DType.of(value.dtype).name, "shape": list(value.shape)}
@@ -298,7 +300,7 @@ class _Reader:
         kind = self.kinds.get(record["k"]) if isinstance(record, dict) and "k" in record else None
         if kind is None:
             raise ArtifactError(f"record {len(self.values)} is of an unknown kind")
-        given = [f for f in kind.fields if f.how != "bounds" or f.name in record]
+        given = [f for f in kind.fields if f.encoding != "bounds" or f.name in record]
         if len(record) != len(given) + 1:
             raise ArtifactError(f"record {len(self.values)} ({kind.name}) has missing or unknown fields")
         return kind.build(**{f.name: self.entry(f, record[f.name]) for f in given})
@@ -315,21 +317,21 @@ class _Reader:
         return value
 
     def entry(self, spec: Field, value: Any) -> Any:
-        if spec.how == "ref" or (spec.how == "opt" and value is not None):
+        if spec.encoding == "ref" or (spec.encoding == "opt" and value is not None):
             return self.reference(value, spec.types)
-        if spec.how == "refs":
+        if spec.encoding == "refs":
             return tuple(self.reference(item, spec.types) for item in _typed(value, list))
-        if spec.how == "dtype":
+        if spec.encoding == "dtype":
             return _dtype(value)
-        if spec.how == "spans":
+        if spec.encoding == "spans":
             return tuple(_span(item) for item in _typed(value, list))
-        if spec.how == "array":
+        if spec.encoding == "array":
             return self.array(_typed(value, dict))
-        if spec.how == "bounds":
+        if spec.encoding == "bounds":
             return Bounds(*_typed(value, list))
-        if spec.how == "literal":
+        if spec.encoding == "literal":
             return self.literal(value, 0)
-        return _typed(value, {"str": str, "int": int, "opt": type(None)}[spec.how])
+        return _typed(value, {"str": str, "int": int, "opt": type(None)}[spec.encoding])
 
     def array(self, value: dict[str, Any]) -> np.ndarray[Any, Any]:
         type_ = _dtype(value["dtype"])
@@ -408,7 +410,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _among(op: str, known: frozenset[str]) -> str:
+def _check_operator(op: str, known: frozenset[str]) -> str:
     if op not in known:
         raise ArtifactError(f"unknown operator {op!r}")
     return op

@@ -1,6 +1,6 @@
 """All classes of plans by name, including those of plugins, for plans that are read from text or JSON.
 
-The registry, which is in a higher layer, sets where they are looked up.
+The registry, which is in a higher layer, sets the function that finds them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Plans: TypeAlias = Mapping[str, type[Any]]
-"""Classes derived from `ir.plan.Plan`, which this module does not import: the registry starts without it."""
+"""Classes derived from `ir.plan.Plan`. This module does not import it, so that the registry starts without
+it."""
 
 _finders: list[Callable[[], Plans]] = []
 

@@ -1,11 +1,11 @@
 """Parts of programs as bytes for another process of the same compile.
 
-    data = dumps(value, known)          in the one process
-    value = loads(data, known)          in the other: expressions are interned there, as if made there
+    data = dumps(value, shared)         in one process
+    value = loads(data, shared)         in the other, which interns the expressions
 
-`known` are variables and buffers that both processes have, in the same order. They keep their identity; all
-others become new ones. This is for a pipe between a process and its child. Never read such data from other
-sources, because pickles can run code.
+`shared` are the variables and buffers that both processes have, in the same order. They keep their identity;
+all others become new ones. Use it only for a pipe between a process and its child: never read such data from
+other sources, because pickles can run code.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any
 from dlc_core.ir import expr as ex
 from dlc_core.ir.buffer import Buffer
 
-Known = Sequence[ex.Var | Buffer]
+Shared = Sequence[ex.Var | Buffer]
 
 
-def dumps(value: Any, known: Known = ()) -> bytes:
+def dumps(value: Any, shared: Shared = ()) -> bytes:
     """Serialise numbers, strings, containers, expressions and buffers. Raises pickle's errors for other
     values.
     """
     file = io.BytesIO()
-    _Writer(file, known).dump(value)
+    _Writer(file, shared).dump(value)
     return file.getvalue()
 
 
-def loads(data: bytes, known: Known = ()) -> Any:
-    """Read what `dumps` wrote in a process with the same `known`."""
-    return _Reader(io.BytesIO(data), known).load()
+def loads(data: bytes, shared: Shared = ()) -> Any:
+    """Read what `dumps` wrote in a process with the same `shared`."""
+    return _Reader(io.BytesIO(data), shared).load()
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, known: Known) -> None:
+    def __init__(self, file: io.BytesIO, shared: Shared) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._numbers = {id(one): number for number, one in enumerate(known)}
+        self._numbers = {id(one): number for number, one in enumerate(shared)}
 
     def persistent_id(self, value: Any) -> int | None:
         return self._numbers.get(id(value)) if isinstance(value, (ex.Var, Buffer)) else None
@@ -55,12 +55,12 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, known: Known) -> None:
+    def __init__(self, file: io.BytesIO, shared: Shared) -> None:
         super().__init__(file)
-        self._known = known
+        self._shared = shared
 
     def persistent_load(self, number: Any) -> Any:
-        return self._known[number]
+        return self._shared[number]
 
 
 def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
@@ -73,4 +73,4 @@ def _buffer(
     return Buffer(name, shape, dtype, strides=strides, scope=scope, offset=offset, align=align)
 
 
-__all__ = ["Known", "dumps", "loads"]
+__all__ = ["Shared", "dumps", "loads"]

@@ -1,8 +1,8 @@
-"""Plans: how the kernel of a node computes it, as a frozen value.
+"""Plans: frozen values that describe how the kernel of a node computes it.
 
     @dataclass(frozen=True)
     class Rows(Plan):
-        '''The rows that the loops take at a time.'''
+        '''Loops over blocks of rows.'''
 
         name: ClassVar[str] = "rows"
         rows: int
@@ -39,24 +39,24 @@ Value = int | bool | str
 
 @record(frozen=True)
 class Plan(Structured):
-    """The base class: subclasses are frozen dataclasses of ints, bools and texts.
+    """The base class. Subclasses are frozen dataclasses of ints, bools and texts.
 
-    UsageError for a field of another type than its annotation says.
+    Raises UsageError if a field's value is not of the annotated type.
     """
 
     name: ClassVar[str] = ""
     moves: ClassVar[bool] = False
-    """Whether the kernel of a contraction reads operands through transposes, slices and the like, and writes
-    its result through a transpose, without loss: it copies operands that it reads often.
+    """Whether transposes, slices and the like of a contraction's operands, and a transpose of its result, may
+    be fused into the kernel at no cost: the kernel packs operands that it reads often.
     """
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            wanted = getattr(each.type, "__name__", each.type)
-            if type(value).__name__ != wanted:
+            expected = getattr(each.type, "__name__", each.type)
+            if type(value).__name__ != expected:
                 raise UsageError(
-                    f"the plan {self.name!r}: {each.name} is {value!r}", hint=f"its type is {wanted}"
+                    f"the plan {self.name!r}: {each.name} is {value!r}", hint=f"its type is {expected}"
                 )
 
     def described(self) -> tuple[str, Mapping[str, Value]]:
@@ -76,7 +76,7 @@ class Plan(Structured):
 
 @record(frozen=True)
 class UnknownPlan(Plan):
-    """A plan whose class no plugin gives: it prints and is compared, and cannot be lowered."""
+    """A plan whose class no plugin declares. It can be printed and compared, but not lowered."""
 
     kind: str
     given: tuple[tuple[str, Value], ...]

@@ -7,8 +7,8 @@ functions and blocks do not count either, so that kernels that differ only in na
 Literals and attributes differ by type and bits (1, True, 1.0; 0.0, -0.0). Arrays are compared by content.
 Digests of large arrays are computed once, and only when needed. All walks are iterative.
 
-A class of another layer is supported if it is a `Structured`, with `digest()` if its structure is expensive
-to compare. Frozen dataclasses are compared by their fields.
+A class of another layer is supported if it derives from `Structured`. It has `digest()` if its structure is
+expensive to compare. Frozen dataclasses are compared by their fields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from dlc_core.ir.module import IRModule
 class Structure(NamedTuple):
     """The kind of a value (`label`) and its named parts.
 
-    `role`: it is identified by identity.  `closed`: its parts share no variables and are compared separately.
+    `role`: the value is compared by identity. `closed`: its parts share no variables and are compared
+    separately.
     """
 
     label: str
@@ -42,7 +43,7 @@ class Structure(NamedTuple):
 
 
 class Structured:
-    """Base of classes of other floors that say their own structure."""
+    """Base of classes of other layers that define their structure."""
 
     __slots__ = ()
 
@@ -122,7 +123,7 @@ def structural_roles(value: Any, *, names: bool = True) -> tuple[str, list[Any]]
     Variables, buffers and parameters at the same index of the lists of equal values have the same role.
     """
     hasher = _Hasher(names)
-    return hasher.digest(value).hex(), hasher.met
+    return hasher.digest(value).hex(), hasher.role_values
 
 
 class _Path(NamedTuple):
@@ -133,8 +134,8 @@ class _Path(NamedTuple):
 def _difference(
     a: Any, b: Any, names: bool, start: _Path | None = None
 ) -> tuple[_Path | None, str, Any, Any] | None:
-    there: dict[int, Any] = {}
-    back: dict[int, Any] = {}
+    right_of: dict[int, Any] = {}
+    left_of: dict[int, Any] = {}
     seen: set[tuple[int, int]] = set()
     # Keep the values alive, so that no other object gets the same id.
     held: list[Any] = []
@@ -152,7 +153,7 @@ def _difference(
         if one.label != two.label:
             return path, _versus(one.label, two.label), left, right
         if one.role and not (
-            there.setdefault(key[0], right) is right and back.setdefault(key[1], left) is left
+            right_of.setdefault(key[0], right) is right and left_of.setdefault(key[1], left) is left
         ):
             return path, "another one than before", left, right
         if len(one.parts) != len(two.parts):
@@ -164,8 +165,8 @@ def _difference(
         if not one.closed:
             work.extend(reversed(pairs))
             continue
-        for x, y, place in pairs:
-            found = _difference(x, y, names, place)
+        for x, y, step in pairs:
+            found = _difference(x, y, names, step)
             if found is not None:
                 return found
     return None
@@ -175,7 +176,7 @@ class _Hasher:
     def __init__(self, names: bool) -> None:
         self.names = names
         self.roles: dict[int, int] = {}
-        self.met: list[Any] = []
+        self.role_values: list[Any] = []
         self.memo: dict[int, bytes] = {}
         self.held: list[Any] = []
 
@@ -192,8 +193,8 @@ class _Hasher:
                 if found.role and key not in self.roles:
                     # Number a value at its first occurrence, before its parts, so that equal values get equal
                     # numbers.
-                    self.roles[key] = len(self.met)
-                    self.met.append(value)
+                    self.roles[key] = len(self.role_values)
+                    self.role_values.append(value)
                 work.append((value, found))
                 if found.closed:
                     self.memo.update((id(part), _Hasher(self.names).digest(part)) for _, part in found.parts)
@@ -256,7 +257,7 @@ def _expr_structure(e: Expr) -> Structure:
     label, parts = type(e).__name__.lower(), list[tuple[str, Any]]()
     for (name, role), value in zip(e.parts, e.values, strict=True):
         if role == "text":
-            label = value if e.known else f"{label} {value}"
+            label = value if e.operators else f"{label} {value}"
         elif role == "operands":
             parts += _items(value, f".{name}")
         elif role in ("operand", "buffer"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import DlcError, Span, UsageError
-from dlc_core.graph.node import Function, Node, World, in_world, make_tuple, only_spans, param
+from dlc_core.graph.node import Function, GraphContext, Node, make_tuple, only_spans, param, using_context
 from dlc_core.ir.dtype import dtype as dtype_of
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.module import IRModule
@@ -224,7 +224,7 @@ class Module:
         An input is a Spec, or a shape (of float32) whose dims are ints or names.  `dlc.compile` takes the
         module, with `params=model.state_dict()` where the parameters are to be constants.
         """
-        with in_world(World()):
+        with using_context(GraphContext()):
             return self._module(inputs)
 
     def _module(self, inputs: Mapping[str, InputSpec]) -> IRModule:

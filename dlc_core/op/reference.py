@@ -284,7 +284,7 @@ def _bind(type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError
     for dim, size in zip(type_.shape, array.shape, strict=True):
         if isinstance(dim, Var) and dim not in env:
             if dim.bounds is not None and not dim.bounds.admits(size):
-                raise dim.bounds.refusal(dim.name, size)
+                raise dim.bounds.violation(dim.name, size)
             env[dim] = size
     if error is not UsageError:
         _check_dims(type_, array, env, what, error)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dlc_core.decisions import DECISIONS, forced
 from dlc_core.diag import DlcError, PassError, UnsupportedError
-from dlc_core.graph.node import Function, in_world, world_of
+from dlc_core.graph.node import Function, context_of, using_context
 from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
@@ -60,9 +60,9 @@ class Pipeline:
         context = PassContext.current() if context is None else context
         passes = self.active(context).passes
         entry = module.functions.get(module.entry)
-        world = world_of(entry) if isinstance(entry, Function) else None
+        graph_context = context_of(entry) if isinstance(entry, Function) else None
         numbers = overridden(context.config.get(HEURISTICS, ""))
-        with context, in_world(world), forced(str(context.config.get(DECISIONS, ""))), numbers:
+        with context, using_context(graph_context), forced(str(context.config.get(DECISIONS, ""))), numbers:
             for index, one in enumerate(passes):
                 module = _run_one(one, module, context, passes[index:])
         return module

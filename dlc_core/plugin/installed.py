@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from functools import partial
 
-from dlc_core.facts import remembered
+from dlc_core.disk_cache import disk_cached
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 
@@ -45,7 +45,7 @@ def scan(group: str) -> tuple[Source, ...]:
     importlib.invalidate_caches()
     state = distributions_stamp()
     read = partial(_encoded, group)
-    data = read() if state is None else remembered("plugins", f"{group}\0{state}", read)
+    data = read() if state is None else disk_cached("plugins", f"{group}\0{state}", read)
     return tuple(Source(*each) for each in json.loads(data))
 
 

@@ -31,7 +31,7 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 8e-2
 
 
 def special_values(type_: DType) -> NDArray:
-    """Where identities break: zeros of both signs, infinities, NaN, denormals, extremes."""
+    """Values for which identities often fail: zeros of both signs, infinities, NaN, denormals, extremes."""
     if type_.is_bool:
         return np.array([False, True])
     if type_.is_int:
@@ -61,7 +61,7 @@ def special_values(type_: DType) -> NDArray:
 
 
 def special_array(type_: TensorType, rng: np.random.Generator, *, finite: bool = False) -> NDArray:
-    """An array of special and ordinary values; only ordinary ones, zeros and NaN where `finite`."""
+    """An array of special and ordinary values. With `finite` the special ones are zeros and NaN."""
     shape = type_.static_shape()
     if shape is None:
         raise UsageError(f"no array for the symbolic type {type_}")
@@ -91,7 +91,7 @@ def same_bits(a: NDArray, b: NDArray) -> NDArray:
 
 
 def check_rule(rule: Rule, dtypes: Sequence[str] = ()) -> int:
-    """Evaluate both sides of a rule on each of its examples; the number of comparisons.
+    """Evaluate both sides of a rule on each of its examples. Returns the number of comparisons.
 
     Raises VerifyError if the rule does not match one of its own examples, or if the sides differ: in any bit,
     or for an approximate rule by more than the tolerance of the dtype.
@@ -121,15 +121,15 @@ def _compare(rule: Rule, before: Any, after: Any, name: str) -> None:
         for a, b in zip(before, after, strict=True):
             _compare(rule, a, b, name)
         return
-    fine = same_bits(before, after)
+    equal = same_bits(before, after)
     if rule.approximate and DType.of(before.dtype).is_float:
         tolerance = TOLERANCE[str(dtype(before.dtype))]
         wide_before, wide_after = before.astype(np.float64), after.astype(np.float64)
-        fine = fine | np.isclose(wide_before, wide_after, rtol=tolerance, atol=tolerance)
-    if not fine.all():
-        place = tuple(int(i) for i in np.argwhere(~fine)[0])
+        equal = equal | np.isclose(wide_before, wide_after, rtol=tolerance, atol=tolerance)
+    if not equal.all():
+        index = tuple(int(i) for i in np.argwhere(~equal)[0])
         raise VerifyError(
-            f"rule {rule.name!r} changes a {name} at {place}: {before[place]} becomes {after[place]}",
+            f"rule {rule.name!r} changes a {name} at {index}: {before[index]} becomes {after[index]}",
             why=rule.doc,
             hint="" if rule.approximate else "correct it, or mark it `approximate`",
         )
@@ -170,7 +170,10 @@ def _example_of(rule: Rule) -> Example:
             assert isinstance(pattern, OpPattern)
             captures = any(isinstance(v, AttrVar) or callable(v) for v in pattern.attrs.values())
             if captures or pattern.args is None:
-                raise UsageError(f"rule {rule.name!r} needs examples", why="its pattern leaves things open")
+                raise UsageError(
+                    f"rule {rule.name!r} needs examples",
+                    why="its pattern does not determine all attributes and arguments",
+                )
             made_op = pattern.ops[0]
             assert isinstance(made_op, OpDecl)
             return made_op.build(*map(build, pattern.args), **pattern.attrs)

@@ -25,7 +25,7 @@ class Rewritten:
 
 
 class Rewriter:
-    """Applies rules; results are remembered between calls of `normal`."""
+    """Applies rules. Results are kept between calls of `normal`."""
 
     def __init__(self, rules: Sequence[Rule], limit: int | None = None) -> None:
         """`limit` is the largest number of rewrites; by default 20 for each node and 1000 more."""
@@ -38,9 +38,9 @@ class Rewriter:
         self._fired = 0
 
     def normal(self, root: Node) -> Node:
-        """The normal form of a node.  Raises PassError where the rules do not come to an end."""
+        """The normal form of a node.  Raises PassError if the rewriting does not terminate."""
         memo = self.memo
-        # (node, what it was rebuilt as, what a rule made of it): the last two are None on the way down.
+        # (node, whether its arguments are done, the rebuilt node, the replacement by a rule)
         stack: list[tuple[Node, bool, Node | None, Node | None]] = [(root, False, None, None)]
         while stack:
             current, visited, rebuilt, made = stack.pop()
@@ -52,7 +52,9 @@ class Rewriter:
                 self._finish(current, stack)
             elif current not in memo:
                 if current in self._active:
-                    raise self._endless(current, f"{self._active[current].name!r} makes what it rewrote")
+                    raise self._endless(
+                        current, f"{self._active[current].name!r} produces the node that it rewrote"
+                    )
                 self._seen += 1
                 stack.append((current, True, None, None))
                 stack.extend((arg, False, None, None) for arg in reversed(current.args) if arg not in memo)
@@ -105,7 +107,7 @@ class Rewriter:
     def _endless(self, current: Node, why: str) -> PassError:
         busiest = ", ".join(f"{name} {count}" for name, count in self.counts.most_common(5))
         return PassError(
-            f"the rewriting of {current.op.name} does not come to an end",
+            f"the rewriting of {current.op.name} does not terminate",
             spans=current.spans,
             why=why,
             details=[f"rules that fired most: {busiest}"],

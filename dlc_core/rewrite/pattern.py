@@ -33,7 +33,7 @@ class Pattern:
 
 @record(frozen=True)
 class VarPattern(Pattern):
-    """Any node; `constant` restricts it to constants, `accepts` by a predicate."""
+    """Any node that satisfies `accepts`; with `constant` only constants."""
 
     name: str
     constant: bool = False
@@ -49,7 +49,7 @@ class NumberPattern(Pattern):
 
 @record(frozen=True)
 class AttrVar:
-    """An attribute's value under a name."""
+    """Captures an attribute's value under a name."""
 
     name: str
 
@@ -77,17 +77,17 @@ class AnyOpPattern(Pattern):
 
 
 def var(name: str, accepts: Callable[[Node], bool] | None = None) -> VarPattern:
-    """A pattern of any node (that `accepts` says yes to)."""
+    """A pattern of any node that satisfies `accepts`."""
     return VarPattern(name, accepts=accepts)
 
 
 def const_var(name: str, accepts: Callable[[Node], bool] | None = None) -> VarPattern:
-    """A pattern of any constant (that `accepts` says yes to)."""
+    """A pattern of any constant that satisfies `accepts`."""
     return VarPattern(name, True, accepts)
 
 
 def number(value: int | float | bool) -> NumberPattern:
-    """A pattern of a constant that is this number everywhere; -0.0 and 0.0 differ, 0 and 0.0 do by dtype."""
+    """A pattern of a constant all of whose elements are this number. -0.0 and 0.0 differ; 0 is an integer."""
     return NumberPattern(value)
 
 
@@ -106,7 +106,7 @@ def _ops(op: OpLike | Sequence[OpLike]) -> tuple[Op, ...]:
 
 
 def any_op(capture: str = "") -> AnyOpPattern:
-    """A pattern of a node of whatever op."""
+    """A pattern of a node of any op."""
     return AnyOpPattern(capture)
 
 
@@ -133,7 +133,7 @@ class Match:
     def __init__(self, values: Mapping[str, Any], nodes: tuple[Node, ...]) -> None:
         self._values = values
         self.nodes = nodes
-        """The matched operations and constants, the root first: what a replacement stands for."""
+        """The matched operations and constants, the root first. A replacement replaces them."""
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -146,12 +146,13 @@ class Match:
         return self.nodes[0]
 
 
-_Todo = tuple[Any, ...] | None
+_Pending = tuple[Any, ...] | None
+"""A linked list of (pattern, node, rest)."""
 
 
 def match(pattern: Pattern, root: Node) -> Match | None:
-    """The first way in which a pattern matches a node, or None.  Iterative, with backtracking over orders."""
-    branches: list[tuple[_Todo, dict[str, Any], tuple[Node, ...]]] = [((pattern, root, None), {}, ())]
+    """The first match of a pattern at a node, or None. Iterative, with backtracking over argument orders."""
+    branches: list[tuple[_Pending, dict[str, Any], tuple[Node, ...]]] = [((pattern, root, None), {}, ())]
     while branches:
         todo, values, nodes = branches.pop()
         failed = False
@@ -181,7 +182,7 @@ def match(pattern: Pattern, root: Node) -> Match | None:
     return None
 
 
-def _push(patterns: Sequence[Pattern], nodes: Sequence[Node], todo: _Todo) -> _Todo:
+def _push(patterns: Sequence[Pattern], nodes: Sequence[Node], todo: _Pending) -> _Pending:
     for pattern, value in zip(reversed(patterns), reversed(nodes), strict=True):
         todo = (pattern, value, todo)
     return todo
@@ -201,18 +202,18 @@ def _bind_var(pattern: VarPattern, value: Node, values: dict[str, Any]) -> bool:
 def _bind_op(pattern: OpPattern, value: Node, values: dict[str, Any]) -> bool:
     if value.op not in pattern.ops or (pattern.args is not None and len(value.args) != len(pattern.args)):
         return False
-    for name, wanted in pattern.attrs.items():
+    for name, expected in pattern.attrs.items():
         if name not in value.attrs:
             return False
         found = value.attrs[name]
-        if isinstance(wanted, AttrVar):
-            if wanted.name in values and attr_key(values[wanted.name]) != attr_key(found):
+        if isinstance(expected, AttrVar):
+            if expected.name in values and attr_key(values[expected.name]) != attr_key(found):
                 return False
-            values[wanted.name] = found
-        elif callable(wanted):
-            if not wanted(found):
+            values[expected.name] = found
+        elif callable(expected):
+            if not expected(found):
                 return False
-        elif attr_key(wanted) != attr_key(found):
+        elif attr_key(expected) != attr_key(found):
             return False
     return _capture(pattern.name, value, values)
 
@@ -237,57 +238,57 @@ def mismatch(pattern: Pattern, root: Node) -> str:
     todo: list[tuple[Pattern, Node, str]] = [(pattern, root, "")]
     while todo:
         current, value, where = todo.pop()
-        place = where or value.op.name
+        subject = where or value.op.name
         if isinstance(current, VarPattern):
             if not _bind_var(current, value, values):
-                return f"{place} is {_words(value)}, {_wanted(current, values)} is needed"
+                return f"{subject} is {_described(value)}, {_expected(current, values)} is needed"
         elif isinstance(current, NumberPattern):
             if not is_number(value, current.value):
-                return f"{place} is not {current.value} everywhere"
+                return f"{subject} is not {current.value} everywhere"
         elif isinstance(current, AnyOpPattern):
             if value.op.name in STRUCTURAL:
-                return f"{place} is {_words(value)}, an op is needed"
+                return f"{subject} is {_described(value)}, an op is needed"
         elif isinstance(current, OpPattern):
             if value.op not in current.ops:
-                wanted = " or ".join(op.name for op in current.ops)
-                return f"{place} is {_words(value)}, {wanted} is needed"
+                expected = " or ".join(op.name for op in current.ops)
+                return f"{subject} is {_described(value)}, {expected} is needed"
             if not _bind_op(current, value, values):
-                return f"{place} has other attributes or arguments than the pattern"
+                return f"{subject} has other attributes or arguments than the pattern"
             args = zip(current.args or (), value.args, strict=False)
             todo += [(p, a, f"argument {i} of {value.op.name}") for i, (p, a) in enumerate(args)][::-1]
-    return "its arguments fit in no order"
+    return "its arguments match in no order"
 
 
-def _words(value: Node) -> str:
+def _described(value: Node) -> str:
     return {"param": "an input", "const": "a constant"}.get(value.op.name, value.op.name)
 
 
-def _wanted(pattern: VarPattern, values: Mapping[str, Any]) -> str:
+def _expected(pattern: VarPattern, values: Mapping[str, Any]) -> str:
     if pattern.name in values:
         return f"the same value as elsewhere ({pattern.name})"
-    return "a constant" if pattern.constant else f"what {pattern.name!r} accepts"
+    return "a constant" if pattern.constant else f"a node that {pattern.name!r} accepts"
 
 
-def is_number(value: Node, wanted: int | float | bool) -> bool:
-    """Whether all elements of a node, a constant, are a number: of its kind (float, int, bool) and bits."""
+def is_number(value: Node, number: int | float | bool) -> bool:
+    """Whether all elements of a constant node are a number, of the same kind (float, int, bool) and bits."""
     array = const_array(value)
     if array is None or array.size == 0 or not isinstance(value.type, TensorType):
         return False
     kind = value.type.dtype
-    if isinstance(wanted, bool):
-        return kind.is_bool and _is_filled(array, bool, wanted)
-    if isinstance(wanted, int):
-        return kind.is_int and _is_filled(array, int, wanted)
-    return kind.is_float and _is_filled(array, float, wanted)
+    if isinstance(number, bool):
+        return kind.is_bool and _is_filled(array, bool, number)
+    if isinstance(number, int):
+        return kind.is_int and _is_filled(array, int, number)
+    return kind.is_float and _is_filled(array, float, number)
 
 
-def _is_filled(array: np.ndarray[Any, Any], kind: type, wanted: int | float | bool) -> bool:
+def _is_filled(array: np.ndarray[Any, Any], kind: type, number: int | float | bool) -> bool:
     # The first element decides for almost every weight, so that large arrays are seldom read.
     first = kind(array.flat[0])
     if isinstance(first, float):
-        if struct.pack("<d", first) != struct.pack("<d", wanted):
+        if struct.pack("<d", first) != struct.pack("<d", number):
             return False
-    elif first != wanted:
+    elif first != number:
         return False
     if array.size == 1:
         return True

@@ -52,7 +52,7 @@ class Rule:
     dtypes: tuple[str, ...] = ()
     """The dtypes to test it with; by default those of the root op."""
     applied_by: str = "simplify"
-    """The pass that applies it; a pass other than `simplify` knows its rules itself."""
+    """The pass that applies it. A pass other than `simplify` lists its rules itself."""
 
     @property
     def roots(self) -> tuple[Op, ...]:
@@ -60,7 +60,7 @@ class Rule:
         return self.pattern.ops
 
     def find(self, root: Node) -> Match | None:
-        """The match at a node, where the condition holds."""
+        """The match at a node; None if there is none, or if the condition does not hold."""
         found = match(self.pattern, root)
         return found if found is None or self.condition is None or self.condition(found) else None
 
@@ -78,7 +78,7 @@ class Rule:
         if new is None or new is root:
             return None
         if new.type != root.type:
-            if _may_be_one(new.type, root.type):
+            if _may_be_equal(new.type, root.type):
                 return None
             raise PassError(
                 f"rule {self.name!r} changes the type of {root.op.name} from {root.type} to {new.type}",
@@ -107,14 +107,14 @@ def instantiate(pattern: Pattern, found: Match) -> Node:
     return made.build(*(instantiate(arg, found) for arg in pattern.args), **attrs)
 
 
-def _may_be_one(a: Type, b: Type) -> bool:
-    """Whether some sizes of symbolic dims make two types one."""
+def _may_be_equal(a: Type, b: Type) -> bool:
+    """Whether two types are equal for some sizes of symbolic dims."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         pairs = zip(a.shape, b.shape)
         open_or_same = all(x == y or isinstance(x, Expr) or isinstance(y, Expr) for x, y in pairs)
         return a.dtype is b.dtype and a.ndim == b.ndim and open_or_same
     if isinstance(a, TupleType) and isinstance(b, TupleType):
-        return len(a.fields) == len(b.fields) and all(map(_may_be_one, a.fields, b.fields))
+        return len(a.fields) == len(b.fields) and all(map(_may_be_equal, a.fields, b.fields))
     return False
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.json import graph_kinds
-from dlc_core.graph.node import Op, World, in_world
+from dlc_core.graph.node import GraphContext, Op, using_context
 from dlc_core.ir.json import EXPR_KINDS, decode, encode
 from dlc_core.tir.json import tir_kinds
 
@@ -30,5 +30,5 @@ def from_json(
     `ops` finds declared ops by name; without it ops are bare names, enough to print and to compare.
     Raises ArtifactError for malformed data, and for an unknown op.
     """
-    with in_world(World()):
+    with using_context(GraphContext()):
         return decode(data, (*EXPR_KINDS, *tir_kinds(), *graph_kinds(ops)), arrays)

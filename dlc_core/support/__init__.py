@@ -1,1 +1,1 @@
-"""Helpers that know nothing of compilers: lazy imports, cheap frozen dataclasses, disk quotas."""
+"""General helpers: lazy imports, cheap frozen dataclasses, disk quotas."""

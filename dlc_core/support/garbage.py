@@ -24,7 +24,7 @@ _before: tuple[int, int, int] = (0, 0, 0)
 def fewer_collections() -> Iterator[None]:
     """Raise the collector's thresholds until the last of these blocks, of any thread, has ended.
 
-    A disabled collector stays disabled.  Thresholds that other code sets meanwhile are kept.
+    A disabled collector stays disabled. Thresholds that other code sets in the meantime are kept.
     """
     global _inside, _before
     with _lock:

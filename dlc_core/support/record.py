@@ -77,20 +77,20 @@ def _constructor(cls: type, listed: Sequence[dataclasses.Field[Any]]) -> Callabl
     positional = [f.name for f in listed if not f.kw_only]
     defaults = {f.name: f.default for f in listed if f.default is not _NONE}
     factories = {f.name: f.default_factory for f in listed if f.default_factory is not _NONE}
-    every = len(names) if positional == names else -1
+    all_positional = len(names) if positional == names else -1
     assign, finish = object.__setattr__, getattr(cls, "__post_init__", None)
 
     def complete(values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         given = dict(zip(positional, values))
-        once = len(given) == len(values) and given.keys().isdisjoint(named)
+        unique = len(given) == len(values) and given.keys().isdisjoint(named)
         given = {**defaults, **given, **named}
         given.update((name, make()) for name, make in factories.items() if name not in given)
-        if not once or given.keys() != set(names):
+        if not unique or given.keys() != set(names):
             _refuse(cls, values, named)
         return [given[name] for name in names]
 
     def construct(self: Any, /, *values: Any, **named: Any) -> None:
-        given = values if len(values) == every and not named else complete(values, named)
+        given = values if len(values) == all_positional and not named else complete(values, named)
         for name, value in zip(names, given):
             assign(self, name, value)
         if finish is not None:

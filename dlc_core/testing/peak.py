@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.disk_cache import disk_cached
 from dlc_core.driver import build, find_target
 from dlc_core.driver.cache import code_stamp
-from dlc_core.facts import remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.script import T
 from dlc_core.target.cost import Machine
@@ -140,7 +140,7 @@ def measured_machine() -> Machine:
     """Like `measure_machine`, but cached on disk by processor and version of the compiler."""
     target = find_target(None)
     key = "\n".join((target.identity, repr(target.describe()), code_stamp(str(Path(__file__)))))
-    record = json.loads(remembered("machine", key, lambda: json.dumps(asdict(measure_machine())).encode()))
+    record = json.loads(disk_cached("machine", key, lambda: json.dumps(asdict(measure_machine())).encode()))
     record |= {name: tuple(record[name]) for name in ("bandwidths", "caches")}
     return Machine(**record)
 

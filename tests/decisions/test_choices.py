@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc_core import decisions
-from dlc_core.decisions import MOST_CANDIDATES, Candidate, Choice, Decision, forced, scope, unrecorded
+from dlc_core.decisions import MAX_CANDIDATES, Candidate, Choice, Decision, forced, scope, unrecorded
 from dlc_core.diag import Span
 
 TILE = Decision("test.tile", "For these tests.", ("one", "many"), has_values=True)
@@ -32,11 +32,11 @@ def test_candidates_have_costs_or_reasons():
     choice = pick()
     costs = [one.cost for one in choice.candidates if not one.refused]
     assert costs == sorted(costs)
-    assert len(costs) == MOST_CANDIDATES
+    assert len(costs) == MAX_CANDIDATES
     assert choice.chosen == Candidate("many", "3", 100.0)
     reasons = [one.refused for one in choice.candidates if one.refused]
     assert reasons[0] == "needs 10; registers of 9"
-    assert len(reasons) == MOST_CANDIDATES
+    assert len(reasons) == MAX_CANDIDATES
 
 
 def test_a_choice_is_read_back_from_its_text_and_can_be_forced():
@@ -46,7 +46,7 @@ def test_a_choice_is_read_back_from_its_text_and_can_be_forced():
     with forced(Choice.parse(choice.full()).forcing):
         again = pick(preferred=1)
     assert again.value == "3"
-    assert again.instead_of == "one 1"
+    assert again.preferred == "one 1"
     assert again.chosen == choice.chosen
     assert Choice.parse(again.full()) == again
 
@@ -101,7 +101,7 @@ def test_candidates_with_one_value_are_called_by_their_alternatives():
 def test_a_forced_text_that_means_no_candidate_is_recorded():
     with forced("test.tile=40"):
         choice = pick()
-    assert (choice.value, choice.missing, choice.instead_of) == ("3", "40", "")
+    assert (choice.value, choice.missing, choice.preferred) == ("3", "40", "")
     assert str(choice) == "test.tile=many 3 (no candidate: 40)"
     assert Choice.parse(choice.full()) == choice
     assert choice.why() == "test.tile=3: 40 was forced and is no candidate here"
@@ -109,7 +109,7 @@ def test_a_forced_text_that_means_no_candidate_is_recorded():
 
 def test_a_refused_value_that_was_forced_says_why():
     with forced("test.tile=9"), scope("kernel") as made:
-        TILE.pick(3, lambda: [3, 4], kind, refused=lambda size: "too tall", weighed=lambda: [3, 4, 9])
+        TILE.pick(3, lambda: [3, 4], kind, refused=lambda size: "too tall", compared=lambda: [3, 4, 9])
     assert made[0].why() == "test.tile=3: 9 was forced and is no candidate here, too tall"
 
 

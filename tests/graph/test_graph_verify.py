@@ -114,10 +114,10 @@ def test_modules() -> None:
     x = param("x", T)
     call = node(CALL_PRIM, (x,), {"symbol": "k"}, T)
     main = Function("main", (x,), call)
-    with pytest.raises(VerifyError, match="breaks 1 law") as caught:
+    with pytest.raises(VerifyError, match="violates 1 rule") as caught:
         verify_module(IRModule({"main": main}))
     assert "call_prim of 'k'" in str(caught.value)
-    with pytest.raises(VerifyError, match="entry 'main' is none"):
+    with pytest.raises(VerifyError, match="no function 'main', which is its entry"):
         verify_module(IRModule({"other": main}))
 
 

@@ -121,9 +121,9 @@ def test_an_analyzer_knows_them():
 
 
 def test_what_lies_within_two_bounds():
-    assert Bounds(1, 9).meet(Bounds(4)) == Bounds(4, 9)
-    assert Bounds().meet(Bounds(2, 3)) == Bounds(2, 3)
+    assert Bounds(1, 9).intersect(Bounds(4)) == Bounds(4, 9)
+    assert Bounds().intersect(Bounds(2, 3)) == Bounds(2, 3)
     with pytest.raises(UsageError):
-        Bounds(1, 3).meet(Bounds(4))
+        Bounds(1, 3).intersect(Bounds(4))
     assert [str(b) for b in (Bounds(1, 512), Bounds(5))] == ["1..512", "5.."]
     assert free_vars(Var("n", bounds=Bounds(1, 2)) + 1)[0].bounds == Bounds(1, 2)

@@ -64,7 +64,7 @@ def choose_tile(
         where=where,
         cost=lambda tile: direct if tile is None else costs[tile],
         refused=refused,
-        weighed=lambda: [None, *costs],
+        compared=lambda: [None, *costs],
         spans=spans,
     )
 

@@ -238,7 +238,7 @@ def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None
         lambda one: one.size,
         cost=cost,
         refused=refused,
-        weighed=lambda: [*plans(shape, core, levels), *([turned] if levels == 1 else [])],
+        compared=lambda: [*plans(shape, core, levels), *([turned] if levels == 1 else [])],
     )
 
 

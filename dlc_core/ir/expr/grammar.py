@@ -58,7 +58,7 @@ _ROLES: Mapping[str, str] = {
 
 
 _DATA = ("text", "lanes", "literal", "bounds")
-"""Roles of fields that are no operands, no buffers and not the type of the value."""
+"""Roles of fields other than operands, buffers and the type of the value."""
 
 
 class Part(NamedTuple):
@@ -84,12 +84,12 @@ def _declared(cls: type[E]) -> type[E]:
     if operands:
         space["children"] = _getter([part.name for part in operands], single=operands[0].role == "operand")
         if "rebuild" not in space:
-            made: dict[str, Any] = {"identical": identical}
-            exec(_rebuild(parts), made)  # noqa: S102  (the text is made of names of fields)
-            space["rebuild"] = made["rebuild"]
-    again: type[E] = type(cls.__name__, cls.__bases__, space)
-    EXPRESSIONS.append(again)
-    return again
+            namespace: dict[str, Any] = {"identical": identical}
+            exec(_rebuild(parts), namespace)  # noqa: S102  (the text is made of names of fields)
+            space["rebuild"] = namespace["rebuild"]
+    rebuilt: type[E] = type(cls.__name__, cls.__bases__, space)
+    EXPRESSIONS.append(rebuilt)
+    return rebuilt
 
 
 def _getter(names: Sequence[str], single: bool = True) -> Any:
@@ -106,15 +106,15 @@ def _rebuild(parts: Sequence[Part]) -> str:
     """The source text of `rebuild` for a class with these fields."""
     operands = [name for name, role in parts if role == "operand"]
     same = " and ".join(f"{name} is self.{name}" for name in operands)
-    given = {name: name if name in operands else f"self.{name}" for name, _ in parts}
+    values = {name: name if name in operands else f"self.{name}" for name, _ in parts}
     for name, role in parts:
         if role == "operands":
-            same, given[name] = f"identical(children, self.{name})", "children"
-        if role == "dtype":  # as wide as the new operands
-            given[name] = f"self.{name}.with_lanes({operands[0]}.dtype.lanes)"
-    taken = f"    {', '.join(operands)}, = children\n" if operands else ""
-    values = ", ".join(given.values())
-    return f"def rebuild(self, children):\n{taken}    return self if {same} else self.make({values})\n"
+            same, values[name] = f"identical(children, self.{name})", "children"
+        if role == "dtype":  # with the lanes of the new operands
+            values[name] = f"self.{name}.with_lanes({operands[0]}.dtype.lanes)"
+    unpack = f"    {', '.join(operands)}, = children\n" if operands else ""
+    arguments = ", ".join(values.values())
+    return f"def rebuild(self, children):\n{unpack}    return self if {same} else self.make({arguments})\n"
 
 
 def identical(new: Sequence[object], old: Sequence[object]) -> bool:
@@ -125,21 +125,22 @@ def identical(new: Sequence[object], old: Sequence[object]) -> bool:
 class Expr:
     """Base of all expressions.  `dtype` is the type of the value, lanes included.
 
-    `kept_vars` and `kept_loads` are the distinct variables and loads in its operands, in the order of first
-    use; None if there are too many.
+    `operand_vars` and `operand_loads` are the distinct variables and loads in its operands, in the order of
+    first use; None if there are too many.
     """
 
-    __slots__ = ("__weakref__", "dtype", "kept_loads", "kept_vars")
+    __slots__ = ("__weakref__", "dtype", "operand_loads", "operand_vars")
     dtype: DType
-    kept_vars: tuple[Var, ...] | None
-    kept_loads: tuple[Load, ...] | None
+    operand_vars: tuple[Var, ...] | None
+    operand_loads: tuple[Load, ...] | None
 
     parts: ClassVar[tuple[Part, ...]] = ()
     """The fields of the class."""
-    known: ClassVar[frozenset[str]] = frozenset()
-    """The operators of the class, if it has such."""
+    operators: ClassVar[frozenset[str]] = frozenset()
+    """The legal values of the field `op`; empty if the class has no such field."""
     make: ClassVar[Callable[..., Expr]]
-    """The function that makes expressions of the class, simpler ones where it can, of the fields in order."""
+    """The constructor function of the class. It takes the fields in order, and may return a simpler
+    expression."""
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -247,7 +248,7 @@ ExprLike = Expr | int | float | bool
 
 
 class Axis(Protocol):
-    """An object that expressions replace by its variable."""
+    """An object that stands for its variable in expressions."""
 
     @property
     def var(self) -> Var: ...
@@ -255,7 +256,7 @@ class Axis(Protocol):
 
 @_declared
 class Var(Expr):
-    """A variable, known by identity; `name` is a hint for printing, and dims may have `bounds`."""
+    """A variable, compared by identity. `name` is a hint for printing. Dims may have `bounds`."""
 
     name: str
     dtype: DType
@@ -266,7 +267,7 @@ class Var(Expr):
         self.dtype = dtype(dtype_)
         self.bounds = bounds
         # A reference to itself would be a cycle.
-        self.kept_vars = self.kept_loads = ()
+        self.operand_vars = self.operand_loads = ()
 
 
 Var.make = Var
@@ -282,14 +283,14 @@ class Const(Expr):
 
 @_declared
 class Unary(Expr):
-    known = UNARY
+    operators = UNARY
     op: str
     a: Expr
 
 
 @_declared
 class Binary(Expr):
-    known = ARITH | COMPARE | LOGIC | BITS
+    operators = ARITH | COMPARE | LOGIC | BITS
     op: str
     a: Expr
     b: Expr

@@ -1,6 +1,7 @@
-"""How expressions are made: interned, operands of one dtype, literals and neutral elements folded.
+"""Constructor functions of expressions. They intern, convert operands to one dtype, and fold literals and
+neutral elements.
 
-Each function makes one class of `grammar.py`; it takes the fields in the order of their declaration.
+Each function makes one class of `grammar.py`. It takes the fields in the order of their declaration.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dlc_core.ir.expr.grammar import (
     as_expr,
 )
 from dlc_core.ir.fold import fold_binary, fold_unary, round_to
-from dlc_core.ir.intern import InternTable, merged
+from dlc_core.ir.intern import InternTable, merge_bounded
 
 NUMBERS = (int, float, np.generic)
 F = TypeVar("F", bound=Callable[..., Expr])
@@ -52,19 +53,19 @@ def _makes(cls: type[Expr]) -> Callable[[F], F]:
     return register
 
 
-def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
-    """Compute a node's cached variables and loads from its operands."""
-    kept_vars: tuple[Var, ...] | None = ()
-    kept_loads: tuple[Load, ...] | None = ()
+def _list_operands(fresh: Expr, children: Sequence[Expr]) -> None:
+    """Set the lists of variables and loads in a node's operands."""
+    operand_vars: tuple[Var, ...] | None = ()
+    operand_loads: tuple[Load, ...] | None = ()
     for child in children:
         if type(child) is Var:
-            kept_vars = merged(kept_vars, (child,))
+            operand_vars = merge_bounded(operand_vars, (child,))
             continue
-        kept_vars = merged(kept_vars, child.kept_vars)
-        kept_loads = merged(kept_loads, child.kept_loads)
+        operand_vars = merge_bounded(operand_vars, child.operand_vars)
+        operand_loads = merge_bounded(operand_loads, child.operand_loads)
         if type(child) is Load:
-            kept_loads = merged(kept_loads, (child,))
-    fresh.kept_vars, fresh.kept_loads = kept_vars, kept_loads
+            operand_loads = merge_bounded(operand_loads, (child,))
+    fresh.operand_vars, fresh.operand_loads = operand_vars, operand_loads
 
 
 def _intern(cls: type[Expr], type_: DType, children: Sequence[Expr], *values: Any) -> Expr:
@@ -76,7 +77,7 @@ def _intern(cls: type[Expr], type_: DType, children: Sequence[Expr], *values: An
         for (name, _), value in zip(cls.parts, values, strict=True):
             setattr(fresh, name, value)
         fresh.dtype = type_
-        _keep(fresh, children)
+        _list_operands(fresh, children)
         found = _interned.add(key, fresh)
     return found
 
@@ -107,7 +108,7 @@ def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     if found is None:
         fresh = _new(Const)
         fresh.value, fresh.dtype = value, type_
-        fresh.kept_vars = fresh.kept_loads = ()
+        fresh.operand_vars = fresh.operand_loads = ()
         found = _literals.add(key, fresh)
     return found
 
@@ -173,7 +174,7 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
             return quick
     fresh = _new(Binary)
     fresh.op, fresh.a, fresh.b, fresh.dtype = op, a, b, type_
-    _keep(fresh, (a, b))
+    _list_operands(fresh, (a, b))
     return _interned.add(key, fresh)
 
 
@@ -284,5 +285,5 @@ def load(buffer: Buffer, indices: Sequence[ExprLike]) -> Expr:
     lanes = max((e.dtype.lanes for e in exprs), default=1)
     fresh = _new(Load)
     fresh.buffer, fresh.indices, fresh.dtype = buffer, exprs, buffer.dtype.with_lanes(lanes)
-    _keep(fresh, exprs)
+    _list_operands(fresh, exprs)
     return _interned.add(key, fresh)

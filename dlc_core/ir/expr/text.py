@@ -1,4 +1,4 @@
-"""Short text of expressions, for messages; the script printer has the exact form that parses back."""
+"""Short text of expressions for messages. The script printer writes the exact form, which parses back."""
 
 from __future__ import annotations
 

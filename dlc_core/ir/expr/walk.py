@@ -91,13 +91,13 @@ def mentions(root: Expr, variables: Container[Var], buffers: Container[Buffer] |
     """Whether one of the variables or, by a load, buffers occurs. True may also mean "not known"."""
     if type(root) is Var:
         return root in variables
-    if root.kept_vars is None or root.kept_loads is None:
+    if root.operand_vars is None or root.operand_loads is None:
         return True
-    for var in root.kept_vars:
+    for var in root.operand_vars:
         if var in variables:
             return True
     if buffers:
-        for one in root.kept_loads:
+        for one in root.operand_loads:
             if one.buffer in buffers:
                 return True
         return type(root) is Load and root.buffer in buffers
@@ -110,10 +110,10 @@ def free_vars(*roots: Expr) -> list[Var]:
     for root in roots:
         if type(root) is Var:
             found[root] = None
-        elif root.kept_vars is None:
+        elif root.operand_vars is None:
             return [expr for expr in post_order(*roots) if isinstance(expr, Var)]
         else:
-            for var in root.kept_vars:
+            for var in root.operand_vars:
                 found[var] = None
     return list(found)
 
@@ -122,9 +122,9 @@ def loads_in(*roots: Expr) -> list[Load]:
     """Distinct loads in the order of first use."""
     found: dict[Load, None] = {}
     for root in roots:
-        if root.kept_loads is None:
+        if root.operand_loads is None:
             return [expr for expr in post_order(*roots) if isinstance(expr, Load)]
-        for one in root.kept_loads:
+        for one in root.operand_loads:
             found[one] = None
         if type(root) is Load:
             found[root] = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from dlc_core.graph.dims import dims_shown, dims_used
+from dlc_core.graph.dims import dims_bound_by, dims_required_by
 from dlc_core.graph.node import (
     CALL_PRIM,
     GET,
@@ -91,12 +91,12 @@ def _used_in(function: Function, results: Sequence[Node]) -> set[int]:
     """Return the params that results need: those that are read, and those that alone determine a dim."""
     reached = list(post_order(*results))
     read = {n for n in reached if n.op is PARAM}
-    dims = {var for n in reached for var in dims_used(n)}
-    dims -= {var for n in reached for var in (dims_shown(n) if n in read else fresh_dims(n))}
+    dims = {var for n in reached for var in dims_required_by(n)}
+    dims -= {var for n in reached for var in (dims_bound_by(n) if n in read else fresh_dims(n))}
     for own in function.params:
-        if own not in read and dims & dims_shown(own):
+        if own not in read and dims & dims_bound_by(own):
             read.add(own)
-            dims -= dims_shown(own)
+            dims -= dims_bound_by(own)
     return {i for i, own in enumerate(function.params) if own in read}
 
 

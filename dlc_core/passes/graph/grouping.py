@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from dlc_core.decisions import Decision
 from dlc_core.diag import Span
-from dlc_core.graph.node import Function, Node, functions_of, post_order, touches_texts
+from dlc_core.graph.node import Function, Node, functions_of, involves_texts, post_order
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import OpDecl, lowering_of, plan_of
 from dlc_core.passes.heuristics import FUSION
@@ -106,7 +106,7 @@ def kind_of(value: Node) -> str:
     decl = value.op
     if not isinstance(decl, OpDecl):
         return "structural"
-    if touches_texts(value):
+    if involves_texts(value):
         return "host"
     if decl.name in PLACED:
         return "structural"

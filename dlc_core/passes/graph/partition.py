@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from itertools import count
 from typing import Any, ClassVar
 
-from dlc_core.graph.dims import dims_shown, dims_used
+from dlc_core.graph.dims import dims_bound_by, dims_required_by
 from dlc_core.graph.extract import REGION, Extracted, extract, reads_of
 from dlc_core.graph.node import (
     CALL,
@@ -223,7 +223,7 @@ class _Found:
         attrs = {REGION: str(taker.target), PARTITIONER: taker.partitioner.name}
         made = extract("region", members, reads_of(inside), lambda n: graph.escapes(n, inside), attrs)
         place = {n: i for i, n in enumerate(post_order(made.function.body))}
-        parts = tuple((piece.pattern.name, place[made.inside[piece.root]]) for piece in pieces)
+        parts = tuple((piece.pattern.name, place[made.copies[piece.root]]) for piece in pieces)
         function = made.function.with_attrs(**{PARTS: parts})
         return _Found(taker, tuple(pieces), members, replace(made, function=function))
 
@@ -233,8 +233,8 @@ class _Found:
 
     def why_not(self) -> str:
         """Return why it cannot be a region, or why its partitioner refuses it; empty if it is accepted."""
-        shown = {v for a in self.inputs for v in dims_shown(a)}
-        missing = dict.fromkeys(v.name for n in self.members for v in dims_used(n) if v not in shown)
+        shown = {v for a in self.inputs for v in dims_bound_by(a)}
+        missing = dict.fromkeys(v.name for n in self.members for v in dims_required_by(n) if v not in shown)
         if missing:
             return f"its inputs do not tell the dims {', '.join(missing)}"
         region, taker = region_of(self.extracted.function, self.taker), self.taker

@@ -181,7 +181,7 @@ class _Chooser:
             where=self.function.name,
             cost=self.peak,
             unit="bytes",
-            weighed=lambda: [None, *([] if best is None else [best])],
+            compared=lambda: [None, *([] if best is None else [best])],
             spans=spans,
         )
 

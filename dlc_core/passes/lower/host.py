@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dlc_core.graph.data_dims import data_dims
-from dlc_core.graph.dims import NEEDS, dims_shown, dims_told, dims_used
+from dlc_core.graph.dims import NEEDS, dims_bound_by, dims_required_by, dims_solved_from
 from dlc_core.graph.extract import REGION, extract, is_region, reads_of
 from dlc_core.graph.node import (
     CALL,
@@ -28,10 +28,10 @@ from dlc_core.graph.node import (
     Node,
     Op,
     functions_of,
+    involves_texts,
     node,
     post_order,
     rewrite,
-    touches_texts,
     users_of,
 )
 from dlc_core.ir.dtype import STRING
@@ -161,7 +161,7 @@ def why_host(n: Node, control: bool = False) -> str:
             return RESHAPED[n.op]
         why = _why_control(n) if control else ""
         return why if control and is_control(n) else why or "control flow"
-    if isinstance(n.op, OpDecl) and touches_texts(n):
+    if isinstance(n.op, OpDecl) and involves_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
         return DATA_DIMS if n.op.fresh else "the op has no lowering"
@@ -178,7 +178,7 @@ def _why_control(n: Node) -> str:
             why = why_host(inner, True)
             if why:
                 return f"control flow around {inner.op.name}: {why}"
-            if any(v not in known for v in dims_used(inner)):
+            if any(v not in known for v in dims_required_by(inner)):
                 return "control flow around dims that are known only when it runs"
     return ""
 
@@ -255,7 +255,7 @@ class _Partition:
             before = n.args
             if self.sources:
                 # A node runs after the node that defines a dim it uses, even if it does not read that node.
-                told = dict.fromkeys(self.sources[v] for v in dims_used(n) if v in self.sources)
+                told = dict.fromkeys(self.sources[v] for v in dims_required_by(n) if v in self.sources)
                 before = (*before, *(source for source in told if source is not n))
             self.depth[n] = max((self.depth[a] + step * (a in self.host) for a in before), default=0)
         levels: dict[int, list[Node]] = {}
@@ -289,18 +289,18 @@ class _Partition:
     def _shown(self, n: Node) -> set[Var]:
         found = self.shown.get(n)
         if found is None:
-            found = self.shown[n] = (dims_told if self.inner else dims_shown)(n)
+            found = self.shown[n] = (dims_solved_from if self.inner else dims_bound_by)(n)
         return found
 
     def _wanted(self, depth: int) -> list[Var]:
-        return list(dict.fromkeys(v for n in self.levels[depth] for v in dims_used(n)))
+        return list(dict.fromkeys(v for n in self.levels[depth] for v in dims_required_by(n)))
 
     def _without_dims(self) -> list[Node]:
         """Return the native nodes that use a dim which no segment input determines."""
         found = []
         for depth, members in self.levels.items():
             known = self.known.union(v for a in self._inputs(depth) for v in self._shown(a))
-            found += [n for n in members if any(v not in known for v in dims_used(n))]
+            found += [n for n in members if any(v not in known for v in dims_required_by(n))]
         return found
 
     # The new function

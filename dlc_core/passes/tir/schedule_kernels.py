@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import (
     DECISIONS,
-    MOST_CANDIDATES,
+    MAX_CANDIDATES,
     SCHEDULE_RULE,
     Candidate,
     Choice,
@@ -149,7 +149,7 @@ def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[Schedu
     for reason in refused:
         name, _, why = reason.partition(": ")
         found.append(Candidate("other", name, refused=one_line(why)))
-    for rule in reversed(passed[-MOST_CANDIDATES:]):  # closest priority first
+    for rule in reversed(passed[-MAX_CANDIDATES:]):  # closest priority first
         what = one_line((type(rule).__doc__ or "").partition("\n\n")[0].partition(";")[0].rstrip("."))
         purpose = what.removeprefix(_PURPOSE)
         why = f"does not match: is for {purpose}" if purpose != what else "does not match"

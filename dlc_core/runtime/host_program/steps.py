@@ -20,7 +20,7 @@ import numpy as np
 from dlc_core.arith import solve_dim
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.data_dims import data_dims
-from dlc_core.graph.dims import NEEDS, dims_used
+from dlc_core.graph.dims import NEEDS, dims_required_by
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -112,7 +112,7 @@ def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[No
         missing[n] = len(needed)
         for arg in needed:
             users[arg].append(n)
-    anchored = [n for n in reversed(order) if n.op not in (*MOVING, CALL_PRIM) and dims_used(n)]
+    anchored = [n for n in reversed(order) if n.op not in (*MOVING, CALL_PRIM) and dims_required_by(n)]
     fixed = set(anchored)
     ready = [n for n in order if not missing[n]]
     waiting = _Waiting(devices)

@@ -265,7 +265,7 @@ class Signature:
             for axis, dim in enumerate(value.type.shape):
                 if isinstance(dim, Expr) and var in free_vars(dim):
                     why = f"input {value.name!r} has shape {shape}, and is {value.type}: dim {axis} is {dim}"
-        return bounds.refusal(var.name, size, why)
+        return bounds.violation(var.name, size, why)
 
     def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)

@@ -82,7 +82,7 @@ class Kernel:
             for one in self.choices
             if one.chosen and one.chosen.cost and not one.nodes
         ]
-        if priced and not (rule and rule.instead_of):
+        if priced and not (rule and rule.preferred):
             return max(priced, key=lambda each: each[:2])[2].why()
         return "" if rule is None else rule.why()
 

@@ -61,7 +61,7 @@ def _place(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr]
     common, constant = (None, 0) if offset is None else without_constants(offset)
     if common is None or not isinstance(common, Binary) or common.op not in ("add", "sub"):
         return None
-    return ((buffer, common), constant) if common.kept_loads == () and common.dtype.lanes == 1 else None
+    return ((buffer, common), constant) if common.operand_loads == () and common.dtype.lanes == 1 else None
 
 
 def _straight(body: Stmt) -> Iterator[Stmt]:

@@ -186,7 +186,7 @@ class ScalarWriter:
             return self._cut(f"{self._unsigned(a)} {sign} {self._unsigned(b)}", type_)
         if type_.is_bool and op in ("bitand", "bitor", "bitxor"):
             sign, level = {"bitand": ("&&", AND), "bitor": ("||", OR), "bitxor": ("!=", EQUALITY)}[op]
-        if op in COMPARE and type_ is INDEX and expr.kept_loads == ():
+        if op in COMPARE and type_ is INDEX and expr.operand_loads == ():
             return f"{self.number(a, level)} {sign} {self.number(b, level + 1)}", level
         # C does not need these parentheses, but readers and compilers' warnings do.
         inside = ATOM if level in (BITS, AND, OR, EQUALITY, SHIFT) else level
@@ -206,7 +206,7 @@ class ScalarWriter:
         type_, dialect = expr.a.dtype, self.unit.dialect
         if type_ is not INDEX or not self._indexing or dialect.index != dialect.scalars.get("int32"):
             return type_
-        narrow = expr.kept_loads == () and not _has_call(expr) and self.wide.isdisjoint(free_vars(expr))
+        narrow = expr.operand_loads == () and not _has_call(expr) and self.wide.isdisjoint(free_vars(expr))
         return dtype("int32") if narrow else type_
 
     def _operand(self, expr: Expr, level: int, op: str) -> str:
@@ -375,7 +375,7 @@ def _wraps(expr: Binary) -> bool:
     """Whether this is arithmetic of signed integers on data, which may wrap. Indices never wrap."""
     if expr.dtype.kind != "int" or expr.op not in ("add", "sub", "mul"):
         return False
-    if expr.kept_loads == () and not _has_call(expr):
+    if expr.operand_loads == () and not _has_call(expr):
         return False
     if expr.op == "mul":
         widths = [side.a.dtype for side in (expr.a, expr.b) if isinstance(side, Cast)]

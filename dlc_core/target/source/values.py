@@ -285,7 +285,9 @@ def _is_index(expr: Expr) -> bool:
     """Whether an expression is arithmetic of loop variables alone. It gets no name, because compilers share
     it and it is more readable in place.
     """
-    return expr.kept_loads == () and not isinstance(expr, Load) and (expr.dtype.is_int or expr.dtype.is_bool)
+    return (
+        expr.operand_loads == () and not isinstance(expr, Load) and (expr.dtype.is_int or expr.dtype.is_bool)
+    )
 
 
 def _hint(expr: Expr) -> str:

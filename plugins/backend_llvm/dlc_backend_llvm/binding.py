@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dlc_core.diag import PluginError
-from dlc_core.facts import remembered
+from dlc_core.disk_cache import disk_cached
 
 LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -57,7 +57,7 @@ def llvm_version() -> str:
     stamp = installed()
     if not stamp:
         return _loaded_version()
-    return remembered("llvm", stamp, lambda: _loaded_version().encode()).decode()
+    return disk_cached("llvm", stamp, lambda: _loaded_version().encode()).decode()
 
 
 def _loaded_version() -> str:

@@ -24,8 +24,8 @@ from dlc_backend_llvm.dots import PROBES, read_probes
 from dlc_backend_llvm.trial import CALLS, assembly, tried
 from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
 from dlc_core.diag import TargetError
+from dlc_core.disk_cache import disk_cached
 from dlc_core.driver.cache import code_stamp
-from dlc_core.facts import remembered
 from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.runtime.machine.resources import TYPICAL_CACHES, cache_sizes, processor_words
 
@@ -71,7 +71,7 @@ def host_cpu() -> HostCpu:
     if words and stamp:
         # The key contains the source of the probes and of the code that reads the assembly.
         asked = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))
-        known = remembered("host", asked, _query_llvm)
+        known = disk_cached("host", asked, _query_llvm)
     else:
         known = _query_llvm()
     triple, cpu, features, bits, registers, fma, rounding, float16, dots, units = json.loads(known)
@@ -163,7 +163,7 @@ def vector_facts(
         listing = assembly(*machine)
     elif stamp := installed():
         key = "\n".join((stamp, *machine))
-        listing = remembered("machine", key, lambda: tried(*machine).encode()).decode()
+        listing = disk_cached("machine", key, lambda: tried(*machine).encode()).decode()
     else:
         listing = tried(*machine)
     first, _, rest = listing.partition("probe_rounding:")

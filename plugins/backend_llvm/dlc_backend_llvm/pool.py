@@ -32,7 +32,7 @@ from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
 from dlc_backend_llvm.symbols import add_symbol
-from dlc_core.facts import remembered
+from dlc_core.disk_cache import disk_cached
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _pool_object() -> bytes:
     def make() -> bytes:
         return engine.compile_ir(text, cpu.triple, cpu.cpu, cpu.features)
 
-    return remembered("pool", f"{stamp}\n{cpu.cpu} {cpu.features}\n{text}", make) if stamp else make()
+    return disk_cached("pool", f"{stamp}\n{cpu.cpu} {cpu.features}\n{text}", make) if stamp else make()
 
 
 def pool() -> Pool:

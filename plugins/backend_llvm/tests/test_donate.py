@@ -104,7 +104,7 @@ def test_bound_calls_write_only_what_is_new() -> None:
     same(again(), wanted)
 
 
-def test_memory_without_room_is_bound_by_nobody_and_copied_by_calls() -> None:
+def test_full_memory_cannot_be_bound_and_is_copied_by_calls() -> None:
     module, x = decoder(3), token()
     exe = compiled(module)
     compact = np.ascontiguousarray(cache(3))
@@ -152,12 +152,12 @@ def test_kernels_keep_inside_of_their_memory(target: str) -> None:
     assert all(not array[:, :, 4:].any() for array in memory)
 
 
-def test_what_cannot_be_given_away() -> None:
+def test_refuses_inputs_that_cannot_be_donated() -> None:
     module = decoder(3)
     for wanted, message in (
         ({"past.z": 9}, "no input 'past.z'"),
-        ({"x": 9}, "no outputs continue it"),
-        ({"past.k": 3}, "room for 3 elements, and 4"),
+        ({"x": 9}, "no outputs extend it"),
+        ({"past.k": 3}, "holds 3 elements, and 4"),
         ({"past.k": 0}, "a capacity of 0"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from dlc_core.disk_cache import disk_cached
 from dlc_core.driver.cache import file_digest, file_stamp
-from dlc_core.facts import remembered
 
 _KEY = b"\x0a\x08location\x12"
 _MOST = 4096
@@ -57,7 +57,7 @@ def _remembered_locations(path: Path) -> list[str] | None:
     stamp = file_stamp(path)
     if stamp is None:
         return _locations(path)
-    found = json.loads(remembered("external", stamp, lambda: json.dumps(_locations(path)).encode()))
+    found = json.loads(disk_cached("external", stamp, lambda: json.dumps(_locations(path)).encode()))
     return found if isinstance(found, list) else None
 
 

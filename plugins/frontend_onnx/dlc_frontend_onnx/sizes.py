@@ -21,7 +21,7 @@ import numpy as np
 
 from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS, DataDim, Element
 from dlc_core.graph.node import PARAM, Node, constant, post_order
-from dlc_core.graph.shapes import met
+from dlc_core.graph.shapes import intersected_bounds
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars, ne
@@ -218,7 +218,7 @@ class Holders(dict[Var, Node]):
     def _within(self, name: str, size: Expr) -> Bounds | None:
         """The bounds of a dim: the intersection of those of its definition and those declared by `shapes`."""
         known, said = at_most(size), self._bounds(name)
-        return known if said is None else met(f"dim {name!r}", said, known)
+        return known if said is None else intersected_bounds(f"dim {name!r}", said, known)
 
     def _unused(self, name: str) -> str:
         """The name, with a suffix if another data-dependent dim has it."""

@@ -214,7 +214,7 @@ class CallableModel:
         if own and self._request.shapes:
             said = Symbols(self.model.graph, self._request.shapes)
             for name, shape in own.items():
-                said.check_fed(name, shape)
+                said.check_input(name, shape)
             # Shapes of the call replace shapes from `shapes` in which the caller named dims.
             shapes = [pin for pin in pins.values() if isinstance(pin, (tuple, list))]
             left = {dim for shape in shapes for dim in shape if isinstance(dim, str)}

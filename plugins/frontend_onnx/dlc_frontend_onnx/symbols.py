@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Node
-from dlc_core.graph.shapes import Shapes, met
+from dlc_core.graph.shapes import Shapes, intersected_bounds
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
@@ -56,16 +56,16 @@ class Symbols:
 
     def take(self, name: str) -> Bounds | None:
         """The bounds given for a data-dependent dim."""
-        return self._shapes.take(name)
+        return self._shapes.pop_bounds(name)
 
     @property
     def chosen(self) -> Collection[str]:
         """The names of dims that come from the caller, not from the model."""
-        return self._shapes.chosen
+        return self._shapes.caller_names
 
-    def check_fed(self, name: str, shape: Sequence[int]) -> None:
+    def check_input(self, name: str, shape: Sequence[int]) -> None:
         """Raise UsageError if the shape of an input violates what the caller gave for its dims."""
-        self._shapes.check_fed(name, shape)
+        self._shapes.check_input(name, shape)
 
     def of_outputs(self, infos: Sequence[ValueInfo], values: Mapping[str, Any]) -> dict[Var, Expr]:
         """Replacements of data-dependent dims that the model names in its outputs and `shapes` bounds."""
@@ -77,7 +77,7 @@ class Symbols:
                 if isinstance(name, str) and isinstance(size, Var) and size not in found:
                     bounds = self.take(name)
                     if bounds is not None:
-                        both = met(f"dim {name!r}", bounds, size.bounds)
+                        both = intersected_bounds(f"dim {name!r}", bounds, size.bounds)
                         found[size] = Var(identifier(name), bounds=both)
         return found
 

@@ -178,7 +178,7 @@ class Prover:
             self._loads_by_ranges(e)
 
     def _loads_by_ranges(self, e: Expr) -> None:
-        kept = e.kept_loads
+        kept = e.operand_loads
         if kept is None:
             kept = tuple(loads_in(e))
         elif type(e) is Load:

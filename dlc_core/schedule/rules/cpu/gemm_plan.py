@@ -334,7 +334,7 @@ def _partial_sums(gemm: Gemm, tile: Tile) -> int:
         lambda: [size for size in range(count) if size != 1 and (not size or count % size == 0)],
         lambda size: "partial" if size else "running",
         refused=lambda size: why if size else f"one sum of {count} products would round more",
-        weighed=lambda: [0, *([best or count] if count > 1 else [])],
+        compared=lambda: [0, *([best or count] if count > 1 else [])],
     )
 
 

@@ -90,7 +90,7 @@ def steps_at_once(
         lambda: [0, *blocks],
         lambda count: "blocked" if count else "whole",
         refused=lambda count: (whole or f"{best} is the largest block that fits L2") if count else reuse,
-        weighed=lambda: [0, best] if best else [0, *blocks[-1:]],
+        compared=lambda: [0, best] if best else [0, *blocks[-1:]],
     )
 
 

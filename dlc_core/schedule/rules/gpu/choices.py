@@ -110,11 +110,11 @@ def choose_tile(
     text: Callable[[T], str] = str,
     *,
     cost: Callable[[T], float] | None = None,
-    weighed: Callable[[], Sequence[T]] | None = None,
+    compared: Callable[[], Sequence[T]] | None = None,
 ) -> T:
     """Choose a tile. `size` gives its (rows, columns), `text` its name. The best candidate is first.
 
-    `cost` gives the predicted cycles of a tile. `weighed` are the candidates that the record of decisions
+    `cost` gives the predicted cycles of a tile. `compared` are the candidates that the record of decisions
     lists.
     """
 
@@ -122,7 +122,7 @@ def choose_tile(
         rows, columns = size(tile)
         return "square" if rows == columns else "tall" if rows > columns else "wide"
 
-    return TILE.pick(preferred, candidates, kind, text, cost=cost, weighed=weighed)
+    return TILE.pick(preferred, candidates, kind, text, cost=cost, compared=compared)
 
 
 def choose_parts(

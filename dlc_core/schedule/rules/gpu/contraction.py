@@ -98,7 +98,7 @@ class ContractionRule(ScheduleRule):
             lambda: fitting(problem, splits, machine, grid),
             lambda t: (t.rows, t.columns),
             cost=lambda t: cost(t, problem, machine, grid),
-            weighed=lambda: [t for t in found_tiles if t.splits == splits],
+            compared=lambda: [t for t in found_tiles if t.splits == splits],
         )
         splits = choose_parts(
             splits,

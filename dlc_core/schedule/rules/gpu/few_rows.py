@@ -26,7 +26,7 @@ from heapq import nsmallest
 from math import ceil, prod
 from typing import ClassVar
 
-from dlc_core.decisions import MOST_CANDIDATES
+from dlc_core.decisions import MAX_CANDIDATES
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Load, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
@@ -124,7 +124,7 @@ class FewRowsRule(ScheduleRule):
             lambda: fitting(splits, problem, along, run, bits, machine, grid),
             lambda one: (problem.m or 1, one.columns),
             cost=lambda one: cost(one, problem, bits, machine, grid),
-            weighed=lambda: [one for one in known if one.splits == splits],
+            compared=lambda: [one for one in known if one.splits == splits],
         )
         parts = choose_parts(
             splits,
@@ -175,7 +175,7 @@ def ranked(
         (cost(plan, problem, bits, machine, grid), number, plan)
         for number, plan in enumerate(_plans(along, run, problem, bits, machine, grid))
     )
-    return [plan for _, _, plan in nsmallest(MOST_CANDIDATES, known)]
+    return [plan for _, _, plan in nsmallest(MAX_CANDIDATES, known)]
 
 
 def _plans(

@@ -118,7 +118,7 @@ class Grid:
             where=where,
             cost=cost,
             refused=refused,
-            weighed=lambda: [None, *(n for n in candidates() if n is not None)],
+            compared=lambda: [None, *(n for n in candidates() if n is not None)],
         )
 
     def choose_width(self, points: int | None) -> int:

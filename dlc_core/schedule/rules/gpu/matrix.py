@@ -84,7 +84,7 @@ class MatrixRule(ScheduleRule):
             lambda: fitting(units, problem, splits, machine, grid),
             lambda t: (t.rows, t.columns),
             cost=lambda t: cost(t, problem, machine, grid),
-            weighed=lambda: [t for t in known if t.splits == splits],
+            compared=lambda: [t for t in known if t.splits == splits],
         )
         parts = choose_parts(
             splits,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import ceil
 
-from dlc_core.decisions import MOST_CANDIDATES
+from dlc_core.decisions import MAX_CANDIDATES
 from dlc_core.schedule.matrices import ACROSS, DOWN
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
@@ -138,7 +138,7 @@ def _ranked(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) ->
     usual = (replace(tile, splits=_filling(tile, problem, splits, grid.units)) for tile in plain)
     shapes = best((replace(tile, deep=deep) for tile in usual for deep in deeps), TILES.finalists)
     every = product(shapes, deeps, splits)
-    return best((replace(shape, deep=deep, splits=count) for shape, deep, count in every), MOST_CANDIDATES)
+    return best((replace(shape, deep=deep, splits=count) for shape, deep, count in every), MAX_CANDIDATES)
 
 
 def _forms(

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dlc_core as dlc
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import Function as GraphFunction
-from dlc_core.graph.node import Node, World, constant, in_world, node, post_order
+from dlc_core.graph.node import GraphContext, Node, constant, node, post_order, using_context
 from dlc_core.ir.module import IRModule
 from dlc_core.op import std
 from dlc_core.passes.base import Pass, PassContext
@@ -113,42 +113,42 @@ def test_models_that_are_compiled_at_once() -> None:
             assert {name.partition("/")[0] for name in names if name} == {label}
 
 
-def test_nodes_are_one_in_a_world_and_two_in_two() -> None:
+def test_equal_nodes_are_merged_only_within_a_context() -> None:
     def built() -> tuple[Node, Node]:
         one = constant(np.float32(1))
         return one, std.exp(one)
 
-    world = World()
-    with in_world(world):
+    graph_context = GraphContext()
+    with using_context(graph_context):
         first, again = built(), built()
-    with in_world(World()):
+    with using_context(GraphContext()):
         other = built()
     assert first == again
     assert first[0] is again[0]
     assert first[0] is not other[0]
     assert first[1] is not other[1]
-    with in_world(None):
+    with using_context(None):
         base = constant(np.float32(1))
         assert base is constant(np.float32(1))
-    with in_world(world):
+    with using_context(graph_context):
         (exp,) = [n for n in post_order(first[1]) if n.op.name == "exp"]
         assert node(exp.op, exp.args, exp.attrs, exp.type) is exp
 
 
-def test_passes_make_nodes_of_the_world_of_the_module() -> None:
+def test_passes_make_nodes_in_the_context_of_the_module() -> None:
     """Nodes of passes are merged with equal nodes of the import."""
     module = dlc.load(model("first"))
     main = module["main"]
     assert isinstance(main, GraphFunction)
-    worlds = {n.world for n in post_order(main.body)}
-    assert len(worlds) == 1
-    assert None not in worlds
-    exe_worlds: set[object] = set()
+    contexts = {n.context for n in post_order(main.body)}
+    assert len(contexts) == 1
+    assert None not in contexts
+    compiled_contexts: set[object] = set()
 
-    class Worlds(Spans):
+    class Contexts(Spans):
         def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
             for function in module.of_kind(GraphFunction).values():
-                exe_worlds.update(n.world for n in post_order(function.body))
+                compiled_contexts.update(n.context for n in post_order(function.body))
 
-    dlc.compile(module, "reference -level=tir", cache=False, watchers=[Worlds()])
-    assert exe_worlds == worlds
+    dlc.compile(module, "reference -level=tir", cache=False, watchers=[Contexts()])
+    assert compiled_contexts == contexts

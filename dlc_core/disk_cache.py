@@ -1,9 +1,9 @@
-"""A cache on disk for small facts that are slow to compute, in `config.cache_dir/facts`.
+"""A cache on disk for small results that are slow to compute, in `config.cache_dir/facts`.
 
-    remembered("processor", key, make) -> bytes       make(), or its result from an earlier process
+    disk_cached("processor", key, make) -> bytes       make(), or its result from an earlier process
 
-The key must hold everything that the fact depends on.  A damaged file counts as missing; a failure to write
-is ignored.  `config.cache` turns the cache off.
+The key must contain everything that the result depends on. A damaged file counts as missing. A failure to
+write is ignored. `config.cache=False` disables the cache.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from pathlib import Path
 
 from dlc_core.config import config
 
-_DIGEST = 32
-_MOST = 1 << 24
+_DIGEST_BYTES = 32
+_MAX_BYTES = 1 << 24
+"""Bytes that are read of a file; a larger one counts as damaged."""
 _UNUSED = 90 * 86400.0
-"""Seconds after which an unused fact is removed."""
+"""Seconds after which an unused file is removed."""
 
 
 def folder() -> Path:
-    """The folder of the facts."""
+    """The folder of the cache."""
     return config.cache_dir / "facts"
 
 
-def remembered(name: str, key: str, make: Callable[[], bytes]) -> bytes:
-    """Return the fact `name` for `key`; call `make` if it is not in the cache."""
+def disk_cached(name: str, key: str, make: Callable[[], bytes]) -> bytes:
+    """Return the result `name` for `key`. Calls `make` if it is not in the cache."""
     if not config.cache:
         return make()
     path = folder() / f"{name}-{sha256(key.encode()).hexdigest()[:32]}"
@@ -40,8 +41,8 @@ def remembered(name: str, key: str, make: Callable[[], bytes]) -> bytes:
     return found
 
 
-def forget(everything: bool = False) -> None:
-    """Remove facts that have not been used for 90 days, or all of them."""
+def remove_unused(everything: bool = False) -> None:
+    """Remove files that have not been used for 90 days, or all files."""
     now = time.time()
     for path in _files():
         with suppress(OSError):
@@ -59,15 +60,15 @@ def _files() -> Iterator[Path]:
 def _read(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST)
+            data = file.read(_MAX_BYTES)
             old = time.time() - os.fstat(file.fileno()).st_mtime > _UNUSED / 3
     except OSError:
         return None
     if old:
         with suppress(OSError):
             os.utime(path)
-    body = data[_DIGEST:]
-    return body if data[:_DIGEST] == sha256(body).digest() else None
+    body = data[_DIGEST_BYTES:]
+    return body if data[:_DIGEST_BYTES] == sha256(body).digest() else None
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -82,4 +83,4 @@ def _write(path: Path, data: bytes) -> None:
                 temporary.unlink(missing_ok=True)
 
 
-__all__ = ["folder", "forget", "remembered"]
+__all__ = ["disk_cached", "folder", "remove_unused"]
