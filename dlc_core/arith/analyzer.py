@@ -27,10 +27,10 @@ from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Unary, Var, as_expr,
 
 
 class Analyzer(Simplifier):
-    """Simplifies and proves under facts about variables.
+    """Simplifies expressions and proves conditions under facts about variables.
 
-    It must not be shared between threads. An expression may contain any node. Only scalar index expressions
-    and conditions are analysed; other nodes are kept, with simplified operands.
+    It must not be shared between threads. Only scalar index expressions and conditions are analysed. Other
+    nodes are kept, with simplified operands.
     """
 
     def bind(self, var: Var, begin: ExprLike, extent: ExprLike) -> None:
@@ -89,10 +89,10 @@ class Analyzer(Simplifier):
     def assume(self, *conds: ExprLike) -> Iterator[None]:
         """Assume the conditions inside the `with`."""
         with self.scope():
-            self.suppose(*conds)
+            self.add_assumptions(*conds)
             yield
 
-    def suppose(self, *conds: ExprLike) -> None:
+    def add_assumptions(self, *conds: ExprLike) -> None:
         """Assume the conditions from now on."""
         for cond in conds:
             self._learn(self._expr(as_expr(cond)))
@@ -116,7 +116,7 @@ class Analyzer(Simplifier):
         return low, high
 
     def quick_bounds(self, expr: ExprLike) -> Interval:
-        """Bounds by interval arithmetic alone. They take one walk, but may be loose."""
+        """Bounds by interval arithmetic alone. They take time linear in the expression, but may be loose."""
         return self._bounds_of(as_expr(expr))
 
     def _lower_bound(self, p: Poly) -> Num:
@@ -240,7 +240,7 @@ class Analyzer(Simplifier):
                 self._learn_choice(cond)
             elif cond.op == "eq":
                 self._learn_zero(cond, p)
-        self._forget()
+        self._clear_memo()
 
     def _learn_choice(self, cond: Binary) -> None:
         """Learn a < c from a < max(b, c) where b <= a; likewise for a minimum on the left."""

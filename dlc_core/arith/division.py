@@ -1,5 +1,5 @@
-"""floordiv and floormod of polys: terms that the divisor divides are taken out, and terms that are too small
-are dropped."""
+"""floordiv and floormod of polys. Terms that the divisor divides are extracted, and terms that are too small
+to matter are dropped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Division(Prover):
     def _poly(self, e: Expr) -> Poly:
         raise NotImplementedError
 
-    def _absorbed(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
+    def _cancel_into_atom(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
         raise NotImplementedError
 
     def _rewrite(self, e: Expr) -> Expr | None:
@@ -92,8 +92,8 @@ class Division(Prover):
                 carry, start = divmod(start - residue % c, c)
                 exact = self._quotient("floordiv", shifted(rest, start), constant(c))
                 return add_scaled(shifted(whole, offset + carry), exact)
-        for g in self._common_steps(rest, c):
-            small = self._small_part(rest, start, g)
+        for g in self._common_divisors(rest, c):
+            small = self._split_small_part(rest, start, g)
             if small is not None:
                 high_part, _, carry = small
                 part = self._floordiv_literal(shifted(exact_div(high_part, g), carry), c // g)
@@ -137,7 +137,7 @@ class Division(Prover):
             if k % c:
                 rest[m] = k
         if unwrapped:
-            return self._floormod_literal(self._settled(add_scaled(shifted(rest, start), unwrapped)), c)
+            return self._floormod_literal(self._recombined(add_scaled(shifted(rest, start), unwrapped)), c)
         if not rest:
             return constant(start)
         g = math.gcd(c, *rest.values())
@@ -152,8 +152,8 @@ class Division(Prover):
             modulus, residue = self._poly_residue(shifted(rest, start))
             if modulus % c == 0:
                 return constant(residue % c)
-        for g in self._common_steps(rest, c):
-            small = self._small_part(rest, start, g)
+        for g in self._common_divisors(rest, c):
+            small = self._split_small_part(rest, start, g)
             if small is not None:
                 high_part, low_part, carry = small
                 inner_mod = self._floormod_literal(shifted(exact_div(high_part, g), carry), c // g)
@@ -161,11 +161,11 @@ class Division(Prover):
         if self._leads_negative(rest):
             flipped = self._floormod_literal(shifted(times(rest, -1), c - 1 - start), c)
             return shifted(times(flipped, -1), c - 1)
-        if self._known.symbolic and self._fits_by_proof(shifted(rest, start), c):
+        if self._known.symbolic and self._is_remainder(shifted(rest, start), c):
             return shifted(rest, start)
         return self._quotient("floormod", shifted(rest, start), constant(c))
 
-    def _fits_by_proof(self, p: Poly, c: int) -> bool:
+    def _is_remainder(self, p: Poly, c: int) -> bool:
         """Whether 0 <= p < c follows from symbolic bounds."""
         return self._poly_bounds(p)[0] >= 0 and self._nonneg(shifted(times(p, -1), c - 1))
 
@@ -173,13 +173,13 @@ class Division(Prover):
         return self.sorted_terms(p)[0][1] < 0
 
     @staticmethod
-    def _common_steps(p: Poly, c: int) -> list[int]:
+    def _common_divisors(p: Poly, c: int) -> list[int]:
         """Divisors of c that divide some, but not all, coefficients; largest first."""
         if len(p) < 2:
             return []
         return sorted({g for k in p.values() if (g := math.gcd(k, c)) > 1}, reverse=True)
 
-    def _small_part(self, p: Poly, start: int, g: int) -> tuple[Poly, Poly, int] | None:
+    def _split_small_part(self, p: Poly, start: int, g: int) -> tuple[Poly, Poly, int] | None:
         """(H, L, t) with p + start == H + L + g*t, where g divides the coefficients of H and 0 <= L < g; None
         if there are none.
         """
@@ -241,20 +241,19 @@ class Division(Prover):
         whole, rest = self._divide(p, d)
         if not rest:
             return whole
-        found = self._whole_steps(rest, d)
+        found = self._quotient_by_proof(rest, d)
         if found is not None:
             return shifted(whole, found)
         common, top, bottom = self._common_factor(rest, d)
         if common != {ONE: 1}:
             return add_scaled(whole, self._floordiv(top, bottom))
-        # Both decompositions are right. The one with the smaller remainder is canonical.
         return add_scaled(whole, self._quotient("floordiv", rest, d))
 
     def _floormod_symbolic(self, p: Poly, d: Poly) -> Poly:
         _, rest = self._divide(p, d)
         if not rest:
             return {}
-        found = self._whole_steps(rest, d)
+        found = self._quotient_by_proof(rest, d)
         if found is not None:
             return add_scaled(rest, d, -found)
         common, top, bottom = self._common_factor(rest, d)
@@ -263,8 +262,9 @@ class Division(Prover):
             return self.mul(common, self._floormod(top, bottom))
         return self._quotient("floormod", rest, d)
 
-    def _whole_steps(self, p: Poly, d: Poly) -> int | None:
-        """Find k near zero with k*d <= p < (k+1)*d and d > 0, by proof."""
+    def _quotient_by_proof(self, p: Poly, d: Poly) -> int | None:
+        """The quotient k in -1, 0, 1 for which k*d <= p < (k+1)*d and d > 0 are proved; None if there is
+        none."""
         if not self._nonneg(shifted(d, -1)):
             # 0 <= remainder < d implies d > 0.
             return 0 if self._nonneg(p) and self._nonneg(shifted(sub(d, p), -1)) else None
@@ -276,16 +276,16 @@ class Division(Prover):
 
     # Recombination in sums.
 
-    def _settled(self, p: Poly) -> Poly:
+    def _recombined(self, p: Poly) -> Poly:
         """A sum after quotients and remainders are recombined."""
         if len(p) > 1 or (self._known.residues and p):
             for m in p:
                 for atom in m:
                     if type(atom) is Select or (type(atom) is Binary and atom.op in _RECOMBINED):
-                        return self._recombine(p)
+                        return self._recombine_all(p)
         return p
 
-    def _recombine(self, p: Poly) -> Poly:
+    def _recombine_all(self, p: Poly) -> Poly:
         """Recombine until nothing applies: d*(x//d) + x%d -> x, x - d*(x//d) -> x%d and x - x%d -> d*(x//d),
         also scaled by other factors.
 
@@ -306,9 +306,9 @@ class Division(Prover):
         for m, k in p.items():
             for i, atom in enumerate(m):
                 if type(atom) is Select or (type(atom) is Binary and atom.op in ("min", "max")):
-                    better = self._both_extremes(p, m, atom)
+                    better = self._sum_of_min_and_max(p, m, atom)
                     if better is None and len(m) == 1:
-                        better = self._absorbed(p, m, atom)
+                        better = self._cancel_into_atom(p, m, atom)
                     if better is not None:
                         return better
                     continue
@@ -322,7 +322,7 @@ class Division(Prover):
                     if quotient and all(p.get(n) == c for n, c in quotient.items()):
                         return add_scaled(sub(p, {m: k}), sub(self.mul(others, x), quotient))
                     scaled = self.mul(others, x)
-                    if _cancels(p, scaled) and not _elsewhere(p, m, atom):
+                    if _cancels(p, scaled) and not _occurs_elsewhere(p, m, atom):
                         # The atom's own term is removed with x. A multiple of the quotient remains.
                         return sub(add_scaled(sub(p, {m: k}), scaled), quotient)
                     better = self._joined_digits(p, m, others, x, d, q)
@@ -351,7 +351,7 @@ class Division(Prover):
                 return add_scaled(left, self.mul(others, self._floormod(x, constant(size * c))))
         return None
 
-    def _both_extremes(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
+    def _sum_of_min_and_max(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
         """min(x, y) + max(x, y) -> x + y, also scaled."""
         if type(atom) is not Binary or atom.op != "min":
             return None
@@ -384,7 +384,7 @@ class Division(Prover):
             if modulus % c == 0:
                 return add_scaled(sub(p, {m: k}), self.mul(s, shifted(x, -(residue % c))))
         scaled = self.mul(s, x)
-        if _cancels(p, scaled) and not _elsewhere(p, m, atom):
+        if _cancels(p, scaled) and not _occurs_elsewhere(p, m, atom):
             rest = add_scaled(sub(p, {m: k}), scaled)
             return sub(rest, self.mul(s, self._floormod(x, d)))
         return None
@@ -395,14 +395,14 @@ def _cancels(p: Poly, q: Poly) -> bool:
     return all(p.get(n) == -c for n, c in q.items() if n) and any(n for n in q)
 
 
-def _elsewhere(p: Poly, m: Mono, atom: Expr) -> bool:
+def _occurs_elsewhere(p: Poly, m: Mono, atom: Expr) -> bool:
     """Whether an atom occurs in another term too. Replacing it in one term would then only add an atom."""
     return any(atom in n for n in p if n != m)
 
 
 def _reductions(p: Poly, c: int) -> Iterator[tuple[Poly, Poly]]:
-    """Decompositions (Q, R) with p == c*Q + R: first Q = 0, then, if a coefficient exceeds c, the one that
-    takes out all multiples of c.
+    """Decompositions (Q, R) with p == c*Q + R: first Q = 0, then, if a coefficient exceeds c, the one with
+    all multiples of c in Q.
     """
     yield {}, p
     if any(abs(k) > c for k in p.values()):

@@ -16,6 +16,10 @@ from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import COMPARE, Binary, Cast, Const, Expr, Select, Unary, Var, post_order
 from dlc_core.ir.fold import fold_binary, fold_unary, round_to
 
+MAX_DEPTH = 20
+"""Nested operations of one Python expression; a deeper part is assigned to a local variable, because Python's
+compiler limits the nesting of syntax trees.
+"""
 _AST_BINARY: dict[str, type[ast.operator]] = {
     "add": ast.Add,
     "sub": ast.Sub,
@@ -103,7 +107,7 @@ def compile_exprs(exprs: Sequence[Expr], params: Sequence[Var]) -> Callable[...,
     for e in order:
         code[e] = _to_ast(e, code, names)
         depth[e] = 1 + max((depth[c] for c in e.children), default=0)
-        if e.children and (uses.get(e, 0) > 1 or depth[e] > 20):
+        if e.children and (uses.get(e, 0) > 1 or depth[e] > MAX_DEPTH):
             name = f"t{len(body)}"
             body.append(ast.Assign([ast.Name(name, ast.Store())], code[e]))
             code[e], depth[e] = ast.Name(name, ast.Load()), 0
@@ -121,7 +125,7 @@ def compile_exprs(exprs: Sequence[Expr], params: Sequence[Var]) -> Callable[...,
             result: tuple[int, ...] = compiled(*values)
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             given = ", ".join(f"{p.name}={v}" for p, v in zip(params, values, strict=True))
-            what = "divides by zero" if isinstance(error, ZeroDivisionError) else "casts what is no number"
+            what = "divides by zero" if isinstance(error, ZeroDivisionError) else "casts NaN or infinity"
             raise RuntimeFailure(f"a shape expression {what}", details=[f"with {given}"]) from error
         return result
 

@@ -1,4 +1,4 @@
-"""Intervals of integers with infinite ends: the arithmetic of bounds.
+"""Arithmetic of integer intervals whose ends may be infinite.
 
 An interval is `(low, high)` with ints, or -inf and inf if there is no bound.  Every operation returns an
 interval that contains all results for operands in the given ones.

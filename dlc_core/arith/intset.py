@@ -20,19 +20,23 @@ from dlc_core.arith.simplify import Simplifier
 from dlc_core.ir.expr import Binary, Expr, Select, Var, free_vars
 
 Ends = tuple[Poly, Poly]
+MAX_ELIMINATIONS = 64
+"""Atoms that are replaced to find one bound; there is no bound if more would be
+needed. Not measured.
+"""
 
 
 class SetEvaluator:
-    """Evaluates polys over the ranges the analyzer knows of `moving` variables."""
+    """Computes bounds of polys over the ranges of `varying` variables."""
 
-    def __init__(self, analyzer: Simplifier, moving: Iterable[Var]) -> None:
+    def __init__(self, analyzer: Simplifier, varying: Iterable[Var]) -> None:
         self._az = analyzer
-        self._moving = frozenset(moving)
+        self._varying = frozenset(varying)
         self._depends: dict[Expr, bool] = {}
         self._ends: dict[Expr, tuple[Poly | None, Poly | None]] = {}
 
     def ends(self, p: Poly) -> Ends | None:
-        """(low, high) polys free of moving variables with low <= p <= high, or None."""
+        """(low, high): polys without varying variables, with low <= p <= high. None if one is unknown."""
         low = self._lower(p)
         high = None if low is None else self._lower(times(p, -1))
         return None if low is None or high is None else (low, times(high, -1))
@@ -42,20 +46,20 @@ class SetEvaluator:
         low, high = self._lower(p), self._lower(times(p, -1))
         return low, None if high is None else times(high, -1)
 
-    def _moves(self, atom: Expr) -> bool:
+    def _varies(self, atom: Expr) -> bool:
         found = self._depends.get(atom)
         if found is None:
-            found = self._depends[atom] = any(v in self._moving for v in free_vars(atom))
+            found = self._depends[atom] = any(v in self._varying for v in free_vars(atom))
         return found
 
     def _lower(self, p: Poly) -> Poly | None:
-        """A lower bound: replace each moving atom by the end of its range that makes p smaller."""
-        for _ in range(64):
-            moving = [atom for atom in atoms_of(p) if self._moves(atom)]
-            if not moving:
+        """A lower bound: replace each varying atom by the end of its range that makes p smaller."""
+        for _ in range(MAX_ELIMINATIONS):
+            varying = [atom for atom in atoms_of(p) if self._varies(atom)]
+            if not varying:
                 return p
             smaller = None
-            for atom in sorted(moving, key=self._precedence):
+            for atom in sorted(varying, key=self._precedence):
                 smaller = self._without(p, atom)
                 if smaller is not None:
                     break
@@ -110,7 +114,7 @@ class SetEvaluator:
             if a is None or b is None:
                 return None
             return az._extremum_of(atom.op, [a[0], b[0]]), az._extremum_of(atom.op, [a[1], b[1]])
-        if atom.op not in ("floordiv", "floormod") or self._moves(atom.b):
+        if atom.op not in ("floordiv", "floormod") or self._varies(atom.b):
             return None
         divisor = az._poly(atom.b)
         if not az._nonneg(shifted(divisor, -1)):
@@ -133,8 +137,8 @@ class SetEvaluator:
 
 
 def symbolic_bounds(
-    analyzer: Simplifier, p: Poly, moving: Iterable[Var] | Mapping[Var, object]
+    analyzer: Simplifier, p: Poly, varying: Iterable[Var] | Mapping[Var, object]
 ) -> tuple[Expr, Expr] | None:
-    """(min, max) expressions without the moving variables; None if no finite bound is known."""
-    ends = SetEvaluator(analyzer, moving).ends(p)
+    """(min, max) expressions without the varying variables; None if no finite bound is known."""
+    ends = SetEvaluator(analyzer, varying).ends(p)
     return None if ends is None else (analyzer.emit(ends[0]), analyzer.emit(ends[1]))

@@ -1,8 +1,8 @@
 """Division of index bindings into an outer and an inner part, for `blockize`.
 
-Loops are divided into outer and inner ones.  A binding over both, such as `io*32 + ii*4 + l`, is read as
-`base + outer * inner_extent + inner`: `outer` over outer loops alone, `inner` over inner loops alone, each
-taking all values from zero to its extent.
+Loops are divided into outer and inner ones. A binding over both, such as `io*32 + ii*4 + l`, is written as
+`base + outer * inner_extent + inner`, where `outer` uses outer loops only and `inner` inner loops only. Each
+takes all values from zero to its extent.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class IterDivision:
 
     parts: tuple[DividedIter, ...]
     outer_predicate: Expr
-    """The conditions over outer loops and symbols alone."""
+    """The conditions that use outer loops and symbols only."""
     inner_predicate: Expr
-    """The others: they mention inner loops, and may mention outer ones too."""
+    """The other conditions. They use inner loops, and may use outer ones too."""
 
 
 def divide_iter_map(
@@ -82,8 +82,8 @@ def divide_iter_map(
     if len(known) != len(parts):
         return None
     conditions = conjuncts(as_expr(predicate))
-    moving = frozenset(inner)
-    within = [any(v in moving for v in free_vars(c)) for c in conditions]
+    inner_loops = frozenset(inner)
+    within = [any(v in inner_loops for v in free_vars(c)) for c in conditions]
     return IterDivision(
         known,
         logical_and(*(c for c, inside in zip(conditions, within, strict=True) if not inside)),
@@ -93,7 +93,7 @@ def divide_iter_map(
 
 @record(frozen=True)
 class _Term:
-    """`value` takes 0 … extent-1; the sum has it `scale` times."""
+    """The term `value * scale` of a sum, where `value` takes 0 … extent-1."""
 
     value: Expr
     extent: Expr
@@ -110,16 +110,16 @@ class _Divider:
         outer: list[_Term] = []
         inner: list[_Term] = []
         for split in total.splits:
-            if not self._place(split, outer, inner):
+            if not self._divide_split(split, outer, inner):
                 return None
-        inside = self._compact(inner, const(1))
-        if inside is None:
+        inner_part = self._compact(inner, const(1))
+        if inner_part is None:
             return None
-        value, extent = inside
-        outside = self._compact(outer, extent)
-        if outside is None:
+        value, extent = inner_part
+        outer_part = self._compact(outer, extent)
+        if outer_part is None:
             return None
-        return DividedIter(outside[0], outside[1], value, extent, total.base)
+        return DividedIter(*outer_part, value, extent, total.base)
 
     def _compact(self, terms: list[_Term], unit: Expr) -> tuple[Expr, Expr] | None:
         """(sum / unit, its extent), if the terms are digits of one number in units of `unit`."""
@@ -136,7 +136,7 @@ class _Divider:
             reach = self.az.simplify(reach * following.extent)
         return self.az.simplify(value), reach
 
-    def _place(self, split: IterSplit, outer: list[_Term], inner: list[_Term]) -> bool:
+    def _divide_split(self, split: IterSplit, outer: list[_Term], inner: list[_Term]) -> bool:
         """Add the split to the outer part, the inner part, or both."""
         source = split.mark.source
         if isinstance(source, Var):
@@ -147,28 +147,28 @@ class _Divider:
             return True
         if split.mark not in self.marks:
             self.marks[split.mark] = self.divide(source)
-        whole = self.marks[split.mark]
-        return whole is not None and self._place_fused(split, whole, outer, inner)
+        divided = self.marks[split.mark]
+        return divided is not None and self._divide_fused(split, divided, outer, inner)
 
-    def _place_fused(
-        self, split: IterSplit, whole: DividedIter, outer: list[_Term], inner: list[_Term]
+    def _divide_fused(
+        self, split: IterSplit, divided: DividedIter, outer: list[_Term], inner: list[_Term]
     ) -> bool:
         """Assign a digit of outer * E + inner: outer above E, inner below E, and both if it crosses E."""
-        extent, lower = whole.inner_extent, split.lower
+        extent, lower = divided.inner_extent, split.lower
         upper = self.az.simplify(lower * split.extent)
         if self._divides(extent, lower):
-            digit = whole.outer // (lower // extent)
+            digit = divided.outer // (lower // extent)
             value = digit if split.topmost else digit % split.extent
             outer.append(_Term(self.az.simplify(value), split.extent, split.scale))
             return True
         if self._divides(upper, extent):
-            value = whole.inner // lower % split.extent
+            value = divided.inner // lower % split.extent
             inner.append(_Term(self.az.simplify(value), split.extent, split.scale))
             return True
         if self._divides(lower, extent) and self._divides(extent, upper):
             low, high = self.az.simplify(extent // lower), self.az.simplify(upper // extent)
-            inner.append(_Term(self.az.simplify(whole.inner // lower), low, split.scale))
-            value = whole.outer if split.topmost else whole.outer % high
+            inner.append(_Term(self.az.simplify(divided.inner // lower), low, split.scale))
+            value = divided.outer if split.topmost else divided.outer % high
             outer.append(_Term(self.az.simplify(value), high, self.az.simplify(split.scale * low)))
             return True
         return False

@@ -40,7 +40,7 @@ def inverse_iter_map(found: IterMap, outputs: Sequence[ExprLike]) -> dict[Var, E
     for total, value in zip(found.sums, values, strict=True):
         _gather(total, value, gathered, analyzer)
     loops: dict[Var, Expr] = {}
-    for mark in _users_first(found.sums):
+    for mark in _topological_order(found.sums):
         value = analyzer.simplify(gathered[mark])
         if isinstance(mark.source, Var):
             loops[mark.source] = analyzer.simplify(value + mark.begin)
@@ -58,7 +58,7 @@ def _gather(total: IterSum, value: Expr, gathered: dict[IterMark, Expr], analyze
         gathered[split.mark] = gathered.get(split.mark, const(0)) + digit * split.lower
 
 
-def _users_first(sums: Sequence[IterSum]) -> list[IterMark]:
+def _topological_order(sums: Sequence[IterSum]) -> list[IterMark]:
     """Topological order: a mark follows all marks whose source has digits of it."""
     done: dict[IterMark, None] = {}
 

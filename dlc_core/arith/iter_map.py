@@ -33,8 +33,8 @@ from dlc_core.support.record import record
 
 @record(frozen=True)
 class IterMark:
-    """The subject of a split: a loop variable minus `begin`, or a fused sum; its values are 0 … extent-1,
-    each once.
+    """The source of splits: a loop variable minus `begin`, or a fused sum. Its values are 0 … extent-1, each
+    once.
     """
 
     source: Var | IterSum
@@ -63,7 +63,7 @@ class IterSplit:
 
 @record(frozen=True)
 class IterSum:
-    """base + the sum of the splits, from the biggest scale down."""
+    """base + the sum of the splits, by decreasing scale."""
 
     splits: tuple[IterSplit, ...]
     base: Expr
@@ -83,7 +83,7 @@ class IterMap:
     injective: bool
     """Different iterations that satisfy the predicate have different combinations of values."""
     extents: tuple[Expr | None, ...]
-    """Where a binding takes exactly the values base … base+extent-1, that extent; else None."""
+    """For each binding, the extent if its values are exactly base … base+extent-1; else None."""
 
     @property
     def bijective(self) -> bool:
@@ -99,7 +99,7 @@ def detect_iter_map(
     `predicate` is the condition under which the bindings are used: a conjunction of bounds of loops and of
     upper bounds of fused loops. It shrinks the extents. Other variables are symbolic dims, at least 1. None
     if a value is not a sum of splits, if a part of a loop is used twice, or if a bound in `predicate` is not
-    understood.
+    supported.
     """
     extents = {var: as_expr(extent) for var, extent in ranges.items()}
     cond, exprs = as_expr(predicate), [as_expr(v) for v in values]
@@ -162,7 +162,7 @@ class _Detector:
         self.extents = dict(extents)
         self.bounded: list[tuple[Poly, Expr]] = []
         self.applied: set[int] = set()
-        self.understood = self._read_predicate(self.az.simplify(predicate))
+        self.supported = self._read_predicate(self.az.simplify(predicate))
         self.marks: dict[Expr, IterMark] = {}
         bounds = {var: [v for v in free_vars(e) if v in extents] for var, e in extents.items()}
         # If a loop's range depends on another loop, their domain is not rectangular.
@@ -189,20 +189,22 @@ class _Detector:
         return not any(v in self.loops for v in free_vars(e))
 
     def detect(self, values: list[Expr]) -> IterMap | None:
-        if not self.understood:
+        if not self.supported:
             return None
         try:
             sums = [self._sum(self.az._poly(v)) for v in values]
         except _NotAffineError:
             return None
-        whole = self._whole(sums)
-        if whole is None:
+        complete = self._uses_all_loops(sums)
+        if complete is None:
             return None
-        injective = whole and all(self._injective(total) for total in sums)
+        injective = complete and all(self._injective(total) for total in sums)
         # A bound that belongs to no fused sum restricts the values in an unsupported way.
-        boxed = len(self.applied) == len(self.bounded)
+        bounds_apply = len(self.applied) == len(self.bounded)
         return IterMap(
-            tuple(sums), injective, tuple(self._compact_extent(total) if boxed else None for total in sums)
+            tuple(sums),
+            injective,
+            tuple(self._compact_extent(total) if bounds_apply else None for total in sums),
         )
 
     # Decomposition of sums.
@@ -211,19 +213,19 @@ class _Detector:
         base: Poly = {}
         parts: dict[Expr, Poly] = {}
         for m, c in p.items():
-            moving = [atom for atom in m if not self._is_fixed(atom)]
-            if not moving:
+            varying = [atom for atom in m if not self._is_fixed(atom)]
+            if not varying:
                 base[m] = c
-            elif len(moving) == 1:
-                rest: Mono = tuple(atom for atom in m if atom is not moving[0])
-                parts.setdefault(moving[0], {})[rest] = c
+            elif len(varying) == 1:
+                rest: Mono = tuple(atom for atom in m if atom is not varying[0])
+                parts.setdefault(varying[0], {})[rest] = c
             else:
                 raise _NotAffineError
         splits = [self._split(atom, self.az.emit(scale)) for atom, scale in parts.items()]
         total = IterSum(tuple(self._ordered(splits)), self.az.emit(base))
-        moving_part = sub(p, base)
-        for i, (whole, limit) in enumerate(self.bounded):
-            if whole == moving_part:
+        varying_part = sub(p, base)
+        for i, (bounded, limit) in enumerate(self.bounded):
+            if bounded == varying_part:
                 self.applied.add(i)
                 mark = self._fused(IterSum(total.splits, const(0)), limit)
                 return IterSum((IterSplit(mark, const(1), mark.extent, const(1), True),), total.base)
@@ -274,10 +276,10 @@ class _Detector:
         key = total.to_expr()
         found = self.marks.get(key)
         if found is None:
-            whole = self._compact_extent(total)
-            if whole is None:
+            full = self._compact_extent(total)
+            if full is None:
                 raise _NotAffineError
-            found = self.marks[key] = IterMark(total, self.az.simplify(minimum(extent, whole)))
+            found = self.marks[key] = IterMark(total, self.az.simplify(minimum(extent, full)))
         return found
 
     def _ordered(self, splits: list[IterSplit]) -> list[IterSplit]:
@@ -313,8 +315,8 @@ class _Detector:
             reach = self.az.simplify(reach + split.scale * (split.extent - 1))
         return True
 
-    def _whole(self, sums: list[IterSum]) -> bool | None:
-        """Whether the splits use all of every loop; None if two of them overlap."""
+    def _uses_all_loops(self, sums: list[IterSum]) -> bool | None:
+        """Whether the splits use every loop completely; None if two of them overlap."""
         used: dict[IterMark, list[IterSplit]] = {}
         pending = [split for total in sums for split in total.splits]
         while pending:
@@ -322,14 +324,14 @@ class _Detector:
             if split.mark not in used and isinstance(split.mark.source, IterSum):
                 pending += split.mark.source.splits
             used.setdefault(split.mark, []).append(split)
-        tiled = [self._tiles(mark, splits) for mark, splits in used.items()]
+        tiled = [self._is_tiled(mark, splits) for mark, splits in used.items()]
         if None in tiled:
             return None
         reached = {mark.source for mark in used}
-        idle = (e for var, e in self.extents.items() if self.origins.get(var, (var,))[0] not in reached)
-        return all(tiled) and all(self.az.prove(extent <= 1) for extent in idle)
+        unused = (e for var, e in self.extents.items() if self.origins.get(var, (var,))[0] not in reached)
+        return all(tiled) and all(self.az.prove(extent <= 1) for extent in unused)
 
-    def _tiles(self, mark: IterMark, splits: list[IterSplit]) -> bool | None:
+    def _is_tiled(self, mark: IterMark, splits: list[IterSplit]) -> bool | None:
         """Whether the splits divide the source into digits without gaps; None if they overlap."""
         step: Expr = const(1)
         left = [s for s in splits if not self.az.prove(s.extent <= 1)]

@@ -45,14 +45,14 @@ class Logic(Pairs):
         """The simplified form of a scalar condition."""
         if isinstance(e, Binary):
             if e.op in COMPARE:
-                return self._known_truth(self._comparison(e))
+                return self._with_known_truth(self._comparison(e))
             if e.op in ("and", "or"):
-                return self._known_truth(self._junction(e))
+                return self._with_known_truth(self._junction(e))
         if isinstance(e, Unary) and e.op == "not":
-            return self._known_truth(self._not(self._expr(e.a)))
-        return self._known_truth(e.rebuild([self._expr(c) for c in e.children]))
+            return self._with_known_truth(self._not(self._expr(e.a)))
+        return self._with_known_truth(e.rebuild([self._expr(c) for c in e.children]))
 
-    def _known_truth(self, e: Expr) -> Expr:
+    def _with_known_truth(self, e: Expr) -> Expr:
         known = self._known.truths.get(e) if self._known.truths else None
         return e if known is None else _truth(known)
 
@@ -86,7 +86,7 @@ class Logic(Pairs):
     def _compare(self, op: str, a: Poly, b: Poly) -> Expr:
         if op in ("gt", "ge"):
             a, b, op = b, a, "lt" if op == "gt" else "le"
-        p = self._settled(sub(a, b))
+        p = self._recombined(sub(a, b))
         if op == "le":
             p, op = shifted(p, -1), "lt"
         return self._less(p) if op == "lt" else self._equal(op, p)
@@ -107,7 +107,7 @@ class Logic(Pairs):
             return TRUE
         if self._nonneg(p):
             return FALSE
-        bigger = self._without_small_part(p)
+        bigger = self._drop_small_part(p)
         if bigger is not p:
             return self._less(bigger)
         left = {m: c for m, c in p.items() if m and c > 0}
@@ -115,13 +115,13 @@ class Logic(Pairs):
         left, right = (left, shifted(right, -start)) if left else (shifted(left, start), right)
         return self._finish(binary("lt", self.emit(left), self.emit(right)))
 
-    def _without_small_part(self, p: Poly) -> Poly:
+    def _drop_small_part(self, p: Poly) -> Poly:
         """Simplify g*H + L < 0 to g*H < 0 where 0 <= L < g."""
         coefficients = {abs(c) for m, c in p.items() if m}
         if len(coefficients) < 2:
             return p
         for g in sorted(coefficients - {1}, reverse=True):
-            small = self._small_part({m: c for m, c in p.items() if m}, p.get(ONE, 0), g)
+            small = self._split_small_part({m: c for m, c in p.items() if m}, p.get(ONE, 0), g)
             if small is not None:
                 return shifted(small[0], g * small[2])
         return p

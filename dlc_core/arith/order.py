@@ -1,4 +1,4 @@
-"""A total order on expressions, the same in every run, which makes canonical forms canonical.
+"""A total order of expressions for canonical forms. It is the same in every run.
 
 Variables come first, by name; other atoms follow by operator and a hash of their structure.  Atoms with equal
 keys (variables with one name, or equal expressions of them) are ordered by first use.
@@ -28,7 +28,7 @@ def _label(e: Expr) -> str:
 
 
 class Tie:
-    """Last part of a sort key, reached only by atoms that look alike: orders them by who came here first."""
+    """The last part of a sort key. It orders atoms with equal keys by first use."""
 
     __slots__ = ("atom",)
 

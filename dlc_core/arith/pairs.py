@@ -10,7 +10,10 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Expr, Load, post_order
 
 MAX_PAIRS = 8
-"""Comparisons that are looked at two by two."""
+"""Comparisons of one conjunction that are compared pairwise; a longer conjunction stays as it is.
+
+It limits the number of comparisons, which is quadratic. Not measured.
+"""
 
 
 class Fact(NamedTuple):
@@ -46,7 +49,7 @@ class Pairs(Division):
                     if i >= j or i not in facts or j not in facts:
                         continue
                     first, second = facts[i], facts[j]
-                    both = self._together(first, second)
+                    both = self._conjunction(first, second)
                     if both is None:
                         continue
                     if not both:
@@ -57,7 +60,7 @@ class Pairs(Division):
                     at = i if kept is first else j if kept is second else i
                     facts[at] = kept
                     if kept is not first and kept is not second:
-                        replaced[at] = self._shown(op, kept)
+                        replaced[at] = self._to_expr(op, kept)
         return [replaced.get(i, term) for i, term in enumerate(terms) if i in facts or i not in linear]
 
     def _fact(self, op: str, term: Expr) -> Fact:
@@ -68,18 +71,18 @@ class Pairs(Division):
             return Fact("ge", p if op == "and" else shifted(times(p, -1), -1))
         return Fact(term.op if op == "and" else {"eq": "ne", "ne": "eq"}[term.op], p)
 
-    def _shown(self, op: str, fact: Fact) -> Expr:
+    def _to_expr(self, op: str, fact: Fact) -> Expr:
         if fact.kind == "ge":
             p = fact.p if op == "and" else shifted(times(fact.p, -1), -1)
             return self._less(shifted(times(p, -1), -1))
         return self._equal(fact.kind if op == "and" else {"eq": "ne", "ne": "eq"}[fact.kind], fact.p)
 
-    def _together(self, a: Fact, b: Fact) -> tuple[Fact, ...] | None:
+    def _conjunction(self, a: Fact, b: Fact) -> tuple[Fact, ...] | None:
         """One fact equivalent to both; () if they contradict each other; None if there is no such fact."""
         if a.kind > b.kind:
             a, b = b, a
         if a.kind == "eq":
-            return self._under_equality(a, b)
+            return self._given_equality(a, b)
         if a.kind == b.kind == "ge":
             if self._poly_bounds(sub(a.p, b.p))[0] >= 0:
                 return (b,)
@@ -98,7 +101,7 @@ class Pairs(Division):
                     return (a,)
         return None
 
-    def _under_equality(self, equal: Fact, other: Fact) -> tuple[Fact, ...] | None:
+    def _given_equality(self, equal: Fact, other: Fact) -> tuple[Fact, ...] | None:
         """Simplify a fact under p == 0. The result may be true or false."""
         lead = next((m for m in equal.p if m != ONE), None)
         if lead is None or other.p.get(lead, 0) % equal.p[lead]:

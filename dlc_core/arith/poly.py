@@ -1,7 +1,7 @@
-"""Integer polynomials over atoms: the canonical linear core.
+"""Integer polynomials over atoms, the canonical form of index expressions.
 
-A monomial is a tuple of atoms in canonical order, () for the constant term; a `Poly` maps monomials to
-coefficients other than zero.  Polys are never changed once made.
+A monomial is a tuple of atoms in canonical order, () for the constant term. A `Poly` maps monomials to
+nonzero coefficients. Polys are immutable by convention.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE: Mono = ()
 
 
 literal = lru_cache(4096)(const)
-"""Index literals; the cache keeps the usual ones alive."""
+"""Makes index literals. The cache keeps common ones alive."""
 
 
 def constant(value: int) -> Poly:
@@ -115,7 +115,8 @@ def split_by(p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
 
 
 class Algebra:
-    """Polynomial arithmetic that needs the order of atoms: products and the way back to expressions."""
+    """Polynomial arithmetic that requires the order of atoms: products, and conversion to and from
+    expressions."""
 
     def __init__(self) -> None:
         self._hashes: dict[Expr, int] = {}

@@ -1,8 +1,8 @@
 """Constant bounds of simplified expressions, and proofs that a poly is never negative.
 
-Proofs are sound and incomplete.  A goal G >= 0 is tried by intervals, then by replacing one atom at a time
-with a bound of it that makes G smaller: a variable by its symbolic bound, a quotient by the bounds of
-rounding, min, max and select by each of their cases; and by subtracting assumed facts.
+Proofs are sound and incomplete. A goal G >= 0 is proved by intervals, else by replacing one atom at a time
+with a bound of it that makes G smaller: a variable with its symbolic bound, a quotient with the bounds of
+rounding, min, max and select with each of their cases; or by subtracting assumed facts.
 """
 
 from __future__ import annotations
@@ -30,9 +30,16 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars
 
 DEPTH_SIMPLIFY = 3
+"""Nested steps of a proof during simplification, which tries many proofs that fail."""
 DEPTH_PROVE = 7
+"""Nested steps of a proof that a caller requests. More steps prove more, and take exponentially longer to
+fail."""
 STEPS = {DEPTH_SIMPLIFY: 40, DEPTH_PROVE: 600}
-"""Goals one proof may try, by its depth: a bound on the time that hopeless ones take."""
+"""Goals that one proof may try, by its depth. They limit the time of proofs that fail. Not measured.
+
+The depths and the steps decide only what is proved, never what is true: an unproved bound costs a check, and
+an unproved condition is kept.
+"""
 
 _BINARY = {
     "add": iv.add,
@@ -53,7 +60,7 @@ class Prover(State):
     def __init__(self) -> None:
         super().__init__()
         self._case_facts: list[Poly] = []
-        """Facts of the cases a proof is in."""
+        """Facts that hold in the case that is being proved."""
         self._steps_left: int | None = None
 
     # Intervals.
@@ -143,7 +150,7 @@ class Prover(State):
                 return self._nonneg(p, depth)
             finally:
                 self._steps_left = None
-        # The cost grows with the goal's length: a long goal has many cases, and each case is long.
+        # A step costs more for a longer goal, because it has more cases, and each case is long.
         self._steps_left -= 1 + len(p) ** 2 // 256
         if self._steps_left < 0:
             return False
@@ -153,7 +160,7 @@ class Prover(State):
         found = self._memo.nonneg.get(key)
         if found is None:
             found = self._nonneg_by_steps(p, depth)
-            # A failure for lack of steps is not kept, because the goal may be provable on its own.
+            # A failure for lack of steps is not memoised, because the goal may be provable on its own.
             if found or (self._steps_left or 0) >= 0:
                 self._memo.nonneg[key] = found
         return found
@@ -177,11 +184,11 @@ class Prover(State):
                     return True
             elif _has_cases(atom):
                 occurrences = occurrences or self._occurrences(p)
-                if not self._cases_add_nothing(p, atom, occurrences) and self._by_cases(p, atom, depth):
+                if not self._cases_are_redundant(p, atom, occurrences) and self._by_cases(p, atom, depth):
                     return True
         return False
 
-    def _cases_add_nothing(self, p: Poly, atom: Expr, occurrences: Counter[Var]) -> bool:
+    def _cases_are_redundant(self, p: Poly, atom: Expr, occurrences: Counter[Var]) -> bool:
         """Whether the cases of an atom give no more information than its interval does: they consist of
         constants, and of variables that occur nowhere else.
 
@@ -368,7 +375,9 @@ class Prover(State):
             return self._known.residues.get(e, (1, 0))
         if isinstance(e, Binary) and e.dtype is INDEX:
             if e.op in ("min", "max"):
-                return _either(self._poly_residue(self.parse(e.a)), self._poly_residue(self.parse(e.b)))
+                return _residue_of_either(
+                    self._poly_residue(self.parse(e.a)), self._poly_residue(self.parse(e.b))
+                )
             if e.op in ("floordiv", "floormod") and isinstance(e.b, Const):
                 d = int(e.b.value)
                 m, r = self._poly_residue(self.parse(e.a))
@@ -378,7 +387,9 @@ class Prover(State):
                 if d > 0 and m and m % d == 0:
                     return m // d, (r // d) % (m // d)
         elif isinstance(e, Select) and e.dtype is INDEX:
-            return _either(self._poly_residue(self.parse(e.a)), self._poly_residue(self.parse(e.b)))
+            return _residue_of_either(
+                self._poly_residue(self.parse(e.a)), self._poly_residue(self.parse(e.b))
+            )
         return 1, 0
 
 
@@ -386,7 +397,7 @@ def _has_cases(e: Expr) -> bool:
     return isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("min", "max"))
 
 
-def _either(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+def _residue_of_either(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     m = math.gcd(a[0], b[0], a[1] - b[1])
     return m, a[1] % m if m else a[1]
 

@@ -1,4 +1,4 @@
-"""Rewrite rules of integer expressions, in addition to the linear core, as data.
+"""Rewrite rules of integer expressions, as data. They complement the arithmetic of polys.
 
 A rule's sides are ordinary expressions over pattern variables: `c1, c2, …` match literals, `x, y, z` any
 index expression, `p, q` any condition. It applies if every condition of `when` holds: conditions over

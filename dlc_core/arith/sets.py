@@ -1,7 +1,7 @@
 """Sets of consecutive integers with symbolic ends.
 
 A computed set contains every value that occurs, and may contain more: unions fill the gap between their
-parts, and ends are exact only for expressions that are affine in the moving variables.
+parts, and ends are exact only for expressions that are affine in the varying variables.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ EVERYTHING = IntSet(None, None)
 
 
 def set_of(
-    analyzer: Analyzer, expr: ExprLike, moving: Iterable[Var] | Mapping[Var, tuple[ExprLike, ExprLike]]
+    analyzer: Analyzer, expr: ExprLike, varying: Iterable[Var] | Mapping[Var, tuple[ExprLike, ExprLike]]
 ) -> IntSet:
-    """The values of an index expression over all values of the `moving` variables. The ranges are the bound
+    """The values of an index expression over all values of the `varying` variables. The ranges are the bound
     ones, or (begin, extent) from a mapping.
 
     >>> i, j, n = Var("i"), Var("j"), Var("n")
     >>> print(set_of(Analyzer(), n + i * 8 + j, {i: (0, 4), j: (0, 8)}))
     [n, n + 31]
     """
-    if isinstance(moving, Mapping):
+    if isinstance(varying, Mapping):
         with analyzer.scope():
-            for var, (begin, extent) in moving.items():
+            for var, (begin, extent) in varying.items():
                 analyzer.bind(var, begin, extent)
-            return set_of(analyzer, expr, list(moving))
-    evaluator = SetEvaluator(analyzer, moving)
+            return set_of(analyzer, expr, list(varying))
+    evaluator = SetEvaluator(analyzer, varying)
     low, high = evaluator.low_and_high(analyzer.poly_of(expr))
     return IntSet(None if low is None else analyzer.emit(low), None if high is None else analyzer.emit(high))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dlc_core.arith.choice import Choice
+from dlc_core.arith.minmax import MinMax
 from dlc_core.arith.poly import (
     ONE,
     Poly,
@@ -40,13 +40,24 @@ from dlc_core.ir.expr import (
 )
 
 MAX_TERMS = 32
-"""A product is multiplied out up to this many terms; a bigger one stays a product of sums."""
+"""Terms of a multiplied-out product; a larger product stays a product of sums.
+
+It limits the size of polys, which grows exponentially with the number of factors. Not measured.
+"""
 MAX_FACTORS = 16
+"""Factors of a product that are collected; further factors are multiplied first. Not measured."""
 MAX_DEPTH = 60
+"""Nested operands that are simplified recursively. Deeper operands are simplified first, so that Python's
+limit of 1000 frames is not reached: one level takes several frames.
+"""
+MAX_CHAIN = 64
+"""Nodes of a sum that are added at once; a longer chain is split into memoised parts, so that sums that share
+a part do not add it again. Not measured.
+"""
 _COMMUTING_BITS = frozenset({"bitand", "bitor", "bitxor"})
 
 
-class Simplifier(Choice):
+class Simplifier(MinMax):
     """Simplification of any expression."""
 
     def __init__(self) -> None:
@@ -63,7 +74,7 @@ class Simplifier(Choice):
         if e.dtype is INDEX:
             result = self.emit(self._poly(e))
         elif not e.children:
-            result = self._known_truth(e)
+            result = self._with_known_truth(e)
         else:
             self._enter(e)
             try:
@@ -91,7 +102,7 @@ class Simplifier(Choice):
         return result
 
     def _enter(self, e: Expr) -> None:
-        """Limit the recursion: below a certain depth, operands are simplified before their users."""
+        """Limit the recursion: at MAX_DEPTH, operands are simplified before their users."""
         self._depth += 1
         if self._depth % MAX_DEPTH:
             return
@@ -113,9 +124,9 @@ class Simplifier(Choice):
             if op == "mul":
                 return self._product(e)
             if op == "floordiv":
-                return self._settled(self._floordiv(self._poly(e.a), self._poly(e.b)))
+                return self._recombined(self._floordiv(self._poly(e.a), self._poly(e.b)))
             if op == "floormod":
-                return self._settled(self._floormod(self._poly(e.a), self._poly(e.b)))
+                return self._recombined(self._floormod(self._poly(e.a), self._poly(e.b)))
             if op in ("min", "max"):
                 return self._extremum(op, e)
             if op in ("div", "truncdiv", "truncmod"):
@@ -155,8 +166,7 @@ class Simplifier(Choice):
             known = polys.get(e)
             if known is None:
                 steps += 1
-                if type(e) is Binary and (steps <= 64 or e is root):
-                    # A long or shared chain is split into memoised pieces of 64 nodes.
+                if type(e) is Binary and (steps <= MAX_CHAIN or e is root):
                     op = e.op
                     if op == "add":
                         stack += ((e.b, k), (e.a, k))
@@ -175,7 +185,7 @@ class Simplifier(Choice):
                 total[m] = total.get(m, 0) + c * k
         if 0 in total.values():
             total = {m: c for m, c in total.items() if c}
-        return self._settled(total)
+        return self._recombined(total)
 
     def _product(self, root: Expr) -> Poly:
         factors: list[Poly] = []
@@ -206,7 +216,7 @@ class Simplifier(Choice):
             return {self.mono([*mono, *opaque]): scale}
         for p in sums:
             result = self.mul(result, p)
-        return self._settled(result)
+        return self._recombined(result)
 
     # Other operators.
 
@@ -264,7 +274,7 @@ class Simplifier(Choice):
     def _other(self, e: Expr) -> Expr:
         if e.dtype.is_bool and e.dtype.lanes == 1:
             if isinstance(e, Select):
-                return self._known_truth(self._bool_select(e))
+                return self._with_known_truth(self._bool_select(e))
             return self._bool(e)
         children = [self._expr(c) for c in e.children]
         if isinstance(e, Binary) and e.dtype.lanes > 1 and e.a.dtype.scalar is INDEX:
@@ -299,7 +309,7 @@ class Simplifier(Choice):
             return broadcast(self._expr(binary(op, a.value, b.value)), lanes)
         if op not in ("add", "sub", "mul"):
             return None
-        parts = [(x.base, x.stride) if isinstance(x, Ramp) else _level(x) for x in (a, b)]
+        parts = [(x.base, x.stride) if isinstance(x, Ramp) else _as_ramp(x) for x in (a, b)]
         if parts[0] is None or parts[1] is None:
             return None
         (base, stride), (other, step) = parts[0], parts[1]
@@ -331,5 +341,5 @@ def _in_sum(e: Expr) -> bool:
     return isinstance(e, Binary) and e.op in ("add", "sub")
 
 
-def _level(e: Expr) -> tuple[Expr, Expr] | None:
+def _as_ramp(e: Expr) -> tuple[Expr, Expr] | None:
     return (e.value, const(0)) if isinstance(e, Broadcast) else None

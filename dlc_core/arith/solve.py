@@ -44,7 +44,8 @@ def is_solvable(expr: ExprLike, var: Var) -> bool:
 
 @record(frozen=True)
 class Solution:
-    """A condition holds exactly where the variable is in `values` and `rest`, which may mention it, holds."""
+    """A condition holds if and only if the variable is in `values` and `rest` holds. `rest` may mention
+    it."""
 
     values: IntSet
     rest: Expr
@@ -100,5 +101,5 @@ def _solve(analyzer: Analyzer, e: Expr, var: Var) -> tuple[IntSet, tuple[Expr, .
         if positive:
             return IntSet(None, analyzer.simplify((-start - 1) // size)), ()
         return IntSet(analyzer.simplify(start // size + 1), None), ()
-    whole = analyzer.simplify(-start if positive else start)
-    return IntSet.point(analyzer.simplify(whole // size)), (eq(whole % size, 0),)
+    numerator = analyzer.simplify(-start if positive else start)
+    return IntSet.point(analyzer.simplify(numerator // size)), (eq(numerator % size, 0),)

@@ -12,7 +12,7 @@ from dlc_core.ir.expr import Expr, Var
 
 @dataclass(frozen=True)
 class VarRange:
-    """Values of a variable: constant bounds, and symbolic inclusive ones where an end is not constant."""
+    """The range of a variable: constant bounds, and inclusive symbolic bounds if an end is not constant."""
 
     interval: Interval
     low: Poly | None = None
@@ -32,7 +32,7 @@ class Memo:
 
 @dataclass
 class Knowledge:
-    """Everything a scope may add to, copied when a scope opens and dropped when it closes."""
+    """The facts of a scope. They are copied when an inner scope opens, and restored when it closes."""
 
     ranges: dict[Var, VarRange] = field(default_factory=dict)
     facts: list[Poly] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Knowledge:
     residues: dict[Expr, tuple[int, int]] = field(default_factory=dict)
     """Variables known to be r modulo m, as (m, r)."""
     truths: dict[Expr, bool] = field(default_factory=dict)
-    """Simplified conditions known to hold, or not to."""
+    """Simplified conditions known to be true or false."""
     symbolic: bool = False
     """Whether any range has a symbolic end."""
 
@@ -58,7 +58,7 @@ class Knowledge:
 
 
 class State(Algebra):
-    """Knowledge, memo tables, and the bookkeeping that keeps the two consistent."""
+    """Knowledge and memo tables. A change of the knowledge clears the memo tables."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class State(Algebra):
 
     @staticmethod
     def _own_range(var: Var) -> Interval:
-        """The bounds that a variable's declaration gives."""
+        """The bounds in a variable's declaration."""
         if var.bounds is None:
             return EVERYTHING
         return var.bounds.low, INF if var.bounds.high is None else var.bounds.high
@@ -90,8 +90,7 @@ class State(Algebra):
     ) -> None:
         low_value, high_value = interval
         if high_value < low_value:
-            # Code under an empty range never runs, so any value is right. One point keeps intervals well
-            # formed.
+            # Code under an empty range never runs, so any range is right. One point keeps the interval valid.
             interval, low, high = (low_value, low_value), None, None
         old = self._known.ranges.get(var)
         if old is not None and (old.interval, old.low, old.high) == (interval, low, high):
@@ -100,9 +99,9 @@ class State(Algebra):
         self._known.ranges[var] = VarRange(interval, low, high, self._order)
         self._known.symbolic = self._known.symbolic or low is not None or high is not None
         if old is not None or var in self._looked_up:
-            self._forget()
+            self._clear_memo()
 
-    def _forget(self) -> None:
+    def _clear_memo(self) -> None:
         """Drop memoised results that new facts may improve."""
         self._memo = Memo()
         self._looked_up = set()

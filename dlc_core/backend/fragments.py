@@ -18,7 +18,7 @@ from dlc_core.target.source import Blocks, Matrices
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.values import Key
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.matrix import MATRIX, MatrixUnit, held, operands, products, unit_of
+from dlc_core.tir.matrix import MATRIX, MatrixUnit, operands, products, strip_reinterpret, unit_of
 from dlc_core.tir.stmt import Let, PrimFunc, Seq, Stmt, Store, seq
 from dlc_core.tir.threads import THREAD, axes_in, is_private
 
@@ -196,7 +196,7 @@ class FragmentWriter(CopyWriter):
 
     def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
         """The texts of the operands a and b of a product, by their names in its format."""
-        variables = [var for arg in call.args[1:3] if isinstance(var := held(arg), Var)]
+        variables = [var for arg in call.args[1:3] if isinstance(var := strip_reinterpret(arg), Var)]
         return {name: self.text.vars[var] for name, var in zip("ab", variables, strict=True)}
 
 

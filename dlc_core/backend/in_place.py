@@ -22,7 +22,7 @@ from dlc_core.ir.expr import Call, Expr, Load, Var, const, free_vars, substitute
 from dlc_core.target.source import InPlace
 from dlc_core.target.source.scalars import ADD
 from dlc_core.tir.functor import exprs_of, loads_in, stmts, stmts_of
-from dlc_core.tir.matrix import MATRIX, Fragment, MatrixUnit, held, operands, products
+from dlc_core.tir.matrix import MATRIX, Fragment, MatrixUnit, operands, products, strip_reinterpret
 from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Stmt, Store, View
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW, level
 
@@ -35,7 +35,7 @@ class InPlaceWriter(FragmentWriter):
         self._tiles: dict[Var, tuple[Buffer, Sequence[Expr]]] = {}
         """Operands in shared memory: the buffer, and the offset of each element of a thread's fragment."""
         found = {var for var, value in operands(func.body).items() if _scope(value) == SWIZZLED}
-        calls = [c for c in products(func.body) if held(c.args[1]) in found]
+        calls = [c for c in products(func.body) if strip_reinterpret(c.args[1]) in found]
         self._read = found
         self._added = list(dict.fromkeys(load.buffer for c in calls for load in loads_in(c.args[0])))
         """The accumulators of products that read shared memory."""
@@ -105,7 +105,11 @@ class InPlaceWriter(FragmentWriter):
 
     def _multiplies(self, stmt: Stmt) -> bool:
         value = stmt.value if isinstance(stmt, Let) else None
-        return isinstance(value, Call) and value.name == MATRIX and held(value.args[1]) in self._read
+        return (
+            isinstance(value, Call)
+            and value.name == MATRIX
+            and strip_reinterpret(value.args[1]) in self._read
+        )
 
     def _only_multiplies(self, stmt: Stmt) -> bool:
         """Whether a statement consists of products only, possibly in loops."""
@@ -135,7 +139,7 @@ class InPlaceWriter(FragmentWriter):
 
     def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
         """The texts of the operands a and b of a product, by their names in its format."""
-        variables = [held(arg) for arg in call.args[1:3]]
+        variables = [strip_reinterpret(arg) for arg in call.args[1:3]]
         if variables[0] not in self._read:
             return super().product_words(unit, call)
         words: dict[str, object] = {"layouts": ""}
@@ -169,7 +173,7 @@ class InPlaceWriter(FragmentWriter):
         size = buffer.dtype.itemsize
         row = SWIZZLED_ROW // size
         if table is not None:
-            whole = fragment.gathered(table)
+            whole = fragment.assemble(table)
             found = whole if of_b else whole.T  # [K, other dim]
             steps, others = (np.arange(n) for n in found.shape)
             if np.array_equal(found, steps[:, None] + others * row):

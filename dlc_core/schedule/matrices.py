@@ -71,7 +71,7 @@ def digits_of(fragment: Fragment) -> tuple[list[Digit], list[Digit]]:
     """The digits of the thread's index, and those of the indices of its values, highest first."""
     found = [
         [Digit(*fragment.along(step), extent) for step, extent in reversed(part)]
-        for part in (fragment.threads, fragment.own)
+        for part in (fragment.threads, fragment.values)
     ]
     return found[0], found[1]
 

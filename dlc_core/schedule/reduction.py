@@ -28,7 +28,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, written_by
 from dlc_core.schedule.regions import bind_all, point_region, read_regions, span
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.combine import OPERATIONS, Combination, broken_law, combination_of, update
+from dlc_core.tir.combine import OPERATIONS, Combination, combination_of, update, violated_property
 from dlc_core.tir.functor import free_vars_stmt, region_exprs, rename_bound, substitute_stmt
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Seq, Stmt, Store, loop, seq
@@ -279,7 +279,7 @@ def _combination(program: Program, block: Block, what: str) -> tuple[Combination
         raise program.error(what, block, why="its initialisation does not store one value to each result")
     identity = tuple(starts[b] for b in found.buffers)
     if not found.plain:
-        broken = broken_law(found.combine, identity)
+        broken = violated_property(found.combine, identity)
         if broken:
             raise program.error(
                 what,

@@ -32,6 +32,8 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.ir.expr import substitute as substitute_expr
+from dlc_core.tir.axes import full_region as full_region
+from dlc_core.tir.axes import point_region as point_region
 from dlc_core.tir.functor import block_list, bound_buffers, child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Seq, Stmt, Store, View
 
@@ -262,7 +264,7 @@ def read_regions(block: Block) -> tuple[Region, ...]:
         if all((buffer, place) in written for place in found):
             continue
         point = len(found) == 1 and not any(isinstance(e, Load) or e in inner for e in post_order(*found[0]))
-        regions.append(point_region(buffer, found[0]) if point else whole_region(buffer))
+        regions.append(point_region(buffer, found[0]) if point else full_region(buffer))
     return tuple(regions)
 
 
@@ -286,14 +288,6 @@ def _boxes_read(block: Block) -> tuple[Region, ...]:
             box = hull(reads, analyzer)
             regions.append(Region(buffer, tuple(Range(x.low, extent_of(x, analyzer)) for x in box)))
     return tuple(regions)
-
-
-def point_region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-    return Region(buffer, tuple(Range(i, const(1)) for i in indices))
-
-
-def whole_region(buffer: Buffer) -> Region:
-    return Region(buffer, tuple(Range(const(0), d) for d in buffer.shape))
 
 
 def iter_map(

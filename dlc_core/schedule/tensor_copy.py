@@ -99,7 +99,7 @@ def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
         if any(one.var in free_vars(*around) for one in loops):
             return "some of its elements are left as they are"
         made = _box(stmt, value, loops, [c for c in conds if const_value(c) != 1], analyzer)
-        return replace(made, under=tuple(around)) if isinstance(made, TensorCopy) else made
+        return replace(made, conditions=tuple(around)) if isinstance(made, TensorCopy) else made
 
 
 def _unguarded(value: Expr, conds: list[Expr]) -> Expr:

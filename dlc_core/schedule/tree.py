@@ -239,7 +239,7 @@ class Program:
             if isinstance(dim, Var):
                 analyzer.declare_dim(dim, 0)
             else:
-                analyzer.suppose(dim >= 0)
+                analyzer.add_assumptions(dim >= 0)
         for stmt in self.tree.path(around[0]) if around else ():
             match stmt:
                 case For():
@@ -265,7 +265,7 @@ class Program:
             return
         if extent not in self._needed:
             self._needed[extent] = [dim >= 1 for dim in self._dims() if _is_multiple(extent, dim, analyzer)]
-        analyzer.suppose(*self._needed[extent])
+        analyzer.add_assumptions(*self._needed[extent])
 
     def _dims(self) -> list[Expr]:
         """The symbolic dims of the function's buffers, in order of dependence."""

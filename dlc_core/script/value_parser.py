@@ -27,6 +27,7 @@ from dlc_core.ir.expr import (
 from dlc_core.script.scope import Scope
 from dlc_core.script.source import Source, short, suggestion
 from dlc_core.script.static import is_static
+from dlc_core.tir.axes import full_region
 from dlc_core.tir.stmt import Range, Region
 
 NUMBER = (bool, int, float)
@@ -211,9 +212,9 @@ class ValueParser:
     def region(self, node: ast.expr) -> Region:
         """`A[i, 0:8]`: the box of a buffer; `A` alone is all of it."""
         if isinstance(node, ast.Name):
-            whole = self.name(node)
-            if isinstance(whole, Buffer):
-                return Region(whole, tuple(Range(const(0, d.dtype), d) for d in whole.shape))
+            found = self.name(node)
+            if isinstance(found, Buffer):
+                return full_region(found)
         if not isinstance(node, ast.Subscript):
             return self.fail(node, f"{short(node)} is not a region", "write A[i, 0:8]")
         buffer = self.buffer(node.value)

@@ -11,8 +11,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, Var, as_expr
 from dlc_core.ir.types import Dim
-from dlc_core.te.nest import whole_region
 from dlc_core.te.tensor import Operation, Tensor, tensors_made
+from dlc_core.tir.axes import full_region
 from dlc_core.tir.functor import (
     buffers_read,
     buffers_written,
@@ -63,8 +63,8 @@ def extern_nest(op: ExternOp, results: Sequence[Buffer]) -> Stmt:
     body = substitute_stmt(op.body, {}, dict(zip(op.formal, results, strict=True)))
     if op.blocks:
         return rename_bound(body)
-    reads = tuple(whole_region(b) for b in op.reads())
-    return Block(op.name, (), (), reads, tuple(whole_region(b) for b in results), rename_bound(body))
+    reads = tuple(full_region(b) for b in op.reads())
+    return Block(op.name, (), (), reads, tuple(full_region(b) for b in results), rename_bound(body))
 
 
 def extern(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, load, loads_in, select, substitute
 from dlc_core.te.tensor import ComputeOp, Reduction
+from dlc_core.tir.axes import full_region, point_region
 from dlc_core.tir.combine import update
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, seq
 
@@ -18,14 +19,6 @@ class Outer:
 
     var: Var
     dom: Range
-
-
-def point_region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-    return Region(buffer, tuple(Range(i, const(1)) for i in indices))
-
-
-def whole_region(buffer: Buffer) -> Region:
-    return Region(buffer, tuple(Range(const(0), d) for d in buffer.shape))
 
 
 def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
@@ -40,7 +33,7 @@ def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
     regions = []
     for buffer, places in points.items():
         single = len(places) == 1 and not loads_in(*places[0])
-        regions.append(point_region(buffer, places[0]) if single else whole_region(buffer))
+        regions.append(point_region(buffer, places[0]) if single else full_region(buffer))
     return tuple(regions)
 
 

@@ -22,6 +22,7 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
+from dlc_core.tir.axes import full_region
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, IterVar, Let, Range, Region, Stmt, Store, View
 
@@ -31,9 +32,9 @@ Regions = tuple[Region, ...]
 def access_regions(axes: Sequence[IterVar], body: Stmt, init: Stmt | None = None) -> tuple[Regions, Regions]:
     """(reads, writes) of a block: one rectangular region for each buffer, in the order of first access.
 
-    A region covers all accesses in the loops and blocks inside. If its bounds are unknown, it is the whole
-    buffer. Memory that is allocated inside is left out. So is the read of a reduction's accumulator, because
-    only the written element is read.
+    A region covers all accesses in inner loops and blocks. If its bounds are unknown, it is the whole buffer.
+    Buffers that are allocated inside are omitted. So is the read of a reduction's accumulator, because only
+    the written element is read.
     """
     return _Accesses(axes).regions([s for s in (init, body) if s is not None])
 
@@ -71,9 +72,9 @@ class _Accesses:
             self._visit(part)
         written = {(b, r.ranges) for b, regions in self.writes.items() for r in regions}
         reads = {b: rs for b, rs in self.reads.items() if not all((b, r.ranges) in written for r in rs)}
-        return self._boxes(reads), self._boxes(self.writes)
+        return self._unions(reads), self._unions(self.writes)
 
-    def _boxes(self, found: dict[Buffer, list[Region]]) -> Regions:
+    def _unions(self, found: dict[Buffer, list[Region]]) -> Regions:
         return tuple(self._union(buffer, regions) for buffer, regions in found.items())
 
     def _visit(self, root: Stmt) -> None:
@@ -89,7 +90,7 @@ class _Accesses:
                 case Let():
                     self.lets[stmt.var] = substitute(stmt.value, self.lets)
                 case Eval():
-                    self._passed(stmt.value)
+                    self._add_addresses(stmt.value)
             if not stmt.bound_buffers():
                 for load in loads_in(*exprs_of(stmt)):
                     self._add(self.reads, load.buffer, [Range(i, const(1)) for i in load.indices])
@@ -97,13 +98,14 @@ class _Accesses:
                 self._add(self.writes, stmt.buffer, [Range(i, const(1)) for i in stmt.indices])
             work.extend(reversed(child_stmts(stmt)))
 
-    def _passed(self, value: Expr) -> None:
-        """Record buffers whose address is passed to a function. It may read and write all of them."""
+    def _add_addresses(self, value: Expr) -> None:
+        """Record the buffers whose address is passed to a function, which may read and write all their
+        elements."""
         for e in post_order(value):
             if isinstance(e, Call) and e.name == "address_of":
                 for load in loads_in(*e.args):
                     for table in (self.reads, self.writes):
-                        self._add(table, load.buffer, whole(load.buffer).ranges)
+                        self._add(table, load.buffer, full_region(load.buffer).ranges)
 
     def _nested(self, block: Block) -> None:
         """Record the declared regions of an inner block, over its own axes."""
@@ -132,7 +134,7 @@ class _Accesses:
         if buffer in self.views:
             while buffer in self.views:
                 buffer = self.views[buffer]
-            ranges = whole(buffer).ranges
+            ranges = full_region(buffer).ranges
         if buffer in self.local:
             return
         box = tuple(self._bounded(r, dim) for r, dim in zip(ranges, buffer.shape, strict=True))
@@ -154,12 +156,12 @@ class _Accesses:
         used = free_vars(begin, extent)
         if loads_in(begin, extent) or isinstance(begin, Load) or any(v in self.unknown for v in used):
             return None
-        moving = [v for v in used if v in self.inner]
-        if not moving:
+        varying = [v for v in used if v in self.inner]
+        if not varying:
             return Range(begin, extent)
         if begin.dtype is not INDEX or extent.dtype is not INDEX:
             return None
-        low, end = set_of(self.az, begin, moving).low, set_of(self.az, begin + extent, moving).high
+        low, end = set_of(self.az, begin, varying).low, set_of(self.az, begin + extent, varying).high
         return None if low is None or end is None else Range(low, self.az.simplify(end - low))
 
     def _joined(self, ranges: Sequence[Range]) -> Range:
@@ -178,8 +180,3 @@ class _Accesses:
     def _union(self, buffer: Buffer, regions: Sequence[Region]) -> Region:
         columns = zip(*(r.ranges for r in regions), strict=True)
         return Region(buffer, tuple(self._joined(list(column)) for column in columns))
-
-
-def whole(buffer: Buffer) -> Region:
-    """All of a buffer."""
-    return Region(buffer, tuple(Range(const(0, d.dtype), d) for d in buffer.shape))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DTypeLike
-from dlc_core.ir.expr import Expr, Var, binary
+from dlc_core.ir.expr import Expr, Var, binary, const
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,20 @@ class Range:
 
 @dataclass(frozen=True)
 class Region:
-    """A box of a buffer that a block reads or writes."""
+    """A rectangular part of a buffer that a block reads or writes."""
 
     buffer: Buffer
     ranges: tuple[Range, ...]
+
+
+def point_region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
+    """One element of a buffer."""
+    return Region(buffer, tuple(Range(i, const(1)) for i in indices))
+
+
+def full_region(buffer: Buffer) -> Region:
+    """All elements of a buffer."""
+    return Region(buffer, tuple(Range(const(0, d.dtype), d) for d in buffer.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +46,7 @@ class IterVar:
     """An axis of a block: "spatial" (different points write different elements) or "reduce" (points
     accumulate).
 
-    In expressions it is replaced by its variable.
+    In expressions it stands for its variable.
     """
 
     var: Var

@@ -34,7 +34,7 @@ Combine = Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
 class Combination:
     """`combine` computes one tuple of values from `buffers[i][point]` and `terms[i]`.
 
-    `plain` means that it is one operation, written without names for the terms.
+    `plain`: it is one operation, written without names for the terms.
     """
 
     buffers: tuple[Buffer, ...]
@@ -46,20 +46,20 @@ class Combination:
 
 def update(buffers: Sequence[Buffer], point: Sequence[Expr], terms: Sequence[Expr], combine: Combine) -> Stmt:
     """A statement that combines elements of buffers with terms. The terms do not read the buffers."""
-    place = tuple(point)
-    current = tuple(load(b, place) for b in buffers)
+    indices = tuple(point)
+    current = tuple(load(b, indices) for b in buffers)
     if len(buffers) == 1:
         (value,) = combine(current, tuple(terms))
         if isinstance(value, Binary) and value.op in OPERATIONS and _operands(value, current[0], terms[0]):
-            return Store(buffers[0], place, value)
+            return Store(buffers[0], indices, value)
     names = tuple(Var(f"term_{b.name}", t.dtype) for b, t in zip(buffers, terms, strict=True))
     values = combine(current, names)
     body: Stmt
     if len(buffers) == 1:
-        body = Store(buffers[0], place, values[0])
+        body = Store(buffers[0], indices, values[0])
     else:
         fresh = tuple(Var(f"next_{b.name}", v.dtype) for b, v in zip(buffers, values, strict=True))
-        body = seq(*(Store(b, place, v) for b, v in zip(buffers, fresh, strict=True)))
+        body = seq(*(Store(b, indices, v) for b, v in zip(buffers, fresh, strict=True)))
         for var, value in reversed(list(zip(fresh, values, strict=True))):
             body = Let(var, value, body)
     for var, term in reversed(list(zip(names, terms, strict=True))):
@@ -128,12 +128,12 @@ def _operation(store: Store) -> Combination | None:
     return Combination((store.buffer,), store.indices, (term,), combine, True)
 
 
-def broken_law(combine: Combine, identity: Sequence[Expr]) -> str:
-    """Test a combination on examples, and return the name of a law that it breaks; empty if it breaks none.
+def violated_property(combine: Combine, identity: Sequence[Expr]) -> str:
+    """Test a combination on examples. Returns the name of a property that it lacks; empty if it has all.
 
-    The laws allow combining partial results: the initial value is neutral, and the function is commutative
-    and associative. The examples are values that the function returns from the initial value, because partial
-    results are such values.
+    The properties allow combining partial results: the initial value is neutral, and the function is
+    commutative and associative. The examples are results of combining the initial value with others, because
+    partial results are such values.
     """
     start = tuple(identity)
     dtypes = tuple(i.dtype for i in start)
@@ -143,13 +143,13 @@ def broken_law(combine: Combine, identity: Sequence[Expr]) -> str:
     for seed in range(2):
         x, y, z = (_example(dtypes, 3 * seed + i) for i in range(3))
         u, v = combine(start, x), combine(start, y)
-        laws = (
+        properties = (
             ("neutral at its initial value", combine(u, start), u),
             ("neutral at its initial value", combine(start, u), u),
             ("commutative", combine(u, v), combine(v, u)),
             ("associative", combine(u, combine(v, z)), combine(combine(u, v), z)),
         )
-        for name, left, right in laws:
+        for name, left, right in properties:
             if not all(_close(a, b) for a, b in zip(left, right, strict=True)):
                 return name
     return ""
@@ -173,4 +173,4 @@ def _close(a: Expr, b: Expr) -> bool:
     return bool(abs(left - right) <= 0.02 * max(abs(left), abs(right), 1e-3))
 
 
-__all__ = ["OPERATIONS", "Combination", "Combine", "broken_law", "combination_of", "update"]
+__all__ = ["OPERATIONS", "Combination", "Combine", "combination_of", "update", "violated_property"]

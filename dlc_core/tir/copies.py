@@ -24,8 +24,8 @@ def copies_end() -> Expr:
 
 
 def copies_barrier(groups: int, steps: int = 0) -> Expr:
-    """A barrier that leaves in flight the last `groups` groups of copies of each thread, and the reads in
-    place that matrix units began since the last `steps` barriers. Use it under `Eval`.
+    """A barrier after which the last `groups` groups of copies of each thread may still be in flight, and so
+    may reads in place that matrix units began since the last `steps` barriers. Use it under `Eval`.
     """
     return intrinsic("copies_barrier", groups, steps)
 

@@ -25,20 +25,21 @@ from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
 from dlc_core.tir.stmt import Block, If, PrimFunc, Stmt, Store, seq
 
 CHECKS = "checks"
-"""The attribute of a PrimFunc with checks: what each of them is about, by its code."""
+"""The attribute of a PrimFunc with the descriptions of its checks, by their codes."""
 INDEX_CHECKS = "index_checks"
-"""The attribute of a PrimFunc with `report_index`: what each of these is about, by its code."""
+"""The attribute of a PrimFunc with the descriptions of its `report_index` calls, by their codes."""
 RECORD_NAME = "failure"
 """The name of the record parameter."""
 RECORD = 4
 """Elements of the record."""
 CALL = 3
-"""Which of them is the number of the call that runs, where guard mode notes that."""
+"""The index of the element with the number of the running call, which guard mode records."""
 SITE = 1 << 16
 """Sites are multiples of this number, so that the codes of one program fit below it."""
 REPORT = "report_index"
 INDEX_KIND, ACCESS_KIND, CHECK_KIND = "index: ", "access: ", "check: "
-"""How texts about checks begin: of indices that are data, of accesses, of what a program asks for itself."""
+"""Prefixes of descriptions: checks of indices that are data, of accesses, and `check` calls of the
+program."""
 
 
 def record_buffer() -> Buffer:

@@ -42,15 +42,15 @@ class _Scan:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self.params = frozenset(func.buffers)
-        self.lasting = func.buffers[: len(func.buffers) - func.attrs.get("workspaces", 0)]
+        self.non_workspace = func.buffers[: len(func.buffers) - func.attrs.get("workspaces", 0)]
         self.bad: set[Buffer] = set()
-        """Parameters that are touched otherwise than as the law says."""
+        """Parameters with an access that violates the conditions."""
         self.read_by: dict[Buffer, set[Buffer]] = defaultdict(set)
         self.writes: dict[Buffer, int | None] = defaultdict(int)
         self.visit(func.body, 1)
 
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        buffers = self.lasting
+        buffers = self.non_workspace
         found = []
         for index, source in enumerate(buffers):
             outputs = self.read_by[source]
@@ -71,7 +71,7 @@ class _Scan:
             self._store(stmt, times)
             return
         for expr in exprs_of(stmt):
-            self._refuse(expr)
+            self._exclude(expr)
         match stmt:
             case View() if stmt.base in self.params:
                 self.bad.add(stmt.base)
@@ -88,17 +88,17 @@ class _Scan:
         lanes = stmt.value.dtype.lanes
         self.writes[stmt.buffer] = None if known is None or times is None else known + times * lanes
         for index in stmt.indices:
-            self._refuse(index)
+            self._exclude(index)
         for load in post_order(stmt.value):
             if isinstance(load, Call) and load.name == "address_of":
-                self._refuse(load)
+                self._exclude(load)
             if not isinstance(load, Load) or load.buffer not in self.params:
                 continue
             self.read_by[load.buffer].add(stmt.buffer)
             if load.indices != stmt.indices:
                 self.bad.add(load.buffer)
 
-    def _refuse(self, expr: Expr) -> None:
+    def _exclude(self, expr: Expr) -> None:
         """Record parameters that an expression reads, or whose address it takes."""
         self.bad.update(e.buffer for e in post_order(expr) if isinstance(e, Load))
 

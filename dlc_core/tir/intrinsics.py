@@ -53,9 +53,9 @@ EXTERN = "extern."
 BULK = "bulk_copy"
 NOTE = "note"
 FUNCTIONS = (KERNEL, LAUNCH, EXTERN)
-"""How the names of calls of functions begin."""
+"""Prefixes of the names of calls of functions."""
 STATUS = dtype("int32")
-"""The type of calls made for their effect; the value means nothing."""
+"""The type of calls for their side effect; the value has no meaning."""
 
 
 @record(frozen=True)
@@ -64,7 +64,7 @@ class Intrinsic:
 
     `arity` is -1 for any number of arguments.  `kinds` are the dtype kinds of the (data) arguments.
     `result` is "same" (the dtype of the last argument), "first" (of the first one), "bool" (one for each
-    lane), "scalar" (one lane of the argument), "status" or "free" (whatever the call says).  `reference` maps
+    lane), "scalar" (one lane of the argument), "status" or "free" (the call defines it).  `reference` maps
     NumPy arrays to an array: floats come in as float64, and the caller rounds the result to the call's dtype.
     """
 
@@ -208,19 +208,19 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         "(acc, a, b): to lane i of acc the products of b's group i with a's, which is one group for all lanes"
         " or one for each; in acc's dtype, modulo its width or with the order and rounding of the sum open",
     ),
-    Intrinsic("barrier", 0, _ANY, "status", None, "no thread goes on before all have arrived"),
+    Intrinsic("barrier", 0, _ANY, "status", None, "no thread continues before all have arrived"),
     Intrinsic(
-        "copies_begin", 0, _ANY, "status", None, "what is written to shared memory may be late from here"
+        "copies_begin", 0, _ANY, "status", None, "from here on, writes to shared memory may be asynchronous"
     ),
-    Intrinsic("copies_end", 0, _ANY, "status", None, "to here: a group of copies, which may be under way"),
+    Intrinsic("copies_end", 0, _ANY, "status", None, "ends a group of copies, which may be in flight"),
     Intrinsic(
         "copies_barrier",
         2,
         _INT,
         "status",
         None,
-        "copies_barrier(groups, steps): a barrier before which each thread's copies, but for its last so many"
-        " groups, have arrived; what units read in place since the last so many barriers may be read still",
+        "copies_barrier(groups, steps): a barrier after which all but the last `groups` groups of copies are"
+        " complete; reads in place that began since the last `steps` barriers may still be in flight",
     ),
     Intrinsic(
         BULK,
@@ -237,7 +237,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         _NUMBER,
         "first",
         None,
-        "(x, delta, width): the x of the lane `delta` above, the own one where the subgroup ends before it",
+        "(x, delta, width): the x of the lane `delta` above; the own x if the subgroup has no such lane",
     ),
     Intrinsic(
         "subgroup_shuffle_xor",
@@ -256,7 +256,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         "(acc, a, b, numbers…): the thread's values of acc + a @ b, matrices that its subgroup holds as the"
         " numbers say; see `tir.matrix`",
     ),
-    Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
+    Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory at a handle is used soon"),
     Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the call fails with `code` unless cond"),
     Intrinsic(
         "report_index",
@@ -272,7 +272,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         _ANY,
         "status",
         None,
-        "clock(handle, sign): adds sign times a steady clock's nanoseconds to the int64 behind the handle",
+        "clock(handle, sign): adds sign times a steady clock's nanoseconds to the int64 at the handle",
     ),
     Intrinsic(
         NOTE,
@@ -280,12 +280,12 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         _ANY,
         "status",
         None,
-        "note(handle, number): puts the number into the int64 behind the handle before what follows begins",
+        "note(handle, number): stores the number to the int64 at the handle before the next statement begins",
     ),
 )
 
 EXCHANGES = frozenset({"subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor", MATRIX})
-"""By which threads of a subgroup get what others have."""
+"""Intrinsics by which the threads of a subgroup exchange values."""
 BARRIERS = frozenset({"barrier", "copies_barrier"})
 """Intrinsics at which the threads of a group wait for each other, and after which they see each other's
 writes."""

@@ -1,4 +1,4 @@
-"""Vector expressions by lanes: the form of a vector index, and the scalar that one lane computes."""
+"""Lanes of vector expressions: the form of a vector index, and the scalar expression of one lane."""
 
 from __future__ import annotations
 

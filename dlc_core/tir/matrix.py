@@ -33,16 +33,16 @@ Array = np.ndarray[Any, Any]
 class Fragment:
     """The distribution of a matrix of `rows` x `columns` over the threads of a subgroup.
 
-    `threads` and `own` are lists of (step, extent), lowest digit first. `threads` splits the thread index
-    into digits of these extents, `own` the index of a value within its thread. The row-major index of an
-    element is the sum of all digits times their steps. Each element belongs to exactly one thread; else
-    UsageError is raised.
+    `threads` and `values` are lists of (step, extent), lowest digit first. `threads` splits the thread index
+    into digits of these extents, `values` the index of a value within its thread. The row-major index of an
+    element is the sum of all digits times their steps. Raises UsageError unless each element belongs to
+    exactly one thread.
     """
 
     rows: int
     columns: int
     threads: Digits
-    own: Digits
+    values: Digits
 
     def __post_init__(self) -> None:
         sizes = all(extent > 0 for _, extent in self.digits)
@@ -59,15 +59,16 @@ class Fragment:
         """A fragment that distributes the elements evenly over `width` threads. It describes operands that a
         unit reads in place, for which only the shape and the number of threads matter.
         """
-        beside = gcd(columns, width)
-        high, own = width // beside, rows * beside // width
-        threads = ((1, beside), (columns * own, high))
-        return Fragment(rows, columns, _real(threads), _real(((columns, own), (beside, columns // beside))))
+        across = gcd(columns, width)
+        down, height = width // across, rows * across // width
+        threads = ((1, across), (columns * height, down))
+        values = ((columns, height), (across, columns // across))
+        return Fragment(rows, columns, _nontrivial(threads), _nontrivial(values))
 
     @property
     def digits(self) -> Digits:
         """The digits of the thread index, then the digits of the value index."""
-        return (*self.threads, *self.own)
+        return (*self.threads, *self.values)
 
     @property
     def width(self) -> int:
@@ -77,12 +78,12 @@ class Fragment:
     @property
     def count(self) -> int:
         """The number of values per thread."""
-        return prod(extent for _, extent in self.own)
+        return prod(extent for _, extent in self.values)
 
     def element(self, thread: int, number: int) -> int:
         """The row-major index of a thread's value `number`."""
         total = 0
-        for value, digits in ((thread, self.threads), (number, self.own)):
+        for value, digits in ((thread, self.threads), (number, self.values)):
             for step, extent in digits:
                 total += value % extent * step
                 value //= extent
@@ -97,7 +98,7 @@ class Fragment:
             along, factor = self.along(step)
             at[along] = at[along] + (digit if number_of_digit == last else digit % extent) * factor
             below *= extent
-        for step, extent in self.own:
+        for step, extent in self.values:
             along, factor = self.along(step)
             at[along] = at[along] + number % extent * factor
             number //= extent
@@ -112,22 +113,22 @@ class Fragment:
         """The row-major index of each value, as an array [thread, value]."""
         return np.array([[self.element(t, i) for i in range(self.count)] for t in range(self.width)])
 
-    def gathered(self, parts: Array) -> Array:
+    def assemble(self, parts: Array) -> Array:
         """Assemble the matrix from the fragments of all threads."""
-        whole = np.empty(self.rows * self.columns, parts.dtype)
-        whole[self.numbers] = parts
-        return whole.reshape(self.rows, self.columns)
+        matrix = np.empty(self.rows * self.columns, parts.dtype)
+        matrix[self.numbers] = parts
+        return matrix.reshape(self.rows, self.columns)
 
     def literals(self) -> tuple[int, ...]:
         """The digits as a flat list: the number of digits, then the step and extent of each. Digits of
         threads come before digits of values.
         """
         return tuple(
-            n for part in (self.threads, self.own) for n in (len(part), *(x for d in part for x in d))
+            n for part in (self.threads, self.values) for n in (len(part), *(x for d in part for x in d))
         )
 
 
-def _real(digits: Digits) -> Digits:
+def _nontrivial(digits: Digits) -> Digits:
     return tuple(digit for digit in digits if digit[1] > 1)
 
 
@@ -197,7 +198,7 @@ class MatrixUnit:
         kind = dtype(self.acc)
         wide = np.float64 if kind.is_float else np.int64
         left, right, total = (
-            fragment.gathered(np.asarray(part).astype(wide))
+            fragment.assemble(np.asarray(part).astype(wide))
             for fragment, part in ((self.of_a, a), (self.of_b, b), (self.of_acc, acc))
         )
         if self.mantissa:
@@ -206,7 +207,7 @@ class MatrixUnit:
         return made.astype(kind.numpy)
 
 
-def whole_unit(
+def tile_unit(
     a: str, b: str, acc: str, sizes: tuple[int, int, int], products: int = 0, group: int = 0
 ) -> MatrixUnit:
     """A tile unit, whose matrices belong to one thread, with `sizes` (m, n, k). `a` and `acc` are row-major.
@@ -215,8 +216,8 @@ def whole_unit(
     """
     m, n, k = sizes
     group = group or dtype(acc).bits // dtype(a).bits
-    groups = _real(((n, group), (1, n), (n * group, k // group)))
-    of_a, of_acc = (Fragment(m, width, (), _real(((1, width), (width, m)))) for width in (k, n))
+    groups = _nontrivial(((n, group), (1, n), (n * group, k // group)))
+    of_a, of_acc = (Fragment(m, width, (), _nontrivial(((1, width), (width, m)))) for width in (k, n))
     return MatrixUnit(a, b, acc, of_a, Fragment(k, n, (), groups), of_acc, products=products)
 
 
@@ -266,15 +267,15 @@ def products(root: Stmt) -> list[Call]:
     return [e for e in found if isinstance(e, Call) and e.name == MATRIX]
 
 
-def held(operand: Expr) -> Expr:
-    """The variable that holds an operand's values or their bits."""
+def strip_reinterpret(operand: Expr) -> Expr:
+    """The variable with an operand's values: the operand itself, or the one whose bits it reinterprets."""
     is_bits = isinstance(operand, Call) and operand.name == "reinterpret"
     return operand.args[0] if is_bits and isinstance(operand, Call) else operand
 
 
 def operands(root: Stmt) -> dict[Var, Expr]:
     """The operands of matrix products: variables with their values."""
-    used = {held(arg) for call in products(root) for arg in call.args[1:3]}
+    used = {strip_reinterpret(arg) for call in products(root) for arg in call.args[1:3]}
     return {s.var: s.value for s in stmts_of(root, Let) if s.var in used}
 
 
@@ -292,10 +293,10 @@ def matrix_problem(expr: Call) -> str | None:
         unit = unit_of(expr)
     except UsageError as error:
         return error.what
-    wanted = (unit.of_acc.count, unit.of_a.count, unit.of_b.count)
+    expected = (unit.of_acc.count, unit.of_a.count, unit.of_b.count)
     lanes = tuple(arg.dtype.lanes for arg in expr.args[:3])
-    if lanes != wanted:
-        return f"{MATRIX} has operands of {lanes} values; its fragments have {wanted} values per thread"
+    if lanes != expected:
+        return f"{MATRIX} has operands of {lanes} values; its fragments have {expected} values per thread"
     if expr.dtype is not expr.args[0].dtype:
         return f"{MATRIX} with accumulators of {expr.args[0].dtype} has that dtype, not {expr.dtype}"
     kinds = {"float" if dtype(t).is_float else "int" for t in (unit.a, unit.b, unit.acc)}
@@ -310,11 +311,11 @@ __all__ = [
     "MATRIX",
     "Fragment",
     "MatrixUnit",
-    "held",
     "matrix_problem",
     "matrix_product",
     "operands",
     "products",
+    "strip_reinterpret",
+    "tile_unit",
     "unit_of",
-    "whole_unit",
 ]

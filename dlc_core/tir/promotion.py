@@ -1,5 +1,5 @@
-"""Promotion of local buffers to registers, if they are accessed only at constant indices and by vectors of
-equal ranges.
+"""Promotion of local buffers to registers. The buffers must be accessed only at constant indices, and by
+vectors of equal ranges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from dlc_core.tir.lanes import ramp_form
 from dlc_core.tir.stmt import For, Stmt, Store, View, While
 
 MAX_REGISTERS = 64
-"""Promoted values of one buffer beyond which it stays in memory (the register allocator would spill them)."""
+"""The maximum values of one buffer in registers. A buffer with more stays in memory, because the register
+allocator would spill them.
+
+The number exceeds the vector registers of the supported CPUs (at most 32), so that every tile that fits in
+registers is promoted. Not measured.
+"""
 
 
 def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
@@ -34,10 +39,10 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
             case For() if stmt.kind == "parallel" and _mentions(stmt, buffer):
                 return None
             case Store() if stmt.buffer is buffer:
-                place = _place(buffer, stmt.indices)
-                if place is None:
+                written = _vector_range(buffer, stmt.indices)
+                if written is None:
                     return None
-                vectors.add(place)
+                vectors.add(written)
         exprs = exprs_of(stmt)
         loads = [e for e in loads_in(*exprs) if e.buffer is buffer]
         if not loads:
@@ -46,10 +51,10 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
             if isinstance(expr, Call) and expr.name == "address_of" and expr.args[0] in loads:
                 return None
         for one in loads:
-            place = _place(buffer, one.indices)
-            if place is None:
+            read = _vector_range(buffer, one.indices)
+            if read is None:
                 return None
-            reads.add(place)
+            reads.add(read)
     for first, lanes in reads - vectors:
         if lanes != 1 or not any(start <= first < start + width for start, width in vectors):
             return None
@@ -69,7 +74,8 @@ def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
     return False
 
 
-def _place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, int] | None:
+def _vector_range(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, int] | None:
+    """(first element, lanes) of an access; None if it is not constant or not contiguous."""
     lanes = max((i.dtype.lanes for i in indices), default=1)
     forms = [ramp_form(i) for i in indices]
     if any(form is None for form in forms):

@@ -1,4 +1,4 @@
-"""Facts about the sizes of a program's tensors: no size is negative.
+"""Non-negative sizes of a program's tensors.
 
 A dim such as `(n + 1) // 2 - 1` could be negative by its form. The caller of a program ensures that it is
 not.
@@ -16,7 +16,7 @@ SIZES = "sizes"
 their form does not imply it."""
 
 
-def doubtful_sizes(dims: Iterable[object]) -> tuple[Expr, ...]:
+def unproved_sizes(dims: Iterable[object]) -> tuple[Expr, ...]:
     """The dims whose form does not prove that they are non-negative."""
     found: dict[Expr, None] = {}
     for size in dims:
@@ -29,4 +29,4 @@ def doubtful_sizes(dims: Iterable[object]) -> tuple[Expr, ...]:
     return tuple(found)
 
 
-__all__ = ["SIZES", "doubtful_sizes"]
+__all__ = ["SIZES", "unproved_sizes"]

@@ -47,10 +47,10 @@ from dlc_core.tir.grammar import BINDS, FIRST, Parts, identical
 from dlc_core.tir.grammar import Stmt as Stmt
 
 FOR_KINDS = frozenset({"serial", "parallel", "vectorized", "unrolled", "thread"})
-"""How the iterations of a loop may run.  "thread" binds the loop to a hardware axis named by `For.thread`."""
+"""Kinds of loops. "thread" binds the loop to the hardware axis `For.thread`."""
 
 LANES = "lanes"
-"""Annotation of a serial loop that is to be vectors on cores that have them."""
+"""Annotation of a serial loop that is vectorised on cores with vectors."""
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 

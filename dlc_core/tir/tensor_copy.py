@@ -27,14 +27,14 @@ class Bulk:
     extent: int = 256
     """Elements of a box along a dim, at most."""
     align: int = 16
-    """Bytes that strides, and rows of a box, are multiples of."""
+    """Strides, and rows of a box, are multiples of this number of bytes."""
     row: int = 128
     """The maximum bytes of a row of a box; swizzled rows have exactly this length."""
 
 
 @record(frozen=True)
 class TensorCopy:
-    """One of them; sizes in elements, outer dims first."""
+    """One tensor copy. Sizes are in elements, outer dims first."""
 
     to: Buffer
     at: tuple[Expr, ...]
@@ -44,8 +44,8 @@ class TensorCopy:
     box: tuple[int, ...]
     dims: tuple[Expr, ...]
     strides: tuple[Expr, ...]
-    under: tuple[Expr, ...] = ()
-    """Conditions under which it is made as a whole."""
+    conditions: tuple[Expr, ...] = ()
+    """The copy is issued if all of these hold."""
 
     @property
     def tensor(self) -> tuple[object, ...]:

@@ -1,15 +1,15 @@
 """The verifier of tensor programs.
 
 Level 1, cheap, after every pass:
-  * a variable or buffer is defined once, and before it is used; a parameter is there from the start;
+  * a variable or buffer is defined once, and before it is used; parameters are defined at the start;
   * accesses have the buffer's rank, integer indices, and values of the buffer's dtype and the indices' lanes;
   * conditions are one bool; loop bounds have the variable's dtype; intrinsics fit the table;
   * a vectorized loop has a constant extent, a thread loop (and no other) a thread name;
-  * thread axes and the memories between them are nested as `tir/verify_threads.py` says;
+  * thread axes are nested as `tir/verify_threads.py` requires;
   * a block binds each axis to one value of its dtype; its body uses axes, not the loops around it.
 Level 2, with the module and arithmetic:
   * kernel calls name a PrimFunc of the module and fit its parameters;
-  * a block's regions have the buffers that it accesses, and no access lies certainly outside them.
+  * a block's regions have the buffers that it accesses, and no access is proved to be outside them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Render = Callable[[PrimFunc, Stmt], Sequence[str]]
 
 @record(frozen=True)
 class Problem:
-    """One broken law and the statement that breaks it (None: the parameters)."""
+    """A violated rule and the statement that violates it (None: the parameters)."""
 
     message: str
     stmt: Stmt | None = None
@@ -54,7 +54,7 @@ class Problem:
 def verify_func(
     func: PrimFunc, *, level: int = 1, module: IRModule | None = None, render: Render | None = None
 ) -> None:
-    """Raise VerifyError if the program breaks a rule. It lists up to 10 problems, the first with the
+    """Raise VerifyError if the program violates a rule. It lists up to 10 problems, the first with the
     surrounding text.
     """
     problems = find_problems(func, level=level, module=module)
@@ -65,7 +65,9 @@ def verify_func(
         details.append(f"… and {len(problems) - MAX_REPORTED} more")
     if render is not None and problems[0].stmt is not None:
         details += render(func, problems[0].stmt)
-    raise VerifyError(f"{func.name} breaks {len(problems)} law(s)", spans=func.spans, details=details)
+    raise VerifyError(
+        f"{func.name} violates {len(problems)} rule(s) of the verifier", spans=func.spans, details=details
+    )
 
 
 def verify_module(module: IRModule, *, level: int = 1, render: Render | None = None) -> None:
@@ -75,7 +77,7 @@ def verify_module(module: IRModule, *, level: int = 1, render: Render | None = N
 
 
 def find_problems(func: PrimFunc, *, level: int = 1, module: IRModule | None = None) -> list[Problem]:
-    """All broken rules in program order."""
+    """All violated rules in program order."""
     checker = _Checker(func)
     checker.run()
     problems = checker.problems
@@ -94,7 +96,7 @@ class _Checker:
         self.problems: list[Problem] = []
         self.vars: set[Var] = set()
         self.buffers: set[Buffer] = set()
-        self.ever: set[Var | Buffer] = set()
+        self.defined: set[Var | Buffer] = set()
         self.loops: dict[Var, int] = {}
         self.blocks = 0
         self.threads = False
@@ -113,9 +115,9 @@ class _Checker:
         self.problems.append(Problem(message, stmt))
 
     def define(self, name: Var | Buffer, stmt: Stmt | None) -> None:
-        if name in self.ever:
+        if name in self.defined:
             self.problem(f"{name.name} is defined twice", stmt)
-        self.ever.add(name)
+        self.defined.add(name)
         if isinstance(name, Var):
             self.vars.add(name)
         else:
@@ -348,8 +350,8 @@ def _region_problems(block: Block) -> Iterator[str]:
             yield f"block {block.name} {verb} {buffer.name}, which its regions do not declare"
         elif all(_outside(access, region, analyzer) for region in declared):
             reported.add(key)
-            place = ", ".join(map(str, access.indices))
-            yield f"block {block.name} {verb} {buffer.name}[{place}], outside its declared region"
+            indices = ", ".join(map(str, access.indices))
+            yield f"block {block.name} {verb} {buffer.name}[{indices}], outside its declared region"
 
 
 def _outside(access: _Access, region: Region, analyzer: Analyzer) -> bool:

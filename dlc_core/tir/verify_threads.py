@@ -22,21 +22,21 @@ def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
     """
     work: list[tuple[Stmt, Loops]] = [(root, ())]
     while work:
-        stmt, around = work.pop()
+        stmt, enclosing = work.pop()
         if isinstance(stmt, For) and stmt.kind == "thread":
-            yield from ((message, stmt) for message in _axis_problems(stmt, around))
+            yield from ((message, stmt) for message in _axis_problems(stmt, enclosing))
         for name in _convergent(stmt):
-            alone = [s for s in around if s.kind in ("parallel", "vectorized")]
-            if alone:
-                yield f"{name} in the {alone[-1].kind} loop over {alone[-1].var.name}", stmt
+            parallel = [s for s in enclosing if s.kind in ("parallel", "vectorized")]
+            if parallel:
+                yield f"{name} in the {parallel[-1].kind} loop over {parallel[-1].var.name}", stmt
         if isinstance(stmt, For) and stmt.kind in ("thread", "parallel", "vectorized"):
-            around = (*around, stmt)
-        work.extend((child, around) for child in reversed(child_stmts(stmt)))
+            enclosing = (*enclosing, stmt)
+        work.extend((child, enclosing) for child in reversed(child_stmts(stmt)))
 
 
-def _axis_problems(axis: For, around: Loops) -> Iterator[str]:
+def _axis_problems(axis: For, enclosing: Loops) -> Iterator[str]:
     own = level(axis)
-    for outer in around:
+    for outer in enclosing:
         if own == GROUP and level(outer) in (THREAD, VIRTUAL):
             yield f"the axis {axis.thread} of groups stands inside the axis {outer.thread} of threads"
         if own != VIRTUAL and outer.thread == axis.thread and outer.extent is not axis.extent:

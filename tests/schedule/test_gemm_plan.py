@@ -18,7 +18,7 @@ from dlc_core.target import Description
 from dlc_core.target.description import Dot
 from dlc_core.testing.schedules import check_schedule
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.matrix import whole_unit
+from dlc_core.tir.matrix import tile_unit
 from dlc_core.tir.stmt import For
 from tests.schedule.test_rules_contraction import MACHINES, K, M, N, matmul
 from tests.schedule.test_rules_tiles import PAIRS, product
@@ -159,7 +159,7 @@ def test_forced_tails(tails, rows):
 @pytest.mark.parametrize("unit", [False, True])
 def test_forced_instructions(unit):
     dot = Dot("uint8", "int8", "int32", 4, 4)
-    units = (whole_unit("uint8", "int8", "int32", (4, 4, 16)),)
+    units = (tile_unit("uint8", "int8", "int32", (4, 4, 16)),)
     machine = Description(vector_bits=128, vector_registers=32, dots=(dot,), matrix_units=units)
     plan = GemmPlan(Tile(4, 2), packed=True, dot=dot, unit=units[0] if unit else None)
     func = product(9, 11, 20, PAIRS["bytes"])

@@ -10,11 +10,11 @@ from dlc_core.op import std
 from dlc_core.target import Description
 from dlc_core.target.description import Dot
 from dlc_core.testing.schedules import check_schedule, kernel_of
-from dlc_core.tir.matrix import products, whole_unit
+from dlc_core.tir.matrix import products, tile_unit
 
 UNITS = (
-    whole_unit("bfloat16", "bfloat16", "float32", (4, 4, 8)),
-    whole_unit("uint8", "int8", "int32", (4, 4, 16)),
+    tile_unit("bfloat16", "bfloat16", "float32", (4, 4, 8)),
+    tile_unit("uint8", "int8", "int32", (4, 4, 16)),
 )
 DOTS = (Dot("bfloat16", "bfloat16", "float32", 2, 4), Dot("uint8", "int8", "int32", 4, 4))
 MACHINE = Description(vector_bits=128, vector_registers=32, cores=2, dots=DOTS, matrix_units=UNITS)

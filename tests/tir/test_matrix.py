@@ -43,7 +43,7 @@ def test_what_threads_get(dtype: str) -> None:
     a, b, c = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((2, 4), (4, 2), (2, 2)))
     unit = MatrixUnit(dtype, dtype, dtype, ROWS, STEPS, SUMS)
     held = [each.reshape(-1)[f.numbers] for each, f in ((c, SUMS), (a, ROWS), (b, STEPS))]
-    np.testing.assert_array_equal(SUMS.gathered(unit.product(*held)), c + a @ b)
+    np.testing.assert_array_equal(SUMS.assemble(unit.product(*held)), c + a @ b)
 
 
 def test_operands_of_fewer_bits() -> None:

@@ -164,7 +164,7 @@ def test_the_error_lists_all_problems_and_shows_the_text() -> None:
     with pytest.raises(VerifyError) as caught:
         verify_func(func, render=lambda f, s: [f">>> {f.name}"])
     text = str(caught.value)
-    assert "main breaks 12 law(s)" in text
+    assert "main violates 12 rule(s)" in text
     assert "uses x0" in text
     assert "and 2 more" in text
     assert ">>> main" in text

@@ -107,7 +107,7 @@ class _Checker:
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 self.dims.declare_dim(scalar, low=0)
-        self.dims.suppose(*(size >= 0 for size in func.attrs.get(SIZES, ())))
+        self.dims.add_assumptions(*(size >= 0 for size in func.attrs.get(SIZES, ())))
         self.same = _constant(func.scalars, needs)
         self.sample = _sample(func.scalars, needs)
         sizes = (size >= 0 for size in func.attrs.get(SIZES, ()))

@@ -46,7 +46,7 @@ from dlc_core.schedule.layout import REPACK
 from dlc_core.support.record import record
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.intrinsics import call_kernel
-from dlc_core.tir.sizes import doubtful_sizes
+from dlc_core.tir.sizes import unproved_sizes
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
 
@@ -133,7 +133,7 @@ class Emitter:
             *self.symbols,
         )
         func = PrimFunc(self.name, params, viewed(calls), {"entry": True}, self.function.body.spans)
-        doubtful = doubtful_sizes(d for b in self.buffers.values() for d in b.shape)
+        doubtful = unproved_sizes(d for b in self.buffers.values() for d in b.shape)
         func = func.with_attrs(sizes=doubtful) if doubtful else func
         func = self.proved(func, arena, calls, viewed)
         flat = tuple(one for found in slots for one in found)

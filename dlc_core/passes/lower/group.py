@@ -45,7 +45,7 @@ from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import has_offset, is_view
 from dlc_core.support.record import record
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.sizes import doubtful_sizes
+from dlc_core.tir.sizes import unproved_sizes
 from dlc_core.tir.stmt import PrimFunc
 
 DENORMALS = "denormals"
@@ -80,7 +80,7 @@ def lower_group(function: Function, name: str) -> PrimFunc:
             values[n] = _lower_node(n, values)
     results = _outputs(function, values, inputs)
     func = with_plan(te.create_prim_func(inputs, results, name, spans=tuple(spans)), values)
-    doubtful = doubtful_sizes(d for n in values for t in tensor_types(_fields(n)) for d in t.shape)
+    doubtful = unproved_sizes(d for n in values for t in tensor_types(_fields(n)) for d in t.shape)
     return func.with_attrs(sizes=doubtful) if doubtful else func
 
 

@@ -23,7 +23,7 @@ class _Calls(Walker):
         if not isinstance(found, TensorCopy):
             return super().loop(s)
         made = Eval(bulk_copy(found))
-        return guarded(made, logical_and(*found.under)) if found.under else made
+        return guarded(made, logical_and(*found.conditions)) if found.conditions else made
 
 
 @record(frozen=True)

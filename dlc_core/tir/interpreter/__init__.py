@@ -1,6 +1,6 @@
-"""The reference interpreter of PrimFuncs. It defines their exact semantics; speed is secondary.
+"""The reference interpreter of PrimFuncs. It defines their semantics; speed is secondary.
 
-A PrimFunc is translated to a Python function once, and the function is kept. Semantics:
+A PrimFunc is translated to a Python function once, and the function is cached. Semantics:
 
 * Floats are rounded to their dtype after each operation, integers wrap, loops of every kind run one after
   another.
@@ -9,8 +9,8 @@ A PrimFunc is translated to a Python function once, and the function is kept. Se
   those loops backwards.
 * Barriers synchronise the threads of each group (`tir/threads.py`). Accesses that a barrier orders are no
   race. A barrier that only some threads reach is a failure.
-* Every access is checked against the buffer's shape, every block axis against its domain, whenever that is
-  not certain beforehand.  Failures are `RuntimeFailure` with the buffer, the indices, the statement, its
+* Every access is checked against the buffer's shape, every block axis against its domain, unless the
+  translation proves it.  Failures are `RuntimeFailure` with the buffer, the indices, the statement, its
   block and the loop variables.
 * Index arithmetic with symbolic dims is assumed to stay below 2**40.
 """
@@ -167,11 +167,11 @@ def _as_array(pointer: tuple[Memory, int, DType]) -> Array:
 
 
 def _program(func: PrimFunc, *, checked: bool, reverse: bool) -> Program:
-    kept = _programs.setdefault(func, {})
+    cached = _programs.setdefault(func, {})
     key = (checked, reverse)
-    if key not in kept:
-        kept[key] = Program(func, checked=checked, reverse=reverse)
-    return kept[key]
+    if key not in cached:
+        cached[key] = Program(func, checked=checked, reverse=reverse)
+    return cached[key]
 
 
 def bind_arguments(func: PrimFunc, args: Sequence[Any]) -> list[Any]:

@@ -58,7 +58,7 @@ _NO_WRAP = frozenset({"floormod", "truncmod", "min", "max", "bitand", "bitor", "
 
 @dataclass
 class BufferText:
-    """How a buffer is reached: its pointer and window names, dims, strides and offset as texts."""
+    """The texts that access a buffer: names of its pointer and window, dims, strides and offset."""
 
     pointer: str
     window: str
@@ -82,7 +82,7 @@ class Writer:
     yielding: bool = False
     """Whether the text is a thread that synchronises with others, which is a generator."""
     checked: bool = False
-    """Whether races are looked for."""
+    """Whether the text records accesses to detect races."""
     indent: int = 1
     count: int = 0
     memo: dict[Expr, str] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class Writer:
             return f"int({a})"
         return self.wrapped(a, e)
 
-    def place(
+    def element_number(
         self, buffer: Buffer, indices: Sequence[Expr], texts: Sequence[str], *, end: bool = False
     ) -> str:
         """The element number of `buffer[indices]`. Emits the bounds checks that cannot be decided statically.
@@ -267,7 +267,7 @@ class Writer:
         return " + ".join(terms) or "0"
 
     def _load(self, e: Load, kids: list[str]) -> str:
-        at = self.place(e.buffer, e.indices, kids)
+        at = self.element_number(e.buffer, e.indices, kids)
         text = f"{self.buffers[e.buffer].window}[{at}]"
         table = scalars.decoder(e.buffer.dtype)
         return text if table is None else f"{self.helper(f'decode_{e.buffer.dtype}', table)}[{text}]"
@@ -303,7 +303,7 @@ class Writer:
         if name == MATRIX:
             return f"{self.lanes(e)}[{self.lane or 0}]"
         if name in CONVERGENT:
-            return self._meeting(e, kids)
+            return self._synchronise(e, kids)
         if name in ("prefetch", "clock", NOTE):
             return "0"
         if name == BULK:
@@ -319,7 +319,7 @@ class Writer:
             return f"m_{name}({kids[0]}, {kids[1]})"
         raise UnsupportedError(f"the interpreter does not know the intrinsic {name!r}")
 
-    def _meeting(self, e: Call, kids: list[str]) -> str:
+    def _synchronise(self, e: Call, kids: list[str]) -> str:
         """Wait for the other threads. A single thread continues at once."""
         self.count += 1
         if e.name in ("copies_begin", "copies_end"):
@@ -328,16 +328,16 @@ class Writer:
             if self.checked:
                 self.emit(f"races.wait({kids[0] if kids else 0})")
             return f"(yield {self.count})" if self.yielding else "0"
-        asked = f"({self.count}, {e.name!r}, {', '.join(kids)})"
-        return f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"
+        request = f"({self.count}, {e.name!r}, {', '.join(kids)})"
+        return f"(yield {request})" if self.yielding else f"exchanged([{request}], 'of one thread')[0]"
 
     def _matrix(self, e: Call) -> str:
         """The name of a list with the thread's fragment of a matrix product."""
         self.count += 1
         unit = unit_of(e)
         own = ", ".join(self.lanes(arg) for arg in e.args[:3])
-        asked = f"({self.count}, {e.name!r}, ({own}), {self.helper(self.fresh('U'), unit)}, {unit.width})"
-        answer = f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"
+        request = f"({self.count}, {e.name!r}, ({own}), {self.helper(self.fresh('U'), unit)}, {unit.width})"
+        answer = f"(yield {request})" if self.yielding else f"exchanged([{request}], 'of one thread')[0]"
         return self.temporary(answer)
 
     def _branch(self, e: Call, cond: str) -> str:
@@ -356,7 +356,7 @@ class Writer:
     def _address(self, e: Call) -> str:
         load = e.args[0]
         assert isinstance(load, Load)
-        at = self.place(load.buffer, load.indices, [self.value(i) for i in load.indices], end=True)
+        at = self.element_number(load.buffer, load.indices, [self.value(i) for i in load.indices], end=True)
         pointer, type_ = self.buffers[load.buffer].pointer, load.buffer.dtype
         name = self.helper(f"dtype_{type_}", type_)
         return f"({pointer}[0], {pointer}[1] + ({at})*{type_.numpy.itemsize}, {name})"
@@ -406,7 +406,7 @@ class _IntTo:
 
 
 class _Wrapper:
-    """An integer brought into the range of a type."""
+    """Wraps integers to the range of a type."""
 
     def __init__(self, type_: DType) -> None:
         self.low, high = type_.int_range()

@@ -1,4 +1,4 @@
-"""Ranges of integer expressions, to leave out checks that cannot fail.
+"""Ranges of integer expressions, to omit checks that cannot fail.
 
 Symbolic dims, and loops and axes over them, are assumed to be within ±2**40, which no memory exceeds. Other
 unknowns have the range of their type.
@@ -13,7 +13,7 @@ UNKNOWN_INDEX: Interval = (-(1 << 40), 1 << 40)
 
 
 class Intervals:
-    """`bind` variables, then ask.  Every variable is bound once, so answers never change."""
+    """Bind variables, then query ranges. Every variable is bound once, so results never change."""
 
     def __init__(self) -> None:
         self._known: dict[Expr, Interval] = {}

@@ -1,7 +1,7 @@
-"""Scalar arithmetic of the interpreter: Python numbers in, Python numbers out, IEEE results for every input.
+"""Scalar arithmetic of the interpreter on Python numbers, with IEEE results for every input.
 
-Floats of every width are held as Python floats whose value the dtype can represent; each operation computes
-in float64 and `ROUND` brings the result back.  For +, -, *, / and sqrt of the narrower types that equals one
+Floats of every width are Python floats whose value the dtype can represent. Each operation computes in
+float64, and the result is rounded to the dtype. For +, -, *, / and sqrt of the narrower types this equals one
 rounding.
 """
 
@@ -138,7 +138,7 @@ def _guard(function: Callable[[float], float], name: str) -> Callable[[float], f
     return guarded
 
 
-def _to_whole(function: Callable[[float], int]) -> Callable[[float], float]:
+def _integral(function: Callable[[float], int]) -> Callable[[float], float]:
     return lambda x: math.copysign(float(function(x)), x) if math.isfinite(x) else x
 
 
@@ -177,10 +177,10 @@ UNARY: dict[str, Callable[[float], Any]] = {
     "atanh": _guard(math.atanh, "atanh"),
     "erf": math.erf,
     "sigmoid": _sigmoid,
-    "floor": _to_whole(math.floor),
-    "ceil": _to_whole(math.ceil),
-    "round": _to_whole(round),
-    "trunc": _to_whole(math.trunc),
+    "floor": _integral(math.floor),
+    "ceil": _integral(math.ceil),
+    "round": _integral(round),
+    "trunc": _integral(math.trunc),
     "abs": abs,
     "sign": _sign,
     "isnan": math.isnan,

@@ -19,7 +19,7 @@ from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.exprs import BufferText, Writer
 from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
 from dlc_core.tir.interpreter.storage import Races, allocate, bulk_copy
-from dlc_core.tir.interpreter.teams import Team, exchanged
+from dlc_core.tir.interpreter.thread_group import ThreadGroup, exchanged
 from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 from dlc_core.tir.threads import GROUP, is_shared, level
@@ -160,7 +160,7 @@ class FunctionWriter(Writer):
         else:
             # A float32 view rounds a value when it is stored.
             text = self.value(value, rounded=encode is not None)
-        at = self.place(buffer, stmt.indices, [self.value(i) for i in stmt.indices])
+        at = self.element_number(buffer, stmt.indices, [self.value(i) for i in stmt.indices])
         if encode is not None:
             text = f"{self.helper(f'encode_{buffer.dtype}', encode)}({text})"
         self.emit(f"{window}[{at}] = {text}")
@@ -185,44 +185,45 @@ class FunctionWriter(Writer):
         text = self._loop_range(loop)
         self.names[loop.var] = name
         group = level(loop) == GROUP
-        if loop.kind == "thread" and not group and _meets(loop.body):
+        if loop.kind == "thread" and not group and _synchronises(loop.body):
             self._threads(loop, name, text)
             return
-        at_once = loop.kind in PARALLEL_KINDS
+        parallel = loop.kind in PARALLEL_KINDS
         outer, self.yielding = self.yielding, self.yielding and not group
-        if at_once and self.reverse:
+        if parallel and self.reverse:
             text = f"reversed({text})"
-        if at_once and self.checked:
+        if parallel and self.checked:
             self.emit(f"races.enter({_loop_name(loop)!r})")
         self.emit(f"for {name} in {text}:")
         self.indent += 1
-        if at_once and self.checked:
+        if parallel and self.checked:
             self.emit(f"races.step({name})")
         self._nested(loop.body)
         self.indent -= 1
-        if at_once and self.checked:
+        if parallel and self.checked:
             self.emit("races.leave()")
         self.yielding = outer
 
     def _threads(self, loop: For, name: str, text: str) -> None:
-        """Threads with barriers become generators. Each yields at a barrier and is resumed in turn."""
-        body, team, meeting = self.fresh("thread"), self.fresh("team"), self.fresh("meeting")
+        """Write threads with barriers as generators. Each yields at a barrier, and they are resumed in
+        rotation."""
+        body, group, barrier = self.fresh("thread"), self.fresh("group"), self.fresh("barrier")
         outer, nesting = self.yielding, self.nesting
         self.yielding, self.nesting = True, 0
         self.suite(f"def {body}({name}):", loop.body)
         self.yielding, self.nesting = outer, nesting
         numbers = f"reversed({text})" if self.reverse else text
-        self.emit(f"{team} = Team({body}, {numbers}, {_loop_name(loop)!r}, races)")
-        self.emit(f"while ({meeting} := {team}.advance()) is not None:")
-        self.emit(f" yield {meeting}" if outer else " pass")
+        self.emit(f"{group} = ThreadGroup({body}, {numbers}, {_loop_name(loop)!r}, races)")
+        self.emit(f"while ({barrier} := {group}.advance()) is not None:")
+        self.emit(f" yield {barrier}" if outer else " pass")
 
     def _nested(self, stmt: Stmt) -> None:
         self.nesting += 1
         if self.nesting % MAX_NESTED_LOOPS == 0:
             name = self.fresh("inner")
             self.suite(f"def {name}():", stmt)
-            waits = self.yielding and _meets(stmt)
-            self.emit(f"yield from {name}()" if waits else f"{name}()")
+            yields = self.yielding and _synchronises(stmt)
+            self.emit(f"yield from {name}()" if yields else f"{name}()")
         else:
             self.body(stmt)
         self.nesting -= 1
@@ -282,7 +283,7 @@ class FunctionWriter(Writer):
         )
 
 
-def _meets(stmt: Stmt) -> bool:
+def _synchronises(stmt: Stmt) -> bool:
     """Whether threads synchronise inside, by barriers or exchanges."""
     return any(
         isinstance(e, Call) and e.name in CONVERGENT for s in stmts(stmt) for e in post_order(*exprs_of(s))
@@ -324,8 +325,9 @@ def _new_cell() -> Any:
 _RUNTIME: dict[str, Any] = {name: value for name, value in vars(scalars).items() if name[0] != "_"}
 _RUNTIME.update({f"m_{name}": function for name, function in (scalars.UNARY | scalars.BINARY).items()})
 _RUNTIME.update(
-    Team=Team, exchanged=exchanged, reduce=reduce, new_cell=_new_cell, allocate=allocate, bulk_copy=bulk_copy,
-    check=check, report_index=report_index, out_of_bounds=out_of_bounds, outside_domain=outside_domain,
+    ThreadGroup=ThreadGroup, exchanged=exchanged, reduce=reduce, new_cell=_new_cell, allocate=allocate,
+    bulk_copy=bulk_copy, check=check, report_index=report_index, out_of_bounds=out_of_bounds,
+    outside_domain=outside_domain,
 )  # fmt: skip
 
 
@@ -390,10 +392,10 @@ def _explain(error: BaseException) -> str:
     if isinstance(error, ZeroDivisionError):
         return "integer division by zero"
     if isinstance(error, IndexError):
-        return "access outside the memory behind a buffer"
+        return "access outside the memory of a buffer"
     if isinstance(error, TypeError) and "read-only" in str(error):
         return "a read-only array is written to"
-    return f"the program cannot go on: {error}"
+    return f"the program fails: {error}"
 
 
 def describe(stmt: Stmt) -> str:

@@ -1,5 +1,5 @@
-"""Memory of the interpreter: bytes with typed views, and a checked kind that records which iteration wrote
-each element.
+"""Memory of the interpreter: bytes with typed views, and checked memory, which records the iteration that
+wrote each element.
 
 A pointer is the tuple (Memory, byte offset, NumPy dtype of the element).
 """
@@ -49,17 +49,17 @@ class CheckedMemory(Memory):
         super().__init__(data, races)
         self.shared = shared
         self.copied: dict[int, tuple[Frame, int]] = {}
-        """Elements written by copies: the thread, and the number of its group."""
+        """For elements that copies wrote: the thread, and the number of the group of copies."""
         self.defined = bytearray(b"\x01" if defined else b"\x00") * len(data)
-        self.writer: dict[int, Where] = {}
-        self.readers: dict[int, list[Where]] = {}
+        self.writer: dict[int, Iterations] = {}
+        self.readers: dict[int, list[Iterations]] = {}
 
     def define(self, offset: int) -> None:
         """Mark all bytes from an offset on as written. Used for functions whose writes are not observed."""
         self.defined[offset:] = b"\x01" * (len(self.defined) - offset)
 
 
-Where = tuple[tuple[int, str, int, int], ...]
+Iterations = tuple[tuple[int, str, int, int], ...]
 """The parallel iterations around an access: (number of the loop's execution, the loop, the iteration,
 barriers passed)."""
 
@@ -67,18 +67,18 @@ barriers passed)."""
 class Frame:
     """One iteration of a parallel loop that is being executed."""
 
-    __slots__ = ("arrived", "copying", "ended", "epoch", "iteration", "loop", "number")
+    __slots__ = ("arrived", "copying", "epoch", "issued", "iteration", "loop", "number")
 
     def __init__(self, number: int, loop: str, iteration: int) -> None:
         self.number = number
         self.loop = loop
         self.iteration = iteration
         self.epoch = 0
-        """Barriers that the iteration has met with the others of its loop."""
+        """The barriers that the iteration has passed."""
         self.copying = False
-        """Whether what it writes to shared memory now may be late."""
-        self.ended = self.arrived = 0
-        """Groups of its copies that have ended, and those that it has waited for."""
+        """Whether its writes to shared memory are asynchronous now."""
+        self.issued = self.arrived = 0
+        """The groups of copies that it has issued, and those that it has waited for."""
 
 
 class Races:
@@ -86,9 +86,9 @@ class Races:
 
     def __init__(self) -> None:
         self.stack: list[Frame] = []
-        self.here: Where = ()
+        self.current: Iterations = ()
         self.thread = Frame(0, "", 0)
-        """The thread that runs, of those that meet."""
+        """The running thread of a thread group."""
         self._count = 0
 
     def next_number(self) -> int:
@@ -101,17 +101,17 @@ class Races:
 
     def step(self, iteration: int) -> None:
         self.stack[-1].iteration = iteration
-        self._settle()
+        self._update()
 
     def leave(self) -> None:
         self.stack.pop()
-        self._settle()
+        self._update()
 
     def enter_stack(self, stack: list[Frame]) -> None:
         """Continue as another thread."""
         self.stack = stack
         self.thread = stack[-1] if stack else Frame(0, "", 0)
-        self._settle()
+        self._update()
 
     def copies_begin(self) -> int:
         self.thread.copying = True
@@ -119,18 +119,18 @@ class Races:
 
     def copies_end(self) -> int:
         self.thread.copying = False
-        self.thread.ended += 1
+        self.thread.issued += 1
         return 0
 
     def wait(self, groups: int) -> None:
         """Record that all copies of the thread have arrived, except those of its last `groups` groups."""
-        self.thread.arrived = max(self.thread.arrived, self.thread.ended - groups)
+        self.thread.arrived = max(self.thread.arrived, self.thread.issued - groups)
 
-    def _settle(self) -> None:
-        self.here = tuple([(f.number, f.loop, f.iteration, f.epoch) for f in self.stack])
+    def _update(self) -> None:
+        self.current = tuple([(f.number, f.loop, f.iteration, f.epoch) for f in self.stack])
 
 
-def conflict(a: Where, b: Where) -> str | None:
+def conflict(a: Iterations, b: Iterations) -> str | None:
     """Describe how two accesses can run concurrently: in two iterations of one execution of a loop, with no
     barrier between. None if they cannot.
     """
@@ -155,9 +155,9 @@ class CheckedWindow:
         self.size = size
         self.name = name
         self.shape: tuple[int, ...] | None = None
-        """The buffer's dims where it is row-major, for messages."""
+        """The dims of a row-major buffer, for messages."""
 
-    def place(self, index: int) -> str:
+    def element(self, index: int) -> str:
         """The element in the program's notation, for messages."""
         if self.shape is None:
             return f"element {index} of {self.name}"
@@ -175,18 +175,20 @@ class CheckedWindow:
         assert memory.races is not None
         if not all(memory.defined[at : at + self.size]):
             raise RuntimeFailure(
-                f"{self.place(index)} is read before it is written",
-                why="a parallel iteration may write it at the same time: a race" if memory.races.here else "",
+                f"{self.element(index)} is read before it is written",
+                why="a parallel iteration may write it at the same time: a race"
+                if memory.races.current
+                else "",
             )
-        here = memory.races.here
+        current = memory.races.current
         if memory.copied:
-            self._arrived(at, index, "read")
-        if here:
-            self._against(memory.writer.get(at), here, "written", "read", index)
+            self._check_copies(at, index, "read")
+        if current:
+            self._check_conflict(memory.writer.get(at), current, "written", "read", index)
             readers = memory.readers.setdefault(at, [])
             # Two readers in different iterations suffice, because any later writer conflicts with one of
             # them.
-            readers[1 if readers and conflict(readers[0], here) else 0 :] = [here]
+            readers[1 if readers and conflict(readers[0], current) else 0 :] = [current]
         return self.window[index]
 
     def __setitem__(self, index: int, value: Any) -> None:
@@ -194,43 +196,45 @@ class CheckedWindow:
         self.window[index] = value
         memory.defined[at : at + self.size] = b"\x01" * self.size
         assert memory.races is not None
-        here, thread = memory.races.here, memory.races.thread
+        current, thread = memory.races.current, memory.races.thread
         if memory.copied:
-            self._arrived(at, index, "written")
+            self._check_copies(at, index, "written")
         if thread.copying and memory.shared:
-            memory.copied[at] = thread, thread.ended
-        if here:
-            self._against(memory.writer.get(at), here, "written", "written", index)
+            memory.copied[at] = thread, thread.issued
+        if current:
+            self._check_conflict(memory.writer.get(at), current, "written", "written", index)
             for reader in memory.readers.get(at, ()):
-                self._against(reader, here, "read", "written", index)
-            memory.writer[at] = here
+                self._check_conflict(reader, current, "read", "written", index)
+            memory.writer[at] = current
 
-    def _arrived(self, at: int, index: int, does: str) -> None:
+    def _check_copies(self, at: int, index: int, later: str) -> None:
         thread, number = self.memory.copied.get(at, (None, 0))
         if thread is not None and thread.arrived <= number:
             whose = f"iteration {thread.iteration} of the loop {thread.loop}"
             raise RuntimeFailure(
-                f"race: {self.place(index)} is {does} while a copy to it may be under way",
+                f"race: {self.element(index)} is {later} while a copy to it may be under way",
                 why=f"{whose} began the copy, and no barrier that waits for it stands between",
             )
 
-    def _against(self, other: Where | None, here: Where, did: str, does: str, index: int) -> None:
-        how = None if other is None else conflict(other, here)
+    def _check_conflict(
+        self, other: Iterations | None, current: Iterations, earlier: str, later: str, index: int
+    ) -> None:
+        how = None if other is None else conflict(other, current)
         if how is not None:
             raise RuntimeFailure(
-                f"race: {self.place(index)} is {did} and {does} by iterations {how}",
+                f"race: {self.element(index)} is {earlier} and {later} by iterations {how}",
                 why="nothing orders the two: they are parallel, and no barrier stands between",
             )
 
 
 def bulk_copy(to: tuple[Any, ...], source: tuple[Any, ...], rank: int, *numbers: int) -> int:
-    """Run a tensor copy. Elements outside of the tensor are zeros."""
+    """Run a tensor copy. Elements outside of the tensor are zero."""
     first, box, dims, strides = (numbers[i * rank : (i + 1) * rank] for i in range(4))
     into, given = (memory.typed(offset, type_, "a box") for memory, offset, type_ in (to, source))
     for number, at in enumerate(np.ndindex(*box)):
-        place = [a + b for a, b in zip(first, at, strict=True)]
-        inside = all(0 <= p < dim for p, dim in zip(place, dims, strict=True))
-        into[number] = given[sum(p * s for p, s in zip(place, strides, strict=True))] if inside else 0
+        indices = [a + b for a, b in zip(first, at, strict=True)]
+        inside = all(0 <= i < dim for i, dim in zip(indices, dims, strict=True))
+        into[number] = given[sum(i * s for i, s in zip(indices, strides, strict=True))] if inside else 0
     return 0
 
 

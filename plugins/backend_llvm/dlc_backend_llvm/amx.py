@@ -38,10 +38,10 @@ def tiles_allowed() -> bool:
 def units_of(cpu: HostCpu) -> Iterator[matrix.MatrixUnit]:
     """The tile products of a processor. Each starts one row of its first operand per cycle."""
     if "amx-bf16" in cpu.tiles:
-        yield matrix.whole_unit("bfloat16", "bfloat16", "float32", (16, 16, 32), products=16 * 32)
+        yield matrix.tile_unit("bfloat16", "bfloat16", "float32", (16, 16, 32), products=16 * 32)
     if "amx-int8" in cpu.tiles:
         for a, b in _BYTES:
-            yield matrix.whole_unit(a, b, "int32", (16, 16, 64), products=16 * 64)
+            yield matrix.tile_unit(a, b, "int32", (16, 16, 64), products=16 * 64)
 
 
 __all__ = ["ARCH_PRCTL", "REQUEST", "TILE_DATA", "tiles_allowed", "units_of"]

@@ -68,10 +68,10 @@ class Knowledge:
                 self.analyzer.declare_dim(scalar, low=0)
                 self.dims.declare_dim(scalar, low=0)
         for size in func.attrs.get(SIZES, ()):
-            self.analyzer.suppose(size >= 0)
-            self.dims.suppose(size >= 0)
-        self.analyzer.suppose(*given)
-        self.dims.suppose(*given)
+            self.analyzer.add_assumptions(size >= 0)
+            self.dims.add_assumptions(size >= 0)
+        self.analyzer.add_assumptions(*given)
+        self.dims.add_assumptions(*given)
 
     def at(self, fact: Fact | None) -> Analyzer:
         """Return the analyzer with a chain of facts."""
@@ -129,10 +129,10 @@ class Knowledge:
             self._learn_range(fact)
         elif isinstance(fact, Holds):
             for part in self._lasting(fact):
-                az.suppose(~part if fact.negated else part)
+                az.add_assumptions(~part if fact.negated else part)
         elif isinstance(fact, Named) and fact.var.dtype.is_int and fact.var.dtype.lanes == 1:
             if fact.var.dtype is INDEX and not loads_in(fact.value):
-                az.suppose(eq(fact.var, fact.value))
+                az.add_assumptions(eq(fact.var, fact.value))
             else:
                 self._learn_interval(fact.var, self._ranges.of(fact.value))
 
@@ -161,7 +161,7 @@ class Knowledge:
         waiting = [e]
         while waiting:
             e = waiting.pop()
-            az.suppose(e > 0)
+            az.add_assumptions(e > 0)
             if isinstance(e, Binary) and e.op in ("floordiv", "floormod"):
                 if e.op == "floordiv" and az.prove(e.b > 0):
                     waiting.append(az.simplify(e.a - e.b + 1))
@@ -184,9 +184,9 @@ class Knowledge:
         if var.dtype is not INDEX:
             return  # the analyzer knows the bounds of other types, and treats their casts as atoms
         if low != -INF:
-            self.analyzer.suppose(var >= int(low))
+            self.analyzer.add_assumptions(var >= int(low))
         if high != INF:
-            self.analyzer.suppose(var <= int(high))
+            self.analyzer.add_assumptions(var <= int(high))
 
     def _lasting(self, fact: Holds) -> list[Expr]:
         """Return the parts of a condition that the writes of the guarded statement cannot change."""

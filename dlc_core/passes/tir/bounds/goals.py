@@ -80,7 +80,7 @@ class Goal:
         az = self.analyzer
         positive = [v >= 1 for v in dict.fromkeys(free_vars(dim)) if v in self.sizes and not az.prove(v >= 1)]
         with az.scope():
-            az.suppose(*positive)
+            az.add_assumptions(*positive)
             if not positive or not self._coordinates_are_inside(index, dim):
                 return None
         self.sufficient.append(logical_and(*positive))
@@ -146,7 +146,7 @@ class Goal:
                 value = {var: az.simplify((quotient * divisor + remainder - rest) * factor)}
                 moving = (*(v for v in self.moving if v is not var), quotient, remainder)
                 given = tuple(az.simplify(substitute(cond, value)) for cond in conds)
-                az.suppose(*given)
+                az.add_assumptions(*given)
                 goal = Goal(az, self.dims, moving, given)
                 moved = az.simplify(substitute(index, value))
                 if goal._under_conditions(moved, dim) or goal._as_written(moved, dim):

@@ -330,7 +330,7 @@ class Prover:
                     one = in_lane(part, lane) if part.dtype.lanes == lanes else None
                     if one is not None:
                         conds.append(one if holds else ~one)
-                        az.suppose(conds[-1])
+                        az.add_assumptions(conds[-1])
             return self._sufficient(az, [*self.knowledge.moving(fact), lane], conds, scalar, dim)
 
     def is_between(self, index: Expr, dim: Expr, fact: Fact | None) -> Expr | None:

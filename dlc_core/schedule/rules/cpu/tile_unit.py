@@ -19,7 +19,7 @@ from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.schedule.tile_unit import group_of, tile_intrin
 from dlc_core.target.description import Dot
-from dlc_core.tir.matrix import MatrixUnit, whole_unit
+from dlc_core.tir.matrix import MatrixUnit, tile_unit
 from dlc_core.tir.stmt import Store
 
 
@@ -44,7 +44,7 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
     if INSTRUCTIONS.choose(preferred) != "matrix_unit":
         return None
     sizes = (min(rows, unit.m), unit.n, min(steps, unit.k))
-    return whole_unit(unit.a, unit.b, unit.acc, sizes, unit.products)
+    return tile_unit(unit.a, unit.b, unit.acc, sizes, unit.products)
 
 
 def tile_of(unit: MatrixUnit, rows: int, columns: int) -> Tile:

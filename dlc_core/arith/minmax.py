@@ -1,5 +1,5 @@
-"""Simplification of min, max and select of polys: dropped operands, common factors and terms, merged
-choices."""
+"""Simplification of min, max and select of polys: redundant operands, common factors and terms, nested
+selects."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Const, Expr, Select, Unary, binary, select
 
 MAX_PAIRWISE = 8
-"""Operands of one min or max that are compared with each other."""
+"""Operands of one min or max that are compared pairwise; further operands are kept unexamined.
+
+It limits the number of proofs, which is quadratic in the operands. A larger number only removes more
+operands. Not measured.
+"""
 
 
-class Choice(Logic):
-    """Values that are one of several."""
+class MinMax(Logic):
+    """Simplification of min, max and select."""
 
     def _atom(self, e: Expr) -> Poly:
         raise NotImplementedError
@@ -54,7 +58,7 @@ class Choice(Logic):
             kept.append(p)
         if len(kept) == 1:
             return kept[0]
-        common, rests = _common_part(kept)
+        common, rests = _common_terms(kept)
         g = _common_scale(rests)
         rests = [exact_div(p, g) for p in rests]
         if self._flattened(op, rests) != rests:
@@ -66,8 +70,8 @@ class Choice(Logic):
             better = self._rewrite(total) if isinstance(total, Binary) and total.op == op else None
             total = total if better is None else self._expr(better)
         if isinstance(total, Binary) and total.op == op:
-            return self._settled(add_scaled(common, self._atom(total), g))
-        return self._settled(add_scaled(common, self._poly(total), g))
+            return self._recombined(add_scaled(common, self._atom(total), g))
+        return self._recombined(add_scaled(common, self._poly(total), g))
 
     def _flattened(self, op: str, operands: list[Poly]) -> list[Poly]:
         out: list[Poly] = []
@@ -96,8 +100,8 @@ class Choice(Logic):
         if isinstance(cond, Unary) and cond.op == "not":
             return self._select(cond.a, b, a)
         if isinstance(cond, Binary) and cond.op == "lt" and cond.a.dtype is INDEX:
-            # Under X < 0: select(a - b < 0, a, b) is min(a, b). On a tie either side is right.
-            x = self._settled(sub(self._poly(cond.a), self._poly(cond.b)))
+            # select(a - b < 0, a, b) is min(a, b): if a equals b, either side is right.
+            x = self._recombined(sub(self._poly(cond.a), self._poly(cond.b)))
             scaled = times(x, content(gap) // (content(x) or 1))
             if gap in (scaled, shifted(x, 1)):
                 return self._extremum_of("min", [a, b])
@@ -107,16 +111,16 @@ class Choice(Logic):
             x = sub(self._poly(cond.a), self._poly(cond.b))
             if times(x, content(gap) // content(x)) in (gap, times(gap, -1)):
                 return b if cond.op == "eq" else a
-        common, (first, second) = _common_part([a, b])
+        common, (first, second) = _common_terms([a, b])
         g = _common_scale([first, second])
         e = select(cond, self.emit(exact_div(first, g)), self.emit(exact_div(second, g)))
         better = self._rewrite(e) if isinstance(e, Select) else e
         inner = self._atom(e) if better is None else self._poly(better)
-        return self._settled(add_scaled(common, inner, g))
+        return self._recombined(add_scaled(common, inner, g))
 
-    def _absorbed(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
-        """Move a term into an atom: min(x + y, z) - x becomes min(y, z - x); also for max and select. None if
-        nothing cancels.
+    def _cancel_into_atom(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
+        """Move a term into a min, max or select where it cancels: min(x + y, z) - x becomes min(y, z - x).
+        None if nothing cancels.
         """
         k = p[m]
         operands = [self._poly(child) for child in atom.children[-2:]]
@@ -125,7 +129,7 @@ class Choice(Logic):
             return None
         rest = add_scaled(p, moved, k)
         del rest[m]
-        first, second = (self._settled(sub(q, moved)) for q in operands)
+        first, second = (self._recombined(sub(q, moved)) for q in operands)
         if isinstance(atom, Select):
             return add_scaled(rest, self._select(atom.cond, first, second), k)
         assert isinstance(atom, Binary)
@@ -139,8 +143,8 @@ def _common_scale(polys: list[Poly]) -> int:
     return 1 if any(constant_of(p) is not None for p in polys) else math.gcd(*map(content, polys))
 
 
-def _common_part(polys: list[Poly]) -> tuple[Poly, list[Poly]]:
-    """The terms that all polys share, and the rest of each."""
+def _common_terms(polys: list[Poly]) -> tuple[Poly, list[Poly]]:
+    """The terms that all polys have, and the remaining terms of each."""
     first = polys[0]
     common = {m: c for m, c in first.items() if all(p.get(m) == c for p in polys[1:])}
     return common, [{m: c for m, c in p.items() if m not in common} for p in polys] if common else polys

@@ -20,8 +20,8 @@ Thread = Generator[Any, Any, None]
 _DONE = object()
 
 
-class Team:
-    """The threads of one execution of one loop.  `races` knows which of them runs."""
+class ThreadGroup:
+    """The threads of one execution of one loop. `races` records which of them runs."""
 
     def __init__(
         self, body: Callable[[int], Thread], numbers: Iterable[int], loop: str, races: Races | None
@@ -43,36 +43,37 @@ class Team:
         ended.
         """
         while True:
-            asked = [self._resume(place) for place in range(len(self.threads))]
-            ended = sum(a is _DONE for a in asked)
-            if ended == len(asked):
+            requests = [self._resume(i) for i in range(len(self.threads))]
+            ended = sum(a is _DONE for a in requests)
+            if ended == len(requests):
                 return None
             if ended:
                 raise RuntimeFailure(
-                    f"{len(asked) - ended} of {len(asked)} threads wait at a barrier, the others have ended",
+                    f"{len(requests) - ended} of {len(requests)} threads wait at a barrier, the others have"
+                    " ended",
                     details=[f"the loop {self.loop}"],
                 )
-            places = {a[0] if isinstance(a, tuple) else a for a in asked}
-            if len(places) > 1:
+            barriers = {a[0] if isinstance(a, tuple) else a for a in requests}
+            if len(barriers) > 1:
                 raise RuntimeFailure(
-                    f"the threads of the loop {self.loop} wait at {len(places)} different barriers",
+                    f"the threads of the loop {self.loop} wait at {len(barriers)} different barriers",
                     why="a barrier stands under a condition, or in a loop, that differs between them",
                 )
-            if not isinstance(asked[0], tuple):
+            if not isinstance(requests[0], tuple):
                 for frame in self.frames:
                     frame.epoch += 1
-                barrier: int = asked[0]
+                barrier: int = requests[0]
                 return barrier
-            self.answers = exchanged(asked, self.loop)
+            self.answers = exchanged(requests, self.loop)
 
-    def _resume(self, place: int) -> Any:
+    def _resume(self, index: int) -> Any:
         if self.races is None:
-            return _next(self.threads[place], self.answers[place])
+            return _next(self.threads[index], self.answers[index])
         outer = self.races.stack
-        self.races.enter_stack(self.stacks[place])
-        asked = _next(self.threads[place], self.answers[place])
+        self.races.enter_stack(self.stacks[index])
+        request = _next(self.threads[index], self.answers[index])
         self.races.enter_stack(outer)
-        return asked
+        return request
 
 
 def _next(thread: Thread, answer: Any) -> Any:
@@ -82,25 +83,25 @@ def _next(thread: Thread, answer: Any) -> Any:
         return _DONE
 
 
-def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
+def multiplied(requests: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
     """Each thread's results of a subgroup's matrix product, as lists of values."""
-    unit = asked[0][3]
-    acc, a, b = (np.array([own[side] for _, _, own, _, _ in asked]) for side in range(3))
+    unit = requests[0][3]
+    acc, a, b = (np.array([own[side] for _, _, own, _, _ in requests]) for side in range(3))
     made: list[Any] = (
         unit.product(acc, a, b).astype(np.float64 if acc.dtype.kind == "f" else np.int64).tolist()
     )
     return made
 
 
-def exchanged(asked: Sequence[tuple[int, str, Any, Any, int]], loop: str) -> list[Any]:
+def exchanged(requests: Sequence[tuple[int, str, Any, Any, int]], loop: str) -> list[Any]:
     """Each thread's result of an exchange in its subgroup of `width` consecutive threads."""
     answers: list[Any] = []
-    for lane, (_, operation, own, argument, width) in enumerate(asked):
-        if width <= 0 or len(asked) % width:
-            raise RuntimeFailure(f"{len(asked)} threads of the loop {loop} are no subgroups of {width}")
+    for lane, (_, operation, own, argument, width) in enumerate(requests):
+        if width <= 0 or len(requests) % width:
+            raise RuntimeFailure(f"{len(requests)} threads of the loop {loop} are no subgroups of {width}")
         first, within = lane - lane % width, lane % width
         if operation == MATRIX:
-            answers += multiplied(asked[lane : lane + width]) if within == 0 else ()
+            answers += multiplied(requests[lane : lane + width]) if within == 0 else ()
             continue
         if operation == "subgroup_shuffle":
             source = argument
@@ -108,5 +109,5 @@ def exchanged(asked: Sequence[tuple[int, str, Any, Any, int]], loop: str) -> lis
                 raise RuntimeFailure(f"subgroup_shuffle of lane {source} in a subgroup of {width}")
         else:
             source = within + argument if operation == "subgroup_shuffle_down" else within ^ argument
-        answers.append(asked[first + source][2] if 0 <= source < width else own)
+        answers.append(requests[first + source][2] if 0 <= source < width else own)
     return answers
