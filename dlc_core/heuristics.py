@@ -10,6 +10,7 @@
     FUSION.most_ops                                           the number that holds here
     with overridden("fusion.most_ops=12"): ...                another one
     with overridden({"gpu.tiles.depths": (8, 16)}): ...
+    with recorded() as names: ...                             the names of the numbers that are read
 
 A number is called `FAMILY.FIELD`.  It changes which of several right programs is chosen, and results at most
 by the order of sums.  Each says in its docstring where it comes from.  What holds for a machine is no such
@@ -46,12 +47,21 @@ PREFIX = f"{HEURISTICS}."
 _HINT = "`dlc rules --heuristics` lists the numbers"
 
 
+class Reads:
+    """The names of numbers that were read; equal only to itself."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+
 @record(frozen=True)
 class Overrides:
     """Numbers by name; equal if their texts are."""
 
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    reads: Reads | None = None
+    """The names of numbers that are read.  `cached` distinguishes it: results are computed, not taken."""
 
     def __str__(self) -> str:
         return self.text
@@ -150,21 +160,43 @@ def in_force() -> Overrides:
 def merged(*given: str | Mapping[str, Any] | Overrides) -> Overrides:
     """All of these numbers; of several for one name the last.  `UsageError` for malformed text."""
     values = {name: value for each in given for name, value in _read(each).items()}
-    if not values:
+    reads = next((each.reads for each in given if isinstance(each, Overrides) and each.reads), None)
+    if not values and reads is None:
         return _NOTHING
     text = ",".join(f"{name}={_text(value)}" for name, value in sorted(values.items()))
-    return Overrides(text, MappingProxyType(values))
+    return Overrides(text, MappingProxyType(values), reads)
 
 
 @contextmanager
 def overridden(given: str | Mapping[str, Any] | Overrides) -> Iterator[None]:
     """Let these numbers hold in the `with` block, besides those that are overridden around it."""
-    new = merged(_overrides.get(), given)
-    token = _overrides.set(new)
+    token = _overrides.set(merged(_overrides.get(), given))
     try:
         yield
     finally:
         _overrides.reset(token)
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """Yield the names of the numbers that are read in the `with` block, in this process.
+
+    No other number changes what is computed there.
+    """
+    reads = Reads()
+    with overridden(Overrides(reads=reads)):
+        yield reads.names
+
+
+def scaled(value: T, factor: float) -> T:
+    """A number, or each of several, times a factor; whole numbers stay whole and above zero."""
+    if isinstance(value, Mapping):
+        return cast(T, MappingProxyType({name: scaled(each, factor) for name, each in value.items()}))
+    if isinstance(value, tuple):
+        return cast(T, tuple(scaled(each, factor) for each in value))
+    if isinstance(value, bool):
+        return value
+    return cast(T, max(1, int(value * factor)) if isinstance(value, int) else cast(Any, value) * factor)
 
 
 def cached(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -185,7 +217,10 @@ def cached(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def _value(name: str, default: Any) -> Any:
-    given = _overrides.get().values.get(name, default)
+    here = _overrides.get()
+    if here.reads is not None:
+        here.reads.names.add(name)
+    given = here.values.get(name, default)
     # Of a mapping only some entries may be given.
     return MappingProxyType({**default, **given}) if isinstance(default, Mapping) else given
 
@@ -272,6 +307,6 @@ def _docs(cls: Any) -> dict[str, str]:
 
 
 __all__ = [
-    "HEURISTICS", "PREFIX", "Number", "Overrides", "cached", "declared", "family", "in_force", "merged",
-    "overridden",
+    "HEURISTICS", "PREFIX", "Number", "Overrides", "Reads", "cached", "declared", "family", "in_force",
+    "merged", "overridden", "recorded", "scaled",
 ]  # fmt: skip

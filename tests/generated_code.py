@@ -88,12 +88,16 @@ def _models(only: str) -> Iterator[Program]:
             yield f"models/{case.name}", lambda case=case: read(case)  # type: ignore[misc]
 
 
+def script_of(value: Any) -> str:
+    """A module or function as script, without the notes on how choices were made."""
+    return _NOTES.sub("", script(value))
+
+
 def text_of(module: IRModule, target: str, *, code: bool = False) -> str:
     """The lowered module as script; an error of the compiler is a text, too."""
     try:
-        context = context_for(target)
-        lowered, _ = lower(module, context)
-        text = _NOTES.sub("", script(IRModule(lowered.functions, {}, lowered.entry)))
+        lowered, _ = lower(module, context_for(target))
+        text = script_of(IRModule(lowered.functions, {}, lowered.entry))
         if code and not target.startswith(CUDA):
             made = dlc.compile(module, target, config={"processes": 1})
             form = next(iter(made.artifact.sources), None)

@@ -15,7 +15,7 @@ from dlc_core.config import config
 from dlc_core.diag import UsageError
 from dlc_core.driver.request import CompileRequest
 from dlc_core.graph.node import Function, Node, param
-from dlc_core.heuristics import cached, declared, family, in_force, merged, overridden
+from dlc_core.heuristics import cached, declared, family, in_force, merged, overridden, recorded, scaled
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -168,6 +168,34 @@ def test_what_is_cached_depends_on_the_numbers():
     with overridden("fusion.most_ops=5"):
         assert doubled(2) == 10
     assert doubled(2) == 96
+
+
+def test_the_numbers_that_are_read_are_recorded():
+    @cached(maxsize=4)
+    def doubled(factor: int) -> int:
+        return factor * FUSION.most_ops
+
+    assert doubled(2) == 96
+    with recorded() as names:
+        assert doubled(2) == 96
+        with overridden("loops.row_bytes=5"):
+            assert LOOPS.row_bytes == 5
+        assert kernels() == 1
+    assert {"fusion.most_ops", "loops.row_bytes"} <= names
+    assert not any(name.startswith("gpu.") for name in names)
+    with recorded() as others:
+        assert LOOPS.interleaved == 8
+    assert others == {"loops.interleaved"}
+    with overridden({name: scaled(declared()[name].default, 2) for name in declared() if name not in names}):
+        assert kernels() == 1
+
+
+def test_scaled_numbers_stay_of_their_kind():
+    assert scaled({"a": 3, "b": (0.5, True)}, 0.5) == {"a": 1, "b": (0.25, True)}
+    assert scaled(1, 0.5) == 1
+    for name, number in declared_everywhere().items():
+        for factor in (0.5, 2):
+            assert number.takes(scaled(number.default, factor)), name
 
 
 def test_a_compile_takes_numbers_from_each_source(monkeypatch):

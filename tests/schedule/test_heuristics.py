@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import MappingProxyType
 
 import pytest
 
-from dlc_core.heuristics import declared, overridden
+from dlc_core.heuristics import declared, overridden, scaled
 from dlc_core.op import std
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
@@ -50,17 +48,6 @@ def _of(op, shape):
 
 def _pooling():
     return _of(lambda x: std.max_pool(x, kernel=(3, 3), padding=(1, 1, 1, 1), layout="NXC"), (1, 6, 9, 16))
-
-
-def scaled(value, factor):
-    """A number, or each of several, times a factor; whole numbers stay whole and above zero."""
-    if isinstance(value, Mapping):
-        return MappingProxyType({name: scaled(each, factor) for name, each in value.items()})
-    if isinstance(value, tuple):
-        return tuple(scaled(each, factor) for each in value)
-    if isinstance(value, bool):
-        return value
-    return max(1, int(value * factor)) if isinstance(value, int) else value * factor
 
 
 def check(kernel: str, machine: Description = MACHINE) -> None:
