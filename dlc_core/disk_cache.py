@@ -8,7 +8,6 @@ write is ignored. `config.cache=False` disables the cache.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from dlc_core.config import config
+from dlc_core.support.disk import read_checked, write_checked
 
-_DIGEST_BYTES = 32
 _MAX_BYTES = 1 << 24
 """Bytes that are read of a file; a larger one counts as damaged."""
 _UNUSED = 90 * 86400.0
@@ -34,10 +33,10 @@ def disk_cached(name: str, key: str, make: Callable[[], bytes]) -> bytes:
     if not config.cache:
         return make()
     path = folder() / f"{name}-{sha256(key.encode()).hexdigest()[:32]}"
-    found = _read(path)
+    found = read_checked(path, _MAX_BYTES)
     if found is None:
         found = make()
-        _write(path, found)
+        write_checked(path, found)
     return found
 
 
@@ -55,32 +54,6 @@ def _files() -> Iterator[Path]:
         yield from folder().iterdir()
     except OSError:
         return
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES)
-            old = time.time() - os.fstat(file.fileno()).st_mtime > _UNUSED / 3
-    except OSError:
-        return None
-    if old:
-        with suppress(OSError):
-            os.utime(path)
-    body = data[_DIGEST_BYTES:]
-    return body if data[:_DIGEST_BYTES] == sha256(body).digest() else None
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(sha256(data).digest() + data)
-            temporary.replace(path)
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
 
 __all__ = ["disk_cached", "folder", "remove_unused"]

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dlc_core import driver
-from dlc_core.backend.binary_cache import KeptFile, KeptFiles
+from dlc_core.backend.binary_cache import kept_libraries
 from dlc_core.cli.options import (
     CheckBounds,
     Json,
@@ -28,7 +28,9 @@ from dlc_core.cli.options import (
 from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.diag import UsageError, bytes_text
 from dlc_core.driver.cache import Entry, Store
+from dlc_core.driver.kernel_cache import kept_kernels
 from dlc_core.driver.key import Answer
+from dlc_core.support.kept_files import KeptFile, KeptFiles
 
 SHOWN = 60
 """Characters of a part of a key that are shown around its first difference."""
@@ -64,9 +66,10 @@ def cache(
 ) -> None:
     """Show or clear the cache of compiled models, or explain a cache miss.
 
-    The cache has two parts: compiled models, and the libraries that a C compiler made of generated code.
-    `info` and `list` show the entries, `size` shows the bytes. `prune` removes unfinished files and the least
-    recently used entries, until each part is within the limit. dlc does this whenever it adds an entry.
+    The cache has three parts: compiled models; compiled kernels, which models share; and the libraries that a
+    C compiler made of generated code. `info` and `list` show the entries (`info` only the number of kernels),
+    `size` shows the bytes. `prune` removes unfinished files and the least recently used entries, until each
+    part is within its limit. dlc does this when it adds entries.
 
     `explain MODEL`, with the options of `dlc compile`, says whether the compile would be a cache hit. If not,
     it shows in which parts the key of the nearest entry differs: the model's bytes, options, processor,
@@ -82,9 +85,11 @@ def cache(
     - `dlc cache explain model.onnx -t NPU -t reference`
     - `dlc cache clear`
     """
-    store, files = Store(), KeptFiles()
+    store, parts = Store(), {"kernels": kept_kernels(), "libraries": kept_libraries()}
     entries = store.entries()
-    total, made = sum(entry.size for entry in entries), sum(file.size for file in files.entries())
+    files = {name: part.entries() for name, part in parts.items()}
+    sizes = {name: sum(file.size for file in found) for name, found in files.items()}
+    total = sum(entry.size for entry in entries)
     if (action is Action.explain) != (model is not None):
         raise UsageError("dlc cache explain takes a model, and nothing else does")
     if model is not None:
@@ -100,49 +105,50 @@ def cache(
         )
         _print_answer(answer, as_json)
     elif action is Action.clear:
-        removed = {"models": store.clear(), "libraries": files.clear()}
-        _print_removed(store, files, removed, total + made, as_json)
+        removed = {"models": store.clear(), **{name: part.clear() for name, part in parts.items()}}
+        _print_removed(store, parts, removed, total + sum(sizes.values()), as_json)
     elif action is Action.prune:
         store.trim()
-        removed = {"models": len(entries) - len(store.entries()), "libraries": files.trim()}
-        left = sum(e.size for e in store.entries()) + sum(f.size for f in files.entries())
-        _print_removed(store, files, removed, total + made - left, as_json)
+        removed = {"models": len(entries) - len(store.entries())}
+        removed |= {name: part.trim() for name, part in parts.items()}
+        left = sum(entry.size for entry in store.entries())
+        left += sum(file.size for part in parts.values() for file in part.entries())
+        _print_removed(store, parts, removed, total + sum(sizes.values()) - left, as_json)
     elif action is Action.size:
-        record = {"folder": str(store.folder), "bytes": total, "libraries": made, "limit": store.limit}
-        used = f"{bytes_text(total)} of models and {bytes_text(made)} of libraries"
-        told = f"{used}, of at most {bytes_text(store.limit)} each"
-        _print(record, [told], as_json)
+        limits = {f"{name}_limit": part.limit for name, part in parts.items()}
+        record = {"folder": str(store.folder), "bytes": total, "limit": store.limit, **sizes, **limits}
+        used = [f"{bytes_text(total)} of models, of at most {bytes_text(store.limit)}"]
+        used += [
+            f"{bytes_text(sizes[name])} of {name}, of at most {bytes_text(part.limit)}"
+            for name, part in parts.items()
+        ]
+        _print(record, used, as_json)
     else:
         listed = [{"file": e.path.name, "bytes": e.size, "used": e.used} for e in entries]
-        libraries = [{"file": f.path.name, "bytes": f.size, "used": f.used} for f in files.entries()]
-        record = {
-            "folder": str(store.folder),
-            "limit": store.limit,
-            "entries": listed,
-            "libraries": libraries,
-        }
+        record = {"folder": str(store.folder), "limit": store.limit, "entries": listed}
         lines = [
             str(store.folder),
             f"{len(entries)} models, {bytes_text(total)} of at most {bytes_text(store.limit)}",
             *map(_line, reversed(entries)),
-            str(files.folder),
-            f"{len(libraries)} libraries, {bytes_text(made)} of at most {bytes_text(files.limit)}",
-            *map(_line, reversed(files.entries())),
         ]
+        for name, part in parts.items():
+            record[name] = [{"file": f.path.name, "bytes": f.size, "used": f.used} for f in files[name]]
+            lines.append(str(part.folder))
+            most = bytes_text(part.limit)
+            lines.append(f"{len(files[name])} {name}, {bytes_text(sizes[name])} of at most {most}")
+            lines += map(_line, reversed(files[name])) if action is Action.list or name != "kernels" else ()
         _print(record, lines, as_json)
 
 
 def _print_removed(
-    store: Store, files: KeptFiles, removed: dict[str, int], count: int, as_json: bool
+    store: Store, parts: dict[str, KeptFiles], removed: dict[str, int], count: int, as_json: bool
 ) -> None:
-    record = {
-        "folder": str(store.folder),
-        "removed": removed["models"],
-        "libraries": {"folder": str(files.folder), "removed": removed["libraries"]},
-        "bytes": count,
-    }
-    told = f"removed {removed['models']} models and {removed['libraries']} libraries, {bytes_text(count)}"
-    _print(record, [told], as_json)
+    record: dict[str, Any] = {"folder": str(store.folder), "removed": removed["models"]}
+    for name, part in parts.items():
+        record[name] = {"folder": str(part.folder), "removed": removed[name]}
+    *most, last = [f"{number} {name}" for name, number in removed.items()]
+    told = f"removed {', '.join(most)} and {last}, {bytes_text(count)}"
+    _print({**record, "bytes": count}, [told], as_json)
 
 
 def _print(record: dict[str, Any], lines: list[str], as_json: bool) -> None:

@@ -144,7 +144,8 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     start = time.perf_counter()
     again = partial(requested, model, request)
     store, key, parts = Store(), None, None
-    if _may_be_kept(model, request):
+    keeps = _may_be_kept(model, request)
+    if keeps:
         parts = key_parts(model, request)
         key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
@@ -160,7 +161,7 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
             }
         )
         return exe
-    work = job.Job.of(request)
+    work = job.Job.of(request, keeps)
     module = again()
     work.seconds["load"] = time.perf_counter() - start
     exe = work.executable(module, again)
@@ -181,9 +182,10 @@ def _may_be_kept(model: Any, request: CompileRequest) -> bool:
         wanted = settings.cache and not isinstance(model, IRModule)
     around = request.around
     seen = request.watchers or request.importers or request.taps
-    # A tuner's records may have changed since a result was cached.
+    # A tuner's records may have changed since a result was cached.  Rules have no stable names.
     tuned = registry().has_tuner or (around is not None and around.tuner)
-    return wanted and not (seen or tuned or (around is not None and around.watchers))
+    entered = around is not None and (around.watchers or around.rules or around.schedule_rules)
+    return wanted and not (seen or tuned or entered)
 
 
 def _share_weights(exe: Executable, kept: Saved | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.driver.choices import Asked, check_forced, choices_of_kernels, with_graph_choices
+from dlc_core.driver.kernel_cache import KernelCache
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.request import REQUEST, CompileRequest, Progress
@@ -80,9 +81,13 @@ class Job:
     context: PassContext
     seconds: dict[str, float] = field(default_factory=dict)
     tell: Teller | None = None
-    parts: Mapping[str, Any] = field(default_factory=dict)
-    """The code of kernels that other processes have generated."""
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+    """The code of kernels that are compiled one by one, by name."""
     processes: int = 1
+    keeps_kernels: bool = False
+    """Whether compiled kernels are kept on disk and reused."""
+    cached: int = 0
+    """The number of kernels that were in the cache."""
     failed: dict[str, str] = field(default_factory=dict)
     """Regions that run on the host because their compiler failed, with its error."""
     outer: Job | None = None
@@ -91,13 +96,14 @@ class Job:
     """The choices of the graph, of kernels and of regions, each with where it was made."""
 
     @staticmethod
-    def of(request: CompileRequest) -> Job:
+    def of(request: CompileRequest, keeps_kernels: bool = False) -> Job:
         """The compile of a graph that is divided among the targets of a request."""
         context = context_for(request).with_(placement=placement_of(request.targets))
         if request.progress is None:
-            return Job(request, context)
+            return Job(request, context, keeps_kernels=keeps_kernels)
         tell = Teller(request.progress, context)
-        return Job(request, context.with_(watchers=(*context.watchers, tell)), tell=tell)
+        context = context.with_(watchers=(*context.watchers, tell))
+        return Job(request, context, tell=tell, keeps_kernels=keeps_kernels)
 
     @property
     def target(self) -> Target:
@@ -167,7 +173,7 @@ class Job:
             device_at(known.devices.get(kind.device), self.target),
             codegen=codegen_of(self.target),
             num_threads=self.request.threads(self.target),
-            report={"seconds": self.seconds, "processes": self.processes},
+            report={"seconds": self.seconds, "processes": self.processes, "cached_kernels": self.cached},
             about=about,
             program=program,
             sources={
@@ -215,7 +221,8 @@ class Job:
         watchers = tuple(w for w in self.context.watchers if w is not self.tell)
         context = self.context.with_(target=target, placement=None, watchers=watchers)
         module = IRModule({"main": Function("main", function.params, function.body)})
-        return Job(self.request, context, outer=self).executable(module, lambda: module)
+        inner = Job(self.request, context, outer=self, keeps_kernels=self.keeps_kernels)
+        return inner.executable(module, lambda: module)
 
     def _external(self, function: Function, taker: Taker) -> Executable:
         """Compile a region by its partitioner's compiler."""
@@ -262,7 +269,7 @@ class Job:
         return text if isinstance(text, str) else text()
 
     def _share(self, module: IRModule, stages: Mapping[str, Pipeline]) -> IRModule | None:
-        """Run the stage "tir" in several processes, with the code of the kernels in `parts`.
+        """Run the stage "tir" on the kernels one by one, with their code in `parts`.
 
         Returns None if that is not possible; with watchers it is not, because they observe this process only.
         """
@@ -271,14 +278,15 @@ class Job:
         watched = any(watcher is not self.tell for watcher in self.context.watchers)
         if watched or any(one.reads_kernels for one in later):
             return None
-        shared = compile_kernels(module, stages["tir"], self.context)
-        if shared is None:
+        cache = KernelCache.of(self.context, stages["tir"]) if self.keeps_kernels else None
+        compiled = compile_kernels(module, stages["tir"], self.context, cache)
+        if compiled is None:
             return None
         if self.tell is not None:
             for one in stages["tir"].active(self.context):
                 self.tell.step(one.stage, one.name)
-        self.parts, self.processes = shared.parts, shared.processes
-        return shared.module
+        self.parts, self.processes, self.cached = compiled.parts, compiled.processes, compiled.cached
+        return compiled.module
 
     def _emit(self, module: IRModule, again: Callable[[], IRModule]) -> Artifact:
         codegen = codegen_of(self.target)

@@ -28,6 +28,7 @@ from dlc_core.support.record import record
 
 if TYPE_CHECKING:
     from dlc_core.ir import structural
+    from dlc_core.passes import PassContext, Pipeline
 else:
     structural = lazy("dlc_core.ir.structural")
 
@@ -43,16 +44,9 @@ def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
     added = added_passes(() if context is None else context.passes)
     if digest is None or added is None:
         return None
-    loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
-    packages: list[Any] = [version]
-    for plugin in loaded:
-        value = plugin.value
-        packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
     before = {} if context is None else context.config
-    if context is not None:
-        packages += [sys.modules[type(one).__module__] for _, one in context.passes]
-    config = {**before, **request.config}
-    config.pop("reproducer_dir", None)
+    passes = () if context is None else [one for _, one in context.passes]
+    config = _meaningful({**before, **request.config})
     try:
         asked = replace(request, config=config).record(_refused)
         disabled = plain(() if context is None else context.disabled, _refused)
@@ -71,6 +65,51 @@ def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
         "description": repr(host.describe()),
         "disabled": disabled,
         "passes": added,
+        **_compiler(passes),
+    }
+
+
+def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] | None:
+    """All that the code of a kernel depends on besides its program: a context and the pipeline of the stage
+    "tir".  None if something has no stable name.
+    """
+    known, target = registry(), context.target
+    rules = (*known.rules.values(), *known.schedule_rules.values())
+    own = [one for one in (*context.rules, *context.schedule_rules) if one not in rules]
+    added = added_passes(context.passes)
+    if context.tuner or own or added is None:
+        return None
+    try:
+        config = plain(_meaningful(context.config), _refused)
+    except TypeError:
+        return None
+    return {
+        "target": str(target),
+        "processor": target.identity,
+        "description": repr(target.describe()),
+        "opt_level": context.opt_level,
+        "config": config,
+        "disabled": list(context.disabled),
+        "pipeline": str(pipeline),
+        "passes": added,
+        **_compiler([one for _, one in context.passes]),
+    }
+
+
+def _meaningful(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that results depend on."""
+    return {name: value for name, value in config.items() if name != "reproducer_dir"}
+
+
+def _compiler(passes: Iterable[Any]) -> dict[str, Any]:
+    """The versions and the code of the compiler, of the plugins and of added passes."""
+    loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
+    packages: list[Any] = [version]
+    for plugin in loaded:
+        value = plugin.value
+        packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
+    packages += [sys.modules[type(one).__module__] for one in passes]
+    return {
         "compiler": f"{version.__version__}, artefact format {SCHEMA}",
         "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
         "code": _stamps(packages),
@@ -188,4 +227,13 @@ def _stamps(packages: Iterable[Any]) -> dict[str, str]:
     return found
 
 
-__all__ = ["MADE_FROM", "Answer", "Difference", "added_passes", "explain", "key_parts", "model_digest"]
+__all__ = [
+    "MADE_FROM",
+    "Answer",
+    "Difference",
+    "added_passes",
+    "explain",
+    "key_parts",
+    "model_digest",
+    "pipeline_parts",
+]

@@ -1,8 +1,8 @@
-"""Compilation of the kernels of one module in several processes.
+"""Compilation of the kernels of one module, one by one, in several processes.
 
-Each kernel is scheduled, lowered and emitted independently of the others.  This process and forks of it,
-which share the module's memory, take kernels one by one, the largest first.  A fork returns the signatures
-and the code of its kernels, not their programs.
+Each kernel is scheduled, lowered and emitted independently of the others, if the cache of kernels does not
+have it.  This process and forks of it, which share the module's memory, take kernels one by one, the largest
+first.  A fork returns the signatures and the code of its kernels, not their programs.
 
 If a fork fails, is killed or hangs, this process compiles its kernels.  If a kernel cannot be compiled,
 everything is compiled again in one process.  So errors and code do not depend on the number of processes.
@@ -18,16 +18,20 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 from dlc_core.config import config as settings
+from dlc_core.driver.kernel_cache import (
+    KernelCache,
+    Result,
+    decode_result,
+    encode_result,
+    renamed,
+)
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.pickling import Shared as SharedNames
-from dlc_core.ir.pickling import dumps, loads
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.machine.cores import usable_cores
@@ -49,17 +53,18 @@ _NUMBER = 4
 _LENGTH = 8
 """Bytes of the length before a fork's results."""
 
-Result = tuple[tuple[Any, ...], Mapping[str, Any], Any]
-"""Parameters, attributes and code of a kernel."""
-
 
 @record(frozen=True)
-class Shared:
-    """A module whose kernels have no bodies, their code by name, and the number of processes."""
+class Compiled:
+    """A module whose kernels have no bodies, and their code by name.
+
+    `cached` of its kernels were in the cache; `processes` have compiled the others.
+    """
 
     module: IRModule
-    parts: Mapping[str, Any]
+    parts: Mapping[str, bytes]
     processes: int
+    cached: int
 
 
 def processes_for(kernels: int) -> int:
@@ -73,29 +78,41 @@ def processes_for(kernels: int) -> int:
     return max(1, min(most, MOST_PROCESSES))
 
 
-def compile_kernels(module: IRModule, pipeline: Pipeline, context: PassContext) -> Shared | None:
-    """Run `pipeline` and the code generator's `emit_part` on the kernels of a module in several processes.
+def compile_kernels(
+    module: IRModule, pipeline: Pipeline, context: PassContext, cache: KernelCache | None = None
+) -> Compiled | None:
+    """Run `pipeline` and the code generator's `emit_part` on the kernels of a module that `cache` does not
+    have, in several processes.
 
     Returns None if that is not possible or not worth its cost; the caller then compiles them itself.
     """
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
-    processes = processes_for(len(kernels))
     emit_part = getattr(codegen_of(context.target), "emit_part", None)
-    if processes < 2 or emit_part is None or context.tuner is not None:
+    if emit_part is None or context.tuner is not None:
         return None
     if not all(one.separate for one in pipeline.active(context).passes):
         return None
-    team = _Team(kernels, pipeline, context, emit_part)
+    found: dict[str, Result] = {}
+    if cache is not None:
+        looked_up = {name: cache.get(func) for name, func in kernels.items()}
+        found = {name: result for name, result in looked_up.items() if result is not None}
+    missing = {name: func for name, func in kernels.items() if name not in found}
+    processes = processes_for(len(missing))
+    if processes < 2 and cache is None:
+        return None
+    given = missing if cache is None else {name: cache.nameless(func) for name, func in missing.items()}
+    team = _Team(given, pipeline, context, emit_part)
     try:
-        results = team.run(processes)
+        made = team.run(processes)
     except Exception:  # noqa: BLE001  (the caller's own compile raises it again, with the whole module)
         return None
-    functions = {
-        name: replace(kernels[name], params=params, attrs=MappingProxyType(dict(attrs)), body=Seq(()))
-        for name, (params, attrs, _) in results.items()
-    }
-    parts = {name: part for name, (_, _, part) in results.items()}
-    return Shared(module.with_functions({name: functions[name] for name in kernels}), parts, team.processes)
+    if cache is not None:
+        for name, result in made.items():
+            cache.put(kernels[name], result)
+    results = {**found, **{name: renamed(result, name) for name, result in made.items()}}
+    functions = {name: results[name][0] for name in kernels}
+    parts = {name: results[name][1] for name in kernels}
+    return Compiled(module.with_functions(functions), parts, team.processes, len(found))
 
 
 def _size(func: PrimFunc) -> int:
@@ -120,7 +137,6 @@ class _Team:
         self.emit_part = emit_part
         self.order = sorted(kernels, key=lambda name: -_size(kernels[name]))
         self.processes = 1
-        self.known: SharedNames = [p for func in kernels.values() for p in func.params]
 
     def run(self, processes: int) -> dict[str, Result]:
         """The results of all kernels."""
@@ -140,8 +156,9 @@ class _Team:
             now = time.monotonic()
             deadline = now + max(PATIENCE[0], PATIENCE[1] * (now - start))
             for copy in copies:
-                for name, data in copy.results(deadline).items():
-                    results[name] = loads(data, self.known)
+                for number, data in copy.results(deadline):
+                    name = self.order[number]
+                    results[name] = decode_result(data, self.kernels[name])
         finally:
             os.close(tasks)
             for copy in copies:
@@ -157,11 +174,12 @@ class _Team:
         return self.order[int.from_bytes(number, "little")] if len(number) == _NUMBER else None
 
     def _compiled(self, name: str) -> Result:
-        done = self.pipeline.run(IRModule({name: self.kernels[name]}, entry=name), self.context)
-        if list(done.functions) != [name]:
+        func = self.kernels[name]
+        done = self.pipeline.run(IRModule({func.name: func}, entry=func.name), self.context)
+        if list(done.functions) != [func.name]:
             raise NotImplementedError(f"the passes make {len(done.functions)} functions of {name}")
-        func = done[name]
-        return func.params, func.attrs, self.emit_part(func, self.context.target)
+        made = done[func.name]
+        return replace(made, body=Seq(())), self.emit_part(made, self.context.target)
 
     def _copy(self, tasks: int) -> _Copy:
         results, out = os.pipe()
@@ -185,16 +203,19 @@ class _Team:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent reports an interrupt
             gc.freeze()
             gc.disable()
-            done: dict[str, bytes] = {}
+            done: list[bytes] = []
             with suppress(Exception):
                 while (name := self._next(tasks)) is not None:
-                    done[name] = dumps(self._compiled(name), self.known)
-            data = dumps(done)
+                    data = encode_result(self._compiled(name), self.kernels[name])
+                    done += [self.order.index(name).to_bytes(_NUMBER, "little"), _with_length(data)]
             with os.fdopen(out, "wb") as file:
-                file.write(len(data).to_bytes(_LENGTH, "little"))
-                file.write(data)
+                file.write(_with_length(b"".join(done)))
         finally:
             os._exit(0)
+
+
+def _with_length(data: bytes) -> bytes:
+    return len(data).to_bytes(_LENGTH, "little") + data
 
 
 class _Copy:
@@ -205,8 +226,8 @@ class _Copy:
         self._results = results
         self._complete = False
 
-    def results(self, deadline: float) -> Mapping[str, bytes]:
-        """Its results; none if it died or exceeded the time limit."""
+    def results(self, deadline: float) -> Iterator[tuple[int, bytes]]:
+        """Its results with the numbers of their kernels; none if it died or exceeded the time limit."""
         data = bytearray()
         poll = select.poll()
         poll.register(self._results, select.POLLIN | select.POLLHUP)
@@ -216,10 +237,14 @@ class _Copy:
                 break
             data += piece
         else:
-            return {}
+            return
         self._complete = len(data) == _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-        found: dict[str, bytes] = loads(bytes(data[_LENGTH:])) if self._complete else {}
-        return found
+        at = _LENGTH if self._complete else len(data)
+        while at < len(data):
+            start = at + _NUMBER + _LENGTH
+            number, length = data[at : at + _NUMBER], data[at + _NUMBER : start]
+            at = start + int.from_bytes(length, "little")
+            yield int.from_bytes(number, "little"), bytes(data[start:at])
 
     def end(self) -> None:
         """Kill the process if it still runs, and reap it."""
@@ -232,4 +257,4 @@ class _Copy:
             os.waitpid(self._number, 0)
 
 
-__all__ = ["Shared", "compile_kernels", "processes_for"]
+__all__ = ["Compiled", "compile_kernels", "processes_for"]

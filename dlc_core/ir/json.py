@@ -152,21 +152,30 @@ class _Data:
 
 
 def encode(
-    value: Any, kinds: Sequence[Kind], arrays: list[np.ndarray[Any, Any]] | None = None
+    value: Any,
+    kinds: Sequence[Kind],
+    arrays: list[np.ndarray[Any, Any]] | None = None,
+    known: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    """The JSON of a value. Array data is appended to `arrays` if given."""
-    writer = _Writer(kinds, arrays)
+    """The JSON of a value. Array data is appended to `arrays` if given.
+
+    `known` are values that the reader has; they get no records, and keep their identity.
+    """
+    writer = _Writer(kinds, arrays, known)
     root = writer.write(value)
     return {"schema": SCHEMA, "version": VERSION, "root": root, "records": writer.records}
 
 
 class _Writer:
-    def __init__(self, kinds: Sequence[Kind], arrays: list[np.ndarray[Any, Any]] | None) -> None:
+    def __init__(
+        self, kinds: Sequence[Kind], arrays: list[np.ndarray[Any, Any]] | None, known: Sequence[Any]
+    ) -> None:
         self.kinds = kinds
         self.by_type: dict[type, Kind] = {}
         self.arrays = arrays
         self.records: list[dict[str, Any]] = []
-        self.number: dict[int, int] = {}
+        self.first = len(known)
+        self.number: dict[int, int] = {id(value): i for i, value in enumerate(known)}
         self.held: list[Any] = []
 
     def kind_of(self, value: Any) -> Kind | None:
@@ -190,7 +199,7 @@ class _Writer:
             kind = self.kind_of(value)
             assert kind is not None
             if expanded:
-                self.number[id(value)] = len(self.records)
+                self.number[id(value)] = self.first + len(self.records)
                 self.held.append(value)
                 self.records.append(self.record(kind, value))
                 continue
@@ -263,9 +272,14 @@ class _Writer:
         return ["r", self.number[id(value)]]
 
 
-def decode(data: Any, kinds: Sequence[Kind], arrays: Sequence[np.ndarray[Any, Any]] = ()) -> Any:
-    """Read what `encode` wrote. Raises ArtifactError for other data."""
-    reader = _Reader(kinds, arrays)
+def decode(
+    data: Any,
+    kinds: Sequence[Kind],
+    arrays: Sequence[np.ndarray[Any, Any]] = (),
+    known: Sequence[Any] = (),
+) -> Any:
+    """Read what `encode` wrote with as many `known` values. Raises ArtifactError for other data."""
+    reader = _Reader(kinds, arrays, known)
     try:
         return reader.read(data)
     except ArtifactError:
@@ -277,10 +291,12 @@ def decode(data: Any, kinds: Sequence[Kind], arrays: Sequence[np.ndarray[Any, An
 
 
 class _Reader:
-    def __init__(self, kinds: Sequence[Kind], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    def __init__(
+        self, kinds: Sequence[Kind], arrays: Sequence[np.ndarray[Any, Any]], known: Sequence[Any]
+    ) -> None:
         self.kinds = {kind.name: kind for kind in kinds}
         self.arrays = arrays
-        self.values: list[Any] = []
+        self.values: list[Any] = list(known)
 
     def read(self, data: Any) -> Any:
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:

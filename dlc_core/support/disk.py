@@ -1,7 +1,11 @@
-"""Disk quotas of caches."""
+"""Files of caches: disk quotas, and small files that begin with the checksum of the rest."""
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +15,10 @@ if TYPE_CHECKING:
     import shutil
 else:
     shutil = lazy("shutil")
+
+_DIGEST = 32
+_FRESH = 30 * 86400.0
+"""Seconds during which the time of the last use of a file is not updated."""
 
 
 def quota(folder: Path, used: int, limit: int) -> int:
@@ -25,4 +33,37 @@ def quota(folder: Path, used: int, limit: int) -> int:
     return min(limit, (used + free) // 2)
 
 
-__all__ = ["quota"]
+def read_checked(path: Path, most: int, fresh: float = _FRESH) -> bytes | None:
+    """Return the content of a file of `write_checked`; None if it is missing or damaged.
+
+    At most `most` bytes are read.  The modification time is the time of the last use; it is updated if it is
+    older than `fresh` seconds.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(most)
+            old = time.time() - os.fstat(file.fileno()).st_mtime > fresh
+    except OSError:
+        return None
+    if old:
+        with suppress(OSError):
+            os.utime(path)
+    body = data[_DIGEST:]
+    return body if data[:_DIGEST] == sha256(body).digest() else None
+
+
+def write_checked(path: Path, data: bytes) -> bool:
+    """Write a file atomically, and return whether that succeeded."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(sha256(data).digest() + data)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        return False
+    return True
+
+
+__all__ = ["quota", "read_checked", "write_checked"]

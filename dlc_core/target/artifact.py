@@ -50,9 +50,10 @@ class Codegen(Protocol):
     Several PrimFuncs of a module may have the attribute `entry`. A code generator that supports only one
     entry sets `one_entry`. These members are optional:
 
-    - `emit_part(func, target)` returns the code of one PrimFunc as data for `pickle`. `emit(module, target,
-      parts)` then takes such code by function name, and the bodies of these functions may be missing. This
-      allows compiles by several processes.
+    - `emit_part(func, target)` returns the code of one PrimFunc as bytes, in a form of its own. `emit(module,
+      target, parts)` then takes such code by function name, also of functions that had another name, and the
+      bodies of these functions may be missing. This allows compiles by several processes, and kernels from
+      the cache.
     - `export(executable, path) -> list[Path]` writes files that run without Python.
     - `forms` are the names of all `sources` that `emit` returns.
     - `source(artifact, form) -> str | None` makes a readable form that an artefact has not kept, from the

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from dlc_core.backend.binary_cache import KeptFiles, kept
+from dlc_core.backend.binary_cache import kept, kept_libraries
 from dlc_core.cli.main import main
 from dlc_core.cli.tables import first_line, markdown_table, shortened
 from dlc_core.decisions import declared
 from dlc_core.plugin.registry import registry
+from dlc_core.support.kept_files import KeptFiles
 
 
 def test_ops_come_from_their_declarations(dlc, dlc_json):
@@ -103,12 +104,16 @@ def test_the_cache_is_told_and_cleared(dlc, dlc_json, folder, monkeypatch):
     dlc("run", "model.onnx", "--random")
     entries = dlc_json("cache", "info")["entries"]
     assert len(entries) == 1
+    kernels = dlc_json("cache")["kernels"]
+    assert len(kernels) == 1
     assert "1 models" in dlc("cache")
+    assert "1 kernels" in dlc("cache", "list")
     assert dlc_json("cache", "clear") == {
         "folder": str(folder / "kept" / "artefacts"),
         "removed": 1,
+        "kernels": {"folder": str(folder / "kept" / "kernels"), "removed": 1},
         "libraries": {"folder": str(folder / "kept" / "libraries"), "removed": 0},
-        "bytes": entries[0]["bytes"],
+        "bytes": entries[0]["bytes"] + kernels[0]["bytes"],
     }
     assert dlc_json("cache")["entries"] == []
 
@@ -129,17 +134,17 @@ def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
     assert [each["bytes"] for each in told] == [8000, 8000, 12000]
     assert "3 libraries, " in dlc("cache")
     assert dlc_json("cache", "size")["libraries"] == 28000
-    assert KeptFiles(limit=21000).trim() == 1
-    assert [file.used for file in KeptFiles().entries()] == [1, 2]
+    assert KeptFiles(kept_libraries().folder, 21000).trim() == 1
+    assert [file.used for file in kept_libraries().entries()] == [1, 2]
     assert not (tmp_path / "kept" / "libraries" / "abandoned").exists()
     kept(b"two ", ".so", (), build, tool="test")
-    assert next(file.used for file in KeptFiles().entries()) == 2
+    assert next(file.used for file in kept_libraries().entries()) == 2
     monkeypatch.setenv("DLC_CACHE_SIZE", "0")
     assert dlc_json("cache", "prune")["libraries"]["removed"] == 2
     place = kept(b"four ", ".so", (), build, tool="test")
-    assert [file.path for file in KeptFiles().entries()] == [place]
+    assert [file.path for file in kept_libraries().entries()] == [place]
     assert "1 libraries" in dlc("cache", "clear")
-    assert KeptFiles().entries() == []
+    assert kept_libraries().entries() == []
 
 
 def test_the_cache_says_why(dlc, dlc_json, folder, monkeypatch, capsys):

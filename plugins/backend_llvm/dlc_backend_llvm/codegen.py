@@ -12,16 +12,18 @@ from dlc_backend_llvm.kind import cpu_of
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
+from dlc_core.tir.stmt import PrimFunc
 
 if TYPE_CHECKING:
-    from dlc_backend_llvm import engine
+    from dlc_backend_llvm import engine, joining
     from dlc_backend_llvm import export as exporting
+    from dlc_backend_llvm.emit import kernels
     from dlc_backend_llvm.emit import module as unit
-    from dlc_backend_llvm.emit.unit import Part
-    from dlc_core.tir.stmt import PrimFunc
 else:
     engine = lazy("dlc_backend_llvm.engine")
     exporting = lazy("dlc_backend_llvm.export")
+    joining = lazy("dlc_backend_llvm.joining")
+    kernels = lazy("dlc_backend_llvm.emit.kernels")
     unit = lazy("dlc_backend_llvm.emit.module")
 
 
@@ -34,16 +36,26 @@ class LlvmCodegen:
     forms = ("llvm", "asm")
 
     def emit(
-        self, module: IRModule, target: Target, parts: Mapping[str, Part] = MappingProxyType({})
+        self, module: IRModule, target: Target, parts: Mapping[str, bytes] = MappingProxyType({})
     ) -> Artifact:
         """Compile all PrimFuncs of the module to one object file. PrimFuncs with the attribute `entry` become
         entry points. `parts` has the results of `emit_part` by function name.
         """
-        cpu = cpu_of(target)
-        text, entries = unit.module_text(module, cpu, parts)
-        level = target["opt"]
+        cpu, level = cpu_of(target), target["opt"]
+        functions: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+        found = {
+            name: kernels.Kernel.decode(parts[name] if name in parts else self.emit_part(func, target), name)
+            for name, func in functions.items()
+            if name in parts or not func.attrs.get("entry")
+        }
+        text, entries, rest = unit.emit_module(module, cpu, found)
         machine = cpu.triple, cpu.cpu, cpu.features
-        code = engine.compile_ir(text, *machine, opt=level)
+        code = None
+        if all(kernel.code for kernel in found.values()):
+            made = [joining.Part(kernel.code, kernel.old, name) for name, kernel in found.items()]
+            code = joining.join_objects([joining.Part(engine.compile_ir(rest, *machine, opt=level)), *made])
+        if code is None:
+            code = engine.compile_ir(text, *machine, opt=level)
         return Artifact(
             FORMAT,
             code,
@@ -56,9 +68,9 @@ class LlvmCodegen:
             unit.metadata_of(cpu, level),
         )
 
-    def emit_part(self, func: PrimFunc, target: Target) -> Part:
-        """The LLVM IR of one PrimFunc, and the declarations and helpers that it needs."""
-        return unit.function_part(func, cpu_of(target))
+    def emit_part(self, func: PrimFunc, target: Target) -> bytes:
+        """The LLVM IR of one PrimFunc with the declarations and helpers that it needs, and its object."""
+        return kernels.encode_kernel(func, cpu_of(target), target["opt"])
 
     def source(self, artifact: Artifact, form: str) -> str | None:
         """The assembly of an artefact that contains its LLVM IR; None for other forms and artefacts."""

@@ -13,11 +13,15 @@ from functools import cached_property
 from dlc_core.diag import ArtifactError
 from dlc_core.support.record import record
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QQq")
-_SYMTAB, _STRTAB, _PROGBITS, _RELA, _NOBITS = 2, 3, 1, 4, 8
+HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
+PROGBITS, SYMTAB, STRTAB, RELA, NOBITS = 1, 2, 3, 4, 8
+FILE = 4
+"""The kind of a symbol that is the name of a source file."""
+ABSOLUTE = 0xFFF1
+"""The section index of symbols that are numbers."""
 
 
 @record(frozen=True)
@@ -27,27 +31,38 @@ class Section:
     """
 
     index: int
+    name: bytes
     kind: int
     flags: int
     size: int
     link: int
     info: int
     align: int
+    entry_size: int
     data: memoryview
 
     @property
     def has_data(self) -> bool:
-        return self.kind != _NOBITS
+        return self.kind != NOBITS
 
 
 @record(frozen=True)
 class Symbol:
-    """A symbol: the index of its section (0 if it is undefined), and its offset in that section."""
+    """A symbol: the index of its section (0 if it is undefined), its offset in that section and its size.
+    `binding` is 0 for local symbols; `kind` is its type, such as `FILE`; `other` its visibility.
+    """
 
     name: str
-    is_global: bool
+    binding: int
     section: int
     value: int
+    size: int
+    kind: int
+    other: int
+
+    @property
+    def is_global(self) -> bool:
+        return self.binding in (1, 2)
 
 
 @record(frozen=True)
@@ -64,27 +79,25 @@ class Relocation:
 class Elf:
     """A 64-bit little-endian object. Reading beyond the end of the file raises ArtifactError."""
 
+    identity: bytes
     machine: int
+    flags: int
     relocatable: bool
     sections: tuple[Section, ...]
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        table = next((s for s in self.sections if s.kind == _SYMTAB), None)
+        table = next((s for s in self.sections if s.kind == SYMTAB), None)
         if table is None:
             return ()
-        if table.size % _SYMBOL.size or not table.link < len(self.sections):
+        if table.size % SYMBOL.size or not table.link < len(self.sections):
             raise _damaged("its table of symbols is malformed")
         names = bytes(self.sections[table.link].data)
         found = []
-        for name, info, _, section, value, _ in _SYMBOL.iter_unpack(table.data):
-            end = names.find(b"\0", name)
-            if end < 0:
-                raise _damaged("the name of a symbol is cut off")
+        for name, info, other, section, value, size in SYMBOL.iter_unpack(table.data):
             # Section symbols have no name of their own.
-            found.append(
-                Symbol(names[name:end].decode("utf-8", "replace"), info >> 4 in (1, 2), section, value)
-            )
+            text = _string(names, name).decode("utf-8", "replace")
+            found.append(Symbol(text, info >> 4, section, value, size, info & 15, other & 3))
         return tuple(found)
 
     def symbol(self, index: int) -> Symbol:
@@ -96,11 +109,11 @@ class Elf:
         """The relocations of a section."""
         found = []
         for table in self.sections:
-            if table.kind != _RELA or table.info != section.index:
+            if table.kind != RELA or table.info != section.index:
                 continue
-            if table.size % _RELOCATION.size:
+            if table.size % RELOCATION.size:
                 raise _damaged("a table of relocations is malformed")
-            for offset, info, addend in _RELOCATION.iter_unpack(table.data):
+            for offset, info, addend in RELOCATION.iter_unpack(table.data):
                 found.append(Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend))
         return found
 
@@ -113,23 +126,39 @@ def read_elf(data: bytes) -> Elf | None:
     """Parse an object. None if it is not a 64-bit little-endian ELF file. Raises ArtifactError if it is
     damaged.
     """
-    if len(data) < _HEADER.size or data[:6] != b"\x7fELF\x02\x01":
+    if len(data) < HEADER.size or data[:6] != b"\x7fELF\x02\x01":
         return None
-    fields = _HEADER.unpack_from(data)
-    table, size, count = fields[6], fields[11], fields[12]
-    if size != _SECTION.size or table + size * count > len(data):
+    fields = HEADER.unpack_from(data)
+    table, size, count, names = fields[6], fields[11], fields[12], fields[13]
+    if size != SECTION.size or table + size * count > len(data):
         raise _damaged("its table of sections is malformed")
     whole = memoryview(data)
     sections = []
     for index in range(count):
-        _, kind, flags, _, offset, length, link, info, align, _ = _SECTION.unpack_from(
+        name, kind, flags, _, offset, length, link, info, align, each = SECTION.unpack_from(
             data, table + size * index
         )
-        if kind != _NOBITS and offset + length > len(data):
+        if kind != NOBITS and offset + length > len(data):
             raise _damaged("a section extends beyond the end of the file")
-        view = whole[offset : offset + length] if kind != _NOBITS else whole[:0]
-        sections.append(Section(index, kind, flags, length, link, info, align, view))
-    return Elf(fields[2], fields[1] == 1, tuple(sections))
+        view = whole[offset : offset + length] if kind != NOBITS else whole[:0]
+        sections.append((name, kind, flags, length, link, info, align, each, view))
+    if names >= len(sections):
+        raise _damaged("its sections have no names")
+    texts = bytes(sections[names][-1])
+    return Elf(
+        fields[0],
+        fields[2],
+        fields[7],
+        fields[1] == 1,
+        tuple(Section(i, _string(texts, name), *rest) for i, (name, *rest) in enumerate(sections)),
+    )
+
+
+def _string(table: bytes, start: int) -> bytes:
+    end = table.find(b"\0", start)
+    if end < 0:
+        raise _damaged("a name is cut off")
+    return table[start:end]
 
 
 __all__ = ["Elf", "Relocation", "Section", "Symbol", "read_elf"]

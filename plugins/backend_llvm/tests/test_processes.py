@@ -133,10 +133,10 @@ def test_what_copies_do_not_give_is_done_here(
 
 
 def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(value: object, known: object = ()) -> bytes:
+    def refuse(result: object, func: object) -> bytes:
         raise TypeError("no bytes")
 
-    monkeypatch.setattr(processes, "dumps", refuse)
+    monkeypatch.setattr(processes, "encode_result", refuse)
     assert same(compiled(2), alone)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.kernel import emit_function
-from dlc_backend_llvm.emit.unit import Part, Unit
+from dlc_backend_llvm.emit.kernels import Kernel
+from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.form import ENTRY_SUFFIX
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
@@ -38,36 +39,37 @@ def packed_entry(func: PrimFunc) -> str:
     return "\n".join([head, *lines, call, "  ret i32 0", "}", ""])
 
 
-def function_part(func: PrimFunc, cpu: HostCpu) -> Part:
-    """Emit one function, with the declarations and helpers that it needs."""
-    unit = Unit(cpu)
-    emit_function(unit, func)
-    return unit.part()
+class Emitted(NamedTuple):
+    """A module: its IR, its entry points, and the IR of the functions that no kernel's object defines."""
+
+    text: str
+    entries: tuple[str, ...]
+    rest: str
 
 
-def module_text(
-    module: IRModule, cpu: HostCpu, parts: Mapping[str, Part] = MappingProxyType({})
-) -> tuple[str, tuple[str, ...]]:
-    """The LLVM IR of a module, and the names of its entry points. `parts` has functions that are already
-    emitted, by name.
-    """
-    unit = Unit(cpu)
-    entries: dict[int, PrimFunc] = {}
+def emit_module(
+    module: IRModule, cpu: HostCpu, kernels: Mapping[str, Kernel] = MappingProxyType({})
+) -> Emitted:
+    """Emit a module.  `kernels` has functions that are already emitted, by name."""
+    whole, rest = Unit(cpu), Unit(cpu)
+    entries = []
     for name, func in module.of_kind(PrimFunc).items():
-        if name in parts:
-            unit.add(parts[name])
-        else:
-            emit_function(unit, func)
+        if name in kernels:
+            whole.add(kernels[name].part)
+            rest.declare(name, kernels[name].signature)
+            continue
+        own = Unit(cpu)
+        emit_function(own, func)
         if func.attrs.get("entry"):
-            entries[len(unit.functions)] = func
-            unit.functions.append("")
-    for index, func in entries.items():
-        unit.functions[index] = packed_entry(func)
-    return unit.text(), tuple(func.name for func in entries.values())
+            entries.append(name)
+            own.functions.append(packed_entry(func))
+        whole.add(own.part())
+        rest.add(own.part())
+    return Emitted(whole.text(), tuple(entries), rest.text())
 
 
 def metadata_of(cpu: HostCpu, level: int) -> dict[str, Any]:
     return {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level}
 
 
-__all__ = ["function_part", "metadata_of", "module_text", "packed_entry"]
+__all__ = ["Emitted", "emit_module", "metadata_of", "packed_entry"]

@@ -27,7 +27,7 @@ _REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_redu
 class Part(NamedTuple):
     """The text of one function, and the declarations and helpers that it refers to."""
 
-    functions: tuple[str, ...]
+    functions: Sequence[str]
     declared: dict[str, str]
     helpers: dict[str, str]
     math: dict[str, str]
