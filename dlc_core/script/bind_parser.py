@@ -40,7 +40,7 @@ class BindParser(LoopParser):
         return self._several(target, node.value) if isinstance(target, ast.Tuple) else None
 
     def _several(self, target: ast.Tuple, given: ast.expr) -> Wrap | None:
-        """`x, y = 1, 2`: all values are those before the line."""
+        """`x, y = 1, 2`. All values are evaluated before any name is bound."""
         names = [e for e in target.elts if isinstance(e, ast.Name)]
         if len(names) != len(target.elts):
             self.source.fail(target, f"{short(target)} cannot be assigned to", "give each value a name")
@@ -72,7 +72,7 @@ class BindParser(LoopParser):
         return self.let(node.target, value)
 
     def _plain_let(self, target: ast.Name, node: ast.expr) -> Wrap | None:
-        """`x = value`: a variable that is bound once; a static value is a name for itself."""
+        """`x = value`: a variable that is bound once, or a name for a static value."""
         if self._symbol(target, node):
             return None
         return self._named(target, node, self.exprs.any(node))
@@ -130,7 +130,7 @@ class BindParser(LoopParser):
         return lambda body: View(window, base, body)
 
     def _match(self, target: ast.Name, made: ast.Call) -> Wrap | None:
-        """A handle's buffer, which takes its place among the parameters; or a window on a region."""
+        """The buffer of a handle, which replaces it among the parameters; or a view of a region."""
         if len(made.args) < 2:
             self.source.fail(made, "T.match_buffer takes a handle or a region, a shape and a dtype")
         first = made.args[0]

@@ -50,21 +50,20 @@ class BlockParser:
         self.symbols: list[Var] = []
         self.matched: dict[Var, Buffer] = {}
         self.depth = 0
-        self.places: dict[Stmt, ast.AST] = {}
-        """Where each statement was written."""
+        self.positions: dict[Stmt, ast.AST] = {}
+        """The position of each statement in the text."""
 
     def suite(self, nodes: list[ast.stmt]) -> Stmt:
         raise NotImplementedError
 
-    def placed(self, stmt: Stmt, node: ast.AST) -> Stmt:
-        self.places.setdefault(stmt, node)
+    def with_position(self, stmt: Stmt, node: ast.AST) -> Stmt:
+        self.positions.setdefault(stmt, node)
         return stmt
 
     # Names
 
     def define(self, node: ast.AST, name: str, value: Any, *, replaces: bool = False) -> None:
-        """Give a name a meaning in the innermost suite; `replaces`: one of the same suite may be given
-        again."""
+        """Define a name in the innermost suite. With `replaces` it may be defined again in the same suite."""
         if name in RESERVED:
             self.source.fail(node, f"{name} has a meaning of its own in a script", "choose another name")
         if name in self.scope and name not in self.aliases and not (replaces and self.scope.is_inner(name)):
@@ -80,7 +79,7 @@ class BlockParser:
         self.scope.define(name, value, getattr(node, "lineno", 0))
 
     def alias(self, target: ast.Name, value: Expr) -> None:
-        """A name for an expression; it may be given again and again."""
+        """Define a name for an expression. It may be redefined."""
         if target.id in self.scope and target.id not in self.aliases:
             self.define(target, target.id, value)
         self.scope.define(target.id, value, target.lineno)
@@ -186,8 +185,8 @@ class BlockParser:
         )
 
     def _header_line(self, node: ast.stmt, header: _Header) -> bool:
-        """Read a line that belongs to the block's head; False for the first that does not."""
-        self.source.reading = node
+        """Parse a line of the block's head. False if the line does not belong to it."""
+        self.source.current = node
         called = self.called(node)
         if called in ("expr", "meta_var") and isinstance(node, ast.Assign):
             target = node.targets[0]
@@ -197,7 +196,7 @@ class BlockParser:
             return True
         if called.startswith("axis."):
             if not isinstance(node, ast.Assign):
-                self.source.fail(node, f"what T.{called} makes gets a name", f"write vi = T.{called}(...)")
+                self.source.fail(node, f"the value of T.{called} needs a name", f"write vi = T.{called}(...)")
             with self.source.at(node):
                 self._axis(node, called[5:], header)
             return True
@@ -219,10 +218,10 @@ class BlockParser:
             header.annotations = MappingProxyType(self.literals.mapping(self.exprs.exactly(call, 1)[0]))
         else:
             self._once(node, word, header.reads if word == "reads" else header.writes)
-            places = self.exprs.plain(call)
-            if len(places) == 1 and isinstance(places[0], (ast.List, ast.Tuple)):
-                places = places[0].elts
-            regions = tuple(self.exprs.region(place) for place in places)
+            parts = self.exprs.plain(call)
+            if len(parts) == 1 and isinstance(parts[0], (ast.List, ast.Tuple)):
+                parts = parts[0].elts
+            regions = tuple(map(self.exprs.region, parts))
             header.reads, header.writes = (
                 (regions, header.writes) if word == "reads" else (header.reads, regions)
             )

@@ -184,7 +184,7 @@ class CallParser(ExprParser):
         return arguments
 
     def keywords(self, node: ast.Call, *known: str) -> dict[str, ast.expr]:
-        """Arguments by name, of which all are known."""
+        """Arguments by name. All names must be in `known`."""
         found: dict[str, ast.expr] = {}
         for word in node.keywords:
             if word.arg is None or word.arg not in known:
@@ -211,7 +211,7 @@ class CallParser(ExprParser):
         if isinstance(value, (bool, int, float)):
             if isinstance(value, float) and type_.is_int and value.is_integer():
                 value = int(value)
-            literal = const(self.fitting(argument, value, type_.scalar), type_.scalar)
+            literal = const(self.checked_number(argument, value, type_.scalar), type_.scalar)
             return broadcast(literal, type_.lanes)
         if not isinstance(value, Expr):
             self.fail(argument, f"{short(argument)} is no value of {type_}")
@@ -266,10 +266,10 @@ class CallParser(ExprParser):
         a, b = (self.value(argument) for argument in arguments)
         if isinstance(a, Expr) or isinstance(b, Expr):
             if name in ("bitand", "bitor") and all(isinstance(x, Expr) and x.dtype.is_bool for x in (a, b)):
-                # Spelled out, they are the bit operators even of bools.
+                # By name, they are bit operators even for bools.
                 return binary(name, a, b)
             return self.binary(node, name, a, b)
-        return binary(name, *self.alike(*arguments))
+        return binary(name, *self.with_one_dtype(*arguments))
 
     def power(self, node: ast.AST, a: ExprLike, b: ExprLike) -> Expr:
         return intrinsic("pow", a, b)
@@ -307,11 +307,11 @@ class CallParser(ExprParser):
 
     def _call_select(self, node: ast.Call) -> Expr:
         cond, a, b = self.exactly(node, 3)
-        return select(self.condition(cond), *self.alike(a, b))
+        return select(self.condition(cond), *self.with_one_dtype(a, b))
 
     def _call_if_then_else(self, node: ast.Call) -> Expr:
         cond, a, b = self.exactly(node, 3)
-        return if_then_else(self.condition(cond), *self.alike(a, b))
+        return if_then_else(self.condition(cond), *self.with_one_dtype(a, b))
 
     # Vectors
 
@@ -366,12 +366,12 @@ class CallParser(ExprParser):
     # Memory and functions
 
     def _call_address_of(self, node: ast.Call) -> Expr:
-        (place,) = self.exactly(node, 1)
-        if isinstance(place, ast.Subscript):
-            found = self.any(place)
+        (element,) = self.exactly(node, 1)
+        if isinstance(element, ast.Subscript):
+            found = self.any(element)
             if isinstance(found, Load):
                 return address_of(found.buffer, *found.indices)
-        return address_of(self.buffer(place))
+        return address_of(self.buffer(element))
 
     def _call_call_kernel(self, node: ast.Call) -> Expr:
         arguments = self.plain(node)

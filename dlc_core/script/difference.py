@@ -10,8 +10,8 @@ from dlc_core.script.literals import Metadata
 from dlc_core.script.printer import lines_of
 from dlc_core.tir.stmt import PrimFunc, Stmt
 
-AROUND = 1
-"""Lines shown before and after the one that differs."""
+CONTEXT_LINES = 1
+"""Lines that are shown before and after the differing line."""
 
 
 def difference(a: Any, b: Any, *, names: bool = True) -> str | None:
@@ -26,7 +26,7 @@ def difference(a: Any, b: Any, *, names: bool = True) -> str | None:
     sides = [values_along(root, found.steps, names=names) for root in (a, b)]
     texts = [_Side(values) for values in sides]
     left, right = texts
-    at = left.first_unlike(right)
+    at = left.first_difference(right)
     return "\n".join(
         [
             f"{found.path}: {found.what}",
@@ -40,18 +40,18 @@ class _Side:
     """The lines of the innermost function around a difference, and those of the differing part."""
 
     def __init__(self, values: list[Any]) -> None:
-        whole = next((v for v in reversed(values) if isinstance(v, (PrimFunc, Function))), values[0])
-        below = values[next(i for i, v in enumerate(values) if v is whole) :]
-        self.lines = lines_of(whole, Metadata())
+        function = next((v for v in reversed(values) if isinstance(v, (PrimFunc, Function))), values[0])
+        below = values[next(i for i, v in enumerate(values) if v is function) :]
+        self.lines = lines_of(function, Metadata())
         owned = {id(owner) for _, owner in self.lines if owner is not None}
         parts = (v for v in reversed(below) if isinstance(v, (Stmt, Node)) and id(v) in owned)
         owner = next(parts, None)
         self.own = [
-            i for i, (_, of) in enumerate(self.lines) if of is owner or (owner is None and of is whole)
+            i for i, (_, of) in enumerate(self.lines) if of is owner or (owner is None and of is function)
         ]
 
-    def first_unlike(self, other: _Side) -> int:
-        """Which of the lines of the part differs."""
+    def first_difference(self, other: _Side) -> int:
+        """The index of the first differing line of the part."""
         mine, theirs = ([side.lines[i][0].strip() for i in side.own] for side in (self, other))
         pairs = zip(mine, theirs)
         return next((k for k, (x, y) in enumerate(pairs) if x != y), min(len(mine), len(theirs)) - 1)
@@ -60,7 +60,7 @@ class _Side:
         if not self.own:
             return []
         line = self.own[min(max(at, 0), len(self.own) - 1)]
-        around = range(max(0, line - AROUND), min(len(self.lines), line + AROUND + 1))
+        around = range(max(0, line - CONTEXT_LINES), min(len(self.lines), line + CONTEXT_LINES + 1))
         return [
             f"{label}:",
             *(f"{'>' if i == line else ' '} {i + 1:4} | {self.lines[i][0]}" for i in around),

@@ -25,7 +25,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.script.source import short, suggestion
 from dlc_core.script.static import STATIC, is_static, static_binary, static_number
-from dlc_core.script.value_parser import NUMBER, Outside, ValueParser
+from dlc_core.script.value_parser import NUMBER, PythonObject, ValueParser
 from dlc_core.tir.intrinsics import if_then_else
 
 _BIN_OPS: dict[type[ast.operator], str] = {
@@ -46,18 +46,18 @@ class ExprParser(ValueParser):
         try:
             return self._any(node)
         except DlcError as error:
-            raise self.source.placed(node, error) from error
+            raise self.source.located(node, error) from error
 
     def _any(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, STATIC)):
             return node.value
         if isinstance(node, ast.Name):
             found = self.name(node)
-            if isinstance(found, (Outside, ModuleType)):
+            if isinstance(found, (PythonObject, ModuleType)):
                 return self.fail(
                     node,
                     f"{node.id} is a {found.kind}, of which a script cannot use the value"
-                    if isinstance(found, Outside)
+                    if isinstance(found, PythonObject)
                     else f"{node.id} is a module",
                     "numbers, strings, tuples, lists and dicts of the surrounding Python may be used",
                 )
@@ -89,7 +89,7 @@ class ExprParser(ValueParser):
     # Operators
 
     def _chain(self, node: ast.BinOp) -> Any:
-        """`a + b + c` and the like, from the left: sums may be long."""
+        """A left-associative chain such as `a + b + c`. Iterative, because sums may be long."""
         spine: list[ast.BinOp] = []
         left: ast.expr = node
         while isinstance(left, ast.BinOp):
@@ -100,7 +100,7 @@ class ExprParser(ValueParser):
             try:
                 total = self.operation(part, total, self.any(part.right))
             except DlcError as error:
-                raise self.source.placed(part, error) from error
+                raise self.source.located(part, error) from error
         return total
 
     def operation(self, node: ast.BinOp, a: Any, b: Any) -> Any:
@@ -142,7 +142,7 @@ class ExprParser(ValueParser):
                 f"{op} of {like} and the number {value}",
                 f'write T.cast(…, "float32") or T.{like}({value:g})',
             )
-        self.fitting(node, value, None if like.is_bool else like)
+        self.checked_number(node, value, None if like.is_bool else like)
 
     def power(self, node: ast.AST, a: ExprLike, b: ExprLike) -> Expr:
         raise NotImplementedError
@@ -195,15 +195,15 @@ class ExprParser(ValueParser):
         cond = self.value(node.test)
         if isinstance(cond, bool):
             return self.any(node.body if cond else node.orelse)
-        return if_then_else(self.condition(node.test), *self.alike(node.body, node.orelse))
+        return if_then_else(self.condition(node.test), *self.with_one_dtype(node.body, node.orelse))
 
-    def alike(self, first: ast.expr, second: ast.expr) -> tuple[Expr, Expr]:
-        """Two values of one dtype; a bare number takes the other's."""
+    def with_one_dtype(self, first: ast.expr, second: ast.expr) -> tuple[Expr, Expr]:
+        """Two values of one dtype. A bare number takes the dtype of the other value."""
         a, b = self.value(first), self.value(second)
         if isinstance(a, Expr) and not isinstance(b, Expr):
-            return a, as_expr(self.fitting(second, b, a.dtype.scalar), a.dtype.scalar)
+            return a, as_expr(self.checked_number(second, b, a.dtype.scalar), a.dtype.scalar)
         if isinstance(b, Expr) and not isinstance(a, Expr):
-            return as_expr(self.fitting(first, a, b.dtype.scalar), b.dtype.scalar), b
+            return as_expr(self.checked_number(first, a, b.dtype.scalar), b.dtype.scalar), b
         if isinstance(a, float) or isinstance(b, float):
             return as_expr(float(a)), as_expr(float(b))  # type: ignore[arg-type]
         return as_expr(a), as_expr(b)
@@ -228,7 +228,7 @@ class ExprParser(ValueParser):
             self.fail(node, f"~ takes an integer or a bool, not {value.dtype}")
         return ~value
 
-    # Parts of things
+    # Subscripts and attributes
 
     def _subscript(self, node: ast.Subscript) -> Any:
         base = self.any(node.value)
@@ -264,7 +264,7 @@ class ExprParser(ValueParser):
             if node.value.id in ("T", "G") and not isinstance(outside, ModuleType):
                 return self.word(node)
             if outside is not None and not is_static(outside):
-                return self._outside(node, outside)
+                return self._python_attribute(node, outside)
         base = self.any(node.value)
         parts: dict[str, Any] = {}
         if isinstance(base, Buffer):
@@ -289,8 +289,8 @@ class ExprParser(ValueParser):
         """`T.something` without a call: an element type."""
         raise NotImplementedError
 
-    def _outside(self, node: ast.Attribute, owner: Any) -> Any:
-        """A static attribute of a module or object around the script, found without running anything."""
+    def _python_attribute(self, node: ast.Attribute, owner: Any) -> Any:
+        """A static attribute of a module or object of the surrounding Python code. No code is executed."""
         found = getattr_static(owner, node.attr, None)
         if isinstance(found, MemberDescriptorType):
             found = None

@@ -127,7 +127,7 @@ class ExprPrinter:
         value = float(e.value)
         text = float_text(value, "T.")
         if e.dtype.name in ("float16", "float32") and np.isfinite(value):
-            # The shortest digits that give this value back in its own type.
+            # The shortest digits that reproduce this value in its type.
             text = str(e.dtype.numpy.type(value))
         return f"T.{e.dtype}({text})", _ATOM
 
@@ -152,7 +152,7 @@ class ExprPrinter:
 
 
 def _uses(roots: tuple[Expr, ...], order: list[Expr]) -> dict[Expr, int]:
-    """How often each part is used by another, or is a root."""
+    """The number of uses of each part, including those as a root."""
     uses: dict[Expr, int] = {}
     for used in (*roots, *(child for e in order for child in e.children)):
         uses[used] = uses.get(used, 0) + 1

@@ -27,7 +27,7 @@ from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.source import Source, short, suggestion
 
 Make = Callable[[Op, tuple[Node, ...], Mapping[str, Any]], Node]
-"""Builds a node whose type is not written down, by inference."""
+"""Builds a node by inference, if the text does not give its type."""
 
 
 class GraphParser:
@@ -77,7 +77,7 @@ class GraphParser:
             params.append(made)
         attrs: Mapping[str, Any] = {}
         for line in node.body[:-1]:
-            self.source.reading = line
+            self.source.current = line
             if isinstance(line, ast.FunctionDef):
                 _, inner = definition(self.source, line, "G.function")
                 scope[line.name] = self.function(line, inner, scope)
@@ -91,7 +91,7 @@ class GraphParser:
                 attrs = literals.mapping(line.value.args[0])
             elif not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)):
                 self.source.fail(line, f"{short(line)} is no line of a graph", "write `name: type = G.op(…)`")
-        last = self.source.reading = node.body[-1]
+        last = self.source.current = node.body[-1]
         if not isinstance(last, ast.Return) or last.value is None:
             self.source.fail(last, "a graph function ends with `return`")
         if isinstance(last.value, ast.Tuple):
@@ -101,7 +101,8 @@ class GraphParser:
         return Function(name, tuple(params), body).with_attrs(**attrs)
 
     def _bounded_dims(self, definition: ast.FunctionDef) -> None:
-        """`n = G.dim(1, 512)` in the outermost function: the bounds of a symbol, which types name before."""
+        """Define the symbols with bounds, `n = G.dim(1, 512)`, of the outermost function before its types are
+        parsed."""
         for line in definition.body:
             found = _bounded(line)
             if found is not None:

@@ -45,7 +45,7 @@ class GraphPrinter:
         self.functions: dict[Function, str] = {}
         self.texts: dict[Node, str] = {}
         self.bounded: dict[str, Bounds] = {}
-        """The bounds of symbolic dims that have been mentioned, by their names."""
+        """The bounds of the printed symbolic dims, by name."""
         dims = ExprPrinter(self._symbol, lambda b: self.names.of(b, b.name, "buffer"))
         explicit = ExprPrinter(dims.var, dims.buffer, explicit=True)
         self.literals = Literals(metadata, dims.text)
@@ -64,7 +64,7 @@ class GraphPrinter:
         self.lines.append((INDENT * self.level + text, subject))
 
     def function(self, function: Function, key: str | None = None) -> None:
-        """Print a definition and, inside it, those that it needs."""
+        """Print a definition and, inside it, the definitions of functions that it uses."""
         key = function.name if key is None else key
         shown = self.names.of(function, key, "func")
         self.functions[function] = shown
@@ -118,7 +118,7 @@ class GraphPrinter:
         )
 
     def _define(self, functions: list[Function]) -> None:
-        """Print a definition that is not printed yet, after those that it needs."""
+        """Print definitions that are not printed yet, after the definitions that they use."""
         work = [(function, False) for function in reversed(functions)]
         while work:
             function, ready = work.pop()

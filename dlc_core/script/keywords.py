@@ -10,7 +10,7 @@ LOOPS = {
     "serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unroll": "unrolled",
     "thread_binding": "thread", "vectorize": "vectorized", "unrolled": "unrolled",
 }  # fmt: skip
-"""Words of loops, and their kinds."""
+"""Words of loops, with their kinds."""
 
 SYNONYMS = {
     "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "FloorDiv": "floordiv", "FloorMod": "floormod",
@@ -47,7 +47,7 @@ BINDERS = {
     "let": "let", "Let": "let", "LetStmt": "let", "bind": "let", "alloc_buffer": "alloc_buffer",
     "decl_buffer": "alloc_buffer", "allocate": "alloc_buffer", "view": "view", "match_buffer": "match_buffer",
 }  # fmt: skip
-"""Words whose value a name is given to."""
+"""Words whose value must be named."""
 
 HEADS = {
     "where": "where", "reads": "reads", "writes": "writes", "block_attr": "block_attr",

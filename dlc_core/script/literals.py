@@ -89,7 +89,7 @@ class Literals:
         return "{" + ", ".join(f"{self.text(k)}: {self.text(v)}" for k, v in values.items()) + "}"
 
     def array(self, value: Array, head: str) -> str:
-        """`head([...], dtype)` for small arrays, else a reference; the exact bits come back from either."""
+        """`head([...], dtype)` for small arrays, else a reference. Both reproduce the bits."""
         data = value.data
         inline = data.size <= MAX_INLINE_ELEMENTS and data.nbytes <= Array.INLINE_BYTES
         if not inline or data.dtype.kind == "c" or not _readable(data):
@@ -126,7 +126,7 @@ def float_text(value: float, namespace: str) -> str:
 
 
 def _readable(data: np.ndarray[Any, Any]) -> bool:
-    """Whether the text of the elements reproduces their bits: all but unusual NaNs."""
+    """Whether the text of the elements reproduces their bits. It does, except for unusual NaNs."""
     if data.dtype.kind in "biu" or data.size == 0:
         return True
     with np.errstate(all="ignore"):

@@ -82,7 +82,7 @@ class LoopParser(BlockParser):
         body = self.suite(node.body)
         self.scope.close()
         for var in reversed(loops):
-            body = self.placed(For(var, *self.loops[var], body, kind, thread, annotations), node)
+            body = self.with_position(For(var, *self.loops[var], body, kind, thread, annotations), node)
         return body
 
     def span(self, node: ast.Call, args: list[ast.expr]) -> tuple[Expr, Expr]:

@@ -19,7 +19,7 @@ def identifier(hint: str, fallback: str = "v") -> str:
 
 
 class Names:
-    """One name for each object; two objects never share one at a time."""
+    """One name for each object. Two objects never have the same name at the same time."""
 
     def __init__(self) -> None:
         self._of: dict[int, str] = {}
@@ -27,17 +27,17 @@ class Names:
         self._next: dict[str, int] = {}
         self._held: list[Any] = []
 
-    def of(self, thing: Any, hint: str, fallback: str = "v") -> str:
-        """The thing's name, made from the hint when it is first asked for."""
-        found = self._of.get(id(thing))
+    def of(self, value: Any, hint: str, fallback: str = "v") -> str:
+        """The name of an object, made from the hint on first use."""
+        found = self._of.get(id(value))
         if found is None:
             found = self.fresh(hint, fallback)
-            self._of[id(thing)] = found
-            self._held.append(thing)
+            self._of[id(value)] = found
+            self._held.append(value)
         return found
 
     def fresh(self, hint: str, fallback: str = "v") -> str:
-        """A name nothing else has."""
+        """An unused name."""
         base = identifier(hint, fallback)
         number, name = self._next.get(base, 0), base
         while name in self._taken:
@@ -47,15 +47,15 @@ class Names:
         self._taken[name] = base
         return name
 
-    def release(self, things: Iterable[Any]) -> None:
-        """Make the names of things that are no longer in scope free again."""
-        for thing in things:
-            name = self._of.pop(id(thing), None)
+    def release(self, values: Iterable[Any]) -> None:
+        """Release the names of objects that are out of scope."""
+        for value in values:
+            name = self._of.pop(id(value), None)
             if name is not None:
                 self.release_texts((name,))
 
     def release_texts(self, names: Iterable[str]) -> None:
-        """Make names given by `fresh` free again."""
+        """Release names that `fresh` returned."""
         for name in names:
             base = self._taken.pop(name)
             number = int(name[len(base) + 1 :] or 0)

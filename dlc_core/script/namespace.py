@@ -43,7 +43,7 @@ class _Annotation:
 
 
 class _Words:
-    """The words of a level; all but the decorators and types mean something only inside a script."""
+    """The words of a level. Outside of a script only decorators and types can be used."""
 
     def __init__(self, level: str, types: Iterable[str]) -> None:
         self._level = level
@@ -62,7 +62,7 @@ class _Words:
 
 class _T(_Words):
     def prim_func(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """The PrimFunc that a Python function describes; `check_well_formed=False`: its laws unchecked."""
+        """The PrimFunc that a Python function describes. `check_well_formed=False` skips the verifier."""
         return _decorate(function, PrimFunc, options)
 
 
@@ -87,7 +87,7 @@ def ir_module(cls: type[Any]) -> IRModule:
 def _decorate(function: Callable[..., Any] | None, kind: type[Any], options: Mapping[str, Any]) -> Any:
     if function is None:
         return lambda inner: _decorate(inner, kind, options)
-    # The caller's own names too: those that only annotations mention are in no closure.
+    # Names that only annotations mention are in no closure, so the caller's names are added.
     captured = {**getattr(function, "__globals__", {}), **_locals(sys._getframe(2))}
     closure = getattr(function, "__closure__", None) or ()
     for name, cell in zip(function.__code__.co_freevars, closure, strict=True):

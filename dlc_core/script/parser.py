@@ -52,17 +52,17 @@ def parse(
     except ScriptError:
         raise
     except DlcError as error:
-        raise source.placed(source.reading, error) from error
+        raise source.located(source.current, error) from error
     except (RecursionError, MemoryError) as error:
         made = ScriptError(
             "the text is nested too deep",
-            spans=[source.span(source.reading)],
-            details=source.excerpt(source.reading),
+            spans=[source.span(source.current)],
+            details=source.excerpt(source.current),
             hint="give parts of it names: e = T.expr(...)",
         )
         raise made from error
     except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
-        raise ScriptError(f"the text cannot be read: {error}", spans=[source.span(source.reading)]) from error
+        raise ScriptError(f"the text cannot be read: {error}", spans=[source.span(source.current)]) from error
 
 
 class _Parser:
@@ -106,8 +106,8 @@ class _Parser:
         func = parser.func(node, name)
         problems = find_problems(func) if self.verify else []
         if problems:
-            place = node if problems[0].stmt is None else parser.places.get(problems[0].stmt, node)
-            self.source.fail(place, problems[0].message)
+            position = node if problems[0].stmt is None else parser.positions.get(problems[0].stmt, node)
+            self.source.fail(position, problems[0].message)
         return func
 
     def module(self, node: ast.ClassDef) -> IRModule:
@@ -120,7 +120,7 @@ class _Parser:
         entry = "main"
         exprs = CallParser(self.source, {}, self.metadata)
         for line in node.body:
-            self.source.reading = line
+            self.source.current = line
             if isinstance(line, ast.FunctionDef):
                 key, function = self.function(line)
                 if key in functions:

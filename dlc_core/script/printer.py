@@ -46,8 +46,8 @@ def to_script(value: Any) -> Script:
 
 
 def show(value: Any, console: Console | None = None) -> None:
-    """Print the text of a value in colours (plain where the output is no terminal)."""
-    # Colours are for people: what only writes texts does not pay for their import.
+    """Print the text of a value in colours; without colours if the output is not a terminal."""
+    # The import is slow, and only needed for colours.
     from rich.console import Console
     from rich.syntax import Syntax
 
@@ -55,7 +55,7 @@ def show(value: Any, console: Console | None = None) -> None:
     if console.is_terminal:
         console.print(Syntax(text, "python", word_wrap=True, background_color="default"))
     else:
-        # As it is: a file is not wrapped.
+        # Lines of a file are not wrapped.
         console.out(text, highlight=False)
 
 
@@ -97,7 +97,7 @@ def _module_lines(module: IRModule, metadata: Metadata) -> list[tuple[str, Any]]
     if module.entry != "main":
         lines.append((f"{INDENT}entry = {quoted(module.entry)}", None))
     if module.attrs:
-        # A module has no variables: an expression over some is an object.
+        # A module has no variables, so expressions with variables are in the metadata.
         literals = Literals(metadata, lambda e: metadata.refer("object", e))
         lines.append((f"{INDENT}attrs = {literals.mapping(module.attrs)}", None))
     for name, function in module.functions.items():

@@ -7,13 +7,13 @@ from typing import Any
 
 
 class Scope(MutableMapping[str, Any]):
-    """Names that are visible, the innermost suite last.  Names of closed suites are remembered for errors."""
+    """Visible names by suite, the innermost last. Names of closed suites are kept for error messages."""
 
     def __init__(self) -> None:
         self._frames: list[dict[str, tuple[Any, int]]] = [{}]
         self._depths: dict[str, list[int]] = {}
-        self.gone: dict[str, int] = {}
-        """Names whose suite is over, and the lines that defined them."""
+        self.closed: dict[str, int] = {}
+        """Names of closed suites, with the lines that defined them."""
 
     def __getitem__(self, name: str) -> Any:
         return self._frames[self._depths[name][-1]][name][0]
@@ -22,7 +22,7 @@ class Scope(MutableMapping[str, Any]):
         self.define(name, value, 0)
 
     def define(self, name: str, value: Any, line: int) -> None:
-        """A name of the innermost suite."""
+        """Define a name in the innermost suite."""
         frame, at = self._frames[-1], len(self._frames) - 1
         if name not in frame:
             self._depths.setdefault(name, []).append(at)
@@ -55,6 +55,6 @@ class Scope(MutableMapping[str, Any]):
 
     def close(self) -> None:
         for name, (_, line) in list(self._frames[-1].items()):
-            self.gone[name] = line
+            self.closed[name] = line
             del self[name]
         self._frames.pop()

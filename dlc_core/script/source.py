@@ -35,14 +35,14 @@ class Source:
         self.first_line = first_line
         self.indent = indent
         self.captured = captured or {}
-        self.reading: ast.AST = ast.Pass(lineno=1, col_offset=0)
-        """The statement that is being read: where errors without a place of their own are."""
+        self.current: ast.AST = ast.Pass(lineno=1, col_offset=0)
+        """The statement that is being parsed: the position of errors that have no other."""
 
     def span(self, node: ast.AST) -> Span:
-        line, column = self._place(node)
+        line, column = self._position(node)
         return Span(self.name, line=line + self.first_line - 1, column=column + self.indent + 1)
 
-    def _place(self, node: ast.AST) -> tuple[int, int]:
+    def _position(self, node: ast.AST) -> tuple[int, int]:
         """Line from one and column from zero, in the text."""
         line = getattr(node, "lineno", 1)
         # Python counts bytes.
@@ -54,7 +54,7 @@ class Source:
 
     def excerpt(self, node: ast.AST) -> list[str]:
         """The line of a node, and carets below the node."""
-        line, column = self._place(node)
+        line, column = self._position(node)
         end = len(self._line(line))
         if getattr(node, "end_lineno", None) == line:
             after = self._line(line).encode()[: getattr(node, "end_col_offset", 0)]
@@ -73,8 +73,8 @@ class Source:
     def fail(self, node: ast.AST, what: str, hint: str = "") -> NoReturn:
         raise ScriptError(what, spans=[self.span(node)], hint=hint, details=self.excerpt(node))
 
-    def placed(self, node: ast.AST, error: DlcError) -> ScriptError:
-        """An error of the IR as an error of the script at a place."""
+    def located(self, node: ast.AST, error: DlcError) -> ScriptError:
+        """Convert an error of the IR to an error of the script at this position."""
         if isinstance(error, ScriptError):
             return error
         details = (*self.excerpt(node), *error.details)
@@ -86,11 +86,11 @@ class Source:
 
     @contextmanager
     def at(self, node: ast.AST) -> Iterator[None]:
-        """Errors of the IR raised inside become errors of the script at this place."""
+        """Convert errors of the IR that are raised inside to errors of the script at this position."""
         try:
             yield
         except DlcError as error:
-            raise self.placed(node, error) from error
+            raise self.located(node, error) from error
 
     def syntax(self, error: SyntaxError) -> ScriptError:
         """Convert a syntax error of Python's parser."""
@@ -113,7 +113,7 @@ def suggestion(name: str, known: Iterable[str], what: str = "known") -> str:
 
 
 def dotted(node: ast.AST) -> str:
-    """`T.axis.spatial` of an attribute of a name; "" for anything else."""
+    """The text of a dotted name such as `T.axis.spatial`; "" for other nodes."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -59,7 +59,7 @@ def _is_number(value: Any) -> bool:
 
 
 def static_number(node: ast.expr) -> int | float | bool | None:
-    """A number written as such, T.inf and T.nan among them; None for anything else."""
+    """A number that is written as a literal, including T.inf and T.nan; None for other expressions."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         value = static_number(node.operand)
         if value is None:

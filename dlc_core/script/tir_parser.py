@@ -58,7 +58,7 @@ class TirParser(BindParser):
         for at, argument in enumerate(arguments):
             if any(other.arg == argument.arg for other in arguments[:at]):
                 self.source.fail(argument, f"there are two parameters {argument.arg}")
-        # Scalars first: buffers before them may have them as dims.
+        # Scalars are defined first, because dims of earlier buffers may refer to them.
         for argument in arguments:
             made = self._scalar(argument)
             if made is not None:
@@ -125,12 +125,12 @@ class TirParser(BindParser):
     # Statements
 
     def suite(self, nodes: list[ast.stmt]) -> Stmt:
-        """An indented suite: a binding without `with` has all that follows as its body."""
+        """An indented suite. The body of a binding without `with` is the rest of the suite."""
         self.scope.open()
         self.depth += 1
         frames: list[tuple[Wrap | None, list[Stmt], ast.stmt | None]] = [(None, [], None)]
         for node in nodes:
-            self.source.reading = node
+            self.source.current = node
             wrap = self.binding(node)
             if wrap is not None:
                 frames.append((wrap, [], node))
@@ -143,20 +143,20 @@ class TirParser(BindParser):
             parts = [*found, body] if body is not None else found
             body = parts[0] if len(parts) == 1 else Seq(tuple(parts))
             if wrap is not None and node_ is not None:
-                body = self.placed(wrap(body), node_)
+                body = self.with_position(wrap(body), node_)
         self.depth -= 1
         self.scope.close()
         assert body is not None
         return body
 
     def stmt(self, node: ast.stmt) -> Stmt | None:
-        """One statement; None for lines that only name an expression."""
-        self.source.reading = node
+        """One statement; None for a line that only names an expression."""
+        self.source.current = node
         try:
             made = self._stmt(node)
         except DlcError as error:
-            raise self.source.placed(node, error) from error
-        return None if made is None else self.placed(made, node)
+            raise self.source.located(node, error) from error
+        return None if made is None else self.with_position(made, node)
 
     def _stmt(self, node: ast.stmt) -> Stmt | None:
         if isinstance(node, ast.Pass):
@@ -198,7 +198,7 @@ class TirParser(BindParser):
         if called == "func_attr":
             self.source.fail(node, "T.func_attr stands in the first line of the function")
         if called in BINDERS:
-            self.source.fail(node, f"what T.{called} makes gets a name", f"write x = T.{called}(...)")
+            self.source.fail(node, f"the value of T.{called} needs a name", f"write x = T.{called}(...)")
         if called == "evaluate":
             return Eval(self.exprs.expr(self.exprs.exactly(node.value, 1)[0]))
         value = self.exprs.expr(node.value)
@@ -216,7 +216,7 @@ class TirParser(BindParser):
         if called.startswith("axis."):
             self.source.fail(node, f"T.{called} stands in the head of a block, before its statements")
         if isinstance(target, (ast.Name, ast.Tuple)):
-            # What binds a variable is read by `binding`; this gives names to what is known already.
+            # `binding` has parsed the bindings of variables. This line names an expression.
             if isinstance(target, ast.Name) and called in ("expr", "meta_var"):
                 self.alias(target, self.exprs.expr(self.exprs.exactly(self.call_of(node), 1)[0]))
             return None
@@ -267,7 +267,7 @@ class TirParser(BindParser):
             self.scope.close()
             return body if wrap is None else wrap(body)
         if head in BINDERS:
-            self.source.fail(node, f"what T.{head} makes gets a name", f"write with T.{head}(...) as x:")
+            self.source.fail(node, f"the value of T.{head} needs a name", f"write with T.{head}(...) as x:")
         if head == "init":
             self.source.fail(made, "T.init stands in the head of a block, before its statements")
         known = [BLOCKS[0], "seq", "init", *BINDERS]

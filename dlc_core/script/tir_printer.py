@@ -81,7 +81,7 @@ class TirPrinter:
         extra = [f"key={quoted(key)}"] if shown != key else []
         extra += [f"name={quoted(func.name)}"] if func.name != key else []
         self.emit(f"@T.prim_func({', '.join(extra)})" if extra else "@T.prim_func")
-        # Parameters come first, so that they get the names that their hints ask for.
+        # Parameters are named first, so that their names are those of their hints.
         for param in func.params:
             self.names.of(param, param.name, "arg")
         params = [f"{self.names.of(p, p.name)}: {self.annotation(p)}" for p in func.params]
@@ -109,7 +109,8 @@ class TirPrinter:
         return f"T.Buffer({self._description(param, self.inline)})"
 
     def _description(self, b: Buffer, exprs: ExprPrinter) -> str:
-        """Arguments that make the buffer: shape, dtype, and whatever is not as usual."""
+        """The arguments that describe a buffer: shape, dtype, and all values that differ from the
+        defaults."""
         strides = b.strides if b.strides is not None else ()
         texts = exprs.texts((*b.shape, *strides, b.offset))
         parts = [tuple_text(texts[: b.ndim]), f'"{b.dtype}"']
@@ -190,7 +191,8 @@ class TirPrinter:
                 raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
 
     def _seq(self, stmt: Seq) -> None:
-        """A sequence where a suite would not give it back: inside another, or of less than two."""
+        """A sequence that a suite would not reproduce: one inside another, or one of less than two
+        statements."""
         self.emit("with T.seq():")
         self.level += 1
         if not stmt.stmts:
@@ -302,7 +304,7 @@ class TirPrinter:
 
 
 def _plain(stmt: Seq) -> bool:
-    """Whether the lines of a suite read back as this sequence."""
+    """Whether a suite parses back as this sequence."""
     return len(stmt.stmts) > 1 and not any(isinstance(s, Seq) for s in stmt.stmts)
 
 

@@ -36,8 +36,8 @@ NUMBER = (bool, int, float)
 class ValueParser:
     """Reads expressions in a scope of names.
 
-    `symbol` makes what an unknown name stands for (symbolic dims of graphs, and other variables, whose dtype
-    is given after it); without it unknown names are errors.
+    `symbol(name, dtype)` makes the variable of an unknown name, such as a symbolic dim of a graph. Without it
+    unknown names are errors.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class ValueParser:
                 return outside
             if self.symbol is None:
                 known = is_static(outside) or isinstance(outside, ModuleType)
-                return outside if known else Outside(outside)
+                return outside if known else PythonObject(outside)
         if self.symbol is not None:
             made = self.scope[node.id] = self.symbol(node.id)
             return made
-        gone = self.scope.gone if isinstance(self.scope, Scope) else {}
-        if node.id in gone:
-            line = gone[node.id] + self.source.first_line - 1
+        closed = self.scope.closed if isinstance(self.scope, Scope) else {}
+        if node.id in closed:
+            line = closed[node.id] + self.source.first_line - 1
             return self.fail(
                 node, f"the name {node.id!r} of line {line} is not defined here: its suite is over"
             )
@@ -86,10 +86,10 @@ class ValueParser:
     def expr(self, node: ast.expr) -> Expr:
         """An expression. A bare integer has the index type, and a bare float is float32."""
         value = self.value(node)
-        return value if isinstance(value, Expr) else as_expr(self.fitting(node, value, None))
+        return value if isinstance(value, Expr) else as_expr(self.checked_number(node, value, None))
 
     def value(self, node: ast.expr) -> ExprLike:
-        """An expression, or a Python number whose dtype its surroundings decide."""
+        """An expression, or a Python number whose dtype follows from its context."""
         found = self.any(node)
         if isinstance(found, (Expr, *NUMBER)):
             return found
@@ -105,10 +105,13 @@ class ValueParser:
     def typed(self, node: ast.expr, type_: DType) -> Expr:
         """An expression where a bare number has a given dtype."""
         value = self.value(node)
-        return value if isinstance(value, Expr) else as_expr(self.fitting(node, value, type_), type_)
+        return value if isinstance(value, Expr) else as_expr(self.checked_number(node, value, type_), type_)
 
-    def fitting(self, node: ast.expr, value: int | float | bool, type_: DType | None) -> int | float | bool:
-        """A number that a literal of the dtype (index where None) can be."""
+    def checked_number(
+        self, node: ast.expr, value: int | float | bool, type_: DType | None
+    ) -> int | float | bool:
+        """Check that a number is representable in the dtype, and return it. Without a dtype it is that of the
+        number."""
         if type_ is None:
             type_ = dtype(
                 "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
@@ -210,7 +213,7 @@ class ValueParser:
     # Regions
 
     def region(self, node: ast.expr) -> Region:
-        """`A[i, 0:8]`: the box of a buffer; `A` alone is all of it."""
+        """`A[i, 0:8]`: a rectangular part of a buffer; `A`: all of it."""
         if isinstance(node, ast.Name):
             found = self.name(node)
             if isinstance(found, Buffer):
@@ -233,15 +236,15 @@ class ValueParser:
         return Range(begin, extent_between(begin, end))
 
 
-class Outside:
-    """A value of the surrounding Python that a script cannot hold."""
+class PythonObject:
+    """A value of the surrounding Python code that a script cannot use."""
 
     def __init__(self, value: Any) -> None:
         self.kind = type(value).__name__
 
 
 def extent_between(begin: Expr, end: Expr) -> Expr:
-    """The extent whose sum with `begin` is `end`, as it was before it was added."""
+    """The extent of [begin, end). If `end` is `begin + extent`, that extent is returned unchanged."""
     if isinstance(begin, Const) and begin.value == 0:
         return end
     if isinstance(end, Binary) and end.op == "add" and end.a is begin:

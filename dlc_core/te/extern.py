@@ -11,7 +11,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, Var, as_expr
 from dlc_core.ir.types import Dim
-from dlc_core.te.tensor import Operation, Tensor, tensors_made
+from dlc_core.te.tensor import Operation, Tensor, make_tensors
 from dlc_core.tir.axes import full_region
 from dlc_core.tir.functor import (
     buffers_read,
@@ -38,7 +38,8 @@ class ExternOp(Operation):
     formal: tuple[Buffer, ...]
     body: Stmt
     blocks: bool = False
-    """Whether the statements are blocks in loops, which schedules work on, and not one block together."""
+    """Whether the statements are blocks in loops, which schedules can transform, instead of one opaque
+    block."""
 
     @property
     def axis(self) -> tuple[()]:
@@ -101,7 +102,7 @@ def extern(
     parts = found if isinstance(found, Sequence) else (found,)
     body = seq(*(_statement(name, part) for part in parts))
     _check(name, body, [t.buffer for t in inputs], outs)
-    made = tensors_made(ExternOp(name, inputs, tuple(outs), body, blocks))
+    made = make_tensors(ExternOp(name, inputs, tuple(outs), body, blocks))
     return made if several else made[0]
 
 
@@ -136,7 +137,7 @@ def extern_primfunc(inputs: Sequence[Tensor], func: PrimFunc) -> Any:
                 )
     missing = [v.name for v in func.scalars if v not in dims]
     if missing:
-        raise UsageError(f"the inputs do not say what {', '.join(missing)} of {func.name!r} is")
+        raise UsageError(f"the inputs do not determine {', '.join(missing)} of {func.name!r}")
     results = [substitute_buffer(b, dims) for b in outs]
 
     def body(given: list[Buffer], made: list[Buffer]) -> Stmt:
@@ -176,10 +177,10 @@ def _statement(name: str, part: Any) -> Stmt:
 
 
 def _check(name: str, body: Stmt, ins: Sequence[Buffer], outs: Sequence[Buffer]) -> None:
-    strange = [b.name for b in free_buffers(body) if b not in ins and b not in outs]
-    if strange:
+    foreign = [b.name for b in free_buffers(body) if b not in ins and b not in outs]
+    if foreign:
         raise UsageError(
-            f"the body of extern {name!r} touches {', '.join(strange)}", hint="list them among the inputs"
+            f"the body of extern {name!r} accesses {', '.join(foreign)}", hint="list them among the inputs"
         )
     stored = [s.buffer for s in stores_in(body)]
     changed = [b.name for b in ins if b in stored]

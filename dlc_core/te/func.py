@@ -31,8 +31,8 @@ def create_prim_func(
 ) -> PrimFunc:
     """A program that computes `outputs` from `inputs`, and all intermediate tensors.
 
-        te.create_prim_func([A, B, C])        # the arguments in order; those that are computed are outputs
-        te.create_prim_func([A, B], [C])      # an input may be a computed tensor: it is taken as given
+        te.create_prim_func([A, B, C])        # the arguments in order; computed tensors are outputs
+        te.create_prim_func([A, B], [C])      # an input may be a computed tensor, which is not computed again
 
     The parameters are the buffers in the order of the arguments (inputs before outputs), then the variables
     among the arguments, then every other symbolic dim in the order of first use. Variables and dims are
@@ -44,21 +44,21 @@ def create_prim_func(
     scalars = [a for a in inputs if isinstance(a, Var)]
     if outputs is None:
         sources = {t.buffer for t in given if t.op is None}
-        wanted = [t for t in given if t.op is not None]
+        targets = [t for t in given if t.op is not None]
         params = [t.buffer for t in given]
     else:
-        wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+        targets = [outputs] if isinstance(outputs, Tensor) else list(outputs)
         sources = {t.buffer for t in given}
-        params = [t.buffer for t in (*given, *wanted)]
-    _check_arguments(params, wanted, sources)
+        params = [t.buffer for t in (*given, *targets)]
+    _check_arguments(params, targets, sources)
     operations = {t.buffer: (t.op, t.index) for t in producers if t.op is not None}
-    order = _dependence_order(wanted, operations, sources)
+    order = _dependence_order(targets, operations, sources)
     results = {op: _buffers(op, operations) for op in order}
     parts: list[Stmt] = []
     allocated: list[Buffer] = []
-    taken: set[Var] = set()
+    loop_vars: set[Var] = set()
     for op in order:
-        nest, inner = _nest(op, results[op], taken)
+        nest, inner = _nest(op, results[op], loop_vars)
         parts.append(nest)
         allocated += [b for b in (*results[op], *inner) if b not in params]
     body = seq(*parts)
@@ -68,10 +68,10 @@ def create_prim_func(
     return numbered(PrimFunc(name, (*params, *symbols), body, MappingProxyType(dict(attrs or {})), spans))
 
 
-def _check_arguments(params: Sequence[Buffer], wanted: Sequence[Tensor], sources: set[Buffer]) -> None:
-    if not wanted:
+def _check_arguments(params: Sequence[Buffer], targets: Sequence[Tensor], sources: set[Buffer]) -> None:
+    if not targets:
         raise UsageError("none of the arguments is computed", hint="list the outputs among them")
-    for tensor in wanted:
+    for tensor in targets:
         if tensor.buffer in sources or params.count(tensor.buffer) > 1:
             raise UsageError(
                 f"output {tensor.name} is an input or occurs twice", hint="copy it with an identity compute"
@@ -141,11 +141,11 @@ def _symbols(buffers: Sequence[Buffer], order: Sequence[Operation]) -> list[Var]
     return list(seen)
 
 
-def _nest(op: Operation, results: Sequence[Buffer], taken: set[Var]) -> tuple[Stmt, list[Buffer]]:
-    """The statements of an operation, and the buffers that they need besides its results."""
+def _nest(op: Operation, results: Sequence[Buffer], loop_vars: set[Var]) -> tuple[Stmt, list[Buffer]]:
+    """The statements of an operation, and the buffers of its inner stages."""
     if isinstance(op, ComputeOp):
-        return compute_nest(op, results, taken), []
+        return compute_nest(op, results, loop_vars), []
     if isinstance(op, ExternOp):
         return extern_nest(op, results), []
     assert isinstance(op, ScanOp)
-    return scan_nest(op, results, taken)
+    return scan_nest(op, results, loop_vars)

@@ -15,7 +15,7 @@ from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, s
 
 @dataclass(frozen=True)
 class Outer:
-    """A loop around a nest that replaces its first axis, and the part of the axis that it covers."""
+    """An outer loop that replaces the first axis of a nest, and the range of the axis that it covers."""
 
     var: Var
     dom: Range
@@ -27,41 +27,41 @@ def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
     """
     points: dict[Buffer, list[tuple[Expr, ...]]] = {}
     for expr in loads_in(*exprs):
-        places = points.setdefault(expr.buffer, [])
-        if expr.indices not in places:
-            places.append(expr.indices)
+        known = points.setdefault(expr.buffer, [])
+        if expr.indices not in known:
+            known.append(expr.indices)
     regions = []
-    for buffer, places in points.items():
-        single = len(places) == 1 and not loads_in(*places[0])
-        regions.append(point_region(buffer, places[0]) if single else full_region(buffer))
+    for buffer, (first, *others) in points.items():
+        single = not others and not loads_in(*first)
+        regions.append(point_region(buffer, first) if single else full_region(buffer))
     return tuple(regions)
 
 
 def compute_nest(
     op: ComputeOp,
     results: Sequence[Buffer],
-    taken: set[Var],
+    loop_vars: set[Var],
     *,
-    instead: Mapping[Buffer, Buffer] | None = None,
+    replacements: Mapping[Buffer, Buffer] | None = None,
     outer: Outer | None = None,
 ) -> Stmt:
     """The loops of a ComputeOp around its block, which stores to `results`.
 
-    The loop variables are those of its axes. Variables in `taken` get fresh copies, because an axis may be
-    reduced twice; the loop variables are added to `taken`. `instead` maps buffers to the buffers that are
-    read in place of them. With `outer` there is no loop over the first axis.
+    The loop variables are those of its axes. Variables in `loop_vars` get fresh copies, because an axis may
+    be reduced twice. The loop variables are added to `loop_vars`. `replacements` maps buffers to the buffers
+    that are read instead. With `outer` there is no loop over the first axis.
     """
     axes = (*op.axes, *op.reduce_axes)
     fresh = {a.var: Var(f"v_{a.var.name}") for a in axes}
     env: dict[Var, Expr] = dict(fresh)
 
-    def placed(expr: Expr) -> Expr:
-        return substitute(expr, env, instead)
+    def over_block_axes(expr: Expr) -> Expr:
+        return substitute(expr, env, replacements)
 
     block_axes = [IterVar(fresh[a.var], a.dom, a.kind) for a in axes]
-    loops = [a.var if a.var not in taken else Var(a.var.name) for a in axes]
+    loops = [a.var if a.var not in loop_vars else Var(a.var.name) for a in axes]
     values: list[Expr] = list(loops)
-    taken.update(loops)
+    loop_vars.update(loops)
     nested = list(zip(loops, axes, strict=True))
     if outer is not None:
         block_axes[0] = IterVar(fresh[axes[0].var], outer.dom, axes[0].kind)
@@ -70,17 +70,17 @@ def compute_nest(
     point = tuple(fresh[a.var] for a in op.axes)
     init: Stmt | None = None
     if isinstance(op.body, Reduction):
-        terms = tuple(map(placed, op.body.sources))
+        terms = tuple(map(over_block_axes, op.body.sources))
         combiner = op.body.combiner
         identity = combiner.identity(tuple(t.dtype for t in terms))
         if op.body.condition is not None:
-            condition = placed(op.body.condition)
+            condition = over_block_axes(op.body.condition)
             terms = tuple(select(condition, t, i) for t, i in zip(terms, identity, strict=True))
         init = seq(*(Store(b, point, value) for b, value in zip(results, identity, strict=True)))
         body = update(results, point, terms, combiner.combine)
         reads = read_regions(terms)
     else:
-        stored = tuple(map(placed, op.body))
+        stored = tuple(map(over_block_axes, op.body))
         body = seq(*(Store(b, point, value) for b, value in zip(results, stored, strict=True)))
         reads = read_regions(stored)
     block: Stmt = Block(

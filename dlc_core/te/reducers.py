@@ -96,15 +96,15 @@ def _check(combiner: Combiner, sources: tuple[Expr, ...]) -> None:
             raise UsageError(
                 f"the {what} of reducer {combiner.name!r} is ({', '.join(map(str, found))})",
                 why=f"its sources are ({', '.join(map(str, dtypes))})",
-                hint="cast the sources, or what the reducer gives, with .astype(...)",
+                hint="cast the sources, or the result of the reducer, with .astype(...)",
             )
-    strange = [v.name for v in free_vars(*combined) if v not in left and v not in right]
-    strange += [e.buffer.name for e in loads_in(*combined)]
-    if strange:
+    foreign = [v.name for v in free_vars(*combined) if v not in left and v not in right]
+    foreign += [e.buffer.name for e in loads_in(*combined)]
+    if foreign:
         raise UsageError(
-            f"reducer {combiner.name!r} depends on {', '.join(strange)}",
-            why="it may depend on nothing but the values that it combines",
-            hint="make that a part of the sources",
+            f"reducer {combiner.name!r} depends on {', '.join(foreign)}",
+            why="it may depend only on the values that it combines",
+            hint="add them to the sources",
         )
 
 
@@ -140,10 +140,10 @@ def min(source: ExprLike, axis: Axes | ExprLike, where: Expr | None = None) -> R
     return minimum(source, axis)
 
 
-def place_combiner(largest: bool, last: bool = False) -> Combiner:
-    """A combiner of pairs (value, int64 index): the greatest or smallest value, at its first or last index.
+def _arg_combiner(largest: bool) -> Combiner:
+    """A combiner of pairs (value, int64 index): the greatest or smallest value, at its first index.
 
-    NaN is preferred to any number, as in NumPy. The index of the neutral pair is 2**63 - 1 (-1 for the last).
+    NaN is preferred to any number, as in NumPy. The index of the neutral pair is 2**63 - 1.
     """
 
     def combine(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -153,12 +153,12 @@ def place_combiner(largest: bool, last: bool = False) -> Combiner:
         if a.dtype.is_float:
             better = logical_and(isnan(a), ~isnan(b)) | better
             same = same | logical_and(isnan(a), isnan(b))
-        take_left = better | logical_and(same, i > j if last else i < j)
+        take_left = better | logical_and(same, i < j)
         return select(take_left, a, b), select(take_left, i, j)
 
     def identity(dtypes: tuple[DType, ...]) -> tuple[Expr, ...]:
         worst = lowest(dtypes[0]) if largest else highest(dtypes[0])
-        return const(worst, dtypes[0]), const(-1 if last else INDEX.int_range()[1], dtypes[1])
+        return const(worst, dtypes[0]), const(INDEX.int_range()[1], dtypes[1])
 
     return Combiner("argmax" if largest else "argmin", combine, identity)
 
@@ -173,30 +173,30 @@ def argmax(
     domains. `index`, an int64 expression, replaces it and orders equal values. If no point is included, the
     result is the lowest value at 2**63 - 1.
     """
-    return _place(True, source, axis, where, index)
+    return _arg_reduction(True, source, axis, where, index)
 
 
 def argmin(
     source: ExprLike, axis: Axes, where: Expr | None = None, *, index: ExprLike | None = None
 ) -> Reduction:
     """The smallest value and its index. As `argmax`, but NaN counts as smaller than any number."""
-    return _place(False, source, axis, where, index)
+    return _arg_reduction(False, source, axis, where, index)
 
 
-def _place(
+def _arg_reduction(
     largest: bool, source: ExprLike, axis: Axes, where: Expr | None, index: ExprLike | None
 ) -> Reduction:
     axes = _axes(axis)
-    place: Expr = axes[0].var
+    position: Expr = axes[0].var
     if index is not None:
-        place = as_expr(index)
+        position = as_expr(index)
     elif len(axes) > 1:
-        place = axes[0].var - axes[0].dom.begin
+        position = axes[0].var - axes[0].dom.begin
         for one in axes[1:]:
-            place = place * one.dom.extent + (one.var - one.dom.begin)
-    if place.dtype is not INDEX:
-        raise UsageError(f"the place of an extreme is {INDEX}, not {place.dtype}", hint="cast it")
-    return reduce(place_combiner(largest), (source, place), axes, where)
+            position = position * one.dom.extent + (one.var - one.dom.begin)
+    if position.dtype is not INDEX:
+        raise UsageError(f"the index of an extreme is {INDEX}, not {position.dtype}", hint="cast it")
+    return reduce(_arg_combiner(largest), (source, position), axes, where)
 
 
 @dataclass(frozen=True)
@@ -246,15 +246,15 @@ def comm_reducer(
     functions return tuples. Python numbers take the dtype of their value. The reducer raises UsageError on
     use if counts or dtypes do not fit the sources.
     """
-    wanted = len(
+    count = len(
         [
             p
             for p in inspect.signature(fcombine).parameters.values()
             if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
     )
-    if wanted != 2:
+    if count != 2:
         raise UsageError(
-            f"the combination of reducer {name!r} takes {wanted} arguments", hint="it combines two: f(x, y)"
+            f"the combination of reducer {name!r} takes {count} arguments", hint="it combines two: f(x, y)"
         )
     return Reducer(fcombine, fidentity, name)

@@ -12,7 +12,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, free_vars, loads_in, maximum, minimum
 from dlc_core.te.nest import Outer, compute_nest, copy_nest
-from dlc_core.te.tensor import ComputeOp, Operation, Tensor, producer_of, tensors_made
+from dlc_core.te.tensor import ComputeOp, Operation, Tensor, make_tensors, producer_of
 from dlc_core.tir.stmt import For, Range, Stmt, seq
 
 
@@ -20,8 +20,8 @@ from dlc_core.tir.stmt import For, Range, Stmt, seq
 class ScanOp(Operation):
     """States over time: the first `begin` steps are those of `init`, each later one is computed by `stages`.
 
-    `stages` are all computes that depend on the states, in dependence order; `update` are the tensors of them
-    that are the states' next values.
+    `stages` are all computes that depend on the states, in dependence order. `update` are those of their
+    tensors that are the states' next values.
     """
 
     init: tuple[Tensor, ...]
@@ -62,7 +62,7 @@ class ScanOp(Operation):
         return {op: tuple(targets.get((op, i), b) for i, b in enumerate(op.buffers())) for op in self.stages}
 
 
-def scan_nest(op: ScanOp, results: Sequence[Buffer], taken: set[Var]) -> tuple[Stmt, list[Buffer]]:
+def scan_nest(op: ScanOp, results: Sequence[Buffer], loop_vars: set[Var]) -> tuple[Stmt, list[Buffer]]:
     """Copy the first steps, then loop over time around the stages. Also returns the buffers of inner stages.
 
     Each block has the time as an axis. It reads the states at earlier points than it writes, so schedules
@@ -71,19 +71,19 @@ def scan_nest(op: ScanOp, results: Sequence[Buffer], taken: set[Var]) -> tuple[S
     analyzer = Analyzer()
     for var in op.free_vars():
         analyzer.declare_dim(var, 0)
-    enough = analyzer.prove(op.begin <= op.steps)
-    rows = op.begin if enough else minimum(op.begin, op.steps)
+    fits = analyzer.prove(op.begin <= op.steps)
+    rows = op.begin if fits else minimum(op.begin, op.steps)
     rest = analyzer.simplify(op.steps - op.begin)
     parts: list[Stmt] = [
         copy_nest(_numbered(f"{op.name}_init", i, results), first.buffer, state, rows)
         for i, (first, state) in enumerate(zip(op.init, results, strict=True))
     ]
-    outer = Outer(Var(op.stages[0].axes[0].var.name), Range(op.begin, rest if enough else maximum(rest, 0)))
+    outer = Outer(Var(op.stages[0].axes[0].var.name), Range(op.begin, rest if fits else maximum(rest, 0)))
     made = op.stage_buffers(results)
-    instead = dict(zip((t.buffer for t in op.state), results, strict=True))
+    replacements = dict(zip((t.buffer for t in op.state), results, strict=True))
     for stage, stored in made.items():
-        instead.update(zip(stage.buffers(), stored, strict=True))
-    steps = [compute_nest(s, made[s], taken, instead=instead, outer=outer) for s in op.stages]
+        replacements.update(zip(stage.buffers(), stored, strict=True))
+    steps = [compute_nest(s, made[s], loop_vars, replacements=replacements, outer=outer) for s in op.stages]
     parts.append(For(outer.var, outer.dom.begin, outer.dom.extent, seq(*steps)))
     inner = [b for stored in made.values() for b in stored if b not in results]
     return seq(*parts), inner
@@ -128,7 +128,7 @@ def scan(
     stages = _stages(name, then, state)
     for stage in stages:
         _check_times(name, stage, first[0].shape[0], state, stages)
-    made = tensors_made(ScanOp(name, first, then, state, stages))
+    made = make_tensors(ScanOp(name, first, then, state, stages))
     return made if len(made) > 1 else made[0]
 
 
@@ -151,17 +151,17 @@ def _check_shapes(
                 raise UsageError(f"the {what} {tensor!r} of scan {name!r} does not fit the state {one!r}")
         pairs = [*zip(start.shape[1:], one.shape[1:]), *zip(after.shape, one.shape)]
         pairs += [(one.shape[0], state[0].shape[0]), (start.shape[0], first[0].shape[0])]
-        for found, wanted in pairs:
-            if not analyzer.prove_equal(found, wanted):
+        for found, expected in pairs:
+            if not analyzer.prove_equal(found, expected):
                 raise UsageError(
                     f"the first and next values of scan {name!r} do not have the shape of the state",
-                    why=f"{found} is not known to be {wanted}",
+                    why=f"{found} is not known to be {expected}",
                     details=[f"state {one!r}", f"first {start!r}", f"next {after!r}"],
                 )
         if not isinstance(after.op, ComputeOp):
             raise UsageError(
                 f"the next value {after!r} of scan {name!r} is no compute over the steps",
-                hint="make it one that reads what computes it at the present step",
+                hint="make it a compute that reads its inputs at the current step",
             )
     if analyzer.prove(first[0].shape[0] > state[0].shape[0]):
         raise UsageError(f"scan {name!r} has {first[0].shape[0]} first values for {state[0].shape[0]} steps")
@@ -174,7 +174,7 @@ def _check_shapes(
 def _stages(name: str, then: Sequence[Tensor], state: Sequence[Tensor]) -> tuple[ComputeOp, ...]:
     """The computes that depend on the states, including those of the next values, in dependence order."""
     own = {t.buffer for t in state}
-    wanted = {t.op for t in then}
+    updates = {t.op for t in then}
     depends: dict[Operation, bool] = {}
     order: list[ComputeOp] = []
     stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(then) if t.op is not None]
@@ -187,7 +187,7 @@ def _stages(name: str, then: Sequence[Tensor], state: Sequence[Tensor]) -> tuple
             stack.append((op, True))
             stack += [(one, False) for one in reversed(found) if one not in depends]
             continue
-        depends[op] = op in wanted or any(b in own for b in op.reads()) or any(depends[one] for one in found)
+        depends[op] = op in updates or any(b in own for b in op.reads()) or any(depends[one] for one in found)
         if depends[op]:
             if not isinstance(op, ComputeOp) or not op.axes:
                 raise UsageError(
@@ -225,7 +225,7 @@ def _check_times(
         if known is not None and known[0] in stages and one.indices[0] is not time:
             raise UsageError(
                 f"{op.name!r}, a part of scan {name!r}, reads {one}",
-                why=f"{one.buffer.name} depends on the states, so it is known at the step {time.name} alone",
+                why=f"{one.buffer.name} depends on the states, so it is known only at the step {time.name}",
             )
 
 

@@ -1,13 +1,13 @@
-"""Tensors computed by expressions: `placeholder`, `compute`, and what reductions are made of.
+"""Tensors computed by expressions: `placeholder`, `compute`, and reductions.
 
     A = te.placeholder((n, k), name="A")
     B = te.placeholder((k, m), name="B")
     r = te.reduce_axis(k, "r")
     C = te.compute((n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
 
-A `Tensor` owns the buffer that its elements are read from, and a buffer knows the operation that computes it
-for as long as it lives: `te.create_prim_func` finds all that the given tensors need, and makes a PrimFunc
-with one block for each computation.
+A `Tensor` owns the buffer of its elements, and each buffer is mapped to the operation that computes it.
+`te.create_prim_func` finds all operations that the given tensors depend on, and makes a PrimFunc with one
+block for each.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Reduction:
 
     def _refuse(self, *_: object) -> NoReturn:
         raise UsageError(
-            f"a {self.combiner.name} over axes is no part of an expression",
-            why="it is the whole value of a compute",
+            f"a {self.combiner.name} over axes cannot be part of an expression",
+            why="it must be the whole value of a compute",
             hint="compute it as a tensor of its own, and use that tensor's elements",
         )
 
@@ -69,8 +69,8 @@ class Operation:
     """How tensors are computed.  Base of `ComputeOp`, `ExternOp` and `ScanOp`."""
 
     name: str
-    made: list[weakref.ref[Buffer]] = field(default_factory=list, init=False, repr=False)
-    """The buffers of its tensors, in their order; those that nobody holds any more are gone."""
+    buffer_refs: list[weakref.ref[Buffer]] = field(default_factory=list, init=False, repr=False)
+    """Weak references to the buffers of its tensors, in order."""
 
     def results(self) -> tuple[tuple[tuple[Expr, ...], DType], ...]:
         """Shape and dtype of each tensor that the operation computes."""
@@ -88,7 +88,7 @@ class Operation:
 
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers of all its tensors. A tensor that is no longer referenced gets a fresh buffer."""
-        known = [ref() for ref in self.made]
+        known = [ref() for ref in self.buffer_refs]
         if None in known:
             fresh = self.fresh_buffers()
             known = [found or fresh[i] for i, found in enumerate(known)]
@@ -181,7 +181,8 @@ class Tensor:
 
 
 _producers: weakref.WeakKeyDictionary[Buffer, tuple[Operation, int]] = weakref.WeakKeyDictionary()
-"""How buffers are computed.  No operation refers to buffers of its own tensors, so entries end with them."""
+"""The operations that compute buffers. No operation refers to the buffers of its tensors, so that entries end
+with the buffers."""
 
 
 def producer_of(buffer: Buffer) -> tuple[Operation, int] | None:
@@ -191,11 +192,11 @@ def producer_of(buffer: Buffer) -> tuple[Operation, int] | None:
     return _producers.get(buffer)
 
 
-def tensors_made(op: Operation) -> tuple[Tensor, ...]:
-    """The tensors of a new operation."""
+def make_tensors(op: Operation) -> tuple[Tensor, ...]:
+    """Make the tensors of a new operation."""
     outputs = []
     for index, buffer in enumerate(op.fresh_buffers()):
-        op.made.append(weakref.ref(buffer))
+        op.buffer_refs.append(weakref.ref(buffer))
         _producers[buffer] = (op, index)
         outputs.append(Tensor(buffer, op, index))
     for collected in _collectors.get():
@@ -251,7 +252,7 @@ def compute(
     axes = tuple(IterVar(Var(n), Range(const(0), d)) for n, d in zip(names, dims, strict=True))
     value = body(*(axis.var for axis in axes))
     if isinstance(value, (tuple, list)) and any(isinstance(v, Reduction) for v in value):
-        value = _side_by_side(name, value)
+        value = _merged_reduction(name, value)
     if isinstance(value, Reduction) and any(const_value(axis.dom.extent) == 0 for axis in value.axes):
         # The loop over an empty domain would not even store the neutral value.
         value = tuple(value.combiner.identity(tuple(source.dtype for source in value.sources)))
@@ -260,18 +261,18 @@ def compute(
     else:
         many: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,)
         if not many:
-            raise UsageError(f"compute {name!r} gives no value")
+            raise UsageError(f"compute {name!r} returns no value")
         exprs = tuple(as_expr(v, None if isinstance(v, Expr) else dtype_) for v in many)
         op = ComputeOp(name, axes, exprs, dict(annotations or {}))
     if dtype_ is not None:
         dtypes = [type_ for _, type_ in op.results()]
         if any(found is not dtype(dtype_) for found in dtypes):
             raise UsageError(f"compute {name!r} gives {', '.join(map(str, dtypes))}, not {dtype(dtype_)}")
-    outputs = tensors_made(op)
+    outputs = make_tensors(op)
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _side_by_side(name: str, parts: Sequence[Any]) -> Reduction:
+def _merged_reduction(name: str, parts: Sequence[Any]) -> Reduction:
     """Merge several reductions over the same axes into one."""
     if not all(isinstance(p, Reduction) for p in parts):
         raise UsageError(
@@ -294,8 +295,8 @@ def _side_by_side(name: str, parts: Sequence[Any]) -> Reduction:
     def identity(dtypes: tuple[DType, ...]) -> tuple[Expr, ...]:
         return tuple(v for p, s in zip(parts, slices, strict=True) for v in p.combiner.identity(dtypes[s]))
 
-    together = Combiner("_".join(p.combiner.name for p in parts), combine, identity)
-    return Reduction(together, tuple(v for p in parts for v in p.sources), first.axes, first.condition)
+    merged = Combiner("_".join(p.combiner.name for p in parts), combine, identity)
+    return Reduction(merged, tuple(v for p in parts for v in p.sources), first.axes, first.condition)
 
 
 def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:

@@ -157,7 +157,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (body("«n < 3»"), "its value is not used", ""),
     (body("«n.x» = 3"), "n.x cannot be assigned to", ""),
     (body("x: T.int32 = «n»"), "x of int32 is given a value of int64", ""),
-    (body("«T.alloc_buffer((4,), 'float32')»"), "gets a name", "write x = T.alloc_buffer"),
+    (body("«T.alloc_buffer((4,), 'float32')»"), "needs a name", "write x = T.alloc_buffer"),
     (body("x, y = «n»"), "n is no 2 values", ""),
     (body("x, y = «1, 2, 3»"), "is no 2 values", ""),
     (body("«x, A[0, 0]» = 1, 2"), "cannot be assigned to", ""),

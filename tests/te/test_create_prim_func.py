@@ -191,7 +191,7 @@ def mixed():
         (lambda a, b: te.create_prim_func([a, b], [b]), "output B is an input"),
         (lambda a, b: te.create_prim_func([], [a]), "output A is a placeholder"),
         (lambda a, b: te.compute((4,), lambda i, j: a[i]), "a function of 1 indices, not 2"),
-        (lambda a, b: te.compute((4,), lambda i: ()), "gives no value"),
+        (lambda a, b: te.compute((4,), lambda i: ()), "returns no value"),
         (lambda a, b: te.compute((4,), lambda i: a[i], dtype_="int32"), "gives float32, not int32"),
         (lambda a, b: te.thread_axis(4), "without a name"),
     ],

@@ -125,7 +125,7 @@ def test_tensor_programs(evaluate):
         te.extern_primfunc([te.placeholder((4, 6), "int32")], func)
     scale = te.var("scale", "float32")
     scaled = te.create_prim_func([a, te.compute((rows,), lambda i: a[i, 0] * scale)])
-    with pytest.raises(UsageError, match="do not say what scale"):
+    with pytest.raises(UsageError, match="do not determine scale"):
         te.extern_primfunc([x], scaled)
 
 
@@ -144,7 +144,7 @@ def with_body(body, inputs=(A,), **options):
         (lambda: with_body(lambda i, o: i[0][0]), "the body of extern 'mine' is A[0]"),
         (lambda: with_body(lambda i, o: Seq(())), "writes nothing to mine"),
         (lambda: with_body(lambda i, o: store(o[0], (0,), 1.0)), "does not read A"),
-        (lambda: with_body(lambda i, o: store(o[0], (0,), STRANGE[0])), "touches strange"),
+        (lambda: with_body(lambda i, o: store(o[0], (0,), STRANGE[0])), "accesses strange"),
         (lambda: with_body(lambda i, o: store(i[0], (0,), i[0][1])), "writes its input A"),
         (lambda: with_body(lambda i, o: i[0], inputs=(A, B)), "give dtype_"),
         (lambda: with_body(lambda i, o: i[0], dtype_=["int8", "int8"]), "1 results and 2 dtypes"),

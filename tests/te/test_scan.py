@@ -147,7 +147,7 @@ def no_compute():
             lambda: scanned(lambda s, x, t, i: s[t - 1, i], init=te.placeholder((1, 3))),
             "3 is not known to",
         ),
-        (uneven, "inner depends on the states, so it is known at the step t alone"),
+        (uneven, "inner depends on the states, so it is known only at the step t"),
         (no_compute, "is no compute over the steps"),
         (lambda: te.scan([], [], []), "has 0 states"),
     ],
