@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, count
+from typing import TypeAlias
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError
@@ -303,46 +305,67 @@ class Program:
         )
 
     def outline(self, marked: Iterable[Stmt] = ()) -> list[str]:
-        """The loop nest and its blocks, one line each."""
+        """The loop nest and its blocks, one line each. Nested variables of the same name are numbered."""
         marks = set(marked)
         lines: list[str] = []
-        work: list[tuple[Stmt, int]] = [(self.func.body, 1)]
+        parameters: Names = {var: var for var in self.func.scalars}
+        work = [(self.func.body, 1, parameters)]
         while work:
-            stmt, depth = work.pop()
-            line = _line(stmt)
+            stmt, depth, outer = work.pop()
+            names = _unique_names(stmt, outer)
+            line = _line(stmt, outer, names)
             if line:
                 lines.append("  " * depth + line + ("   <--" if stmt in marks else ""))
             if not isinstance(stmt, Block) or block_list(stmt.body):
-                work.extend((child, depth + bool(line)) for child in reversed(child_stmts(stmt)))
+                work.extend((child, depth + bool(line), names) for child in reversed(child_stmts(stmt)))
         return lines
 
 
-def _line(stmt: Stmt) -> str:
+Names: TypeAlias = Mapping[Var, Var]
+"""Variables with the names that an outline shows."""
+
+
+def _unique_names(stmt: Stmt, outer: Names) -> Names:
+    """The names inside a statement: those around it, and unused ones for the variables that it binds."""
+    bound = bound_vars(stmt)
+    if not bound:
+        return outer
+    names = dict(outer)
+    for var in bound:
+        used = {each.name for each in names.values()}
+        numbered = chain((var.name,), (f"{var.name}_{n}" for n in count(1)))
+        names[var] = Var(next(name for name in numbered if name not in used), var.dtype)
+    return names
+
+
+def _line(stmt: Stmt, outer: Names, names: Names) -> str:
     match stmt:
         case For():
-            end = stmt.begin + stmt.extent
-            span = f"{end}" if const_value(stmt.begin) == 0 else f"{stmt.begin}, {end}"
+            begin, end = (substitute(e, outer) for e in (stmt.begin, stmt.begin + stmt.extent))
+            span = f"{end}" if const_value(begin) == 0 else f"{begin}, {end}"
             kind = (
                 ""
                 if stmt.kind == "serial"
                 else f"  # {stmt.kind}" + (f" {stmt.thread}" if stmt.thread else "")
             )
-            return f"for {stmt.var.name} in range({span}):{kind}"
+            return f"for {names[stmt.var].name} in range({span}):{kind}"
         case Block():
+            values = (substitute(value, outer) for value in stmt.values)
             axes = ", ".join(
-                f"{axis.var.name}{'' if axis.kind == 'spatial' else ' (reduce)'} = {value}"
-                for axis, value in zip(stmt.axes, stmt.values, strict=True)
+                f"{names[axis.var].name}{'' if axis.kind == 'spatial' else ' (reduce)'} = {value}"
+                for axis, value in zip(stmt.axes, values, strict=True)
             )
             true = const_value(stmt.predicate) == 1
-            return f"block {stmt.name}({axes})" + ("" if true else f" where {stmt.predicate}")
+            where = "" if true else f" where {substitute(stmt.predicate, names)}"
+            return f"block {stmt.name}({axes}){where}"
         case If():
-            return f"if {stmt.cond}:"
+            return f"if {substitute(stmt.cond, names)}:"
         case While():
-            return f"while {stmt.cond}:"
+            return f"while {substitute(stmt.cond, names)}:"
         case Alloc():
             return f"alloc {stmt.buffer!r}"
         case Store():
-            return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = ..."
+            return f"{stmt.buffer.name}[{', '.join(str(substitute(i, names)) for i in stmt.indices)}] = ..."
         case Eval():
             return "..."
         case _:

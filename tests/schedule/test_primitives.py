@@ -7,14 +7,16 @@ import pytest
 
 from dlc_core import te
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, as_expr, const_value, free_vars, logical_and, substitute
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Var, as_expr, const, const_value, free_vars, logical_and, substitute
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
 from dlc_core.passes.tir.prefetch import inject_prefetches
 from dlc_core.schedule import BlockRV, IndexMap, LoopRV, Schedule
+from dlc_core.tir.axes import IterVar, Range, point_region
 from dlc_core.tir.functor import loads_in, stmts
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Store
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, PrimFunc, Store
 from dlc_core.tir.verify import verify_func
 
 
@@ -31,6 +33,28 @@ def test_blocks_and_loops_are_found(sch):
     loops = sch.get_loops(BlockRV("matmul"))
     assert sch.get_child_blocks(loops[0]) == [BlockRV("matmul")]
     assert const_value(sch.extent(loops[2])) == 16
+
+
+def test_show_numbers_nested_variables_of_the_same_name():
+    a = Buffer("A", (4, 8))
+    loops, axes = (Var("i"), Var("i")), (Var("v"), Var("v"))
+    domains = [Range(const(0), const(extent)) for extent in (4, 8)]
+    block = Block(
+        "fill",
+        tuple(map(IterVar, axes, domains)),
+        (loops[0], loops[1] + loops[0]),
+        (),
+        (point_region(a, axes),),
+        Store(a, axes, const(1.0, "float32")),
+        predicate=loops[0] < loops[1],
+    )
+    inner = For(loops[1], const(0), loops[0] + 1, block)
+    program = PrimFunc("main", (a,), For(loops[0], const(0), const(4), inner))
+    assert Schedule(program).show().split("\n") == [
+        "  for i in range(4):",
+        "    for i_1 in range(i + 1):",
+        "      block fill(v = i, v_1 = i_1 + i) where i < i_1",
+    ]
 
 
 def test_the_first_names_are_kept_where_blocks_share_one():
