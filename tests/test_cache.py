@@ -23,7 +23,7 @@ from dlc_core.driver.key import explain, key_parts
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.op.known import known_ops
+from dlc_core.op.lookup import registered_ops
 
 TENSOR = "reference -level=tir"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -54,7 +54,7 @@ def model(tmp_path):
 def module(factor=2.0):
     x = param("x", tensor_type((2, 3)))
     value = constant(np.full((2, 3), factor, np.float32))
-    return IRModule({"main": Function("main", (x,), known_ops()["mul"].build(x, value))})
+    return IRModule({"main": Function("main", (x,), registered_ops()["mul"].build(x, value))})
 
 
 def compiled(factor=2.0):

@@ -16,14 +16,14 @@ from dlc_core.driver.request import REQUEST
 from dlc_core.graph.node import Function, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.op.known import known_ops
+from dlc_core.op.lookup import registered_ops
 
 TENSOR = "reference -level=tir"
 
 
 def doubled() -> IRModule:
     x = param("x", tensor_type((2, 3)))
-    return IRModule({"main": Function("main", (x,), known_ops()["add"].build(x, x))})
+    return IRModule({"main": Function("main", (x,), registered_ops()["add"].build(x, x))})
 
 
 REQUESTS = {

@@ -50,7 +50,7 @@ NARROW = (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
     "int4", "uint4", "int2", "uint2",
 )  # fmt: skip
-"""Dtypes for storage: tensors have them, are moved about and cast, but nothing is computed in them."""
+"""Dtypes for storage only: tensors of them are moved and cast, but nothing is computed in them."""
 STORED = (*ALL, *NARROW)
 MOVED = (*STORED, "string")
 """Dtypes for data movement, including strings, on the host."""
@@ -66,7 +66,7 @@ class Attr:
     """A typed attribute.
 
     `kind` is one of int, ints, float, floats, bool, str, strs, dtype, dim (int or symbolic expression), dims,
-    array, function, fresh, freshes.  An attribute whose default is None may be None.
+    array, function, fresh, freshes.  If the default is None, the attribute may be None.
 
     A *fresh* attribute is a new `Var`: a data-dependent dim of the result, bound when the op has run.
     *freshes* are several.  References do not get them.
@@ -119,7 +119,7 @@ Lower = Callable[..., Any]
 
 
 class OpDecl(Op):
-    """An op and all that is known of it.  Make it with `op(...)`; call `build` to make nodes."""
+    """An op: its signature, semantics and samples.  Make it with `op(...)`; call `build` to make nodes."""
 
     __slots__ = (
         "attrs",

@@ -30,8 +30,8 @@ def fail(what: str, hint: str = "") -> TypeInferenceError:
 
 
 def simplify(value: Dim) -> Dim:
-    """Simplify a dim; an int if it is known. If the simplification requires dims of at least 1, this is
-    recorded as a condition.
+    """A dim in its simplest form, an int if it is a number. If the simplification requires dims of at least
+    1, this is recorded as a condition.
     """
     if isinstance(value, int):
         return value
@@ -84,7 +84,7 @@ def factors(shape: Iterable[Dim]) -> tuple[int, list[Expr]]:
 
 
 def product(shape: Iterable[Dim]) -> Dim:
-    """Number of elements of a shape."""
+    """The number of elements of a shape."""
     number, symbols = factors(shape)
     total: Dim = 1
     for symbol in symbols:
@@ -92,10 +92,10 @@ def product(shape: Iterable[Dim]) -> Dim:
     return dim(total * number)
 
 
-def quotient(whole: Sequence[Dim], part: Sequence[Dim]) -> Dim | None:
-    """product(whole) / product(part). None if it is known that the division is not exact."""
-    number, symbols = factors(whole)
-    below, remaining = factors(part)
+def quotient(dividend: Sequence[Dim], divisor: Sequence[Dim]) -> Dim | None:
+    """product(dividend) / product(divisor). None if it is known that the division is not exact."""
+    number, symbols = factors(dividend)
+    below, remaining = factors(divisor)
     left = []
     for symbol in symbols:
         if symbol in remaining:
@@ -147,16 +147,16 @@ def multiple_of(size: Dim, by: Dim, what: str) -> None:
         assume(MULTIPLE, size, by, f"{what} must be a multiple of {by}")
 
 
-def broadcast_into(own: Sequence[Dim], wanted: Sequence[Dim], what: str) -> None:
+def broadcast_into(shape: Sequence[Dim], target: Sequence[Dim], what: str) -> None:
     """Require that a shape broadcasts to another one without changing it. Dims are aligned at the right."""
-    shown = f"{what} {dims_text(own)}".lstrip()
-    why = f"{shown} is broadcast to {dims_text(wanted)}"
-    if len(own) > len(wanted):
-        raise fail(f"{shown} does not broadcast to {dims_text(wanted)}")
-    for a, b in zip(reversed(own), reversed(wanted)):
+    shown = f"{what} {dims_text(shape)}".lstrip()
+    why = f"{shown} is broadcast to {dims_text(target)}"
+    if len(shape) > len(target):
+        raise fail(f"{shown} does not broadcast to {dims_text(target)}")
+    for a, b in zip(reversed(shape), reversed(target)):
         if isinstance(a, int) and isinstance(b, int):
             if a not in (1, b):
-                raise fail(f"{shown} does not broadcast to {dims_text(wanted)}")
+                raise fail(f"{shown} does not broadcast to {dims_text(target)}")
         elif isinstance(a, int) and a != 1:
             assume(EQUAL, b, a, why)
         elif a not in (1, b):
@@ -218,8 +218,8 @@ def check_dtype(found: DType, allowed: Sequence[str], what: str = "input") -> No
 def check_rank(type_: TensorType, low: int, high: int | None = None, what: str = "input") -> None:
     """Raise an error for ranks outside [low, high]. None for `high` means no upper bound."""
     if type_.ndim < low or (high is not None and type_.ndim > high):
-        wanted = f"{low}" if high == low else f"{low} to {high}" if high is not None else f"at least {low}"
-        raise fail(f"{what} has rank {type_.ndim}, rank {wanted} is needed")
+        ranks = f"{low}" if high == low else f"{low} to {high}" if high is not None else f"at least {low}"
+        raise fail(f"{what} has rank {type_.ndim}, rank {ranks} is needed")
 
 
 def common_dtype(tensors: Sequence[TensorType], allowed: Sequence[str]) -> DType:

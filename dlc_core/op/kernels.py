@@ -1,4 +1,4 @@
-"""PrimFuncs as the reference of graph nodes that call them, for `evaluate(call_prim=...)`."""
+"""`KernelRunner`: interprets the PrimFuncs that graph nodes call, for `evaluate(call_prim=...)`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 WINDOWS = "windows"
-"""Attribute of PrimFuncs: the strides, in elements, of parameters that are windows of other memory."""
+"""Attribute of PrimFuncs: the strides, in elements, of parameters that are strided views of other memory."""
 
 
 class KernelRunner:
@@ -47,15 +47,17 @@ class KernelRunner:
         given = [layouts[i].apply_numpy(a) if i in layouts else a for i, a in enumerate(args)]
         windows: Mapping[int, tuple[int, ...]] = func.attrs.get(WINDOWS, {})
         inputs = [
-            _spread(a, windows[i]) if i in windows else np.ascontiguousarray(a).reshape(_shape(b, env))
+            _strided_memory(a, windows[i])
+            if i in windows
+            else np.ascontiguousarray(a).reshape(_shape(b, env))
             for i, (a, b) in enumerate(zip(given, func.buffers))
         ]
         types = type_.fields if isinstance(type_, TupleType) else (type_,)
         made: list[Array] = []
         for index, buffer in enumerate(func.buffers[len(inputs) :]):
             if len(inputs) + index in windows:
-                blank = np.zeros(_known(types[index]), buffer.dtype.numpy)
-                made.append(_spread(blank, windows[len(inputs) + index]))
+                zeros = np.zeros(_static_shape(types[index]), buffer.dtype.numpy)
+                made.append(_strided_memory(zeros, windows[len(inputs) + index]))
             else:
                 made.append(np.empty(_shape(buffer, env), buffer.dtype.numpy))
         if checked:
@@ -63,19 +65,19 @@ class KernelRunner:
         run(func, *inputs, *made, *sizes, module=self._module, check=self._check)
         if checked and made[-1][0]:
             code, index, extent = (int(number) for number in made[-1][:3])
-            about = func.attrs[CHECKS].get(code - SITE, "")
-            raise RuntimeFailure(f"index {index} of {extent} elements", why=about, details=[f"in {symbol}"])
+            why = func.attrs[CHECKS].get(code - SITE, "")
+            raise RuntimeFailure(f"index {index} of {extent} elements", why=why, details=[f"in {symbol}"])
         results = tuple(
-            _window(a, _known(t), windows[i]) if i in windows else a.reshape(_known(t))
+            _window(a, _static_shape(t), windows[i]) if i in windows else a.reshape(_static_shape(t))
             for i, (a, t) in enumerate(zip(made, types), len(inputs))
         )
         return results[0] if isinstance(type_, TensorType) else results
 
 
-def _spread(array: Array, strides: tuple[int, ...]) -> Array:
+def _strided_memory(array: Array, strides: tuple[int, ...]) -> Array:
     """Copy an array into flat memory with the given strides, in elements."""
-    reach = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True)) + 1
-    memory = np.zeros(reach if array.size else 0, array.dtype)
+    extent = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True)) + 1
+    memory = np.zeros(extent if array.size else 0, array.dtype)
     _window(memory, array.shape, strides)[...] = array
     return memory
 
@@ -88,7 +90,7 @@ def _shape(buffer: Buffer, env: Mapping[Var, int]) -> tuple[int, ...]:
     return tuple(eval_expr(dim, env) for dim in buffer.shape)
 
 
-def _known(type_: Type) -> tuple[int, ...]:
+def _static_shape(type_: Type) -> tuple[int, ...]:
     assert isinstance(type_, TensorType)
     shape = type_.static_shape()
     assert shape is not None

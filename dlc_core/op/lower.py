@@ -17,7 +17,7 @@ from dlc_core import te
 from dlc_core.diag import UnsupportedError
 from dlc_core.graph.node import Node
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.dtype import DType, DTypeLike
 from dlc_core.ir.expr import (
     Expr,
     ExprLike,
@@ -79,27 +79,27 @@ def to_bool(value: Expr) -> Expr:
     return value if value.dtype.is_bool else ne(value, const(0, value.dtype))
 
 
-def broadcast_places(own: Sequence[Dim], indices: Sequence[Expr], shape: Sequence[Dim]) -> list[Expr]:
+def broadcast_indices(own: Sequence[Dim], indices: Sequence[Expr], shape: Sequence[Dim]) -> list[Expr]:
     """Indices into a tensor of dims `own` that is broadcast to `shape`, at a point of `shape`. Dims are
     aligned at the right.
     """
     offset = len(indices) - len(own)
-    places: list[Expr] = []
-    for index, mine, out in zip(indices[offset:], own, list(shape)[offset:], strict=True):
-        size = const_value(mine)
-        if as_expr(mine) is as_expr(out) or (size is not None and size != 1):
-            places.append(index)
+    result: list[Expr] = []
+    for index, dim, out in zip(indices[offset:], own, list(shape)[offset:], strict=True):
+        size = const_value(dim)
+        if as_expr(dim) is as_expr(out) or (size is not None and size != 1):
+            result.append(index)
         elif size == 1:
-            places.append(const(0))
+            result.append(const(0))
         else:
             # A symbolic dim may be 1 at run time.
-            places.append(select(eq(mine, 1), const(0), index))
-    return places
+            result.append(select(eq(dim, 1), const(0), index))
+    return result
 
 
-def at(tensor: te.Tensor, indices: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
+def broadcast_element(tensor: te.Tensor, indices: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
     """The element of a tensor, broadcast to `shape`, at a point of `shape`."""
-    return tensor[tuple(broadcast_places(tensor.shape, indices, shape))]
+    return tensor[tuple(broadcast_indices(tensor.shape, indices, shape))]
 
 
 def elementwise(name: str, body: Callable[..., Expr]) -> Lower:
@@ -107,7 +107,7 @@ def elementwise(name: str, body: Callable[..., Expr]) -> Lower:
 
     def lower(type_: TensorType, attrs: dict[str, Any], *tensors: te.Tensor) -> te.Tensor:
         def value(*indices: Expr) -> Expr:
-            operands = [widen(at(t, indices, type_.shape)) for t in tensors]
+            operands = [widen(broadcast_element(t, indices, type_.shape)) for t in tensors]
             return narrow(body(*operands, **attrs), type_.dtype)
 
         return compute(type_.shape, value, name)
@@ -123,19 +123,19 @@ def compute(shape: Sequence[Dim], body: Callable[..., Any], name: str) -> te.Ten
 
 def flattened(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
     """The row-major position of an index in a shape."""
-    place = indices[0]
+    position = indices[0]
     for index, extent in zip(indices[1:], shape[1:], strict=True):
-        place = place * extent + index
-    return place
+        position = position * extent + index
+    return position
 
 
-def unflattened(place: Expr, shape: Sequence[Expr]) -> list[Expr]:
+def unflattened(position: Expr, shape: Sequence[Expr]) -> list[Expr]:
     """The index with a row-major position; the inverse of `flattened`."""
     indices: list[Expr] = []
     for extent in reversed(shape[1:]):
-        indices.append(place % extent)
-        place = place // extent
-    return [place, *reversed(indices)]
+        indices.append(position % extent)
+        position = position // extent
+    return [position, *reversed(indices)]
 
 
 def rounded(tensor: te.Tensor, to: DType, name: str) -> te.Tensor:
@@ -154,13 +154,13 @@ def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt], name: str = 
     return made
 
 
-def region(buffer: Buffer, at: Sequence[Expr | None]) -> Region:
+def region(buffer: Buffer, indices: Sequence[Expr | None]) -> Region:
     """The region of a buffer at some indices. A dim whose index is None is covered in full."""
     return Region(
         buffer,
         tuple(
-            Range(const(0), size) if place is None else Range(place, const(1))
-            for place, size in zip(at, buffer.shape, strict=True)
+            Range(const(0), size) if index is None else Range(index, const(1))
+            for index, size in zip(indices, buffer.shape, strict=True)
         ),
     )
 
@@ -200,14 +200,14 @@ def padded(
     shape = [d + b + a for d, b, a in zip(tensor.shape, before, after, strict=True)]
 
     def body(*indices: Expr) -> Expr:
-        places = [i - b if b != 0 else i for i, b in zip(indices, before, strict=True)]
+        source = [i - b if b != 0 else i for i, b in zip(indices, before, strict=True)]
         inside: list[ExprLike] = []
-        for place, low, high, size in zip(places, before, after, tensor.shape, strict=True):
+        for index, low, high, size in zip(source, before, after, tensor.shape, strict=True):
             if not isinstance(low, int) or low > 0:
-                inside.append(place >= 0)
+                inside.append(index >= 0)
             if not isinstance(high, int) or high > 0:
-                inside.append(place < size)
-        return if_then_else(logical_and(*inside), tensor[tuple(places)], const(value, tensor.dtype))
+                inside.append(index < size)
+        return if_then_else(logical_and(*inside), tensor[tuple(source)], const(value, tensor.dtype))
 
     return compute(shape, body, name)
 
@@ -217,20 +217,14 @@ def result_types(type_: Any) -> tuple[TensorType, ...]:
     return (type_,) if isinstance(type_, TensorType) else type_.fields
 
 
-def literal(value: int | float | bool, like: Expr | DTypeLike) -> Expr:
-    return const(value, like.dtype if isinstance(like, Expr) else dtype(like))
-
-
 def replaced(indices: Sequence[Expr], axis: int, value: Expr) -> tuple[Expr, ...]:
     """The indices with `value` at `axis`."""
     return (*indices[:axis], value, *indices[axis + 1 :])
 
 
-def counted_index(index: Expr, size: Dim) -> Expr:
-    """Check a data-dependent index and convert it to a non-negative int64. The call fails if the index is out
-    of range.
-
-    Negative indices count from the end.
+def checked_index(index: Expr, size: Dim) -> Expr:
+    """Check a data-dependent index, which counts from the end if negative, and convert it to a non-negative
+    int64. The call fails if the index is out of range.
     """
     if index.dtype.name == "uint64":  # indices beyond int64 are out of range, not negative
         index = minimum(index, const((1 << 63) - 1, index.dtype))
@@ -240,7 +234,7 @@ def counted_index(index: Expr, size: Dim) -> Expr:
 
 def clamped_index(index: Expr, size: Dim) -> Expr:
     """An index clamped to the range of the dim, so that it is safe to access."""
-    return maximum(minimum(counted_index(index, size), as_expr(size) - 1), 0)
+    return maximum(minimum(checked_index(index, size), as_expr(size) - 1), 0)
 
 
 def lower_tensors(value: Node, tensors: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:

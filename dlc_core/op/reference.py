@@ -42,7 +42,7 @@ from dlc_core.op.declare import NDArray, OpDecl
 Value: TypeAlias = "NDArray | tuple[Value, ...]"
 Symbols = dict[Var, int]
 LARGE = 1 << 30
-"""Bytes of results for which there may be no memory: that is asked first."""
+"""From so many bytes on, a trial allocation shows whether there is memory for a result."""
 _TOO_LARGE = re.compile("too big|too large|maximum (possible|allowed|supported)", re.IGNORECASE)
 """NumPy's messages for arrays that exceed the address space."""
 CallPrim = Callable[[str, Sequence[NDArray], Sequence[int], Type], Value]
@@ -105,15 +105,15 @@ def apply(
                 result = decl.reference(*wide, **values)
         except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
             if not isinstance(error, MemoryError) and not _TOO_LARGE.search(str(error)):
-                raise _misfit(decl, args, error) from error
+                raise _misfit_error(decl, args, error) from error
             what = f"{decl.name} needs more memory than there is"
             why = f"its result has {bytes_text(size)}: {error}" if size else str(error)
-            raise RuntimeFailure(what, why=why, hint="give it smaller sizes") from error
+            raise RuntimeFailure(what, why=why, hint="reduce the sizes") from error
     return _bind(type_, result, env, decl.name, VerifyError)
 
 
-def _misfit(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFailure:
-    """Return the error for arguments that NumPy refuses because of data-dependent sizes or indices."""
+def _misfit_error(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFailure:
+    """The error for arguments that NumPy refuses because of data-dependent sizes or indices."""
     given = ", ".join(str(_type_of(arg)) for arg in args)
     return RuntimeFailure(
         f"{decl.name} does not fit its inputs", why=str(error), details=[f"inputs: {given}"]
@@ -152,9 +152,9 @@ def concrete(value: Any, env: Symbols, call_prim: CallPrim | None = None) -> Any
 
 def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
     """The value of a dim for these symbols."""
-    known = const_value(value)
-    if known is not None:
-        return known
+    number = const_value(value)
+    if number is not None:
+        return number
     assert isinstance(value, Expr)
     missing = [v.name for v in free_vars(value) if v not in env]
     if missing:
@@ -175,7 +175,7 @@ def _run(
     call_prim: CallPrim | None,
     needs: Sequence[Condition] = (),
 ) -> Value:
-    waiting = _checked(needs, env)
+    unchecked = _checked(needs, env)
     order = list(post_order(root))
     uses: dict[Node, int] = {root: 1}
     for node in order:
@@ -184,10 +184,10 @@ def _run(
     for node in order:
         if node not in values:
             try:
-                known = len(env)
+                bound = len(env)
                 values[node] = _step(node, [values[arg] for arg in node.args], env, call_prim)
-                if waiting and len(env) > known:
-                    waiting = _checked(waiting, env)
+                if unchecked and len(env) > bound:
+                    unchecked = _checked(unchecked, env)
             except DlcError as error:
                 raise error.at(node.spans) from error.__cause__
         for arg in node.args:
@@ -243,13 +243,13 @@ def _match_feeds(params: Sequence[Node], feeds: Mapping[Any, Any] | Sequence[Any
             raise UsageError(f"{len(feeds)} feeds for {len(params)} params")
         return list(zip(params, feeds, strict=True))
     matched = []
-    for own in params:
-        name = own.attrs["name"]
-        if own not in feeds and name not in feeds:
+    for node in params:
+        name = node.attrs["name"]
+        if node not in feeds and name not in feeds:
             raise UsageError(
                 f"no feed for the param {name!r}", hint=f"fed: {', '.join(map(str, feeds)) or 'nothing'}"
             )
-        matched.append((own, feeds[own] if own in feeds else feeds[name]))
+        matched.append((node, feeds[node] if node in feeds else feeds[name]))
     return matched
 
 
@@ -296,9 +296,9 @@ def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcEr
     found = DType.of(array.dtype)
     if found is type_.dtype:
         return
-    rounded = error is not UsageError and (found.is_float and type_.dtype.is_float)
-    held_wider = error is not UsageError and found.kind == type_.dtype.kind and type_.dtype.bits < 8
-    if not rounded and not held_wider:
+    rounded = found.is_float and type_.dtype.is_float
+    stored_wider = found.kind == type_.dtype.kind and type_.dtype.bits < 8
+    if error is UsageError or not (rounded or stored_wider):
         raise error(
             f"{what}: dtype {found}, but {'inferred' if error is VerifyError else 'declared'} is {type_}"
         )
@@ -310,6 +310,6 @@ def _check_dims(type_: Type, value: Value, env: Symbols, what: str, error: type[
             _check_dims(field, item, env, what, error)
         return
     assert isinstance(value, np.ndarray)
-    wanted = tuple(evaluate_dim(dim, env) for dim in type_.shape)
-    if wanted != value.shape:
-        raise error(f"{what}: shape {value.shape}, but {wanted} is expected of {type_}")
+    expected = tuple(evaluate_dim(dim, env) for dim in type_.shape)
+    if expected != value.shape:
+        raise error(f"{what}: shape {value.shape}, but {expected} is expected of {type_}")

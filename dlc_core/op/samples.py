@@ -27,8 +27,8 @@ TOLERANCES: Mapping[str, tuple[float, float]] = MappingProxyType(
     }
 )
 """(rtol, atol) of a result against the reference: 2 units in the last place for the 16-bit floats, which are
-computed in float32 and rounded once; for float32 and float64 room for another order of summation and another
-exp.  Integers and bools are exact."""
+computed in float32 and rounded once.  For float32 and float64 they allow another order of summation and
+another exp.  Integers and bools are exact."""
 
 
 def tolerance(decl: OpDecl, type_: DType) -> tuple[float, float]:
@@ -45,8 +45,7 @@ def sample_dtypes(decl: OpDecl, sample: Sample) -> tuple[str, ...]:
 def make_inputs(sample: Sample | ErrorSample, dtype: str, seed: int = 0) -> list[NDArray]:
     """The arrays of a sample. Inputs without a dtype get `dtype`. Equal seeds give equal arrays."""
     return [
-        make_array(t, DType(t.dtype or dtype), seed * 1009 + position)
-        for position, t in enumerate(sample.inputs)
+        make_array(t, DType(t.dtype or dtype), seed * 1009 + index) for index, t in enumerate(sample.inputs)
     ]
 
 
@@ -120,13 +119,12 @@ def _special(rng: np.random.Generator, count: int, type_: DType) -> NDArray:
         return values
     if type_.is_int:
         low, high = type_.int_range()
-        marked: Sequence[Any] = (0, 1, low, high, low + 1, high - 1)
+        special: Sequence[Any] = (0, 1, low, high, low + 1, high - 1)
         values = values.astype(np.int64 if high < 2**63 else np.uint64)
     else:
         tiny = float(np.nextafter(type_.numpy.type(0), type_.numpy.type(1)))
-        marked = (0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, 1.0, -1.0, 0.5, -0.5)
-    known = np.array(marked[:count], values.dtype)
-    values[: known.size] = known
+        special = (0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, 1.0, -1.0, 0.5, -0.5)
+    values[: len(special)] = np.array(special[:count], values.dtype)
     return values
 
 

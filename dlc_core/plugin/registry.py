@@ -26,7 +26,7 @@ from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, similar
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.known import use_plans
-from dlc_core.op.known import use_ops
+from dlc_core.op.lookup import set_op_lookup
 from dlc_core.plugin import builtin
 from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, register
 from dlc_core.plugin.installed import Source, scan
@@ -517,7 +517,7 @@ def _known_plans() -> Mapping[str, Any]:
     return registry().plans
 
 
-use_ops(_known_ops)
+set_op_lookup(_known_ops)
 use_plans(_known_plans)
 
 

@@ -22,7 +22,7 @@ from dlc_core.passes.graph import (
     Recompose,
     Simplify,
 )
-from dlc_core.quantization.insert import places, quantized_function
+from dlc_core.quantization.insert import quantized_args, quantized_function
 from dlc_core.quantization.ranges import METHODS, NDArray, ranges_of
 
 ACTIVATIONS = ("uint8", "int8")
@@ -46,36 +46,36 @@ def quantize(
     shapes: Mapping[str, Any] | None = None,
     frontend: str | None = None,
 ) -> IRModule:
-    """The model with convolutions and products by constant weights in bytes, to be compiled like any other.
+    """The model with convolutions and products by constant weights quantized to bytes, as a module to
+    compile.
 
-    `model` is what `dlc.compile` takes.  `calibration` are some inputs like those to come: each an array
-    where the model has one input, a sequence of arrays, or a dict by name.  Activations cover the range that
-    `method` takes from them: all that was seen ("minmax"), all but the rarest elements ("percentile"), or the
-    range with the least mean squared error ("mse").  `activations` are "uint8" with a zero
-    point or "int8" without; weights are int8 without, with one scale for each output channel (`per_channel`)
-    or one for all.  `skip` names model nodes that stay in floats.  The data runs on `target`, by default
-    this machine.
+    `model` is an argument of `dlc.compile`.  `calibration` are representative inputs: each is an array (if
+    the model has one input), a sequence of arrays, or a dict by name.  `method` chooses the range of an
+    activation: all elements ("minmax"), all but the rarest ("percentile"), or the range with the least mean
+    squared error ("mse").  `activations` are "uint8" with a zero point or "int8" without; weights are int8
+    without, with one scale for each output channel (`per_channel`) or one for all.  `skip` names model nodes
+    that stay in floats. Calibration runs on `target`, by default this machine.
 
-    Raises UsageError for data that does not fit, for none, and where nothing can be quantized.
+    Raises UsageError if the data does not fit, if there is no data, and if nothing can be quantized.
     """
-    for value, known, what in ((method, METHODS, "method"), (activations, ACTIVATIONS, "activations")):
-        if value not in known:
-            raise UsageError(f"{what} {value!r}", hint=f"one of {', '.join(known)}")
+    for value, choices, what in ((method, METHODS, "method"), (activations, ACTIVATIONS, "activations")):
+        if value not in choices:
+            raise UsageError(f"{what} {value!r}", hint=f"one of {', '.join(choices)}")
     if not 0.0 < percentile <= 100.0:
         raise UsageError(f"percentile {percentile}", hint="a number above 0, up to 100")
     module = PREPARED.run(load(model, frontend=frontend, shapes=shapes), PassContext())
     entry = module[module.entry]
     if not isinstance(entry, Function):
-        raise UsageError("only graphs can be quantized", why=f"{module.entry!r} is none")
-    wanted = places(entry, skip)
-    if not wanted:
+        raise UsageError("only graphs can be quantized", why=f"{module.entry!r} is not a graph")
+    positions = quantized_args(entry, skip)
+    if not positions:
         raise UsageError("there is nothing to quantize", why="no product by constant weights in float32")
-    values = list(dict.fromkeys(old.args[place] for old, args in wanted.items() for place in args))
-    watched = Function(entry.name, entry.params, make_tuple(values), {"inputs": _names(entry)})
-    exe = compile_module(module.with_function(module.entry, watched), target, cache=False)
+    values = list(dict.fromkeys(old.args[position] for old, args in positions.items() for position in args))
+    observed = Function(entry.name, entry.params, make_tuple(values), {"inputs": _names(entry)})
+    exe = compile_module(module.with_function(module.entry, observed), target, cache=False)
     data = [_in_order(item, exe.inputs) for item in calibration]
     if not data:
-        raise UsageError("no calibration data", hint="some inputs like those to come are needed")
+        raise UsageError("no calibration data", hint="give some representative inputs")
 
     def run() -> Iterator[Sequence[NDArray]]:
         for item in data:
@@ -83,7 +83,7 @@ def quantize(
             yield [np.asarray(array) for array in (found if isinstance(found, tuple) else (found,))]
 
     ranges = dict(zip(values, ranges_of((run(), run()), len(values), method, percentile), strict=True))
-    made = quantized_function(entry, wanted, ranges, activations, per_channel)
+    made = quantized_function(entry, positions, ranges, activations, per_channel)
     return module.with_function(module.entry, made)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import CONST, STRUCTURAL, Node, Op, attr_key, const_array
 from dlc_core.ir.types import TensorType
-from dlc_core.op.known import known_ops
+from dlc_core.op.lookup import registered_ops
 from dlc_core.support.record import record
 
 
@@ -102,7 +102,7 @@ OpLike = Op | str
 
 def _ops(op: OpLike | Sequence[OpLike]) -> tuple[Op, ...]:
     given = (op,) if isinstance(op, (Op, str)) else op
-    return tuple(known_ops()[each] if isinstance(each, str) else each for each in given)
+    return tuple(registered_ops()[each] if isinstance(each, str) else each for each in given)
 
 
 def any_op(capture: str = "") -> AnyOpPattern:

@@ -13,7 +13,7 @@ from dlc_core.diag import ArtifactError, UsageError
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.module import IRModule
-from dlc_core.op.known import known_ops
+from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.guard.failures import RECORD_BYTES, recorded_failure
 from dlc_core.runtime.interface.signature import Plan
@@ -73,7 +73,7 @@ class LoadedModule:
                 data = json.loads(self._artifact.code)
             except (ValueError, RecursionError) as error:
                 raise ArtifactError("the module in the artefact is not JSON", why=str(error)) from None
-            made = from_data.from_json(data, known_ops(), self._arrays(weights))
+            made = from_data.from_json(data, registered_ops(), self._arrays(weights))
             if not isinstance(made, IRModule):
                 raise ArtifactError("the artefact has no module", why=f"it has a {type(made).__name__}")
             self._module, self._weights = made, weights

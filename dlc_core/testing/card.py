@@ -22,7 +22,7 @@ from dlc_core.diag import ArtifactError
 from dlc_core.graph.node import Function
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.dtype import dtype
-from dlc_core.op.known import known_ops
+from dlc_core.op.lookup import registered_ops
 from dlc_core.op.reference import Value, evaluate, evaluate_dim
 from dlc_core.rewrite import Match, const_var, match_op, var
 from dlc_core.script.json import from_json, to_json
@@ -74,7 +74,7 @@ class CardProgram:
             flat = np.frombuffer(artifact.code, dtype(name).numpy, math.prod(shape), place)
             arrays.append(flat.reshape(shape))
             place += flat.nbytes
-        made = from_json(data, known_ops(), arrays)
+        made = from_json(data, registered_ops(), arrays)
         if not isinstance(made, Function):
             raise ArtifactError("the card's program is not a function")
         self.function = made

@@ -134,7 +134,7 @@ class RandomControl:
             row = self.like(own, self.choose(own))
             body = Function("body", (i, *own), make_tuple([*after, row]))
             most = self.choose([None, 3, 2**63 - 1])
-            made = std.loop(*start, rounds=Var("rounds"), most=most, cond=cond, body=body)
+            made = std.loop(*start, iterations=Var("n"), max_iterations=most, cond=cond, body=body)
             stacked = std.cast(get_item(made, len(start)), to="float32")
             total = std.reduce_sum(stacked, axes=(0,))
             return [*(get_item(made, i + 1) for i in range(len(picked))), total]

@@ -45,7 +45,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "_Attend._tile": "sizes of tiles, and where a loop with a cut tail is cut: it may be anywhere",
     },
     "dlc_core.op.std.slicing": {
-        "_stays_inside": "whether a place that the conditions of a call keep inside is clamped besides",
+        "_proved_inside": "whether an index that the conditions of a call keep inside is clamped besides",
     },
     "dlc_core.schedule.rules.cpu.panels": {
         "_why_whole": "compares with caches",

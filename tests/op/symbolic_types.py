@@ -12,11 +12,11 @@ from dlc_core.ir.types import Dim, TensorType
 def symbolic(
     types: Sequence[TensorType], rng: random.Random, keep_ones: bool = False
 ) -> tuple[list[TensorType], dict[Var, int]]:
-    """The types with dims in place of some sizes, and these; equal sizes may become one dim.
+    """The types with symbolic dims in place of some sizes, and the sizes of these dims.
 
-    With `keep_ones` a size of 1, which broadcasts, stays.
+    Equal sizes may become one dim.  With `keep_ones` sizes of 1, which broadcast, stay.
     """
-    made: list[TensorType] = []
+    result: list[TensorType] = []
     sizes: dict[Var, int] = {}
     for type_ in types:
         shape: list[Dim] = []
@@ -30,8 +30,8 @@ def symbolic(
                 fresh = Var(f"d{len(sizes)}")
                 shape.append(fresh)
                 sizes[fresh] = size
-        made.append(TensorType(tuple(shape), type_.dtype))
-    return made, sizes
+        result.append(TensorType(tuple(shape), type_.dtype))
+    return result, sizes
 
 
 __all__ = ["symbolic"]

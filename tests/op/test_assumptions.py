@@ -1,7 +1,7 @@
-"""Assumptions of inference on symbolic dims are recorded: calls that violate them are refused, and no others.
+"""Inference records its assumptions on symbolic dims: a call is refused if and only if it violates one.
 
-Each sample of each op is inferred with dims in place of its sizes.  Inference of numbers gives the valid
-calls and their results.
+Each sample of each op is inferred with symbolic dims in place of its sizes.  Inference of numbers gives the
+valid calls and their results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.op.symbolic_types import symbolic
 with fresh_registry({}):
     OPS = tuple(registry().ops.values())
 
-ROUNDS = 12
+TRIALS = 12
 SIZES = (0, 1, 2, 3, 4, 5, 7, 12)
 
 
@@ -38,11 +38,11 @@ def shapes_at(type_, sizes):
     """The shapes of a result; a data-dependent dim is None."""
     if isinstance(type_, TupleType):
         return [shape for field in type_.fields for shape in shapes_at(field, sizes)]
-    known = [set(TensorType((d,), type_.dtype).symbols()) <= set(sizes) for d in type_.shape]
-    return [[evaluate_dim(d, sizes) if k else None for d, k in zip(type_.shape, known, strict=True)]]
+    static = [set(TensorType((d,), type_.dtype).symbols()) <= set(sizes) for d in type_.shape]
+    return [[evaluate_dim(d, sizes) if k else None for d, k in zip(type_.shape, static, strict=True)]]
 
 
-def door_of(params, made):
+def signature_of(params, made):
     """The conditions on the sizes of a call."""
     function = Function("main", tuple(params), made)
     values = tuple(Value(p.attrs["name"], p.tensor_type) for p in params)
@@ -50,15 +50,15 @@ def door_of(params, made):
     return with_conditions(bare, function.with_attrs(needs=needs_of(function)))
 
 
-def refusal(door, shapes):
+def refusal(signature, shapes):
     try:
-        door.bind_symbols(shapes)
+        signature.bind_symbols(shapes)
     except UsageError as error:
         return error
     return None
 
 
-def of_numbers(decl, types, attrs):
+def inferred(decl, types, attrs):
     try:
         return decl.infer_type(types, attrs, [param(f"x{i}", t) for i, t in enumerate(types)])
     except TypeInferenceError:
@@ -66,7 +66,7 @@ def of_numbers(decl, types, attrs):
 
 
 def same(shapes, others):
-    """Whether shapes agree where both are known; of other ranks where what is known decides these."""
+    """Whether shapes agree in the dims that both know; None if their ranks differ."""
     pairs = list(zip(shapes, others, strict=True))
     if any(len(a) != len(b) for a, b in pairs):
         return None
@@ -77,29 +77,29 @@ def same(shapes, others):
     ("decl", "sample"),
     [pytest.param(decl, s, id=f"{decl.name}-{k}") for decl in OPS for k, s in enumerate(decl.samples)],
 )
-def test_calls_that_do_not_fit_are_refused(decl, sample):
+def test_refuses_calls_that_violate_assumptions(decl, sample):
     rng = random.Random(f"{decl.name} {sample}")
     arrays = make_inputs(sample, sample_dtypes(decl, sample)[0])
     types = [TensorType(a.shape, DType.of(a.dtype)) for a in arrays]
     attrs = decl.canonical_attrs(sample.attrs)
-    for _ in range(ROUNDS):
+    for _ in range(TRIALS):
         given, sizes = symbolic(types, rng)
         params = [param(f"x{i}", t) for i, t in enumerate(given)]
         try:
             made = decl.build(*params, **sample.attrs)
         except DlcError:
             continue  # some of these sizes must be numbers
-        door = door_of(params, made)
+        signature = signature_of(params, made)
         changed = [{**sizes, var: size} for var in sizes for size in SIZES]
-        for now in (sizes, *changed):
-            shapes = [shape_at(t, now) for t in given]
-            refused = refusal(door, shapes)
+        for values in (sizes, *changed):
+            shapes = [shape_at(t, values) for t in given]
+            error = refusal(signature, shapes)
             types_now = [TensorType(shape, t.dtype) for shape, t in zip(shapes, given, strict=True)]
-            found = of_numbers(decl, types_now, attrs)
-            fits = None if found is None else same(shapes_at(made.type, now), shapes_at(found, {}))
+            found = inferred(decl, types_now, attrs)
+            fits = None if found is None else same(shapes_at(made.type, values), shapes_at(found, {}))
             if found is None or fits is False:
-                assert refused is not None, (
-                    f"{decl.name} of {given} runs with {now}: {made.type}, not {found}"
+                assert error is not None, (
+                    f"{decl.name} of {given} runs with {values}: {made.type}, not {found}"
                 )
             elif fits:
-                assert refused is None, f"{decl.name} of {given} with {now}: {refused}"
+                assert error is None, f"{decl.name} of {given} with {values}: {error}"

@@ -1,4 +1,4 @@
-"""Plans of nodes: they choose the kernel, change no result, and come back from text, JSON and files."""
+"""Plans of nodes choose the kernel, change no result, and round-trip through text, JSON and files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
 
 @dataclass(frozen=True)
 class Steps(Plan):
-    """Whatever is computed of one input: as that many additions of a part of it, for numbers above 0."""
+    """Computes `count` additions of x / count, whatever the op is; right for ops that are x for x > 0."""
 
     name: ClassVar[str] = "acme.steps"
     count: int
@@ -67,7 +67,7 @@ class Acme:
 
 
 @pytest.fixture
-def known() -> Iterator[None]:
+def plugin() -> Iterator[None]:
     with fresh_registry({"acme": Acme()}):
         yield
 
@@ -85,7 +85,7 @@ def kernels(module: IRModule) -> list[PrimFunc]:
 
 
 @pytest.mark.parametrize("plan", [Steps(2), Steps(3, True, 'a "note", of\ntwo lines')])
-def test_text_and_json_come_back(known: None, plan: Plan) -> None:
+def test_text_and_json_round_trip(plugin: None, plan: Plan) -> None:
     module = planned(plan, None)
     module = module.with_functions(
         {**module.functions, "kernel": lower_node(module["main"].body.args[0], "kernel")}
@@ -103,7 +103,7 @@ def test_text_and_json_come_back(known: None, plan: Plan) -> None:
         assert read["kernel"].attrs["plan"] == plan
 
 
-def test_a_plan_that_nobody_gives_comes_back_and_is_not_lowered() -> None:
+def test_unknown_plan_round_trips_and_is_not_lowered() -> None:
     module = planned(Steps(2, note="n"))
     read = parse(script(module), ops=registry().ops)
     assert isinstance(read, IRModule)
@@ -118,7 +118,7 @@ def test_a_plan_that_nobody_gives_comes_back_and_is_not_lowered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ('"acme.steps", count=2', "with count"),
         ('"acme.steps", count=2, tail=False, note="", more=1', "with count, tail, note, more"),
@@ -128,15 +128,15 @@ def test_a_plan_that_nobody_gives_comes_back_and_is_not_lowered() -> None:
         ("count=2", "a plan's name is a string"),
     ],
 )
-def test_wrong_fields_are_refused(known: None, given: str, message: str) -> None:
+def test_refuses_wrong_fields(plugin: None, fields: str, message: str) -> None:
     text = script(planned(Steps(2)))
     begin = text.index('"acme.steps"')
     with pytest.raises(ScriptError, match=message):
-        parse(text[:begin] + given + text[text.index(")", begin) :], ops=registry().ops)
+        parse(text[:begin] + fields + text[text.index(")", begin) :], ops=registry().ops)
 
 
 @pytest.mark.parametrize("values", [["m", [["count", 2]]], ["m", [["count", "2"]]], 3])
-def test_json_is_not_trusted(known: None, values: Any) -> None:
+def test_refuses_malformed_json(plugin: None, values: Any) -> None:
     data = json.loads(json.dumps(to_json(planned(Steps(2)))))
     (record,) = (each for each in data["records"] if each["k"] == "plan")
     record["values"] = values
@@ -144,7 +144,7 @@ def test_json_is_not_trusted(known: None, values: Any) -> None:
         from_json(data, registry().ops)
 
 
-def test_types_of_fields_are_checked() -> None:
+def test_refuses_fields_of_wrong_types() -> None:
     for wrong in (lambda: Steps(2.0), lambda: Steps(True), lambda: Steps(2, note=3)):  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"the plan 'acme\.steps'"):
             wrong()
@@ -173,7 +173,7 @@ def test_nodes_with_different_plans_are_different() -> None:
     assert len(keys) == 4
 
 
-def test_a_plan_lowers_its_node() -> None:
+def test_plan_lowers_its_node() -> None:
     x = param("x", tensor_type(X.shape))
     func = lower_node(std.abs(x, plan=Steps(3)))
     assert func.attrs["plan"] == Steps(3)
@@ -192,7 +192,7 @@ def test_equal_plans_share_a_kernel() -> None:
     assert len(kernels(planned(Steps(2), Steps(2, True)))) == 2
 
 
-def test_a_kernel_of_several_plans_has_none() -> None:
+def test_kernel_of_several_plans_has_no_plan() -> None:
     x = param("x", tensor_type(X.shape))
     body = std.abs(std.abs(x, plan=Steps(2)), plan=Steps(3))
     (func,) = kernels(IRModule({"main": Function("main", (x,), body)}))
@@ -202,15 +202,20 @@ def test_a_kernel_of_several_plans_has_none() -> None:
 def test_results_do_not_depend_on_a_plan() -> None:
     x = param("x", tensor_type(X.shape))
     for decl, attrs in ((std.BY_NAME["flatten"], {"axis": 1}), (std.BY_NAME["softmax"], {"axis": 1})):
-        plain, own = decl.build(x, **attrs), decl.build(x, **attrs, plan=Steps(2))
-        assert plain.type == own.type
-        assert decl.expand([x], own.attrs) is decl.expand([x], plain.attrs)
-        np.testing.assert_array_equal(evaluate(own, {x: X}), evaluate(plain, {x: X}))
-    again = node(own.op, own.args, {name: v for name, v in own.attrs.items() if name != "plan"}, own.type)
+        plain, with_plan = decl.build(x, **attrs), decl.build(x, **attrs, plan=Steps(2))
+        assert plain.type == with_plan.type
+        assert decl.expand([x], with_plan.attrs) is decl.expand([x], plain.attrs)
+        np.testing.assert_array_equal(evaluate(with_plan, {x: X}), evaluate(plain, {x: X}))
+    again = node(
+        with_plan.op,
+        with_plan.args,
+        {name: v for name, v in with_plan.attrs.items() if name != "plan"},
+        with_plan.type,
+    )
     assert again is plain
 
 
-def test_a_composite_with_a_plan_stays_whole() -> None:
+def test_composite_with_a_plan_is_not_expanded() -> None:
     x = param("x", tensor_type(X.shape))
 
     def expanded(value: Node) -> str:
@@ -220,7 +225,7 @@ def test_a_composite_with_a_plan_stays_whole() -> None:
     assert expanded(std.flatten(x, axis=1, plan=Steps(2))) == "flatten"
 
 
-def test_a_file_keeps_plans(known: None, tmp_path: Any) -> None:
+def test_saved_model_keeps_plans(plugin: None, tmp_path: Any) -> None:
     exe = dlc.compile(planned(Steps(2)), "reference", cache=False)
     exe.save(tmp_path / "model.dlc")
     again = dlc.open(tmp_path / "model.dlc")

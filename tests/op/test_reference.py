@@ -1,4 +1,4 @@
-"""The reference interpreter: structural ops, feeds, symbols; its check that inference equals reality."""
+"""The reference interpreter: structural ops, feeds, symbols; its check of inference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ F32 = tensor_type((2, 3))
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def test_feeds_by_name_node_and_order() -> None:
+def test_matches_feeds_by_name_node_and_order() -> None:
     x, y = param("x", F32), param("y", F32)
     value = std.sub(x, y)
     for feeds in ({"x": DATA, "y": DATA + 1}, {x: DATA, y: DATA + 1}):
@@ -42,7 +42,7 @@ def test_feeds_by_name_node_and_order() -> None:
     np.testing.assert_array_equal(evaluate(function, [DATA, DATA + 1]), np.ones_like(DATA))
 
 
-def test_tuples_calls_and_constants() -> None:
+def test_evaluates_tuples_calls_and_constants() -> None:
     a = param("a", F32)
     double = Function("double", (a,), make_tuple((std.add(a, a), a)))
     x = param("x", F32)
@@ -53,7 +53,7 @@ def test_tuples_calls_and_constants() -> None:
     np.testing.assert_array_equal(second, DATA * 3)
 
 
-def test_symbols_of_functions_are_their_own() -> None:
+def test_functions_have_their_own_symbols() -> None:
     n, k = Var("n"), Var("k")
     a = param("a", tensor_type((k,)))
     square = Function("square", (a,), std.mul(a, a))
@@ -63,7 +63,7 @@ def test_symbols_of_functions_are_their_own() -> None:
     np.testing.assert_array_equal(evaluate(called, {"x": DATA}), DATA.reshape(-1) ** 2)
 
 
-def test_prim_calls_go_to_the_given_interpreter() -> None:
+def test_prim_calls_use_the_given_interpreter() -> None:
     x = param("x", F32)
     called = node(CALL_PRIM, (x,), {"symbol": "kernel"}, F32)
     with pytest.raises(UnsupportedError, match="no interpreter given for the PrimFunc 'kernel'"):
@@ -83,7 +83,7 @@ def test_sixteen_bit_floats_are_rounded_once() -> None:
     assert value[0] == np.float16(np.log1p(np.exp(np.float64(11.0))))
 
 
-def test_wrong_feeds_are_refused() -> None:
+def test_refuses_wrong_feeds() -> None:
     n = Var("n")
     x, y = param("x", tensor_type((n, 3))), param("y", tensor_type((n,)))
     value = std.mul(x, std.reshape(y, shape=(n, 1)))
@@ -98,7 +98,7 @@ def test_wrong_feeds_are_refused() -> None:
         evaluate(Function("f", (x, y), value), [DATA])
 
 
-def test_an_op_whose_inference_is_wrong_is_found() -> None:
+def test_detects_wrong_inference() -> None:
     def declared(reference: Any) -> Any:
         return op("wrong", "", ["x"], kind="opaque", infer=same_type(("float32",)), reference=reference)
 
@@ -114,13 +114,13 @@ def test_an_op_whose_inference_is_wrong_is_found() -> None:
         evaluate(declared(lambda x: x[0]).build(x), {"x": DATA})
 
 
-def test_ops_without_reference_are_named() -> None:
+def test_names_ops_without_a_reference() -> None:
     unknown = node(Op("mystery"), (), {}, F32)
     with pytest.raises(UnsupportedError, match="'mystery' has no reference"):
         evaluate(unknown, {})
 
 
-def test_symbols_that_a_result_introduces_are_bound() -> None:
+def test_binds_symbols_of_results() -> None:
     count = Var("count")
     nonzero = op(
         "nonzero_like", "", ["x"], kind="opaque",
@@ -133,7 +133,7 @@ def test_symbols_that_a_result_introduces_are_bound() -> None:
     np.testing.assert_array_equal(value, [2, 4, 6])
 
 
-def test_deep_graphs() -> None:
+def test_evaluates_deep_graphs() -> None:
     value: Node = param("x", tensor_type((), "int64"))
     one = constant(np.int64(1))
     for _ in range(20_000):
@@ -141,7 +141,7 @@ def test_deep_graphs() -> None:
     assert evaluate(value, {"x": np.int64(0)}) == 20_000
 
 
-def test_loops_count() -> None:
+def test_evaluates_loops() -> None:
     i = param("i", tensor_type((), "int64"))
     less = Function("less", (i,), std.less(i, constant(np.int64(5))))
     step = Function("step", (i,), std.add(i, constant(np.int64(2))))
@@ -164,20 +164,20 @@ def test_branches_bind_symbols_of_their_arguments() -> None:
         np.testing.assert_array_equal(evaluate(chosen, {"c": np.bool_(taken), "x": data}), expected)
 
 
-def test_sizes_that_only_data_tells_are_checked_by_name() -> None:
+def test_checks_data_dependent_dims_and_names_them() -> None:
     mask, values = param("mask", tensor_type((Var("m"),))), param("values", tensor_type((Var("n"),)))
     with spanned([Span("model", "count", "NonZero")]):
-        places = std.cast(std.nonzero(mask, count=Var("count")), to="float32")
+        indices = std.cast(std.nonzero(mask, count=Var("count")), to="float32")
     with spanned([Span("model", "product", "MatMul")]):
-        value = std.matmul(places, std.unsqueeze(values, axes=(1,)))
+        value = std.matmul(indices, std.unsqueeze(values, axes=(1,)))
     feeds = {"mask": np.float32([1, 0, 1]), "values": np.ones(2, np.float32)}
     function = Function("f", (mask, values), value)
-    noted = function.with_attrs(needs=needs_of(function))
-    assert evaluate(noted, feeds) == evaluate(value, feeds)
+    checked = function.with_attrs(needs=needs_of(function))
+    assert evaluate(checked, feeds) == evaluate(value, feeds)
     wrong = {**feeds, "values": np.ones(3, np.float32)}
     with pytest.raises(UsageError, match=r"node 'product' \(MatMul\): n is 3, 2 \(count\) is needed"):
-        evaluate(noted, wrong)
-    # Where nothing is noted, what NumPy says is an error that names the node and the types.
+        evaluate(checked, wrong)
+    # Without recorded conditions, the error of NumPy names the node and the types.
     with pytest.raises(RuntimeFailure, match="matmul does not fit its inputs") as caught:
         evaluate(value, wrong)
     assert caught.value.spans[0].name == "product"

@@ -1,4 +1,4 @@
-"""Every standard op keeps its declaration: inference, reference, lowering and errors agree on all samples."""
+"""Inference, reference, lowering and errors of each standard op agree on all its samples."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ with fresh_registry({}):
 Arrays = list[np.ndarray[Any, Any]]
 
 
-def cases(wanted: Callable[[OpDecl], Any] = lambda decl: True) -> list[Any]:
-    """One test for each sample; the dtypes are a loop in it, since they are many and fast."""
+def cases(selects: Callable[[OpDecl], Any] = lambda decl: True) -> list[Any]:
+    """One test for each sample. The test loops over dtypes, which are many and fast."""
     return [
         pytest.param(decl, sample, id=f"{decl.name}-{number}")
         for decl in OPS
-        if wanted(decl)
+        if selects(decl)
         for number, sample in enumerate(decl.samples)
     ]
 
@@ -63,7 +63,7 @@ def assert_close(found: Any, expected: Any, decl: OpDecl) -> None:
 
 
 @pytest.mark.parametrize(("decl", "sample"), cases())
-def test_inference_equals_reality_and_lowering_equals_reference(decl: OpDecl, sample: Sample) -> None:
+def test_lowering_and_inference_equal_the_reference(decl: OpDecl, sample: Sample) -> None:
     for dtype in sample_dtypes(decl, sample):
         arrays = make_inputs(sample, dtype)
         node, params = node_of(decl, sample, arrays)
@@ -72,12 +72,12 @@ def test_inference_equals_reality_and_lowering_equals_reference(decl: OpDecl, sa
         assert len(expected) == len(types)
         assert all(map(fits_type, expected, types))
         if decl.lower is not None:
-            for found, wanted in zip(run_lowering(node, arrays, expected), expected, strict=True):
-                assert_close(found, wanted, decl)
+            for found, reference in zip(run_lowering(node, arrays, expected), expected, strict=True):
+                assert_close(found, reference, decl)
 
 
 @pytest.mark.parametrize(("decl", "sample"), cases(lambda decl: decl.inputs))
-def test_symbolic_dims(decl: OpDecl, sample: Sample) -> None:
+def test_lowering_with_symbolic_dims_equals_the_reference(decl: OpDecl, sample: Sample) -> None:
     dtype = sample_dtypes(decl, sample)[0]
     arrays = make_inputs(sample, dtype)
     built = symbolic_node(decl, sample, arrays)
@@ -85,12 +85,12 @@ def test_symbolic_dims(decl: OpDecl, sample: Sample) -> None:
     node, params, _ = built
     expected = values(evaluate(node, dict(zip(params, arrays, strict=True))))
     if decl.lower is not None:
-        for found, wanted in zip(run_lowering(node, arrays, expected), expected, strict=True):
-            assert_close(found, wanted, decl)
+        for found, reference in zip(run_lowering(node, arrays, expected), expected, strict=True):
+            assert_close(found, reference, decl)
 
 
 @pytest.mark.parametrize(("decl", "sample"), cases(lambda decl: decl.compose and decl.reference))
-def test_body_of_a_composite_matches_its_reference(decl: OpDecl, sample: Sample) -> None:
+def test_body_of_a_composite_equals_its_reference(decl: OpDecl, sample: Sample) -> None:
     for dtype in set(sample_dtypes(decl, sample)) & {"float32", "float64"}:
         arrays = make_inputs(sample, dtype)
         node, params = node_of(decl, sample, arrays)
@@ -98,17 +98,17 @@ def test_body_of_a_composite_matches_its_reference(decl: OpDecl, sample: Sample)
         assert body.type == node.type
         expected = values(apply(decl, arrays, node.attrs, node.type))
         rtol, atol = TOLERANCES[dtype]
-        for found, wanted in zip(
+        for found, reference in zip(
             values(evaluate(body, dict(zip(params, arrays, strict=True)))), expected, strict=True
         ):
-            np.testing.assert_allclose(found, wanted, rtol, atol)
+            np.testing.assert_allclose(found, reference, rtol, atol)
 
 
 @pytest.mark.parametrize(
     ("decl", "number"),
     [pytest.param(d, n, id=f"{d.name}-{n}") for d in OPS for n in range(len(d.error_samples))],
 )
-def test_wrong_use_is_refused(decl: OpDecl, number: int) -> None:
+def test_refuses_wrong_use(decl: OpDecl, number: int) -> None:
     sample = decl.error_samples[number]
     params = [
         param(f"x{i}", tensor_type(t.shape, t.dtype or sample.dtype)) for i, t in enumerate(sample.inputs)

@@ -20,7 +20,7 @@ N, M = Var("n"), Var("m")
 
 
 def check(node: Node, **feeds: Any) -> np.ndarray[Any, Any]:
-    """The reference's value, after the lowering gave the same."""
+    """The reference's value, which the lowering equals."""
     expected = evaluate(node, feeds)
     assert isinstance(expected, np.ndarray)
     found = np.zeros(expected.shape, expected.dtype)
@@ -35,7 +35,7 @@ DATA = np.arange(48, dtype=np.float32).reshape(6, 8)
 
 
 @pytest.mark.parametrize(
-    ("shape", "wanted"),
+    ("shape", "expected"),
     [
         ((N, 2, 4), (6, 2, 4)),
         ((-1, 4), (12, 4)),
@@ -44,9 +44,9 @@ DATA = np.arange(48, dtype=np.float32).reshape(6, 8)
         ((2, N, 4), (2, 6, 4)),
     ],
 )
-def test_reshape(shape: tuple[Any, ...], wanted: tuple[int, ...]) -> None:
+def test_reshape_equals_numpy(shape: tuple[Any, ...], expected: tuple[int, ...]) -> None:
     value = check(std.reshape(X, shape=shape), x=DATA)
-    np.testing.assert_array_equal(value, DATA.reshape(wanted))
+    np.testing.assert_array_equal(value, DATA.reshape(expected))
 
 
 def test_reshape_finds_the_missing_dim() -> None:
@@ -72,7 +72,7 @@ def test_reshape_finds_the_missing_dim() -> None:
         ((N // 2,), (2**31 - 1,), None, DATA[3:]),
     ],
 )
-def test_slice(begins: Any, ends: Any, strides: Any, expected: Any) -> None:
+def test_slice_equals_numpy(begins: Any, ends: Any, strides: Any, expected: Any) -> None:
     node = std.slice(X, begins=begins, ends=ends, strides=strides)
     np.testing.assert_array_equal(check(node, x=DATA), expected)
 
@@ -89,7 +89,7 @@ def test_slice_of_a_table_to_a_symbolic_length() -> None:
     assert std.add(rows, other).shape == (N, 8)
 
 
-def test_sizes_made_of_dims() -> None:
+def test_creation_ops_take_dims() -> None:
     assert std.full(shape=(N, 2), value=1.0).shape == (N, 2)
     assert std.arange(stop=N).shape == (N,)
     assert std.arange(start=1, stop=N + 1).shape == (N,)

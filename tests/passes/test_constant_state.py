@@ -94,7 +94,7 @@ def test_a_loop_whose_state_is_constant_keeps_some():
         "body", (k, v), make_tuple([std.add(k, number(1)), v, std.mul(v, std.cast(k, to="float32"))])
     )
     limit, values = tensor("limit", dtype="int32"), weights(3)
-    loop = std.loop(limit, values, rounds=Var("rounds"), cond=cond, body=body)
+    loop = std.loop(limit, values, iterations=Var("n"), cond=cond, body=body)
     after = checked((limit,), make_tuple([get_item(loop, i) for i in range(3)]), np.int32(0))
     assert len(only(after, "loop").args) == 1
 
@@ -114,7 +114,7 @@ def test_places_that_change_their_size_are_counted_anew():
     body = Function("body", (k, v, f), make_tuple([std.add(k, number(1)), v, std.concat(f, v, axis=0)]))
     start, count = tensor("start", 1), tensor("count", dtype="int32")
     loop = std.loop(
-        count, weights(2), start, rounds=Var("rounds"), sizes=(size,), changing=(2, 0), cond=cond, body=body
+        count, weights(2), start, iterations=Var("n"), sizes=(size,), changing=(2, 0), cond=cond, body=body
     )
     result = make_tuple([get_item(loop, 2), get_item(loop, 0)])
     before = IRModule({"main": Function("main", (count, start), result)})

@@ -12,7 +12,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.quantization.insert import scale_of
-from dlc_core.quantization.ranges import BINS, Seen, squared_error
+from dlc_core.quantization.ranges import BINS, Statistics, squared_error
 
 
 def network(seed: int = 0) -> IRModule:
@@ -46,7 +46,7 @@ def images(count: int, seed: int = 1) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])
-def test_a_small_network(method: str, activations: str) -> None:
+def test_quantized_network_agrees_with_floats(method: str, activations: str) -> None:
     model, data = network(), images(24)
     quantized = dlc.quantize(model, data[:8], method=method, activations=activations)
     exe, floats = dlc.compile(quantized), dlc.compile(model)
@@ -60,7 +60,7 @@ def test_a_small_network(method: str, activations: str) -> None:
     assert sum("requantize" in name for name in kernels) >= 6
 
 
-def test_what_is_quantized() -> None:
+def test_quantizes_convolutions_and_products() -> None:
     quantized = dlc.quantize(network(), images(2), target="reference")
     nodes = list(post_order(quantized["main"].body))
     for value in nodes:
@@ -75,7 +75,7 @@ def test_what_is_quantized() -> None:
         assert sum(bool(scale.shape) for scale in scales) == count
 
 
-def test_what_cannot_be_quantized_is_said() -> None:
+def test_refuses_models_and_data_that_do_not_fit() -> None:
     model, data = network(), images(1)
     x = param("x", tensor_type((2, 2), "float32"))
     plain = IRModule({"main": Function("main", (x,), std.relu(x))})
@@ -97,7 +97,7 @@ def test_what_cannot_be_quantized_is_said() -> None:
             dlc.quantize(model, data, **options)
 
 
-def test_scales_cover_ranges() -> None:
+def test_scales_cover_ranges_and_zero() -> None:
     """Ends of the range are bytes, and 0 is one."""
     for low, high in ((-1.0, 3.0), (0.0, 5.0), (-2.0, 0.0), (0.0, 0.0)):
         scale, zero = scale_of(low, high, "uint8")
@@ -109,26 +109,28 @@ def test_scales_cover_ranges() -> None:
         assert 127 * scale >= max(-low, high) * 0.999
 
 
-def test_ranges_leave_out_what_is_rare() -> None:
+def test_ranges_leave_out_rare_elements() -> None:
     values = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
     values[:3] = (100.0, 90.0, -80.0)
-    seen = Seen()
-    seen.widen(values)
-    seen.count(values)
-    assert seen.range("minmax", 0) == (-80.0, 100.0)
-    low, high = seen.range("percentile", 99.9)
+    statistics = Statistics()
+    statistics.extend(values)
+    statistics.count(values)
+    assert statistics.range("minmax", 0) == (-80.0, 100.0)
+    low, high = statistics.range("percentile", 99.9)
     assert -5 < low < -3 < 3 < high < 5
-    low, high = seen.range("mse", 0)
+    low, high = statistics.range("mse", 0)
     assert -80 < low < -4 < 4 < high < 100
 
 
-def test_the_squared_error_is_that_of_rounding() -> None:
+def test_squared_error_equals_that_of_rounding() -> None:
     values = np.random.default_rng(0).exponential(1.0, 50_000).astype(np.float32)
-    seen = Seen()
-    seen.widen(values)
-    seen.count(values)
-    edges = np.linspace(seen.low, seen.high, BINS + 1)
+    statistics = Statistics()
+    statistics.extend(values)
+    statistics.count(values)
+    edges = np.linspace(statistics.low, statistics.high, BINS + 1)
     for end in (BINS // 4, BINS // 2, BINS):
         level = edges[end] / 255
         real = np.sum((np.clip(np.rint(values / level), 0, 255) * level - values) ** 2)
-        np.testing.assert_allclose(squared_error(seen.counts, seen.low, seen.high, 0, end), real, rtol=0.05)
+        np.testing.assert_allclose(
+            squared_error(statistics.counts, statistics.low, statistics.high, 0, end), real, rtol=0.05
+        )

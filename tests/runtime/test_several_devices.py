@@ -223,7 +223,7 @@ def test_the_state_of_a_loop_with_rows_stays_on_the_card(cards):
     row = call("reduce_sum", call("tanh", after), axes=(0, 1))
     body = Function("body", (j, y), make_tuple((call("sub", j, constant(-1, "int32")), after, row)))
     a = param("a", SQUARE)
-    loop = call("loop", constant(0, "int32"), a, rounds=Var("rounds"), cond=cond, body=body)
+    loop = call("loop", constant(0, "int32"), a, iterations=Var("n"), cond=cond, body=body)
     model = module([a], get_item(loop, 1), get_item(loop, 2))
     exe = dlc.compile(model, targets=["first", "reference"])
     check(exe, model, X)

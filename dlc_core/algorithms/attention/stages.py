@@ -10,7 +10,7 @@ from dlc_core import te
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical_and, maximum, select
 from dlc_core.ir.types import Dim, TensorType, dim
-from dlc_core.op.lower import at, compute_type
+from dlc_core.op.lower import broadcast_element, compute_type
 from dlc_core.op.std.attentions import heads_per_group, scale_of
 from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import if_then_else
@@ -74,7 +74,7 @@ class Stages:
         inside = [] if m is None else [j < m]
         there = [*inside, *([] if n is None else [row < n])]
         for mask in self.masks:
-            element = at(mask, point, shape)
+            element = broadcast_element(mask, point, shape)
             if there:
                 element = if_then_else(logical_and(*there), element, const(0, mask.dtype))
             if mask.dtype.is_bool:

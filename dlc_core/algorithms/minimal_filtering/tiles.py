@@ -22,7 +22,7 @@ from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import NDArray, Tensor, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
 from dlc_core.op.lower import nest, padded
-from dlc_core.op.std.window import Window, known
+from dlc_core.op.std.window import Window, static_dim
 from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import absolute
 from dlc_core.tir.stmt import LANES, Alloc, Block, If, IterVar, Range, Region, Seq, Stmt, loop, seq, store
@@ -51,7 +51,7 @@ def check_operands(
     check_rank(w, 4)
     if any(other.dtype is not x.dtype for other in (u, w, *bias)):
         raise fail("inputs of different dtypes")
-    if tuple(known(size, "the transformed window") for size in u.shape[: len(lead)]) != tuple(lead):
+    if tuple(static_dim(size, "the transformed window") for size in u.shape[: len(lead)]) != tuple(lead):
         raise fail(f"weights {list(u.shape)} for tiles of {tile}", f"make them with {maker.name}")
     for each in (u, w):
         merge_dims(x.shape[3], each.shape[-2], "input channels")

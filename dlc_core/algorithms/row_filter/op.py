@@ -36,7 +36,7 @@ from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, 
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
-from dlc_core.op.std.window import PADDING, known
+from dlc_core.op.std.window import PADDING, static_dim
 from dlc_core.tir.stmt import Range
 
 TILES, STRIDES = (2, 3, 4), (1, 2, 3, 4)
@@ -77,7 +77,7 @@ def matrices(tile: int, stride: int, taps: int) -> Transforms:
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     (w,) = tensor_types(types)
     check_rank(w, 4)
-    points = len(matrices(attrs["tile"], attrs["stride"], known(w.shape[0], "the window")).weights)
+    points = len(matrices(attrs["tile"], attrs["stride"], static_dim(w.shape[0], "the window")).weights)
     return TensorType((points, attrs["stride"], *w.shape[1:]), w.dtype)
 
 
@@ -92,7 +92,7 @@ def weights_of(w: NDArray, tile: int, stride: int) -> NDArray:
 
 
 def _weights_lower(type_: TensorType, attrs: Attrs, w: te.Tensor) -> te.Tensor:
-    stride, taps = attrs["stride"], known(dim(w.shape[0]), "the window")
+    stride, taps = attrs["stride"], static_dim(dim(w.shape[0]), "the window")
     g = matrices(attrs["tile"], stride, taps).weights
     whole = padded(w, (0, 0, 0, 0), (len(g[0]) * stride - taps, 0, 0, 0), 0)
     return compute(
@@ -131,7 +131,7 @@ def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, w = check_operands(types, (points, attrs["stride"]), 5, attrs["tile"], WEIGHTS)
     if w.shape[0] != attrs["taps"]:
         raise fail(f"a window of {w.shape[0]} rows", f"{attrs['taps']} are needed")
-    window = window_of([known(k, "the window") for k in w.shape[:2]], attrs)
+    window = window_of([static_dim(k, "the window") for k in w.shape[:2]], attrs)
     return TensorType((x.shape[0], *window.output_sizes(x.shape[1:3]), w.shape[3]), x.dtype)
 
 
@@ -147,7 +147,7 @@ def _conv_reference(
     padding: Sequence[int] | None = None,
 ) -> NDArray:
     window = window_of((taps, u.shape[2]), {"stride": stride, "padding": padding})
-    height, width = (known(size, "results") for size in window.output_sizes(x.shape[1:3]))
+    height, width = (static_dim(size, "results") for size in window.output_sizes(x.shape[1:3]))
     made, down = matrices(tile, stride, taps), -(-height // tile)
     b, a = np.array(made.inputs), np.array(made.results)
     rows, columns = (down * tile + len(b) - tile) * stride, (width - 1) * stride + u.shape[2]
@@ -169,7 +169,7 @@ def _conv_lower(
     type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, w: te.Tensor, *bias: te.Tensor
 ) -> te.Tensor:
     tile, stride, taps = attrs["tile"], attrs["stride"], attrs["taps"]
-    columns, channels, outputs = known(dim(u.shape[2]), "the window"), u.shape[3], u.shape[4]
+    columns, channels, outputs = static_dim(dim(u.shape[2]), "the window"), u.shape[3], u.shape[4]
     made, window = matrices(tile, stride, taps), window_of((taps, columns), attrs)
     height, width = (as_expr(size) for size in window.output_sizes([dim(d) for d in x.shape[1:3]]))
     batch, down = as_expr(x.shape[0]), as_expr(ceil_div(dim(height), tile))
@@ -199,7 +199,7 @@ def _conv_lower(
     tiled = Tiled(
         STAGE,
         (tile, pixels),
-        (batch, down, width // pixels, known(dim(outputs), "output channels")),
+        (batch, down, width // pixels, static_dim(dim(outputs), "output channels")),
         products,
         lambda n, t, s, own: [
             whole(const(points)),

@@ -44,7 +44,7 @@ from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, 
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail
 from dlc_core.op.lower import compute
 from dlc_core.op.std.convolution import finish
-from dlc_core.op.std.window import PADDING, known
+from dlc_core.op.std.window import PADDING, static_dim
 from dlc_core.tir.stmt import Range
 
 TILE = Attr("tile", "int", 4, "rows of results of a tile", choices=(2, 4))
@@ -97,7 +97,7 @@ These would wait for each other on a busy machine."""
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     (w,) = tensor_types(types)
     check_rank(w, 4)
-    if any(known(k, "the window") != TAPS for k in w.shape[:2]):
+    if any(static_dim(k, "the window") != TAPS for k in w.shape[:2]):
         raise fail(f"a window of {w.shape[0]} x {w.shape[1]}", "3 x 3 is needed")
     points = (points_of(tile, attrs["stride"]) for tile in sizes_of(attrs))
     return TensorType((*points, *w.shape[2:]), w.dtype)
@@ -162,7 +162,7 @@ WEIGHTS = op(
 def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     points = [points_of(tile, attrs["stride"]) for tile in sizes_of(attrs)]
     x, w = check_operands(types, points, 4, attrs["tile"], WEIGHTS)
-    sizes = window_of([known(k, "the window") for k in w.shape[:2]], attrs).output_sizes(x.shape[1:3])
+    sizes = window_of([static_dim(k, "the window") for k in w.shape[:2]], attrs).output_sizes(x.shape[1:3])
     return TensorType((x.shape[0], *sizes, w.shape[3]), x.dtype)
 
 
@@ -179,7 +179,7 @@ def _conv_reference(
 ) -> NDArray:
     tiles = (tile, across or tile)
     window = window_of((TAPS, TAPS), {"stride": stride, "padding": padding})
-    height, width = (known(size, "results") for size in window.output_sizes(x.shape[1:3]))
+    height, width = (static_dim(size, "results") for size in window.output_sizes(x.shape[1:3]))
     down, wide = (-(-size // each) for size, each in zip((height, width), tiles, strict=True))
     points, steps = u.shape[:2], [stride * each for each in tiles]
     last = [
@@ -242,7 +242,7 @@ def _conv_lower(
     tiled = Tiled(
         STAGE,
         tiles,
-        (batch, down, across, known(dim(outputs), "output channels")),
+        (batch, down, across, static_dim(dim(outputs), "output channels")),
         columns,
         lambda n, t, s, channels: (
             [Range(i, const(1)) for i in (n, t, s)]

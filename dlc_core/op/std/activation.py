@@ -30,7 +30,7 @@ def _activation(
     other: Sequence[Mapping[str, Any]] = (),
     **fields: Any,
 ) -> OpDecl:
-    """Declare an activation. `other` has more sets of attributes for the samples."""
+    """Declare an activation. `other` are further sets of attributes for the samples."""
     samples = (*unary_samples(), *(Sample((Tensor((3, 8), "special"),), more) for more in other))
     return op(
         name,

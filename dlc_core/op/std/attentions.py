@@ -1,15 +1,15 @@
 """Attention (arXiv:1706.03762): softmax(q kᵀ scale + mask) v, a composite with its own reference.
 
 Queries are [..., heads, n, d], keys [..., groups, m, d], values [..., groups, m, e]; the result is
-[..., heads, n, e].  The number of heads is a multiple of that of groups: so many heads in order share the
-keys and values of one group (arXiv:2305.13245).
+[..., heads, n, e].  The number of heads is a multiple of the number of groups: heads / groups consecutive
+heads share the keys and values of one group (arXiv:2305.13245).
 
-A mask broadcasts to [..., heads, n, m].  One of bools says what is seen, any other is added to the scores.
-With `causal`, query i sees the keys up to i + past.  What is not seen has the score -inf: a query that sees
-nothing gives NaN, as softmax does.
+A mask broadcasts to [..., heads, n, m].  A mask of bools selects the visible keys; other masks are added to
+the scores.  With `causal`, the keys up to i + past are visible to query i.  Hidden keys have the score -inf.
+If no key is visible to a query, its result is NaN, as for softmax.
 
-The op has no lowering: a node is one kernel where a pass has given it a plan (`algorithms/attention`), and
-else becomes its body, GEMMs and a softmax.  The body computes in float32 at least.
+The op has no lowering.  A node with a plan (`algorithms/attention`) is one kernel; other nodes are expanded
+to GEMMs and a softmax in float32 or wider.
 """
 
 from __future__ import annotations
@@ -122,13 +122,13 @@ def _products(
         scores = RESHAPE.build(scores, shape=(*batch, heads, n, m))
     hidden = constant(-math.inf, q.dtype)
     if mask is not None:
-        known = zip(mask.shape, (*batch, heads, n, m)[-len(mask.shape) :], strict=True)
-        mask = _of_shape(mask, tuple(own if own == 1 else full for own, full in known))
+        dims = zip(mask.shape, (*batch, heads, n, m)[-len(mask.shape) :], strict=True)
+        mask = _of_shape(mask, tuple(own if own == 1 else full for own, full in dims))
         scores = WHERE.build(mask, scores, hidden) if mask.dtype.is_bool else ADD.build(scores, mask)
     if causal:
         rows = RESHAPE.build(ARANGE.build(start=past, stop=_sum(past, n)), shape=(n, 1))
-        seen = LESS_EQUAL.build(RESHAPE.build(ARANGE.build(stop=m), shape=(1, m)), rows)
-        scores = WHERE.build(seen, scores, hidden)
+        visible = LESS_EQUAL.build(RESHAPE.build(ARANGE.build(stop=m), shape=(1, m)), rows)
+        scores = WHERE.build(visible, scores, hidden)
     weights = SOFTMAX.build(scores, axis=-1)
     if grouped:
         weights = RESHAPE.build(weights, shape=(*batch, groups, shared, n, m))
@@ -174,15 +174,15 @@ def _qkv(heads: int, n: int, m: int, d: int, e: int = 0, groups: int = 0) -> tup
 
 def _hidden(n: int, m: int) -> NDArray:
     """A mask for the samples: 0 where a key is visible, and slightly more than the lowest number elsewhere.
-    The first query sees no key.
+    No key is visible to the first query.
     """
-    seen = (np.arange(n)[:, None] + np.arange(m)) % 3 != 0
-    seen[0] = False
-    return np.where(seen, 0.0, -3e38)
+    visible = (np.arange(n)[:, None] + np.arange(m)) % 3 != 0
+    visible[0] = False
+    return np.where(visible, 0.0, -3e38)
 
 
 _MASK = Tensor((3, 5), np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]], bool), "bool")
-_SEEN = Tensor((3, 7), (np.arange(3)[:, None] + np.arange(7)) % 3 != 1, "bool")
+_VISIBLE = Tensor((3, 7), (np.arange(3)[:, None] + np.arange(7)) % 3 != 1, "bool")
 
 ATTENTION = op(
     "attention",
@@ -190,8 +190,8 @@ ATTENTION = op(
     ["query", "key", "value", "mask?"],
     [
         Attr("scale", "float", None, "factor of the scores; None: 1 / sqrt(size of a query)"),
-        Attr("causal", "bool", False, "query i sees the keys up to i + past only"),
-        Attr("past", "dim", 0, "keys before that of the first query"),
+        Attr("causal", "bool", False, "only the keys up to i + past are visible to query i"),
+        Attr("past", "dim", 0, "the number of keys before that of the first query"),
     ],
     kind="contraction",
     infer=_infer,
@@ -203,7 +203,7 @@ ATTENTION = op(
         Sample((*_qkv(2, 3, 5, 4), Tensor((2, 1, 3, 5))), note="an added mask"),
         Sample((*_qkv(2, 3, 5, 4), _MASK), note="a mask of bools"),
         Sample((*_qkv(1, 3, 5, 4), Tensor((3, 5), _hidden(3, 5))), {}, ("float32", "float64", "bfloat16"),
-               note="a query from which all keys are hidden by a number sees all alike"),
+               note="a row of equal large negative masks weighs all keys equally"),
         Sample(_qkv(2, 6, 6, 4), {"causal": True}),
         Sample(_qkv(2, 3, 7, 4), {"causal": True, "past": 4}, note="keys of earlier calls"),
         Sample(_qkv(2, 4, 3, 4), {"causal": True}, note="fewer keys than queries"),
@@ -211,7 +211,7 @@ ATTENTION = op(
         Sample(_qkv(4, 1, 5, 4, groups=1), note="one query, all heads share keys"),
         Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2},
                note="shared keys, an added mask and a diagonal"),
-        Sample((*_qkv(4, 3, 7, 4, groups=2), _SEEN), {"causal": True, "past": 2},
+        Sample((*_qkv(4, 3, 7, 4, groups=2), _VISIBLE), {"causal": True, "past": 2},
                note="shared keys, a mask of bools and a diagonal"),
         Sample((Tensor((2, 3, 8), "special"), Tensor((2, 4, 8)), Tensor((2, 4, 8))), note="no batch"),
     ),

@@ -107,10 +107,10 @@ def join_offsets(value: Node) -> list[int] | None:
     sizes = [const_value(arg.shape[axis]) for arg in value.args]
     if step is None or any(size is None for size in sizes):
         return None
-    offsets, at = [], 0
+    offsets, begin = [], 0
     for size in sizes:
-        offsets.append(step * at)
-        at += size or 0
+        offsets.append(step * begin)
+        begin += size or 0
     return offsets
 
 

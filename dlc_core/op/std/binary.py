@@ -146,7 +146,7 @@ FMOD = _binary(
     "fmod", "remainder with the sign of a; integers give 0 where b is 0", _fmod_reference, _fmod, NUMBERS
 )
 POW = _binary(
-    "pow", "a to the b; integers wrap around, and cut negative powers toward zero", _pow_reference,
+    "pow", "a to the b; integers wrap around, and negative powers are truncated", _pow_reference,
     lambda a, b: intrinsic("pow", a, b), NUMBERS, left="positive", right="uniform:0:3",
 )  # fmt: skip
 MINIMUM = _binary("minimum", "the smaller; NaN where one is NaN", np.minimum, _ir("min"), NUMBERS)

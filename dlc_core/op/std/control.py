@@ -21,18 +21,24 @@ from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import CONCAT
 
 
-def result_of(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:
+def call_types(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:
     """Infer the types of a function's results for these argument types, and check the arguments."""
     if len(types) != len(function.params):
         raise fail(f"{what} takes {len(function.params)} arguments, {len(types)} are given")
     symbols: dict[Var, Expr | int] = {}
-    for own, given in zip(tensor_types(p.type for p in function.params), tensor_types(types), strict=True):
-        if own.dtype is not given.dtype or own.ndim != given.ndim:
-            raise fail(f"{what} takes {own}, {given} is given")
-        for mine, size in zip(own.shape, given.shape, strict=True):
-            if isinstance(mine, Var):
-                symbols.setdefault(mine, size)
-            merge_dims(_bound(mine, symbols), size, f"dims of {what} ({own}) and of its argument ({given})")
+    for param_type, arg_type in zip(
+        tensor_types(p.type for p in function.params), tensor_types(types), strict=True
+    ):
+        if param_type.dtype is not arg_type.dtype or param_type.ndim != arg_type.ndim:
+            raise fail(f"{what} takes {param_type}, {arg_type} is given")
+        for param_dim, size in zip(param_type.shape, arg_type.shape, strict=True):
+            if isinstance(param_dim, Var):
+                symbols.setdefault(param_dim, size)
+            merge_dims(
+                _bound(param_dim, symbols),
+                size,
+                f"dims of {what} ({param_type}) and of its argument ({arg_type})",
+            )
     results = (
         function.body.type.fields if isinstance(function.body.type, TupleType) else (function.body.type,)
     )
@@ -52,11 +58,12 @@ Types = tuple[TensorType, ...]
 
 
 def check_condition(cond: TensorType, what: str) -> None:
+    """Raise an error unless the type is one bool."""
     if not cond.dtype.is_bool or any(d != 1 for d in cond.shape):
         raise fail(f"{what} is {cond}", "a bool with one element is needed")
 
 
-def _joined(a: TensorType, b: TensorType, what: str) -> TensorType:
+def _merged(a: TensorType, b: TensorType, what: str) -> TensorType:
     if a.dtype is not b.dtype or a.ndim != b.ndim:
         raise fail(f"{what} differ: {a} and {b}")
     return TensorType(
@@ -68,16 +75,16 @@ def _joined(a: TensorType, b: TensorType, what: str) -> TensorType:
     )
 
 
-def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
+def _tuple_like(function: Function, results: tuple[TensorType, ...]) -> Type:
     return TupleType(results) if isinstance(function.body.type, TupleType) else results[0]
 
 
-def _resized(state: Types, places: Sequence[int], sizes: Sequence[Var]) -> Types:
+def _resized(state: Types, changing: Sequence[int], sizes: Sequence[Var]) -> Types:
     """Replace dims of the types: `places` has pairs of (value, axis), and `sizes` has the new dims."""
-    if len(places) != 2 * len(sizes):
-        raise fail(f"{len(sizes)} sizes for {len(places)} changing dims", "a value and an axis name a dim")
+    if len(changing) != 2 * len(sizes):
+        raise fail(f"{len(sizes)} sizes for {len(changing)} changing dims", "a value and an axis name a dim")
     shapes = [list(t.shape) for t in state]
-    for value, axis, size in zip(places[::2], places[1::2], sizes, strict=True):
+    for value, axis, size in zip(changing[::2], changing[1::2], sizes, strict=True):
         if not 0 <= value < len(shapes) or not 0 <= axis < len(shapes[value]):
             raise fail(f"there is no axis {axis} of value {value}")
         shapes[value][axis] = size
@@ -88,12 +95,12 @@ def _if_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     cond, *args = tensor_types(types)
     check_condition(cond, "the condition")
     chosen, other = attrs["then_branch"], attrs["else_branch"]
-    first, second = result_of(chosen, args, "then_branch"), result_of(other, args, "else_branch")
+    first, second = call_types(chosen, args, "then_branch"), call_types(other, args, "else_branch")
     if len(first) != len(second):
         raise fail(f"then_branch gives {len(first)} results, else_branch {len(second)}")
     first, second = (_resized(each, attrs["changing"], attrs["sizes"]) for each in (first, second))
-    joined = tuple(_joined(a, b, "results of the branches") for a, b in zip(first, second, strict=True))
-    return _like(chosen, joined)
+    joined = tuple(_merged(a, b, "results of the branches") for a, b in zip(first, second, strict=True))
+    return _tuple_like(chosen, joined)
 
 
 def _if_reference(
@@ -107,10 +114,10 @@ _SCALAR = tensor_type((), "int32")
 
 @cache
 def example(body: str) -> Function:
-    """Functions over int32 scalars, and one over a vector, for the samples."""
-    if body in ("grow", "keep", "all", "few"):
+    """A function over int32 scalars, or over a scalar and a vector, for the samples."""
+    if body in ("grow", "keep", "all", "bounded"):
         many, x = param("many", tensor_type((Var("many"),), "int32")), param("x", _SCALAR)
-        if body == "few":
+        if body == "bounded":
             return Function(body, (x, many), LESS.build(x, constant(10, "int32")))
         more = many if body == "keep" else CONCAT.build(many, RESHAPE.build(x, shape=(1,)), axis=0)
         row = many if body == "all" else x
@@ -135,9 +142,9 @@ _EITHER = {"then_branch": example("add"), "else_branch": example("sub")}
 
 IF = op(
     "if_",
-    "the results of one of two functions of the arguments; only that one runs.  The dims `changing` of"
-    " the results, pairs of a value and an axis, they may have different sizes: that of the result is in"
-    " `sizes`",
+    "the results of one of two functions of the arguments; only that one runs.  `changing` are dims of the"
+    " results, as pairs of a value and an axis, whose sizes may differ between the branches; `sizes` are"
+    " their sizes in the result",
     ["cond", "*args"],
     [
         Attr("sizes", "freshes", ()),
@@ -187,21 +194,22 @@ IF = op(
 )
 
 
-def keeps_state(state: Sequence[TensorType], after: Sequence[TensorType]) -> tuple[TensorType, ...]:
+def check_state(state: Sequence[TensorType], after: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    """The common types of the state before and after an iteration. Raises an error if they differ."""
     if len(state) != len(after):
         raise fail(f"the body gives {len(after)} values for {len(state)} of the state")
     return tuple(
-        _joined(a, b, "the state before and after a round") for a, b in zip(state, after, strict=True)
+        _merged(a, b, "the state before and after an iteration") for a, b in zip(state, after, strict=True)
     )
 
 
 def _while_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     state = tensor_types(types)
-    condition = result_of(attrs["cond"], state, "cond")
+    condition = call_types(attrs["cond"], state, "cond")
     if len(condition) != 1:
         raise fail(f"cond gives {len(condition)} values")
     check_condition(condition[0], "the result of cond")
-    return TupleType(keeps_state(state, result_of(attrs["body"], state, "body")))
+    return TupleType(check_state(state, call_types(attrs["body"], state, "body")))
 
 
 def _while_reference(*state: Any, cond: Any, body: Any) -> Any:
@@ -215,7 +223,7 @@ _ENDLESS = {"cond": example("add"), "body": example("step")}
 
 WHILE = op(
     "while_",
-    "the state after `body` ran on it as long as `cond` held of it; always a tuple",
+    "replaces the state by `body` of it while `cond` of it holds; gives the last state as a tuple",
     ["*state"],
     [Attr("cond", "function"), Attr("body", "function")],
     kind="opaque",
@@ -227,7 +235,7 @@ WHILE = op(
         Sample(
             (Tensor((), [20], "int32"), _INT),
             {"cond": example("cond"), "body": example("step")},
-            note="no round",
+            note="no iteration",
         ),
     ),
     error_samples=[
@@ -240,36 +248,36 @@ WHILE = op(
 
 def _scan_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     count = attrs["num_state"]
-    given = tensor_types(types)
-    state, xs = given[:count], given[count:]
-    if not 0 <= count <= len(given) or not xs:
-        raise fail(f"{count} of {len(given)} arguments are state", "at least one must be left to scan")
+    arguments = tensor_types(types)
+    state, xs = arguments[:count], arguments[count:]
+    if not 0 <= count <= len(arguments) or not xs:
+        raise fail(f"{count} of {len(arguments)} arguments are state", "at least one must be left to scan")
     length = xs[0].shape[0] if xs[0].ndim else 0
     for x in xs:
         check_rank(x, 1, None, "a scanned argument")
         length = merge_dims(length, x.shape[0], "the lengths of the scanned arguments")
-    results = result_of(attrs["body"], [*state, *(TensorType(x.shape[1:], x.dtype) for x in xs)], "body")
+    results = call_types(attrs["body"], [*state, *(TensorType(x.shape[1:], x.dtype) for x in xs)], "body")
     if len(results) < count:
         raise fail(f"the body gives {len(results)} values, of which {count} should be state")
-    kept = keeps_state(state, results[:count])
+    kept = check_state(state, results[:count])
     return TupleType((*kept, *(TensorType((length, *r.shape), r.dtype) for r in results[count:])))
 
 
 def _scan_reference(*args: Any, num_state: int, body: Any) -> Any:
     state, xs = args[:num_state], args[num_state:]
-    rounds = []
+    iterations = []
     for items in zip(*xs, strict=True):
         after = body(*state, *(np.asarray(item) for item in items))
         values = after if isinstance(after, tuple) else (after,)
         state = values[:num_state]
-        rounds.append(values[num_state:])
-    if not rounds:
+        iterations.append(values[num_state:])
+    if not iterations:
         # Without iterations, a trial run of the body on blank items gives the shapes of its results.
         blank = [np.full(x.shape[1:], "" if x.dtype == object else 0, x.dtype) for x in xs]
         after = body(*state, *blank)
         made = (after if isinstance(after, tuple) else (after,))[num_state:]
         return (*state, *(np.empty((0, *row.shape), row.dtype) for row in made))
-    return (*state, *(np.stack(column) for column in zip(*rounds, strict=True)))
+    return (*state, *(np.stack(column) for column in zip(*iterations, strict=True)))
 
 
 SCAN = op(
@@ -286,7 +294,9 @@ SCAN = op(
         Sample((_INT, Tensor((5,), "normal", "int32")), {"num_state": 1, "body": example("sum")}),
         Sample((Tensor((4,), "normal", "int32"),), {"num_state": 0, "body": example("one")}),
         Sample(
-            (_INT, Tensor((0,), "normal", "int32")), {"num_state": 1, "body": example("sum")}, note="no round"
+            (_INT, Tensor((0,), "normal", "int32")),
+            {"num_state": 1, "body": example("sum")},
+            note="no iteration",
         ),
     ),
     error_samples=[
@@ -301,7 +311,7 @@ SCAN = op(
 )
 
 
-def stacking(
+def loop_types(
     types: Sequence[Type], attrs: Attrs, length: Dim, resized: Callable[[Types], Types] = lambda state: state
 ) -> tuple[Types, Types]:
     """The types of a loop's state and of its stacked results. `length` is the leading dim of the stacked
@@ -310,19 +320,19 @@ def stacking(
     `resized` returns the state types with the dims that an iteration may change.
     """
     state = tensor_types(types)
-    condition = result_of(attrs["cond"], state, "cond")
+    condition = call_types(attrs["cond"], state, "cond")
     if len(condition) != 1:
         raise fail(f"cond gives {len(condition)} values")
     check_condition(condition[0], "the result of cond")
-    results = result_of(attrs["body"], state, "body")
+    results = call_types(attrs["body"], state, "body")
     if len(results) < len(state):
         raise fail(f"the body gives {len(results)} values, of which {len(state)} should be state")
-    kept = keeps_state(state, resized(results[: len(state)]))
+    kept = check_state(state, resized(results[: len(state)]))
     return kept, tuple(TensorType((length, *r.shape), r.dtype) for r in results[len(state) :])
 
 
-def stacked(
-    state: Sequence[Any], cond: Any, body: Any, most: int | None
+def run_loop(
+    state: Sequence[Any], cond: Any, body: Any, max_iterations: int | None
 ) -> tuple[list[Any], list[NDArray], int, bool]:
     """Run a loop with a maximum number of iterations.
 
@@ -331,50 +341,52 @@ def stacked(
     """
     kept, count = list(state), len(state)
     rows: list[Any] = []
-    going: bool = cond(*kept).item()
-    while going and (most is None or len(rows) < most):
+    holds: bool = cond(*kept).item()
+    while holds and (max_iterations is None or len(rows) < max_iterations):
         after = body(*kept)
         kept = list(after[:count])
         rows.append(after[count:])
-        going = cond(*kept).item()
+        holds = cond(*kept).item()
     if not rows:
         # Without iterations, a trial run of the body gives the shape of its rows.
-        return kept, [np.empty((0, *row.shape), row.dtype) for row in body(*kept)[count:]], 0, going
-    return kept, [np.stack(column) for column in zip(*rows, strict=True)], len(rows), going
+        return kept, [np.empty((0, *row.shape), row.dtype) for row in body(*kept)[count:]], 0, holds
+    return kept, [np.stack(column) for column in zip(*rows, strict=True)], len(rows), holds
 
 
 def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    places, sizes = attrs["changing"], attrs["sizes"]
+    changing, sizes = attrs["changing"], attrs["sizes"]
 
     def resized(state: Types) -> Types:
-        return _resized(state, places, sizes)
+        return _resized(state, changing, sizes)
 
-    kept, rows = stacking(resized(tensor_types(types)), attrs, attrs["rounds"], resized)
+    kept, rows = loop_types(resized(tensor_types(types)), attrs, attrs["iterations"], resized)
     if any(size in row.symbols() for row in rows for size in sizes):
         raise fail("the shapes of stacked results change between iterations")
     return TupleType((*kept, *rows))
 
 
-def _loop_reference(*state: Any, changing: tuple[int, ...], most: int | None, cond: Any, body: Any) -> Any:
-    kept, columns, _, _ = stacked(state, cond, body, most)
+def _loop_reference(
+    *state: Any, changing: tuple[int, ...], max_iterations: int | None, cond: Any, body: Any
+) -> Any:
+    kept, columns, _, _ = run_loop(state, cond, body, max_iterations)
     return (*kept, *columns)
 
 
 _GROWING = (_INT, Tensor((2,), "positive", "int32"))
-_FEW = {"cond": example("few"), "body": example("grow")}
+_GROW = {"cond": example("bounded"), "body": example("grow")}
 
 LOOP = op(
     "loop",
-    "runs `body` on the state as long as `cond` holds of it, at most `most` rounds where that is given; gives"
-    " the last state and, stacked along a new first axis as long as there were rounds, the body's other"
-    " results.  The dims `changing` of the state, pairs of a value and an axis, may have another size in"
-    " each round; the last ones are `sizes`",
+    "runs `body` on the state while `cond` of it holds, at most `max_iterations` times; gives the last state"
+    " and the body's other results, stacked along a new first axis with one row per iteration.  `changing`"
+    " are dims of the state, as pairs of a value and an axis, whose sizes may change in each iteration;"
+    " `sizes` are the last ones",
     ["*state"],
     [
-        Attr("rounds", "fresh"),
+        Attr("iterations", "fresh"),
         Attr("sizes", "freshes", ()),
         Attr("changing", "ints", ()),
-        Attr("most", "dim", None),
+        Attr("max_iterations", "dim", None),
         Attr("cond", "function"),
         Attr("body", "function"),
     ],
@@ -383,38 +395,48 @@ LOOP = op(
     reference=_loop_reference,
     dtypes=("int32",),
     samples=(
-        Sample(PAIR, {"rounds": Var("rounds"), "cond": example("cond"), "body": example("collect")}),
+        Sample(PAIR, {"iterations": Var("iterations"), "cond": example("cond"), "body": example("collect")}),
         Sample(
             (Tensor((), [20], "int32"), _INT),
-            {"rounds": Var("rounds"), "cond": example("cond"), "body": example("collect")},
-            note="no round",
+            {"iterations": Var("iterations"), "cond": example("cond"), "body": example("collect")},
+            note="no iteration",
         ),
         Sample(
-            PAIR, {"rounds": Var("rounds"), "most": 2, "cond": example("cond"), "body": example("collect")}
+            PAIR,
+            {
+                "iterations": Var("iterations"),
+                "max_iterations": 2,
+                "cond": example("cond"),
+                "body": example("collect"),
+            },
         ),
-        Sample(_GROWING, {"rounds": Var("rounds"), "sizes": (Var("size"),), "changing": (1, 0), **_FEW}),
+        Sample(
+            _GROWING, {"iterations": Var("iterations"), "sizes": (Var("size"),), "changing": (1, 0), **_GROW}
+        ),
     ),
     error_samples=[
         ErrorSample(
-            PAIR, {"rounds": Var("rounds"), "cond": example("cond"), "body": example("add")}, "1 values"
+            PAIR,
+            {"iterations": Var("iterations"), "cond": example("cond"), "body": example("add")},
+            "1 values",
         ),
         ErrorSample(
             _GROWING,
-            {"rounds": Var("rounds"), "sizes": (Var("size"),), "changing": (1, 1), **_FEW},
+            {"iterations": Var("iterations"), "sizes": (Var("size"),), "changing": (1, 1), **_GROW},
             "no axis",
         ),
         ErrorSample(
             _GROWING,
-            {"rounds": Var("rounds"), "sizes": (Var("size"),), **_FEW},
+            {"iterations": Var("iterations"), "sizes": (Var("size"),), **_GROW},
             "1 sizes for 0 ",
         ),
         ErrorSample(
             _GROWING,
             {
-                "rounds": Var("rounds"),
+                "iterations": Var("iterations"),
                 "sizes": (Var("size"),),
                 "changing": (1, 0),
-                "cond": example("few"),
+                "cond": example("bounded"),
                 "body": example("all"),
             },
             "stacked results change",
@@ -432,10 +454,10 @@ def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
         count = value.attrs["num_state"]
         shapes = [*shapes[:count], *(shape[1:] for shape in shapes[count:])]
     known: dict[Var, Expr] = {}
-    for own, shape in zip(function.params, shapes):
-        for mine, size in zip(own.shape, shape, strict=True):
-            if isinstance(mine, Var):
-                known.setdefault(mine, as_expr(size))
+    for param_type, shape in zip(function.params, shapes):
+        for param_dim, size in zip(param_type.shape, shape, strict=True):
+            if isinstance(param_dim, Var):
+                known.setdefault(param_dim, as_expr(size))
     return known
 
 

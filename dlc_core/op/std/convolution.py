@@ -30,13 +30,13 @@ from dlc_core.op.std.window import (
     array_in_layout,
     channels_first,
     in_layout,
-    known,
+    static_dim,
     windows,
 )
 from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import if_then_else
 
-GROUPS = Attr("groups", "int", 1, "blocks of channels that do not mix")
+GROUPS = Attr("groups", "int", 1, "number of independent blocks of channels")
 OUT_DTYPE = Attr("out_dtype", "dtype", None, "dtype of the result")
 
 
@@ -61,7 +61,7 @@ class Conv:
 
 
 def _kernel_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
-    """A kernel's shape with its two channel dims first, in the order that the layout's name gives."""
+    """A kernel's shape with its two channel dims first, in the order of the layout's name."""
     return (shape[-2], shape[-1], *shape[:-2]) if layout.startswith("X") else tuple(shape)
 
 
@@ -71,9 +71,9 @@ def conv_sizes(
     """Check the shapes and return the sizes of the convolution."""
     batch, channels, *sizes = channels_first([dim(d) for d in x_shape], attrs["layout"])
     kernel = _kernel_shape(w_shape, attrs["kernel_layout"])
-    window = Window.of([known(k, "the window") for k in kernel[2:]], attrs)
+    window = Window.of([static_dim(k, "the window") for k in kernel[2:]], attrs)
     groups = attrs["groups"]
-    first, second = (known(k, "the number of channels") for k in kernel[:2])
+    first, second = (static_dim(k, "the number of channels") for k in kernel[:2])
     if attrs["kernel_layout"] == "XIO" and not transposed:
         first, second = second, first
     inputs, outputs = (first, second * groups) if transposed else (second * groups, first)
@@ -123,7 +123,7 @@ def _conv_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **attrs
     first = array_channels_first(wide, attrs["layout"])
     window = conv.window
     first = np.pad(first, [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)])
-    counts = [known(c, "the output") for c in window.output_sizes(conv.sizes)]
+    counts = [static_dim(c, "the output") for c in window.output_sizes(conv.sizes)]
     rank = len(counts)
     groups = []
     for g in range(conv.groups):
@@ -144,7 +144,7 @@ def _add_bias(result: NDArray, bias: NDArray, layout: str) -> NDArray:
 def finish(
     total: te.Tensor | Element, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
 ) -> te.Tensor:
-    """Add the bias, and round the result to its dtype."""
+    """Add the bias and round to the dtype of the result."""
     if isinstance(total, te.Tensor):
         if not bias and total.dtype is type_.dtype:
             return total
@@ -185,10 +185,10 @@ def _contract(
         ic: Expr = inner[0].var if inner else const(0)
         group = const(0) if conv.groups == 1 else oc // conv.group_outputs
         channel = group * conv.group_inputs + ic
-        places = [
+        positions = [
             o * s + r.var * d for o, s, r, d in zip(spatial, strides, taps, window.dilation, strict=True)
         ]
-        element = x[in_layout((n, channel, *places), layout)]
+        element = x[in_layout((n, channel, *positions), layout)]
         if transposed:
             flipped = [k - 1 - r.var for k, r in zip(window.kernel, taps, strict=True)]
             local = oc if conv.groups == 1 else oc % conv.group_outputs
@@ -246,19 +246,19 @@ def _grouped(type_: TensorType, attrs: Attrs, conv: Conv, x: te.Tensor, w: te.Te
 
     def body(*i: Expr) -> te.tensor.Reduction:
         n, *spatial, group, oc = i
-        places = [
+        positions = [
             o * s + r.var * d
             for o, s, r, d in zip(spatial, window.strides, taps, window.dilation, strict=True)
         ]
-        pixel = (n, *places, group * conv.group_inputs + ic.var)
+        pixel = (n, *positions, group * conv.group_inputs + ic.var)
         weight = (*(r.var for r in taps), ic.var, group * size + oc)
         return te.sum(cast_to(wide, x[pixel]) * cast_to(wide, w[weight]), axis=[*taps, ic])
 
     total = compute((*type_.shape[:-1], conv.groups, size), body, "conv")
 
     def element(i: Sequence[Expr]) -> Expr:
-        place = (*i[:-1], i[-1] // size, i[-1] % size)
-        return total[place]
+        index = (*i[:-1], i[-1] // size, i[-1] % size)
+        return total[index]
 
     return element
 
@@ -372,7 +372,7 @@ def _transpose_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **
         weights = np.moveaxis(weights, (-2, -1), (0, 1))
     first = array_channels_first(wide, attrs["layout"])
     window = conv.window
-    final = [known(s, "the output") for s in _transposed_sizes(conv, attrs)]
+    final = [static_dim(s, "the output") for s in _transposed_sizes(conv, attrs)]
     ends = zip(final, window.before, window.after, strict=True)
     canvas = np.zeros((first.shape[0], conv.outputs, *(f + b + a for f, b, a in ends)), first.dtype)
     for tap in np.ndindex(*window.kernel):
@@ -400,12 +400,12 @@ def _spread(x: te.Tensor, conv: Conv, attrs: Attrs) -> te.Tensor:
     def body(*i: Expr) -> Expr:
         n, c, *spatial = channels_first(i, attrs["layout"])
         inside: list[ExprLike] = []
-        places = []
-        for place, first, stride, size in zip(spatial, low, window.strides, conv.sizes, strict=True):
-            offset = place - first
+        positions = []
+        for index, first, stride, size in zip(spatial, low, window.strides, conv.sizes, strict=True):
+            offset = index - first
             inside += [offset >= 0, eq(offset % stride, 0), offset // stride < size]
-            places.append(offset // stride)
-        where = in_layout((n, c, *places), attrs["layout"])
+            positions.append(offset // stride)
+        where = in_layout((n, c, *positions), attrs["layout"])
         return if_then_else(logical_and(*inside), x[where], const(0, x.dtype))
 
     return compute(shape, body, "spread")
@@ -421,7 +421,7 @@ def _transpose_lower(
 
 CONV_TRANSPOSE = op(
     "conv_transpose",
-    "the gradient of a convolution with respect to its input, as a layer; `padding` crops the result,"
+    "transposed convolution, the gradient of `conv` with respect to its input; `padding` crops the result,"
     " `output_padding` extends its end",
     ["x", "w", "bias?"],
     [

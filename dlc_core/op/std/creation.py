@@ -1,4 +1,4 @@
-"""Tensors made of nothing but attributes, and triangles: full, arange, eye, dims_tensor, trilu."""
+"""Ops without inputs, and triangles of matrices: full, arange, eye, dims_tensor, trilu."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_DIAGONAL = 1 << 60
 """Larger diagonals are clamped to this number, so that index arithmetic does not overflow."""
 
 
-def _bounded(k: Dim) -> Expr:
+def _clamped(k: Dim) -> Expr:
     return minimum(maximum(as_expr(k), -_NO_DIAGONAL), _NO_DIAGONAL)
 
 
@@ -44,7 +44,7 @@ def _full_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
 
 FULL = op(
     "full",
-    "one value everywhere",
+    "a tensor of one value",
     [],
     [Attr("shape", "dims"), Attr("value", "float"), Attr("dtype", "dtype", _FLOAT32)],
     kind="injective",
@@ -124,7 +124,7 @@ def _eye_reference(*, rows: int, columns: int, k: int, dtype: DType) -> NDArray:
 
 
 def _eye_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
-    k = _bounded(attrs["k"])
+    k = _clamped(attrs["k"])
     return compute(type_.shape, lambda i, j: cast_to(type_.dtype, eq(i + k, j)), "eye")
 
 
@@ -181,7 +181,7 @@ def _trilu_reference(x: NDArray, *, upper: bool, k: int) -> NDArray:
 
 def _trilu_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     def body(*i: Expr) -> Expr:
-        diagonal = i[-2] + _bounded(attrs["k"])
+        diagonal = i[-2] + _clamped(attrs["k"])
         kept = i[-1] >= diagonal if attrs["upper"] else i[-1] <= diagonal
         return narrow(select(kept, x[i], const(0, x.dtype)), type_.dtype)
 

@@ -44,7 +44,7 @@ from dlc_core.op.lower import clamped_index, compute, replaced
 
 
 def inside(indices: NDArray, size: int) -> NDArray:
-    """Convert indices to non-negative ones. Raises an error if one is out of range."""
+    """Convert indices to non-negative ones. Raises RuntimeFailure if one is out of range."""
     wide = indices.astype(np.int64)
     if wide.size and (wide.min() < -size or wide.max() >= size):
         raise RuntimeFailure(f"index {int(wide.min())} to {int(wide.max())} of a dim of {size}")
@@ -68,20 +68,21 @@ def _gather_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Ten
     axis = axis_of(attrs["axis"], x.ndim)
 
     def body(*i: Expr) -> Expr:
-        place = clamped_index(indices[i[axis : axis + indices.ndim]], x.shape[axis])
-        where = (*i[:axis], place, *i[axis + indices.ndim :])
+        index = clamped_index(indices[i[axis : axis + indices.ndim]], x.shape[axis])
+        where = (*i[:axis], index, *i[axis + indices.ndim :])
         return x[where]
 
     return compute(type_.shape, body, "gather")
 
 
 def index_sample(shape: tuple[int, ...], size: int, dtype: str = "int64") -> Tensor:
+    """Indices in [-size, size)."""
     return Tensor(shape, f"wrap:{size}", dtype)
 
 
 GATHER = op(
     "gather",
-    "x at the indices along an axis: the axis becomes the dims of the indices",
+    "x at the indices along an axis, which is replaced by the dims of the indices",
     ["x", "indices"],
     [Attr("axis", "int", 0)],
     kind="injective",
@@ -110,11 +111,11 @@ def gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     check_dtype(x.dtype, MOVED)
     check_rank(indices, x.ndim, x.ndim, "the indices")
     axis = axis_of(attrs["axis"], x.ndim)
-    for i, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
-        if i != axis and isinstance(size, int) and isinstance(wanted, int) and wanted > size:
-            raise fail(f"dim {i} of the indices is {wanted}, of the input only {size}")
+    for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if i != axis and isinstance(size, int) and isinstance(count, int) and count > size:
+            raise fail(f"dim {i} of the indices is {count}, of the input only {size}")
         if i != axis:
-            assume(AT_LEAST, size, wanted, f"dim {i} of the indices is {wanted}")
+            assume(AT_LEAST, size, count, f"dim {i} of the indices is {count}")
     return TensorType(indices.shape, x.dtype)
 
 
@@ -156,6 +157,7 @@ GATHER_ELEMENTS = op(
 
 
 def last_dim(indices: TensorType) -> int:
+    """The number of axes that the last dim of the indices indexes."""
     check_rank(indices, 1, None, "the indices")
     depth = indices.shape[-1]
     if not isinstance(depth, int):
@@ -180,13 +182,13 @@ def _gather_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 def _gather_nd_reference(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
     depth = indices.shape[-1]
     middle = indices.shape[batch_dims:-1]
-    places: list[Any] = []
+    index: list[Any] = []
     for k in range(batch_dims):
         shape = [1] * (batch_dims + len(middle))
         shape[k] = x.shape[k]
-        places.append(np.arange(x.shape[k]).reshape(shape))
-    places += [inside(indices[..., k], x.shape[batch_dims + k]) for k in range(depth)]
-    return x[tuple(places)] if places else np.broadcast_to(x, (*middle, *x.shape))
+        index.append(np.arange(x.shape[k]).reshape(shape))
+    index += [inside(indices[..., k], x.shape[batch_dims + k]) for k in range(depth)]
+    return x[tuple(index)] if index else np.broadcast_to(x, (*middle, *x.shape))
 
 
 def _gather_nd_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
@@ -205,7 +207,7 @@ def _gather_nd_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.
 
 GATHER_ND = op(
     "gather_nd",
-    "slices of x: the last dim of the indices indexes as many axes, after the shared axes",
+    "slices of x: the last dim of the indices has an index for each of as many axes, after the batch dims",
     ["x", "indices"],
     [Attr("batch_dims", "int", 0)],
     kind="injective",
@@ -239,8 +241,8 @@ def _one_hot_reference(indices: NDArray, *, depth: int, axis: int, dtype: DType)
     wide = np.expand_dims(indices.astype(np.int64), axis)
     shape = [1] * wide.ndim
     shape[axis] = depth
-    places = np.arange(depth).reshape(shape)
-    hot: NDArray = (wide == places) | (wide + depth == places)
+    positions = np.arange(depth).reshape(shape)
+    hot: NDArray = (wide == positions) | (wide + depth == positions)
     return hot.astype(dtype.numpy)
 
 
@@ -250,8 +252,8 @@ def _one_hot_lower(type_: TensorType, attrs: Attrs, indices: te.Tensor) -> te.Te
 
     def body(*i: Expr) -> Expr:
         others = (*i[:axis], *i[axis + 1 :])
-        place = cast_to("int64", indices[others])
-        hot = eq(select(place < 0, place + depth, place), i[axis])
+        index = cast_to("int64", indices[others])
+        hot = eq(select(index < 0, index + depth, index), i[axis])
         return cast_to(attrs["dtype"], hot)
 
     return compute(type_.shape, body, "one_hot")
@@ -259,7 +261,8 @@ def _one_hot_lower(type_: TensorType, attrs: Attrs, indices: te.Tensor) -> te.Te
 
 ONE_HOT = op(
     "one_hot",
-    "1 where the index equals the place along a new axis of `depth`, else 0; indices outside give none",
+    "1 where the index equals the position along a new axis of `depth`, else 0; all 0 for an index out of"
+    " range",
     ["indices"],
     [Attr("depth", "dim"), Attr("axis", "int", -1), Attr("dtype", "dtype", DType("float32"))],
     kind="injective",

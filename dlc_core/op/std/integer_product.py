@@ -29,7 +29,7 @@ from dlc_core.op.std.reduce import REDUCE_SUM
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import PAD
 from dlc_core.op.std.unary import CAST
-from dlc_core.op.std.window import known
+from dlc_core.op.std.window import static_dim
 
 BYTES = ("int8", "uint8")
 INT32 = DType("int32")
@@ -125,8 +125,8 @@ _ZERO = Tensor((), np.array(131), "uint8")
 
 INTEGER_MATMUL = op(
     "integer_matmul",
-    "products of matrices of bytes less their zero points, in int32; the zero points of a are one number or"
-    " one for each row, [m, 1], those of b one number or one for each column, [n]",
+    "products of matrices of bytes minus their zero points, in int32; the zero points of a are one number or"
+    " one for each row, [m, 1]; those of b are one number or one for each column, [n]",
     ["a", "b", "a_zero?", "b_zero?"],
     kind="contraction",
     infer=_matmul_infer,
@@ -164,7 +164,7 @@ def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
         _check_zero(zero, own, own.shape)
     if zeros:
         check_rank(zeros[0], 0, 0, "the zero point of x")
-        known(w.shape[1], "the number of channels")
+        static_dim(w.shape[1], "the number of channels")
     return made
 
 
@@ -234,8 +234,8 @@ def _window_sums(x: Node, w: Node, attrs: Mapping[str, Any]) -> Node:
 
 INTEGER_CONV = op(
     "integer_conv",
-    "convolution of bytes less their zero points, in int32, channels first; the border is x_zero;"
-    " the zero points of w are one number or one for each output channel, with axes of 1 behind",
+    "convolution of bytes minus their zero points, in int32, channels first; the border is x_zero;"
+    " the zero points of w are one number, or one for each output channel followed by axes of 1",
     ["x", "w", "x_zero?", "w_zero?"],
     [CONV.attrs[name] for name in ("strides", "padding", "dilation", "groups")],
     kind="contraction",

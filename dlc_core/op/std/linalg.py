@@ -33,36 +33,40 @@ def _det_infer(x: TensorType, attrs: Attrs) -> TensorType:
     return TensorType(x.shape[:-2], x.dtype)
 
 
-def _found(work: Buffer, best: Buffer, k: Var, n: Expr) -> Stmt:
-    """Find the pivot of column k: set `best` to the row from k on with the greatest magnitude."""
+def _find_pivot(work: Buffer, pivot_row: Buffer, k: Var, n: Expr) -> Stmt:
+    """Find the pivot of column k: set `pivot_row` to the row from k on with the greatest magnitude."""
     i = Var("i", "int64")
-    row = load(best, [0])
+    row = load(pivot_row, [0])
     greater = absolute(load(work, [i, k])) > absolute(load(work, [row, k]))
-    return seq(store(best, [0], k), loop(i, n - k - 1, If(greater, store(best, [0], i)), begin=k + 1))
+    return seq(
+        store(pivot_row, [0], k), loop(i, n - k - 1, If(greater, store(pivot_row, [0], i)), begin=k + 1)
+    )
 
 
-def _swapped(rows: Buffer, at: list[Expr], a: Expr, b: Expr, n: Expr) -> Stmt:
+def _swap_rows(rows: Buffer, at: list[Expr], a: Expr, b: Expr, n: Expr) -> Stmt:
     """Swap rows a and b."""
-    j, held = Var("j", "int64"), Var("held", rows.dtype)
+    j, temporary = Var("j", "int64"), Var("held", rows.dtype)
     first, second = [*at, a, j], [*at, b, j]
-    stored = seq(store(rows, first, load(rows, second)), store(rows, second, held))
-    return loop(j, n, Let(held, load(rows, first), stored))
+    stored = seq(store(rows, first, load(rows, second)), store(rows, second, temporary))
+    return loop(j, n, Let(temporary, load(rows, first), stored))
 
 
-def _eliminated(work: Buffer, best: Buffer, det: Buffer, at: list[Expr], n: Expr) -> Stmt:
+def _eliminate(work: Buffer, pivot_row: Buffer, det: Buffer, at: list[Expr], n: Expr) -> Stmt:
     """Gaussian elimination in place with partial pivoting. `det[at]` becomes the product of the pivots."""
-    k, below, right = (Var(name, "int64") for name in ("k", "below", "right"))
+    k, lower_row, right = (Var(name, "int64") for name in ("k", "below", "right"))
     factor = Var("factor", work.dtype)
-    row = load(best, [0])
-    swapped = If(ne(row, k), seq(store(det, at, -load(det, at)), _swapped(work, [], k, row, n)))
-    cleared = store(work, [below, right], load(work, [below, right]) - factor * load(work, [k, right]))
-    ratio = load(work, [below, k]) / load(work, [k, k])
-    reduced = loop(below, n - k - 1, Let(factor, ratio, loop(right, n, cleared)), begin=k + 1)
+    row = load(pivot_row, [0])
+    swapped = If(ne(row, k), seq(store(det, at, -load(det, at)), _swap_rows(work, [], k, row, n)))
+    cleared = store(
+        work, [lower_row, right], load(work, [lower_row, right]) - factor * load(work, [k, right])
+    )
+    ratio = load(work, [lower_row, k]) / load(work, [k, k])
+    reduced = loop(lower_row, n - k - 1, Let(factor, ratio, loop(right, n, cleared)), begin=k + 1)
     return loop(
         k,
         n,
         seq(
-            _found(work, best, k, n),
+            _find_pivot(work, pivot_row, k, n),
             swapped,
             store(det, at, load(det, at) * load(work, [k, k])),
             If(ne(load(work, [k, k]), const(0, work.dtype)), reduced),
@@ -73,29 +77,29 @@ def _eliminated(work: Buffer, best: Buffer, det: Buffer, at: list[Expr], n: Expr
 _Step = Callable[[Buffer, Buffer, Buffer, list[Expr], Expr], Stmt]
 
 
-def _each(type_: TensorType, x: te.Tensor, step: _Step, name: str) -> te.Tensor:
-    """Apply `step(work, best, out, at, n)` to each matrix; `work` is a copy of it."""
-    held = compute_type(type_.dtype)
+def _per_matrix(type_: TensorType, x: te.Tensor, step: _Step, name: str) -> te.Tensor:
+    """Apply `step(work, pivot_row, out, at, n)` to each matrix; `work` is a copy of it."""
+    wide = compute_type(type_.dtype)
     n = x.shape[-1]
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        work, best = Buffer("work", (n, n), held), Buffer("best", (1,), "int64")
+        work, pivot_row = Buffer("work", (n, n), wide), Buffer("best", (1,), "int64")
 
-        def one(at: list[Expr]) -> Stmt:
-            copied = nest((n, n), lambda i: store(work, i, cast_to(held, load(ins[0], [*at, *i]))))
-            return seq(copied, step(work, best, outs[0], at, n))
+        def for_matrix(at: list[Expr]) -> Stmt:
+            copied = nest((n, n), lambda i: store(work, i, cast_to(wide, load(ins[0], [*at, *i]))))
+            return seq(copied, step(work, pivot_row, outs[0], at, n))
 
-        return Alloc(work, Alloc(best, nest(x.shape[:-2], one)))
+        return Alloc(work, Alloc(pivot_row, nest(x.shape[:-2], for_matrix)))
 
-    made: te.Tensor = te.extern(type_.shape, [x], body, name, dtype_=held)
+    made: te.Tensor = te.extern(type_.shape, [x], body, name, dtype_=wide)
     return rounded(made, type_.dtype, f"{name}_end")
 
 
 def _det_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    def step(work: Buffer, best: Buffer, out: Buffer, at: list[Expr], n: Expr) -> Stmt:
-        return seq(store(out, at, const(1, work.dtype)), _eliminated(work, best, out, at, n))
+    def step(work: Buffer, pivot_row: Buffer, out: Buffer, at: list[Expr], n: Expr) -> Stmt:
+        return seq(store(out, at, const(1, work.dtype)), _eliminate(work, pivot_row, out, at, n))
 
-    return _each(type_, x, step, "det")
+    return _per_matrix(type_, x, step, "det")
 
 
 def _det_reference(x: NDArray) -> NDArray:
@@ -104,7 +108,7 @@ def _det_reference(x: NDArray) -> NDArray:
 
 DET = op(
     "det",
-    "determinants of square matrices, by elimination with the greatest pivot of each column",
+    "determinants of square matrices, by Gaussian elimination with partial pivoting",
     ["x"],
     kind="opaque",
     infer=of_input(_det_infer, FLOATS),
@@ -115,7 +119,7 @@ DET = op(
         Sample((Tensor((2, 4, 4)),), {}, ("float32", "float64")),
         Sample((Tensor((2, 2), [[0, 1], [1, 0]]),)),
         Sample((Tensor((2, 2), [[1, 2], [2, 4]]),), note="singular"),
-        Sample((Tensor((1, 0, 0)),), note="of no rows"),
+        Sample((Tensor((1, 0, 0)),), note="no rows"),
     ),
     error_samples=[
         ErrorSample((Tensor((2, 3)),), {}, "square"),
@@ -124,31 +128,31 @@ DET = op(
 )
 
 
-def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr) -> Stmt:
-    """Gauss-Jordan elimination: eliminate every row but the pivot's in `work`. `made[at]` starts as the unit
+def _invert(work: Buffer, pivot_row: Buffer, made: Buffer, at: list[Expr], n: Expr) -> Stmt:
+    """Gauss-Jordan elimination in `work` of all rows but the pivot's. `made[at]` starts as the identity
     matrix and becomes the inverse.
     """
     k, i = (Var(name, "int64") for name in ("k", "i"))
     factor, pivot = Var("factor", work.dtype), Var("pivot", work.dtype)
-    row = load(best, [0])
+    row = load(pivot_row, [0])
 
-    def scaled(rows: Buffer, place: list[Expr]) -> Stmt:
+    def scaled(rows: Buffer, prefix: list[Expr]) -> Stmt:
         j = Var("j", "int64")
-        return loop(j, n, store(rows, [*place, k, j], load(rows, [*place, k, j]) / pivot))
+        return loop(j, n, store(rows, [*prefix, k, j], load(rows, [*prefix, k, j]) / pivot))
 
-    def cleared(rows: Buffer, place: list[Expr]) -> Stmt:
+    def cleared(rows: Buffer, prefix: list[Expr]) -> Stmt:
         j = Var("j", "int64")
-        below = load(rows, [*place, i, j]) - factor * load(rows, [*place, k, j])
-        return loop(j, n, store(rows, [*place, i, j], below))
+        value = load(rows, [*prefix, i, j]) - factor * load(rows, [*prefix, k, j])
+        return loop(j, n, store(rows, [*prefix, i, j], value))
 
     both: tuple[tuple[Buffer, list[Expr]], ...] = ((work, []), (made, at))
-    swaps = [_swapped(rows, place, k, row, n) for rows, place in both]
-    scales = [scaled(rows, place) for rows, place in both]
-    clears = [cleared(rows, place) for rows, place in both]
+    swaps = [_swap_rows(rows, prefix, k, row, n) for rows, prefix in both]
+    scales = [scaled(rows, prefix) for rows, prefix in both]
+    clears = [cleared(rows, prefix) for rows, prefix in both]
     others = loop(i, n, If(ne(i, k), Let(factor, load(work, [i, k]), seq(*clears))))
     unit = nest((n, n), lambda p: store(made, [*at, *p], cast_to(made.dtype, eq(p[0], p[1]))))
     step = seq(
-        _found(work, best, k, n),
+        _find_pivot(work, pivot_row, k, n),
         If(ne(row, k), seq(*swaps)),
         Let(pivot, load(work, [k, k]), seq(*scales)),
         others,
@@ -157,7 +161,7 @@ def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr)
 
 
 def _inverse_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    return _each(type_, x, _inverted, "inverse")
+    return _per_matrix(type_, x, _invert, "inverse")
 
 
 def _inverse_reference(x: NDArray) -> NDArray:
@@ -166,8 +170,8 @@ def _inverse_reference(x: NDArray) -> NDArray:
 
 INVERSE = op(
     "inverse",
-    "inverses of square matrices, by elimination with the greatest pivot of each column; of a singular one"
-    " infinities and NaNs, where the reference raises an error",
+    "inverses of square matrices, by Gauss-Jordan elimination with partial pivoting; infinities and NaNs for"
+    " a singular matrix, for which the reference raises an error",
     ["x"],
     kind="opaque",
     infer=of_input(_square_infer, FLOATS),
@@ -177,7 +181,7 @@ INVERSE = op(
         Sample((Tensor((2, 2), [[0, 1], [2, 0]]),), note="a pivot of 0"),
         Sample((Tensor((3, 3), [[2, 1, 0], [1, 3, 1], [0, 1, 4]]),)),
         Sample((Tensor((2, 2, 2), [[[1, 0], [0, 2]], [[4, 3], [2, 1]]]),)),
-        Sample((Tensor((1, 0, 0)),), note="of no rows"),
+        Sample((Tensor((1, 0, 0)),), note="no rows"),
     ),
     error_samples=[
         ErrorSample((Tensor((2, 3)),), {}, "square"),

@@ -32,7 +32,7 @@ from dlc_core.op.assume import assume
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_dtype, check_rank, fail, merge_dims, product
 from dlc_core.op.lower import compute_type, nest
-from dlc_core.op.std.heap import sunk
+from dlc_core.op.std.heap import sift_down
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
 
@@ -40,12 +40,12 @@ _INT64 = DType("int64")
 _ZERO = const(0, "int64")
 
 
-def boxes_infer(types: Sequence[Type]) -> tuple[TensorType, TensorType]:
+def check_boxes(types: Sequence[Type]) -> tuple[TensorType, TensorType]:
     """Check the types of boxes, scores and the limits after them; return boxes and scores."""
-    boxes, scores, most, overlap, least = tensor_types(types)
-    for x in (boxes, scores, overlap, least):
+    boxes, scores, max_boxes, iou_threshold, score_threshold = tensor_types(types)
+    for x in (boxes, scores, iou_threshold, score_threshold):
         check_dtype(x.dtype, FLOATS)
-    check_dtype(most.dtype, ("int64",), "the most")
+    check_dtype(max_boxes.dtype, ("int64",), "the number of boxes")
     check_rank(boxes, 3, 3, "the boxes")
     check_rank(scores, 3, 3, "the scores")
     if isinstance(boxes.shape[2], int) and boxes.shape[2] != 4:
@@ -57,7 +57,7 @@ def boxes_infer(types: Sequence[Type]) -> tuple[TensorType, TensorType]:
 
 
 def _boxes_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    _, scores = boxes_infer(types)
+    _, scores = check_boxes(types)
     each: Dim = scores.shape[2]
     limit = attrs["limit"]
     if limit is not None:
@@ -74,16 +74,25 @@ def _corners(boxes: NDArray, center: bool) -> NDArray:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
 
 
-def boxes_of(
-    boxes: NDArray, scores: NDArray, most: NDArray, overlap: NDArray, least: NDArray, center: bool
+def select_boxes(
+    boxes: NDArray,
+    scores: NDArray,
+    max_boxes: NDArray,
+    iou_threshold: NDArray,
+    score_threshold: NDArray,
+    center: bool,
 ) -> NDArray:
     """The selected boxes, as rows (image, class, box)."""
-    limit, threshold, lowest = int(most.reshape(-1)[0]), overlap.reshape(-1)[0], least.reshape(-1)[0]
+    limit, threshold, lowest = (
+        int(max_boxes.reshape(-1)[0]),
+        iou_threshold.reshape(-1)[0],
+        score_threshold.reshape(-1)[0],
+    )
     corners = _corners(boxes, center)
     areas = np.prod(corners[..., 2:] - corners[..., :2], -1)
     found: list[tuple[int, int, int]] = []
-    for batch, kind in np.ndindex(*scores.shape[:2]):
-        row, box, area = scores[batch, kind], corners[batch], areas[batch]
+    for batch, class_ in np.ndindex(*scores.shape[:2]):
+        row, box, area = scores[batch, class_], corners[batch], areas[batch]
         order = np.argsort(-row, kind="stable")
         order = order[row[order] > lowest]
         kept: list[int] = []
@@ -96,22 +105,22 @@ def boxes_of(
             union = area[kept] + area[index] - shared
             if not np.any(shared > threshold * union):
                 kept.append(int(index))
-        found += [(batch, kind, index) for index in kept]
+        found += [(batch, class_, index) for index in kept]
     return np.array(found, np.int64).reshape(-1, 3)
 
 
 def _boxes_reference(
     boxes: NDArray,
     scores: NDArray,
-    most: NDArray,
-    overlap: NDArray,
-    least: NDArray,
+    max_boxes: NDArray,
+    iou_threshold: NDArray,
+    score_threshold: NDArray,
     *,
     center: bool,
     limit: int | None,
 ) -> tuple[NDArray, NDArray]:
     each = scores.shape[2] if limit is None else min(scores.shape[2], limit)
-    found = boxes_of(boxes, scores, np.minimum(most, each), overlap, least, center)
+    found = select_boxes(boxes, scores, np.minimum(max_boxes, each), iou_threshold, score_threshold, center)
     made = np.zeros((scores.shape[0] * scores.shape[1] * each, 3), np.int64)
     made[: len(found)] = found
     return made, np.array([len(found)], np.int64)
@@ -126,25 +135,25 @@ boxes are skipped."""
 class _Greedy:
     """The statements of greedy NMS for one image and class: candidates in a heap, the best one first.
 
-    `held` are the candidates.  `counts` are the candidates left, the boxes kept, and the kept boxes that a
-    candidate was compared with.  `sides` are the corners and areas of kept boxes, one row per kind.  `hits`
-    counts those that a candidate overlaps.  Equal scores are ordered by index.
+    `counts` are the numbers of candidates in the heap, of kept boxes, and of kept boxes that the current
+    candidate was compared with.  `kept_boxes` has a row for each corner coordinate and one for the areas.
+    `overlaps` counts the kept boxes that the candidate overlaps.  Equal scores are ordered by index.
     """
 
     ins: Sequence[Buffer]
     made: Buffer
     number: Buffer
-    held: Buffer
+    candidates: Buffer
     counts: Buffer
-    hole: Buffer
-    sides: Buffer
-    hits: Buffer
+    position: Buffer
+    kept_boxes: Buffer
+    overlaps: Buffer
     center: bool
     dtype: DType
 
     def memory(self) -> tuple[Buffer, ...]:
         """The workspace buffers, besides inputs and results."""
-        return self.held, self.counts, self.hole, self.sides, self.hits
+        return self.candidates, self.counts, self.position, self.kept_boxes, self.overlaps
 
     def count(self, which: int) -> Expr:
         return load(self.counts, [which])
@@ -159,12 +168,12 @@ class _Greedy:
         first, second = self.score(at, a), self.score(at, b)
         return binary("or", first > second, logical_and(eq(first, second), a < b))
 
-    def sunk(self, at: Sequence[Expr], root: Expr) -> Stmt:
+    def sift_down(self, at: Sequence[Expr], root: Expr) -> Stmt:
         """Sift the candidate at the root of the heap down."""
-        return sunk(
-            lambda place: load(self.held, [place]),
-            lambda place, box: store(self.held, [place], box),
-            self.count(0), root, self.hole, lambda a, b: self._before(at, a, b),
+        return sift_down(
+            lambda index: load(self.candidates, [index]),
+            lambda index, box: store(self.candidates, [index], box),
+            self.count(0), root, self.position, lambda a, b: self._before(at, a, b),
         )  # fmt: skip
 
     def _corners(self, image: Expr, box: Expr) -> list[Expr]:
@@ -178,50 +187,57 @@ class _Greedy:
     def _overlaps(self, own: Sequence[Expr], number: Expr) -> Expr:
         """Whether a box overlaps kept box `number` by more than the threshold."""
         zero = const(0, self.dtype)
-        low_y, low_x, high_y, high_x, area = (load(self.sides, [const(k), number]) for k in range(5))
+        low_y, low_x, high_y, high_x, area = (load(self.kept_boxes, [const(k), number]) for k in range(5))
         tall = minimum(own[2], high_y) - maximum(own[0], low_y)
         wide = minimum(own[3], high_x) - maximum(own[1], low_x)
         shared = maximum(tall, zero) * maximum(wide, zero)
         return shared > cast_to(self.dtype, load(self.ins[3], [0])) * (area + own[4] - shared)
 
-    def _tried(self, at: Sequence[Expr], best: Expr) -> Stmt:
+    def _try(self, at: Sequence[Expr], best: Expr) -> Stmt:
         """Keep the best candidate if it does not overlap any kept box."""
-        image, kind = at
-        now, kept, looked = load(self.number, [0]), self.count(1), self.count(2)
+        image, class_ = at
+        now, kept, compared = load(self.number, [0]), self.count(1), self.count(2)
         names = ("low_y", "low_x", "high_y", "high_x", "area")
         own = [Var(name, self.dtype) for name in names]
-        hits, j, begin = load(self.hits, [0]), Var("j", "int64"), Var("begin", "int64")
+        overlaps, j, begin = load(self.overlaps, [0]), Var("j", "int64"), Var("begin", "int64")
         one, none = const(1, "int32"), const(0, "int32")
-        met = store(self.hits, [0], hits + select(self._overlaps(own, begin + j), one, none))
-        block = seq(loop(j, minimum(kept - begin, BLOCK), met), self.set(2, begin + BLOCK))
-        going = logical_and(looked < kept, eq(hits, none))
-        rows = [store(self.made, [now, const(axis)], value) for axis, value in enumerate((image, kind, best))]
-        sides = [store(self.sides, [const(k), kept], value) for k, value in enumerate(own)]
-        noted = seq(*rows, *sides, store(self.number, [0], now + 1), self.set(1, kept + 1))
-        begun = seq(store(self.hits, [0], none), self.set(2, _ZERO))
-        tried = seq(begun, While(going, Let(begin, looked, block)), If(eq(hits, none), noted))
-        tried = Let(own[4], _area(own), tried)
+        count_overlap = store(
+            self.overlaps, [0], overlaps + select(self._overlaps(own, begin + j), one, none)
+        )
+        block = seq(loop(j, minimum(kept - begin, BLOCK), count_overlap), self.set(2, begin + BLOCK))
+        unfinished = logical_and(compared < kept, eq(overlaps, none))
+        rows = [
+            store(self.made, [now, const(axis)], value) for axis, value in enumerate((image, class_, best))
+        ]
+        kept_boxes = [store(self.kept_boxes, [const(k), kept], value) for k, value in enumerate(own)]
+        keep = seq(*rows, *kept_boxes, store(self.number, [0], now + 1), self.set(1, kept + 1))
+        reset = seq(store(self.overlaps, [0], none), self.set(2, _ZERO))
+        statement = seq(reset, While(unfinished, Let(begin, compared, block)), If(eq(overlaps, none), keep))
+        statement = Let(own[4], _area(own), statement)
         for name, value in zip(own, self._corners(image, best), strict=False):
-            tried = Let(name, value, tried)
-        return tried
+            statement = Let(name, value, statement)
+        return statement
 
-    def chosen(self, at: list[Expr], boxes: Expr, limit: Expr) -> Stmt:
+    def select(self, at: list[Expr], boxes: Expr, limit: Expr) -> Stmt:
         """Select the boxes of one image and class."""
         i, q, best = Var("i", "int64"), Var("q", "int64"), Var("best", "int64")
         size = self.count(0)
         lowest = cast_to(self.dtype, load(self.ins[4], [0]))
-        taken = seq(store(self.held, [size], i), self.set(0, size + 1))
-        gathered = loop(i, boxes, If(self.score(at, i) > lowest, taken))
-        heaped = loop(q, size // 2, self.sunk(at, size // 2 - 1 - q))
-        popped = seq(
+        append = seq(store(self.candidates, [size], i), self.set(0, size + 1))
+        gather = loop(i, boxes, If(self.score(at, i) > lowest, append))
+        heapify = loop(q, size // 2, self.sift_down(at, size // 2 - 1 - q))
+        pop = seq(
             self.set(0, size - 1),
-            If(size > 0, seq(store(self.held, [0], load(self.held, [size])), self.sunk(at, _ZERO))),
-            self._tried(at, best),
+            If(
+                size > 0,
+                seq(store(self.candidates, [0], load(self.candidates, [size])), self.sift_down(at, _ZERO)),
+            ),
+            self._try(at, best),
         )
-        room = load(self.number, [0]) < self.made.shape[0]
-        going = logical_and(logical_and(size > 0, self.count(1) < limit), room)
-        step = Let(best, load(self.held, [0]), popped)
-        return seq(self.set(0, _ZERO), self.set(1, _ZERO), gathered, heaped, While(going, step))
+        has_space = load(self.number, [0]) < self.made.shape[0]
+        unfinished = logical_and(logical_and(size > 0, self.count(1) < limit), has_space)
+        step = Let(best, load(self.candidates, [0]), pop)
+        return seq(self.set(0, _ZERO), self.set(1, _ZERO), gather, heapify, While(unfinished, step))
 
 
 def _area(corners: Sequence[Expr]) -> Expr:
@@ -234,7 +250,7 @@ def _boxes_lower(type_: TupleType, attrs: Attrs, *args: te.Tensor) -> tuple[te.T
     boxes = as_expr(scores.shape[2])
 
     each = boxes if attrs["limit"] is None else minimum(boxes, const(attrs["limit"], "int64"))
-    held = compute_type(args[0].dtype)
+    wide = compute_type(args[0].dtype)
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         made, number = outs
@@ -245,10 +261,10 @@ def _boxes_lower(type_: TupleType, attrs: Attrs, *args: te.Tensor) -> tuple[te.T
             Buffer("held", (boxes,), "int64"),
             Buffer("counts", (3,), "int64"),
             Buffer("hole", (1,), "int64"),
-            Buffer("sides", (const(5), each), held),
+            Buffer("sides", (const(5), each), wide),
             Buffer("hits", (1,), "int32"),
             attrs["center"],
-            held,
+            wide,
         )
         limit = cast_to("int64", load(ins[2], [0]))
         if attrs["limit"] is not None:
@@ -256,8 +272,8 @@ def _boxes_lower(type_: TupleType, attrs: Attrs, *args: te.Tensor) -> tuple[te.T
         at, now = Var("at", "int64"), load(number, [0])
         none = [store(made, [at, const(axis)], _ZERO) for axis in range(3)]
         rest = loop(at, as_expr(rows.shape[0]) - now, seq(*none), begin=now)
-        every = nest(scores.shape[:2], lambda place: greedy.chosen(place, boxes, limit))
-        steps = seq(store(number, [0], _ZERO), every, rest)
+        all_classes = nest(scores.shape[:2], lambda index: greedy.select(index, boxes, limit))
+        steps = seq(store(number, [0], _ZERO), all_classes, rest)
         for buffer in greedy.memory():
             steps = Alloc(buffer, steps)
         return steps
@@ -274,9 +290,9 @@ _SCORES = Tensor((1, 1, 4), [[[0.9, 0.75, 0.6, 0.95]]])
 
 BOUNDED_NMS = op(
     "bounded_non_max_suppression",
-    "what `non_max_suppression` finds, in the first rows, zeros after them; how many there are.  `limit` is"
-    " the greatest that `most` may be",
-    ["boxes", "scores", "most", "overlap", "least"],
+    "the rows of `non_max_suppression`, then zeros; the number of these rows.  `limit` is an upper bound of"
+    " `max_boxes`",
+    ["boxes", "scores", "max_boxes", "iou_threshold", "score_threshold"],
     [Attr("limit", "int", None), Attr("center", "bool", False)],
     kind="opaque",
     infer=_boxes_infer,
@@ -308,7 +324,7 @@ BOUNDED_NMS = op(
                 Tensor((1,), [0.3], "float32"),
                 Tensor((1,), [-9.0], "float32"),
             ),
-            note="more are kept than are compared at once",
+            note="more boxes are kept than fit in a block",
         ),
         Sample((BOXES, _SCORES, *LIMITS, Tensor((1,), [9.0], "float32")), {"limit": 3}),
         Sample((Tensor((1, 0, 4)), Tensor((1, 2, 0)), *LIMITS, Tensor((1,), [0.0], "float32"))),

@@ -27,7 +27,7 @@ from dlc_core.op.infer import (
     of_input,
     product,
 )
-from dlc_core.op.lower import at, compute, narrow, replaced, widen
+from dlc_core.op.lower import broadcast_element, compute, narrow, replaced, widen
 from dlc_core.op.samples import wrong_dtype
 from dlc_core.op.std.binary import ADD, DIV, MUL, SUB
 from dlc_core.op.std.reduce import REDUCE_MEAN, reduce_stage
@@ -60,15 +60,15 @@ def _per_channel(vector: Node, rank: int, axis: int) -> Node:
     return RESHAPE.build(vector, shape=tuple(shape))
 
 
-def _agreed(x: Node, vectors: Sequence[Node], axis: int = 1) -> tuple[Node, list[Node]]:
+def _match_channels(x: Node, vectors: Sequence[Node], axis: int = 1) -> tuple[Node, list[Node]]:
     """Give x and its per-channel parameters the same dim for the number of channels."""
-    made = _with_channels(x.tensor_type, [v.tensor_type for v in vectors], axis)
-    wanted = [made.shape, *([(made.shape[axis],)] * len(vectors))]
-    given = [
+    made = _merge_channels(x.tensor_type, [v.tensor_type for v in vectors], axis)
+    shapes = [made.shape, *([(made.shape[axis],)] * len(vectors))]
+    matched = [
         value if value.shape == shape else RESHAPE.build(value, shape=tuple(shape))
-        for value, shape in zip((x, *vectors), wanted, strict=True)
+        for value, shape in zip((x, *vectors), shapes, strict=True)
     ]
-    return given[0], given[1:]
+    return matched[0], matched[1:]
 
 
 def _array_per_channel(vector: NDArray, rank: int, axis: int) -> NDArray:
@@ -78,27 +78,25 @@ def _array_per_channel(vector: NDArray, rank: int, axis: int) -> NDArray:
 def _batch_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, *vectors = tensor_types(types)
     common_dtype((x, *vectors), FLOATS)
-    return _with_channels(x, vectors, axis_of(attrs["axis"], x.ndim))
+    return _merge_channels(x, vectors, axis_of(attrs["axis"], x.ndim))
 
 
-def _with_channels(x: TensorType, vectors: Sequence[TensorType], axis: int) -> TensorType:
-    """The type of x; its number of channels is known if that of the vectors is."""
+def _merge_channels(x: TensorType, vectors: Sequence[TensorType], axis: int) -> TensorType:
+    """The type of x, whose number of channels is merged with the lengths of the vectors."""
     channels = x.shape[axis]
     for vector in vectors:
-        check_rank(vector, 1, 1, "a parameter of the channels")
+        check_rank(vector, 1, 1, "a channel parameter")
         channels = merge_dims(vector.shape[0], channels, "the parameters and the channels")
     return TensorType((*x.shape[:axis], channels, *x.shape[axis + 1 :]), x.dtype)
 
 
 def _batch_norm(x: Node, scale: Node, bias: Node, mean: Node, var: Node, *, eps: float, axis: int) -> Node:
     rank = len(x.shape)
-    place = axis_of(axis, rank)
-    x, (scale, bias, mean, var) = _agreed(x, (scale, bias, mean, var), place)
+    axis = axis_of(axis, rank)
+    x, (scale, bias, mean, var) = _match_channels(x, (scale, bias, mean, var), axis)
     factor = DIV.build(scale, SQRT.build(ADD.build(var, _number(eps, x))))
-    centred = SUB.build(x, _per_channel(mean, rank, place))
-    return _affine(
-        MUL.build(centred, _per_channel(factor, rank, place)), None, _per_channel(bias, rank, place)
-    )
+    centred = SUB.build(x, _per_channel(mean, rank, axis))
+    return _affine(MUL.build(centred, _per_channel(factor, rank, axis)), None, _per_channel(bias, rank, axis))
 
 
 def _batch_reference(
@@ -149,7 +147,7 @@ BATCH_NORM = op(
 
 
 def _tail_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    """Infer ops that normalise over the axes from `axis` on. Their parameters broadcast to these axes."""
+    """Inference of ops that normalise over the axes from `axis` on, to which their parameters broadcast."""
     x, *params = tensor_types(types)
     common_dtype((x, *params), FLOATS)
     tail = x.shape[axis_of(attrs["axis"], x.ndim) :]
@@ -184,7 +182,7 @@ def _normal_reference(
     return np.asarray(scaled if bias is None else scaled + bias, x.dtype)
 
 
-def _kept(i: Sequence[Expr], axes: Sequence[int]) -> tuple[Expr, ...]:
+def _reduced_index(i: Sequence[Expr], axes: Sequence[int]) -> tuple[Expr, ...]:
     return tuple(const(0) if k in axes else v for k, v in enumerate(i))
 
 
@@ -194,24 +192,24 @@ def _layer_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tens
     total = reduce_stage(x, axes, True, te.sum, "layer_norm_sum")
     count = cast_to(total.dtype, size)
     mean = compute(total.shape, lambda *i: total[i] / count, "layer_norm_mean")
-    centred = compute(x.shape, lambda *i: widen(x[i]) - mean[_kept(i, axes)], "layer_norm_centre")
+    centred = compute(x.shape, lambda *i: widen(x[i]) - mean[_reduced_index(i, axes)], "layer_norm_centre")
     squares = reduce_stage(centred, axes, True, te.sum, "layer_norm_squares", lambda v: v * v)
     spread = compute(
         total.shape, lambda *i: intrinsic("sqrt", squares[i] / count + attrs["eps"]), "layer_norm_spread"
     )
 
     def body(*i: Expr) -> Expr:
-        value = centred[i] / spread[_kept(i, axes)]
+        value = centred[i] / spread[_reduced_index(i, axes)]
         if params:
-            value = value * widen(at(params[0], i, type_.shape))
+            value = value * widen(broadcast_element(params[0], i, type_.shape))
         if len(params) > 1:
-            value = value + widen(at(params[1], i, type_.shape))
+            value = value + widen(broadcast_element(params[1], i, type_.shape))
         return narrow(value, type_.dtype)
 
     return compute(type_.shape, body, "layer_norm")
 
 
-_AXIS = Attr("axis", "int", -1, "the first axis that is normalised over; so are all after it")
+_AXIS = Attr("axis", "int", -1, "the first of the axes that are normalised over")
 _TAIL_ERRORS = (
     ErrorSample((Tensor((2, 3)), Tensor((2,))), {}, "does not broadcast"),
     ErrorSample((Tensor((2, 3)), Tensor((2, 3))), {}, "does not broadcast"),
@@ -222,7 +220,7 @@ _TAIL_ERRORS = (
 
 LAYER_NORM = op(
     "layer_norm",
-    "normal over the last axes, then scaled and shifted (arXiv:1607.06450)",
+    "(x - mean) / sqrt(variance + eps) over the last axes, then scaled and shifted (arXiv:1607.06450)",
     ["x", "scale?", "bias?"],
     [_AXIS, EPS],
     kind="reduction",
@@ -260,8 +258,10 @@ def _rms_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tensor
     )
 
     def body(*i: Expr) -> Expr:
-        value = widen(x[i]) / spread[_kept(i, axes)]
-        return narrow(value * widen(at(params[0], i, type_.shape)) if params else value, type_.dtype)
+        value = widen(x[i]) / spread[_reduced_index(i, axes)]
+        return narrow(
+            value * widen(broadcast_element(params[0], i, type_.shape)) if params else value, type_.dtype
+        )
 
     return compute(type_.shape, body, "rms_norm")
 
@@ -289,7 +289,7 @@ def _channel_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, *vectors = tensor_types(types)
     common_dtype((x, *vectors), FLOATS)
     check_rank(x, 3)
-    made = _with_channels(x, vectors, 1)
+    made = _merge_channels(x, vectors, 1)
     groups = attrs.get("groups", 1)
     channels = x.shape[1]
     if groups < 1 or (isinstance(channels, int) and channels % groups):
@@ -300,7 +300,7 @@ def _channel_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _instance_norm(x: Node, scale: Node, bias: Node, *, eps: float) -> Node:
-    x, (scale, bias) = _agreed(x, (scale, bias))
+    x, (scale, bias) = _match_channels(x, (scale, bias))
     rank = len(x.shape)
     return _affine(
         _normalized(x, range(2, rank), eps), _per_channel(scale, rank, 1), _per_channel(bias, rank, 1)
@@ -320,7 +320,7 @@ _CHANNEL_ERRORS = (
 
 INSTANCE_NORM = op(
     "instance_norm",
-    "each channel of each image normal over its spatial dims, then scaled and shifted"
+    "each channel of each image normalised over its spatial dims, then scaled and shifted"
     " (arXiv:1607.08022); [n, c, spatial…]",
     ["x", "scale", "bias"],
     [EPS],
@@ -338,7 +338,7 @@ INSTANCE_NORM = op(
 
 
 def _group_norm(x: Node, scale: Node, bias: Node, *, groups: int, eps: float) -> Node:
-    x, (scale, bias) = _agreed(x, (scale, bias))
+    x, (scale, bias) = _match_channels(x, (scale, bias))
     n, c, *spatial = x.shape
     each = c // groups if isinstance(c, int) else c
     split = RESHAPE.build(x, shape=(n, groups, each, *spatial))
@@ -359,7 +359,7 @@ def _group_reference(x: NDArray, scale: NDArray, bias: NDArray, *, groups: int, 
 
 GROUP_NORM = op(
     "group_norm",
-    "each group of channels normal over channels and spatial dims, then scaled and shifted for each channel"
+    "each group of channels normalised over channels and spatial dims, then scaled and shifted per channel"
     " (arXiv:1803.08494); [n, c, spatial…]",
     ["x", "scale", "bias"],
     [Attr("groups", "int"), EPS],
@@ -399,9 +399,9 @@ def _lrn_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     k = te.reduce_axis(size, "k")
 
     def square(*i: Expr) -> te.tensor.Reduction:
-        place = i[axis] + k.var - (size - 1) // 2
+        index = i[axis] + k.var - (size - 1) // 2
         element = widen(
-            if_then_else(logical_and(place >= 0, place < x.shape[axis]), x[replaced(i, axis, place)], 0)
+            if_then_else(logical_and(index >= 0, index < x.shape[axis]), x[replaced(i, axis, index)], 0)
         )
         return te.sum(element * element, axis=k)
 

@@ -1,11 +1,11 @@
-"""GEMM with low-bit weights, which stay packed in memory and are widened where they are read.
+"""GEMM with low-bit weights, which are packed in memory and unpacked after each load.
 
-A weight takes `bits` bits: byte j of a block holds 8 / bits weights that follow each other along the
-reduction, the first in the lowest bits.  Weights of a block of a column share a scale and a zero point:
+A weight takes `bits` bits: byte j of a block holds 8 / bits weights that are consecutive along the reduction,
+the first in the lowest bits.  The weights of a block of a column have one scale and one zero point:
 
     weight[k, n] = (number - zero[block of k, n]) scale[block of k, n]
 
-With few rows the GEMM is memory-bound, so packed weights save time.  Source: com.microsoft MatMulNBits.
+With few rows the GEMM is memory-bound, so packed weights reduce its time.  Source: com.microsoft MatMulNBits.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _q(*shape: int) -> Tensor:
 PACKED_MATMUL = op(
     "packed_matmul",
     "rows of x times low-bit weights, q [blocks, bytes of a block, columns], each block and column with a"
-    " scale and a zero point, which is 2^(bits - 1) where left out",
+    " scale and a zero point, by default 2^(bits - 1)",
     ["x", "q", "scale", "zero?"],
     [Attr("bits", "int", 4, "of a weight", choices=WIDTHS)],
     kind="contraction",

@@ -37,7 +37,7 @@ from dlc_core.op.std.window import (
     array_in_layout,
     channels_first,
     in_layout,
-    known,
+    static_dim,
     windows,
 )
 
@@ -46,7 +46,7 @@ _ATTRS = (
     STRIDES,
     PADDING,
     DILATION,
-    Attr("ceil_mode", "bool", False, "the last window may hang over the end"),
+    Attr("ceil_mode", "bool", False, "the last window may extend beyond the end"),
     LAYOUT,
 )
 
@@ -77,18 +77,20 @@ def _overhang(
     return tuple(dim(as_expr((c - 1) * s + e - n - b)) for c, s, e, n, b in ends)
 
 
-def _taps(x: NDArray, attrs: Attrs, value: Any) -> NDArray:
+def _windows(x: NDArray, attrs: Attrs, value: Any) -> NDArray:
     """The windows [n, c, counts…, kernel…] of a padded array."""
     window, sizes, counts = _sizes(x.shape, attrs)
     first = array_channels_first(x, attrs["layout"])
-    after = [max(known(a, "the padding"), 0) for a in _overhang(window, sizes, counts, attrs["ceil_mode"])]
+    after = [
+        max(static_dim(a, "the padding"), 0) for a in _overhang(window, sizes, counts, attrs["ceil_mode"])
+    ]
     grown = np.pad(
         first,
         [(0, 0), (0, 0), *zip(window.before, after, strict=True)],
         mode="constant",
         constant_values=value,
     )
-    return windows(grown, window, [known(c, "the output") for c in counts])
+    return windows(grown, window, [static_dim(c, "the output") for c in counts])
 
 
 def _kernel_axes(x: NDArray) -> tuple[int, ...]:
@@ -96,7 +98,7 @@ def _kernel_axes(x: NDArray) -> tuple[int, ...]:
 
 
 def _max_reference(x: NDArray, **attrs: Any) -> NDArray:
-    return array_in_layout(np.max(_taps(x, attrs, lowest(x)), _kernel_axes(x)), attrs["layout"])
+    return array_in_layout(np.max(_windows(x, attrs, lowest(x)), _kernel_axes(x)), attrs["layout"])
 
 
 def _window_reduction(
@@ -162,7 +164,7 @@ _ERRORS = (
 
 MAX_POOL = op(
     "max_pool",
-    "maximum in each window; NaN where any is NaN, the border does not count",
+    "maximum in each window, without the border; NaN where any is NaN",
     ["x"],
     _ATTRS,
     kind="reduction",
@@ -176,7 +178,7 @@ MAX_POOL = op(
 
 
 def _average_reference(x: NDArray, *, count_include_pad: bool, **attrs: Any) -> NDArray:
-    total = np.sum(_taps(x, attrs, 0), _kernel_axes(x))
+    total = np.sum(_windows(x, attrs, 0), _kernel_axes(x))
     window, _, _ = _sizes(x.shape, attrs)
     ones = np.ones_like(array_channels_first(x, attrs["layout"]))
     if count_include_pad:
@@ -185,14 +187,14 @@ def _average_reference(x: NDArray, *, count_include_pad: bool, **attrs: Any) -> 
         no_padding = {**attrs, "padding": None, "layout": "NCX", "ceil_mode": False}
         count = _counts_of_padded(ones, no_padding, total.shape[2:])
     else:
-        count = np.sum(_taps(ones, {**attrs, "layout": "NCX"}, 0), _kernel_axes(x))
+        count = np.sum(_windows(ones, {**attrs, "layout": "NCX"}, 0), _kernel_axes(x))
     return array_in_layout(total / count, attrs["layout"])
 
 
 def _counts_of_padded(ones: NDArray, attrs: Attrs, counts: tuple[int, ...]) -> NDArray:
     window = Window.of(attrs["kernel"], attrs)
-    needs = zip(counts, window.strides, window.extents, ones.shape[2:], strict=True)
-    after = [max((c - 1) * s + e - n, 0) for c, s, e, n in needs]
+    ends = zip(counts, window.strides, window.extents, ones.shape[2:], strict=True)
+    after = [max((c - 1) * s + e - n, 0) for c, s, e, n in ends]
     grown = np.pad(ones, [(0, 0), (0, 0), *((0, a) for a in after)])
     return np.asarray(np.sum(windows(grown, window, counts), _kernel_axes(ones)))
 
@@ -200,24 +202,24 @@ def _counts_of_padded(ones: NDArray, attrs: Attrs, counts: tuple[int, ...]) -> N
 def _average_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     window, sizes, _ = _sizes(x.shape, attrs)
     total = _window_reduction(type_, attrs, x, 0, te.sum, "avg_pool_sum")
-    include = attrs["count_include_pad"]
+    include_pad = attrs["count_include_pad"]
 
-    def size_of(axis: int, place: Expr) -> Expr:
+    def size_of(axis: int, position: Expr) -> Expr:
         """The number of window elements that count along a spatial dim."""
         kernel, stride, step = window.kernel[axis], window.strides[axis], window.dilation[axis]
         low, high = (window.before[axis], window.after[axis])
-        if (include or low == high == 0) and not attrs["ceil_mode"]:
+        if (include_pad or low == high == 0) and not attrs["ceil_mode"]:
             return const(kernel)
-        start = place * stride - low
-        end = as_expr(sizes[axis]) + (high if include else 0)
+        start = position * stride - low
+        end = as_expr(sizes[axis]) + (high if include_pad else 0)
         last = minimum(const(kernel), (end - start + (step - 1)) // step)
-        first = const(0) if include else maximum(const(0), (step - 1 - start) // step)
+        first = const(0) if include_pad else maximum(const(0), (step - 1 - start) // step)
         return last - first
 
     def body(*i: Expr) -> Expr:
         count: Expr = const(1)
-        for axis, place in enumerate(channels_first(i, attrs["layout"])[2:]):
-            count = count * size_of(axis, place)
+        for axis, position in enumerate(channels_first(i, attrs["layout"])[2:]):
+            count = count * size_of(axis, position)
         return narrow(total[i] / cast_to(compute_type(type_.dtype), count), type_.dtype)
 
     return compute(type_.shape, body, "avg_pool")
@@ -225,7 +227,7 @@ def _average_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 AVG_POOL = op(
     "avg_pool",
-    "mean of each window; the border counts as zeros with `count_include_pad`, else not at all",
+    "mean of each window; with `count_include_pad` the border counts as zeros",
     ["x"],
     [*_ATTRS, Attr("count_include_pad", "bool", False)],
     kind="reduction",

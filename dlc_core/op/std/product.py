@@ -28,11 +28,11 @@ from dlc_core.op.declare import (
     tensor_types,
 )
 from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, check_rank, fail, merge_dims
-from dlc_core.op.lower import broadcast_places, compute, compute_type, flattened, rounded, unflattened
+from dlc_core.op.lower import broadcast_indices, compute, compute_type, flattened, rounded, unflattened
 from dlc_core.tir.stmt import IterVar
 
 
-def product_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
+def product_dtype(a: DType, b: DType, out_dtype: DType | None) -> DType:
     """The result dtype of a contraction of two dtypes: `wanted`, if it is given and possible."""
     check_dtype(a, NUMBERS)
     check_dtype(b, NUMBERS)
@@ -43,12 +43,12 @@ def product_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
             f"inputs have dtypes {a} and {b}",
             "both must have one dtype, or 8 bits, or the second one narrower than float32: insert a cast",
         )
-    if wanted is None:
+    if out_dtype is None:
         return DType("int32") if a.is_int and a.bits < 32 else a
-    check_dtype(wanted, FLOATS if a.is_float else INTS, "the result")
-    if wanted.bits < a.bits:
-        raise fail(f"the result {wanted} is narrower than the inputs {a}")
-    return wanted
+    check_dtype(out_dtype, FLOATS if a.is_float else INTS, "the result")
+    if out_dtype.bits < a.bits:
+        raise fail(f"the result {out_dtype} is narrower than the inputs {a}")
+    return out_dtype
 
 
 def accumulator(result: DType) -> DType:
@@ -91,8 +91,8 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
 
     def body(*indices: Expr) -> te.tensor.Reduction:
         *outer, i, j = indices
-        left = (*broadcast_places(a.shape[:-2], outer, batch), *((k.var, i) if transpose_a else (i, k.var)))
-        right = (*broadcast_places(b.shape[:-2], outer, batch), *((j, k.var) if transpose_b else (k.var, j)))
+        left = (*broadcast_indices(a.shape[:-2], outer, batch), *((k.var, i) if transpose_a else (i, k.var)))
+        right = (*broadcast_indices(b.shape[:-2], outer, batch), *((j, k.var) if transpose_b else (k.var, j)))
         return te.sum(cast_to(wide, a[left]) * cast_to(wide, b[right]), axis=k)
 
     return rounded(compute(type_.shape, body, "matmul"), type_.dtype, "matmul_end")
@@ -114,10 +114,10 @@ def _lower_rows(
 
     total = te.compute((rows, type_.shape[-1]), product, "matmul")
 
-    def place(*indices: Expr) -> Expr:
+    def element(*indices: Expr) -> Expr:
         return cast_to(type_.dtype, total[flattened(indices[:-1], lead), indices[-1]])
 
-    return compute(type_.shape, place, "matmul_end")
+    return compute(type_.shape, element, "matmul_end")
 
 
 def _pair(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -126,7 +126,7 @@ def _pair(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 MATMUL = op(
     "matmul",
-    "products of matrices, in the last two dims; the others broadcast",
+    "products of matrices in the last two dims; the other dims broadcast",
     ["a", "b"],
     [
         Attr("transpose_a", "bool", False, "swap the last two dims of a"),

@@ -1,7 +1,7 @@
 """Quantized numbers: the low-bit integer q represents (q - zero) scale.
 
-Scales and zero points broadcast against the tensor: one number for all of it, `[c, 1, 1]` for one per
-channel, or one for each element. Quotients and products are rounded separately, in the dtype of the scale,
+Scales and zero points broadcast to the tensor: one number, `[c, 1, 1]` for one per channel, or one for each
+element. Quotients and products are rounded separately, in the dtype of the scale,
 and values are rounded to the nearest integer, ties to even. So every target returns the same bits. The result
 for NaN is undefined.
 
@@ -143,7 +143,7 @@ QUANTIZE = op(
             ),
             {"to": "int8"},
             ("float32", "float64"),
-            note="halves go to the even number before the zero point is added",
+            note="ties go to the even number before the zero point is added",
         ),
         Sample(
             (Tensor((5,), np.array([np.inf, -np.inf, 1e30, -1e30, -0.0])), Tensor((), np.array(1e-3))),

@@ -22,7 +22,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, at_least, check_rank, fail, of_input
 from dlc_core.op.lower import block_nest, compute_type, region
-from dlc_core.op.std.heap import sunk
+from dlc_core.op.std.heap import sift_down
 from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import Alloc, If, Let, Region, Stmt, While, loop, seq, store
@@ -40,10 +40,10 @@ def _infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 def _reference(x: NDArray, *, count: int, largest: bool) -> NDArray:
     if largest:
-        places = x.shape[-1] - 1 - np.argsort(np.flip(x, -1), -1, kind="stable")[..., ::-1]
+        indices = x.shape[-1] - 1 - np.argsort(np.flip(x, -1), -1, kind="stable")[..., ::-1]
     else:
-        places = np.argsort(x, -1, kind="stable")
-    return np.ascontiguousarray(places[..., :count])
+        indices = np.argsort(x, -1, kind="stable")
+    return np.ascontiguousarray(indices[..., :count])
 
 
 def before(a: Expr, b: Expr, largest: bool) -> Expr:
@@ -52,14 +52,14 @@ def before(a: Expr, b: Expr, largest: bool) -> Expr:
     if not a.dtype.is_float:
         return better
     first, second = (a, b) if largest else (b, a)
-    alone = logical_and(
+    only_nan = logical_and(
         intrinsic("isnan", first), binary("eq", intrinsic("isnan", second), const(False, "bool"))
     )
-    return binary("or", better, alone)
+    return binary("or", better, only_nan)
 
 
-INSERTED = 8
-"""Results up to which insertion into a sorted list is faster than a heap."""
+MAX_INSERTION = 8
+"""The largest number of results for which insertion into a sorted list is faster than a heap."""
 
 
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
@@ -68,65 +68,67 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         return te.compute(type_.shape, lambda *i: const(0, "int64"), "top_indices")  # type: ignore[no-any-return]
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        place = Buffer("place", (1,), "int64")
+        position = Buffer("place", (1,), "int64")
 
         def row(at: list[Expr]) -> Stmt:
-            chosen = _Chosen(ins[0], outs[0], place, at, as_expr(count), as_expr(size), attrs["largest"])
+            top_k = _TopK(ins[0], outs[0], position, at, as_expr(count), as_expr(size), attrs["largest"])
             if isinstance(count, int):
-                return chosen.inserted(count) if count <= INSERTED else chosen.heaped()
-            return If(as_expr(count) > 0, chosen.heaped())
+                return top_k.insertion(count) if count <= MAX_INSERTION else top_k.heap_sort()
+            return If(as_expr(count) > 0, top_k.heap_sort())
 
-        def touched(at: list[Expr]) -> tuple[list[Region], list[Region]]:
+        def row_regions(at: list[Expr]) -> tuple[list[Region], list[Region]]:
             return [region(ins[0], [*at, None])], [region(outs[0], [*at, None])]
 
-        return block_nest("row", x.shape[:-1], lambda at: Alloc(place, row(at)), touched)
+        return block_nest("row", x.shape[:-1], lambda at: Alloc(position, row(at)), row_regions)
 
     made: te.Tensor = te.extern(type_.shape, [x], body, "top_indices", dtype_="int64", blocks=True)
     return made
 
 
 @record(frozen=True)
-class _Chosen:
-    """The statements that choose indices of one row, at `at`. `place` is a variable for a position."""
+class _TopK:
+    """The statements that choose indices of one row, at `at`. `position` is an int64 variable."""
 
-    given: Buffer
+    x: Buffer
     out: Buffer
-    place: Buffer
+    position: Buffer
     at: list[Expr]
     count: Expr
     size: Expr
     largest: bool
 
     def _value(self, where: Expr) -> Expr:
-        return cast_to(compute_type(self.given.dtype), load(self.given, [*self.at, where]))
+        return cast_to(compute_type(self.x.dtype), load(self.x, [*self.at, where]))
 
     def _before(self, a: Expr, b: Expr) -> Expr:
         return before(self._value(a), self._value(b), self.largest)
 
-    def _taken(self, number: Expr) -> Expr:
+    def _index_at(self, number: Expr) -> Expr:
         """The index stored at a rank; the first element for unused ranks."""
         return load(self.out, [*self.at, number])
 
-    def _put(self, number: Expr, where: Expr) -> Stmt:
+    def _set_index(self, number: Expr, where: Expr) -> Stmt:
         return store(self.out, [*self.at, number], where)
 
-    def inserted(self, count: int) -> Stmt:
+    def insertion(self, count: int) -> Stmt:
         """Insert each element into the sorted list of the best elements so far."""
-        k, here = Var("k", "int64"), load(self.place, [0])
+        k, current = Var("k", "int64"), load(self.position, [0])
         last = const(count - 1, "int64")
-        above = select(here > 0, here - 1, const(0, "int64"))
-        moving = logical_and(here > 0, self._before(k, self._taken(above)))
-        shifted = seq(self._put(here, self._taken(above)), store(self.place, [0], above))
-        put = seq(
-            store(self.place, [0], select(k < count, k, last)), While(moving, shifted), self._put(here, k)
+        above = select(current > 0, current - 1, const(0, "int64"))
+        unordered = logical_and(current > 0, self._before(k, self._index_at(above)))
+        shift = seq(self._set_index(current, self._index_at(above)), store(self.position, [0], above))
+        insert = seq(
+            store(self.position, [0], select(k < count, k, last)),
+            While(unordered, shift),
+            self._set_index(current, k),
         )
-        wanted = binary("or", k < count, self._before(k, self._taken(last)))
-        cleared = (self._put(const(i, "int64"), const(0, "int64")) for i in range(count))
-        return seq(*cleared, loop(k, self.size, If(wanted, put)))
+        is_better = binary("or", k < count, self._before(k, self._index_at(last)))
+        cleared = (self._set_index(const(i, "int64"), const(0, "int64")) for i in range(count))
+        return seq(*cleared, loop(k, self.size, If(is_better, insert)))
 
-    def heaped(self) -> Stmt:
+    def heap_sort(self) -> Stmt:
         """Keep the best elements so far in a heap with the last of them on top, and sort it at the end. This
-        takes at most n log count steps, and few if most elements are not among the best.
+        takes at most n log count steps, and about n if most elements are not among the best.
         """
         zero, count = const(0, "int64"), self.count
 
@@ -135,24 +137,26 @@ class _Chosen:
             return binary("or", self._before(b, a), later)
 
         def sink(size: Expr, root: Expr) -> Stmt:
-            return sunk(self._taken, self._put, size, root, self.place, above)
+            return sift_down(self._index_at, self._set_index, size, root, self.position, above)
 
         i, half, k, end = (Var(name, "int64") for name in ("i", "half", "k", "end"))
-        replaced = seq(self._put(zero, k), sink(count, zero))
+        replaced = seq(self._set_index(zero, k), sink(count, zero))
         top, rest = Var("top", "int64"), count - 1 - end
-        swapped = seq(self._put(zero, self._taken(rest)), self._put(rest, top), sink(rest, zero))
+        swapped = seq(
+            self._set_index(zero, self._index_at(rest)), self._set_index(rest, top), sink(rest, zero)
+        )
         return seq(
-            loop(i, count, self._put(i, i)),
+            loop(i, count, self._set_index(i, i)),
             loop(half, count // 2, sink(count, count // 2 - 1 - half)),
-            loop(k, self.size - count, If(self._before(k, self._taken(zero)), replaced), begin=count),
-            loop(end, count - 1, Let(top, self._taken(zero), swapped)),
+            loop(k, self.size - count, If(self._before(k, self._index_at(zero)), replaced), begin=count),
+            loop(end, count - 1, Let(top, self._index_at(zero), swapped)),
         )
 
 
 TOP_INDICES = op(
     "top_indices",
-    "places of the largest or smallest elements of the last dim, in order, equal ones as they come; NaN is"
-    " larger than all numbers",
+    "indices of the largest or smallest elements of the last dim, sorted stably; NaN is larger than all"
+    " numbers",
     ["x"],
     [Attr("count", "dim"), Attr("largest", "bool", True)],
     kind="reduction",

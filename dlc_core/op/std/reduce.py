@@ -195,7 +195,7 @@ _ANY, _ALL = _logic("or"), _logic("and")
 REDUCE_SUM = _reduction("reduce_sum", "sum", _sum, te.sum)
 REDUCE_MEAN = _reduction(
     "reduce_mean",
-    "arithmetic mean; integers are summed in int64 and the quotient cut toward zero",
+    "arithmetic mean; integers are summed in int64, and the quotient is truncated",
     _mean,
     te.sum,
     ("float32", "float64", "float16", "bfloat16", *SIGNED),
@@ -243,11 +243,11 @@ REDUCE_LOGSUM = _reduction(
     values="positive",
 )
 REDUCE_ANY = _reduction(
-    "reduce_any", "whether any element holds", np.any,
+    "reduce_any", "whether any element is true", np.any,
     lambda v, axis: te.reduce(_ANY, (v,), axis), ("bool",), special=False,
 )  # fmt: skip
 REDUCE_ALL = _reduction(
-    "reduce_all", "whether all elements hold", np.all,
+    "reduce_all", "whether all elements are true", np.all,
     lambda v, axis: te.reduce(_ALL, (v,), axis), ("bool",), special=False,
 )  # fmt: skip
 
@@ -291,10 +291,10 @@ def _arg_infer(x: TensorType, attrs: Attrs) -> TensorType:
     kept = (1,) if attrs["keepdims"] else ()
     others = (*x.shape[:axis], *x.shape[axis + 1 :])
     if x.shape[axis] == 0 and 0 not in others:
-        raise fail(f"dim {axis} of {dims_text(x.shape)} has no elements, of which none is an extreme one")
+        raise fail(f"dim {axis} of {dims_text(x.shape)} has no elements, so there is no extreme one")
     if not isinstance(x.shape[axis], int) and 0 not in others:
         least = minimum(as_expr(product(others)), 1)
-        assume(AT_LEAST, x.shape[axis], least, f"dim {axis} has an element that is the extreme one")
+        assume(AT_LEAST, x.shape[axis], least, f"dim {axis} has an extreme element")
     return TensorType((*x.shape[:axis], *kept, *x.shape[axis + 1 :]), DType("int64"))
 
 
@@ -314,14 +314,14 @@ def _arg(largest: bool) -> OpDecl:
         size = x.shape[axis]
         point = point_maker(x.ndim, (axis,), attrs["keepdims"])
         extreme, outermost = (te.max if largest else te.min), (te.max if attrs["select_last"] else te.min)
-        known = const_value(size)
-        counted = "int32" if known is not None and known < 1 << 31 else "int64"
-        nowhere = te.min_value(counted) if attrs["select_last"] else te.max_value(counted)
-        k, place = te.reduce_axis(size, "k"), te.reduce_axis(size, "place")
+        static = const_value(size)
+        index_dtype = "int32" if static is not None and static < 1 << 31 else "int64"
+        no_match = te.min_value(index_dtype) if attrs["select_last"] else te.max_value(index_dtype)
+        k, candidate = te.reduce_axis(size, "k"), te.reduce_axis(size, "place")
         best = te.compute(type_.shape, lambda *i: extreme(widen(x[point(i, (k.var,))]), k), f"{name}_best")
 
         def hit(*i: Expr) -> Expr:
-            value = widen(x[point(i, (place.var,))])
+            value = widen(x[point(i, (candidate.var,))])
             same = eq(value, best[i])
             return binary("or", same, intrinsic("isnan", value)) if value.dtype.is_float else same
 
@@ -329,7 +329,7 @@ def _arg(largest: bool) -> OpDecl:
         # selects.
         found: te.Tensor = te.compute(
             type_.shape,
-            lambda *i: outermost(select(hit(*i), cast_to(counted, place.var), nowhere), place),
+            lambda *i: outermost(select(hit(*i), cast_to(index_dtype, candidate.var), no_match), candidate),
             f"{name}_place",
         )
         result: te.Tensor = te.compute(type_.shape, lambda *i: cast_to("int64", found[i]), name)
@@ -386,8 +386,8 @@ def _cumsum_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     shape = (steps + 1, *x.shape[:axis], *x.shape[axis + 1 :])
 
     def element(t: Expr, rest: Sequence[Expr]) -> Expr:
-        place = (*rest[:axis], steps - 1 - t if attrs["reverse"] else t, *rest[axis:])
-        return widen(x[place])
+        index = (*rest[:axis], steps - 1 - t if attrs["reverse"] else t, *rest[axis:])
+        return widen(x[index])
 
     def longer(t: Expr, *rest: Expr) -> Expr:
         before = (t - 1, *rest)
@@ -401,8 +401,8 @@ def _cumsum_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     def ended(*i: Expr) -> Expr:
         before = steps - 1 - i[axis] if attrs["reverse"] else i[axis]
         count = before if attrs["exclusive"] else before + 1
-        place = (count, *i[:axis], *i[axis + 1 :])
-        return narrow(total[place], type_.dtype)
+        index = (count, *i[:axis], *i[axis + 1 :])
+        return narrow(total[index], type_.dtype)
 
     return compute(x.shape, ended, "cumsum_end")
 

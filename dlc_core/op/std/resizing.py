@@ -69,7 +69,7 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
 
 
 def _coordinate_of(x: int, size: int, result: int, scale: float | None, kind: str) -> Fraction:
-    """The input coordinate for numbers, by the textbook formula."""
+    """The input coordinate for numbers, by the formula of ONNX Resize."""
     factor = Fraction(result, size) if scale is None else Fraction(scale).limit_denominator(1 << 16)
     half = Fraction(1, 2)
     if kind == "align_corners":
@@ -84,13 +84,13 @@ def _coordinate_of(x: int, size: int, result: int, scale: float | None, kind: st
     return (x + half) / factor - half
 
 
-def _nearest_of(place: Fraction, rounding: str) -> int:
+def _nearest_of(position: Fraction, rounding: str) -> int:
     half = Fraction(1, 2)
     return {
-        "floor": math.floor(place),
-        "ceil": math.ceil(place),
-        "round_prefer_floor": math.ceil(place - half),
-        "round_prefer_ceil": math.floor(place + half),
+        "floor": math.floor(position),
+        "ceil": math.ceil(position),
+        "round_prefer_floor": math.ceil(position - half),
+        "round_prefer_ceil": math.floor(position + half),
     }[rounding]
 
 
@@ -101,7 +101,7 @@ def _nearest(above: Expr, below: Expr, rounding: str) -> Expr:
         return (above + below - 1) // below
     if rounding == "round_prefer_ceil":
         return (above * 2 + below) // (below * 2)
-    # ceil(p - 1/2): halves round down.
+    # ceil(p - 1/2): ties round down.
     return (above * 2 - below + below * 2 - 1) // (below * 2)
 
 
@@ -123,11 +123,11 @@ def _matrix(size: int, result: int, scale: float | None, attrs: Attrs) -> NDArra
     """The interpolation weights [result, size] of one axis."""
     weights = np.zeros((result, size))
     for x in range(result):
-        place = _coordinate_of(x, size, result, scale, attrs["coordinates"])
-        base = math.floor(place)
-        part = float(place - base)
+        position = _coordinate_of(x, size, result, scale, attrs["coordinates"])
+        base = math.floor(position)
+        part = float(position - base)
         taps = {
-            "nearest": [(_nearest_of(place, attrs["rounding"]), 1.0)],
+            "nearest": [(_nearest_of(position, attrs["rounding"]), 1.0)],
             "linear": [(base, 1 - part), (base + 1, part)],
             "cubic": [(base - 1 + k, w) for k, w in enumerate(cubic_weights(part))],
         }[attrs["mode"]]
@@ -156,8 +156,8 @@ def _taps(
     above, below = _coordinate(x, size, result, scale, attrs["coordinates"])
     last = as_expr(size) - 1
 
-    def inside(place: Expr) -> Expr:
-        return maximum(minimum(place, last), 0)
+    def inside(position: Expr) -> Expr:
+        return maximum(minimum(position, last), 0)
 
     if attrs["mode"] == "nearest":
         return [inside(_nearest(above, below, attrs["rounding"]))], None
@@ -186,12 +186,12 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     load: Callable[[Expr], Expr] = (lambda v: v) if attrs["mode"] == "nearest" else widen
 
     def body(*i: Expr) -> Expr:
-        def value(places: tuple[Expr, ...], rest: Sequence[int]) -> Expr:
+        def value(indices: tuple[Expr, ...], rest: Sequence[int]) -> Expr:
             if not rest:
-                return load(x[places])
+                return load(x[indices])
             axis = axes[rest[0]]
             taps, part = _taps(i[axis], dim(x.shape[axis]), type_.shape[axis], scales[rest[0]], attrs, wide)
-            values = [value((*places[:axis], tap, *places[axis + 1 :]), rest[1:]) for tap in taps]
+            values = [value((*indices[:axis], tap, *indices[axis + 1 :]), rest[1:]) for tap in taps]
             return _blend(values, part)
 
         return narrow(value(i, moved), type_.dtype)

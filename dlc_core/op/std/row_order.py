@@ -34,7 +34,7 @@ from dlc_core.op.std.ranking import before
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
 
 INT64 = DType("int64")
-Reading = Callable[[Expr, Expr], Expr]
+RowLoader = Callable[[Expr, Expr], Expr]
 """The element of a row in a column, in a dtype that compares."""
 
 
@@ -49,92 +49,97 @@ def _reference(x: NDArray) -> NDArray:
     return np.lexsort(x.T[::-1])
 
 
-def reading(x: Buffer) -> Reading:
+def row_loader(x: Buffer) -> RowLoader:
     """How rows are loaded for comparison: narrow floats are widened, bools become bytes."""
-    held = DType("uint8") if x.dtype.is_bool else compute_type(x.dtype)
-    return lambda row, column: cast_to(held, load(x, [row, column]))
+    wide = DType("uint8") if x.dtype.is_bool else compute_type(x.dtype)
+    return lambda row, column: cast_to(wide, load(x, [row, column]))
 
 
-def along_columns(columns: Expr, at: Buffer, look: Callable[[Expr], tuple[Expr, Stmt]]) -> Stmt:
+def first_column_where(columns: Expr, at: Buffer, test: Callable[[Expr], tuple[Expr, Stmt]]) -> Stmt:
     """Loop over columns until a condition holds. `look(column)` returns the condition and the statement to
     run then. `at` is the counter.
     """
-    here = load(at, [0])
-    found, done = look(here)
-    step = If(found, seq(done, store(at, [0], columns)), store(at, [0], here + 1))
-    return seq(store(at, [0], const(0, INT64)), While(here < columns, step))
+    current = load(at, [0])
+    found, done = test(current)
+    step = If(found, seq(done, store(at, [0], columns)), store(at, [0], current + 1))
+    return seq(store(at, [0], const(0, INT64)), While(current < columns, step))
 
 
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     rows, columns = (as_expr(d) for d in x.shape)
-    alone = const_value(columns) == 1
+    single = const_value(columns) == 1
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        (given,), (out,) = ins, outs
-        read = reading(given)
+        (x_buffer,), (out,) = ins, outs
+        read = row_loader(x_buffer)
         key_type = read(const(0, INT64), const(0, INT64)).dtype
-        places = Buffer("places", (rows * 2,), INT64)
-        keys = Buffer("keys", (rows * 2 if alone else const(1, INT64),), key_type)
+        order = Buffer("places", (rows * 2,), INT64)
+        keys = Buffer("keys", (rows * 2 if single else const(1, INT64),), key_type)
         counts = Buffer("counts", (5,), INT64)
         later = Buffer("later", (1,), BOOL)
         column = Buffer("column", (1,), INT64)
         width, half, start, left, right = (load(counts, [k]) for k in range(5))
 
-        def put(which: int, value: Expr | int) -> Stmt:
+        def set_count(which: int, value: Expr | int) -> Stmt:
             return store(counts, [which], as_expr(value))
 
         def compared(a: Expr, b: Expr) -> Stmt:
             """Whether the row at position b of the order must precede the row at position a."""
-            if alone:
+            if single:
                 return store(later, [0], before(load(keys, [b]), load(keys, [a]), False))
-            one, other = load(places, [a]), load(places, [b])
+            first_row, second_row = load(order, [a]), load(order, [b])
 
-            def look(at: Expr) -> tuple[Expr, Stmt]:
-                first, second = read(one, at), read(other, at)
+            def test(at: Expr) -> tuple[Expr, Stmt]:
+                first, second = read(first_row, at), read(second_row, at)
                 wrong = before(second, first, False)
                 return binary("or", wrong, before(first, second, False)), store(later, [0], wrong)
 
-            return seq(store(later, [0], const(False, "bool")), along_columns(columns, column, look))
+            return seq(store(later, [0], const(False, "bool")), first_column_where(columns, column, test))
 
-        def merged(to: Expr) -> Stmt:
+        def merge_next(to: Expr) -> Stmt:
             """The next position of the merge: the first of the left run or of the right run."""
-            own, other = Var("own", INT64), Var("other", INT64)
-            ours, theirs = own < minimum(start + width, rows), other < minimum(start + width * 2, rows)
+            lhs, rhs = Var("own", INT64), Var("other", INT64)
+            in_left, in_right = lhs < minimum(start + width, rows), rhs < minimum(start + width * 2, rows)
             pick, chosen = Var("pick", INT64), load(later, [0])
-            moved = [store(places, [to], load(places, [half + pick]))]
-            if alone:
+            moved = [store(order, [to], load(order, [half + pick]))]
+            if single:
                 moved.append(store(keys, [to], load(keys, [half + pick])))
-            took = seq(
-                Let(pick, select(chosen, other, own), seq(*moved)),
-                put(3, own + select(chosen, const(0, INT64), const(1, INT64))),
-                put(4, other + select(chosen, const(1, INT64), const(0, INT64))),
+            advance = seq(
+                Let(pick, select(chosen, rhs, lhs), seq(*moved)),
+                set_count(3, lhs + select(chosen, const(0, INT64), const(1, INT64))),
+                set_count(4, rhs + select(chosen, const(1, INT64), const(0, INT64))),
             )
             both = If(
-                logical_and(ours, theirs), compared(half + own, half + other), store(later, [0], theirs)
+                logical_and(in_left, in_right), compared(half + lhs, half + rhs), store(later, [0], in_right)
             )
-            return Let(own, left, Let(other, right, seq(both, took)))
+            return Let(lhs, left, Let(rhs, right, seq(both, advance)))
 
-        def run() -> Stmt:
+        def merge_runs() -> Stmt:
             """Merge two runs, then go on to the next two."""
             k, begin = Var("k", INT64), Var("begin", INT64)
             size = minimum(width * 2, rows - begin)
-            both = seq(put(3, begin), put(4, minimum(begin + width, rows)))
-            merging = loop(k, size, merged((rows - half) + begin + k))
-            return Let(begin, start, seq(both, merging, put(2, begin + width * 2)))
+            both = seq(set_count(3, begin), set_count(4, minimum(begin + width, rows)))
+            merging = loop(k, size, merge_next((rows - half) + begin + k))
+            return Let(begin, start, seq(both, merging, set_count(2, begin + width * 2)))
 
         k, done = Var("k", INT64), Var("done", INT64)
-        first = [store(places, [k], k)]
-        if alone:
+        first = [store(order, [k], k)]
+        if single:
             first.append(store(keys, [k], read(k, const(0, INT64))))
-        again = seq(put(2, 0), While(start < rows, run()), put(0, width * 2), put(1, rows - half))
+        merge_pass = seq(
+            set_count(2, 0),
+            While(start < rows, merge_runs()),
+            set_count(0, width * 2),
+            set_count(1, rows - half),
+        )
         steps = seq(
             loop(k, rows, seq(*first)),
-            put(0, 1),
-            put(1, 0),
-            While(width < rows, again),
-            loop(done, rows, store(out, [done], load(places, [half + done]))),
+            set_count(0, 1),
+            set_count(1, 0),
+            While(width < rows, merge_pass),
+            loop(done, rows, store(out, [done], load(order, [half + done]))),
         )
-        for buffer in (column, later, counts, keys, places):
+        for buffer in (column, later, counts, keys, order):
             steps = Alloc(buffer, steps)
         return steps
 
@@ -165,4 +170,4 @@ ROW_ORDER = op(
     error_samples=[ErrorSample((Tensor((3,)),), {}, "rank")],
 )
 
-__all__ = ["ROW_ORDER", "along_columns", "reading"]
+__all__ = ["ROW_ORDER", "first_column_where", "row_loader"]

@@ -37,7 +37,7 @@ from dlc_core.op.infer import (
     fail,
     merge_dims,
 )
-from dlc_core.op.lower import block_nest, compute_type, counted_index, region, replaced, rounded
+from dlc_core.op.lower import block_nest, checked_index, compute_type, region, replaced, rounded
 from dlc_core.op.std.indexing import gather_elements_infer, index_sample, inside, last_dim
 from dlc_core.tir.stmt import If, Let, Region, Stmt, store
 
@@ -50,12 +50,12 @@ _COMBINE: dict[str, Callable[..., Any]] = {
 _REDUCTION = Attr("reduction", "str", "none", choices=("none", *_COMBINE))
 
 
-def _scatter(x: NDArray, places: tuple[Any, ...], updates: NDArray, reduction: str) -> NDArray:
+def _scatter(x: NDArray, indices: tuple[Any, ...], updates: NDArray, reduction: str) -> NDArray:
     result = np.array(x)
     if reduction == "none":
-        result[places] = updates
+        result[indices] = updates
     else:
-        _COMBINE[reduction].at(result, places, updates)  # type: ignore[attr-defined]
+        _COMBINE[reduction].at(result, indices, updates)  # type: ignore[attr-defined]
     return result
 
 
@@ -76,58 +76,60 @@ def _scattered(
     ordered: Collection[int],
     target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr]]],
 ) -> te.Tensor:
-    """Copy x, then apply the updates. `target(indices, i)` returns the result index of update i without the
-    dims after the first `outer` of the updates, and the conditions under which it is in range.
+    """Copy x, then apply the updates.
+
+    `target(indices, i)` returns the result index of update i, and the conditions under which it is in range.
+    `i` are the first `outer` indices of the update; its other indices are also the last ones of the result.
 
     Updates that differ only in one of the `ordered` dims may write the same element, so they run in order.
     Other updates write different elements and can run in parallel. Sums and products of narrow floats are
     rounded once, at the end.
     """
-    held = type_.dtype if reduction in ("none", "min", "max") else compute_type(type_.dtype)
+    wide = type_.dtype if reduction in ("none", "min", "max") else compute_type(type_.dtype)
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> list[Stmt]:
         x, indices, updates = ins
         (out,) = outs
 
-        def copied(i: list[Expr]) -> Stmt:
-            return store(out, i, cast_to(held, load(x, i)))
+        def copy_element(i: list[Expr]) -> Stmt:
+            return store(out, i, cast_to(wide, load(x, i)))
 
-        def update(every: list[Expr]) -> Stmt:
-            i, rest = every[:outer], every[outer:]
+        def update(point: list[Expr]) -> Stmt:
+            i, rest = point[:outer], point[outer:]
             found, valid = target(indices, i)
-            begin = [Var(f"at{axis}", "int64") for axis in range(len(found))]
-            where = [*begin, *rest]
-            new = cast_to(held, load(updates, every))
+            target_vars = [Var(f"at{axis}", "int64") for axis in range(len(found))]
+            where = [*target_vars, *rest]
+            new = cast_to(wide, load(updates, point))
             written: Stmt = store(out, where, _APPLY[reduction](load(out, where), new))
-            for place, value in zip(reversed(begin), reversed(found), strict=True):
-                written = Let(place, value, written)
+            for var, value in zip(reversed(target_vars), reversed(found), strict=True):
+                written = Let(var, value, written)
             return If(logical_and(*valid), written) if valid else written
 
-        def told(every: list[Expr]) -> list[Expr | None]:
+        def fixed_indices(point: list[Expr]) -> list[Expr | None]:
             """The part of an update's target that does not depend on the indices."""
-            free = len(out.shape) - len(every[outer:])
-            kept = [None if axis in ordered else i for axis, i in enumerate(every[:outer])]
-            return [*(kept if len(kept) == free else [None] * free), *every[outer:]]
+            free = len(out.shape) - len(point[outer:])
+            kept = [None if axis in ordered else i for axis, i in enumerate(point[:outer])]
+            return [*(kept if len(kept) == free else [None] * free), *point[outer:]]
 
-        def updating(every: list[Expr]) -> tuple[list[Region], list[Region]]:
-            changed = region(out, told(every))
-            places = region(indices, [*every[:outer], *[None] * (indices.ndim - outer)])
-            return [changed, places, region(updates, every)], [changed]
+        def regions_of_update(point: list[Expr]) -> tuple[list[Region], list[Region]]:
+            target_region = region(out, fixed_indices(point))
+            read = region(indices, [*point[:outer], *[None] * (indices.ndim - outer)])
+            return [target_region, read, region(updates, point)], [target_region]
 
         return [
-            block_nest("copy", x.shape, copied, lambda i: ([region(x, i)], [region(out, i)])),
-            block_nest("update", updates.shape, update, updating, ordered),
+            block_nest("copy", x.shape, copy_element, lambda i: ([region(x, i)], [region(out, i)])),
+            block_nest("update", updates.shape, update, regions_of_update, ordered),
         ]
 
-    made = te.extern(type_.shape, tensors, body, "scatter", dtype_=held, blocks=True)
+    made = te.extern(type_.shape, tensors, body, "scatter", dtype_=wide, blocks=True)
     return rounded(made, type_.dtype, "scatter_end")
 
 
-def _place(index: Expr, size: Expr) -> tuple[Expr, list[Expr]]:
+def _checked_index(index: Expr, size: Expr) -> tuple[Expr, list[Expr]]:
     """Convert an index that may count from the end to a non-negative one, and return the conditions under
     which it is in range. The call fails for an index out of range, and its update is skipped.
     """
-    counted = counted_index(index, size)
+    counted = checked_index(index, size)
     return counted, [counted >= 0, counted < size]
 
 
@@ -136,19 +138,19 @@ def _scatter_elements_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor
     size = tensors[0].shape[axis]
 
     def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
-        place, valid = _place(load(indices, i), size)
-        return list(replaced(tuple(i), axis, place)), valid
+        index, valid = _checked_index(load(indices, i), size)
+        return list(replaced(tuple(i), axis, index)), valid
 
     return _scattered(type_, attrs["reduction"], tensors, type_.ndim, {axis}, target)
 
 
 def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
-    x, places, _ = tensors
-    outer, depth = places.ndim - 1, const_value(places.shape[-1]) or 0
+    x, indices, _ = tensors
+    outer, depth = indices.ndim - 1, const_value(indices.shape[-1]) or 0
 
     def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
-        found = [_place(load(indices, [*i, k]), x.shape[k]) for k in range(depth)]
-        return [place for place, _ in found], [condition for _, valid in found for condition in valid]
+        found = [_checked_index(load(indices, [*i, k]), x.shape[k]) for k in range(depth)]
+        return [index for index, _ in found], [condition for _, valid in found for condition in valid]
 
     return _scattered(type_, attrs["reduction"], tensors, outer, range(outer), target)
 
@@ -166,9 +168,9 @@ def _scatter_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 def _scatter_elements_reference(
     x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str
 ) -> NDArray:
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = inside(indices, x.shape[axis])
-    return _scatter(x, tuple(places), updates, reduction)
+    target: list[Any] = list(np.indices(indices.shape, sparse=True))
+    target[axis] = inside(indices, x.shape[axis])
+    return _scatter(x, tuple(target), updates, reduction)
 
 
 SCATTER_ELEMENTS = op(
@@ -216,8 +218,8 @@ def _scatter_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _scatter_nd_reference(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
-    places = tuple(inside(indices[..., k], x.shape[k]) for k in range(indices.shape[-1]))
-    return _scatter(x, places, updates, reduction)
+    target = tuple(inside(indices[..., k], x.shape[k]) for k in range(indices.shape[-1]))
+    return _scatter(x, target, updates, reduction)
 
 
 SCATTER_ND = op(

@@ -18,17 +18,16 @@ from dlc_core.op.declare import (
     op,
 )
 from dlc_core.op.infer import Attrs, of_input
-from dlc_core.op.std import bounded, nms, uniques
-from dlc_core.op.std.bounded import FIRST_OF, NONZERO_PLACES, nonzero_of
-from dlc_core.op.std.nms import BOUNDED_NMS, BOXES, LIMITS, boxes_infer, boxes_of
+from dlc_core.op.std import bounded_results, nms, uniques
+from dlc_core.op.std.bounded_results import BOUNDED_NONZERO, FIRST_OF, nonzero_indices
+from dlc_core.op.std.nms import BOUNDED_NMS, BOXES, LIMITS, check_boxes, select_boxes
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import SLICE
 
 _INT64 = DType("int64")
 NO_LIMIT = 1 << 40
-"""A number of boxes from which on all may remain, more than memory holds.  Exporters write the greatest
-int64, which sizes are not computed with: a multiple of it would be anything.
-"""
+"""Limits of at least this count as no limit: memory does not hold so many boxes.  Exporters write the
+greatest int64, whose multiples would overflow in sizes."""
 
 
 def _nonzero_infer(x: TensorType, attrs: Attrs) -> Type:
@@ -37,17 +36,17 @@ def _nonzero_infer(x: TensorType, attrs: Attrs) -> Type:
 
 def _nonzero_compose(x: Node, *, count: Var) -> Node:
     if not x.shape:
-        found = NONZERO_PLACES.build(RESHAPE.build(x, shape=(1,)))
+        found = BOUNDED_NONZERO.build(RESHAPE.build(x, shape=(1,)))
         first = FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count, axis=1)
         return SLICE.build(first, begins=(0,), ends=(0,), axes=(0,))
-    found = NONZERO_PLACES.build(x)
+    found = BOUNDED_NONZERO.build(x)
     return FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count, axis=1)
 
 
 NONZERO = op(
-    "nonzero", "the indices of elements that are not 0, one in each column, in row-major order", ["x"],
+    "nonzero", "the indices of elements that are not 0, one per column, in row-major order", ["x"],
     [Attr("count", "fresh")], kind="opaque", infer=of_input(_nonzero_infer, ALL),
-    reference=nonzero_of, compose=_nonzero_compose, dtypes=("float32", "int32", "bool"),
+    reference=nonzero_indices, compose=_nonzero_compose, dtypes=("float32", "int32", "bool"),
     samples=(
         Sample((Tensor((3, 4), [[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 1]]),), {"count": Var("n")}),
         Sample((Tensor((5,), [0, 0, 0, 0, 0]),), {"count": Var("n")}),
@@ -60,34 +59,47 @@ NONZERO = op(
 
 
 def _nms_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    boxes_infer(types)
+    check_boxes(types)
     return TensorType((attrs["count"], 3), _INT64)
 
 
 def _nms_reference(
-    boxes: NDArray, scores: NDArray, most: NDArray, overlap: NDArray, least: NDArray, *, center: bool
+    boxes: NDArray,
+    scores: NDArray,
+    max_boxes: NDArray,
+    iou_threshold: NDArray,
+    score_threshold: NDArray,
+    *,
+    center: bool,
 ) -> NDArray:
-    return boxes_of(boxes, scores, most, overlap, least, center)
+    return select_boxes(boxes, scores, max_boxes, iou_threshold, score_threshold, center)
 
 
 def _nms_compose(
-    boxes: Node, scores: Node, most: Node, overlap: Node, least: Node, *, count: Var, center: bool
+    boxes: Node,
+    scores: Node,
+    max_boxes: Node,
+    iou_threshold: Node,
+    score_threshold: Node,
+    *,
+    count: Var,
+    center: bool,
 ) -> Node:
-    known = const_array(most)
-    limit = None if known is None else max(int(known.reshape(-1)[0]), 0)
+    array = const_array(max_boxes)
+    limit = None if array is None else max(int(array.reshape(-1)[0]), 0)
     if limit is not None and limit >= NO_LIMIT:
         limit = None
-    limits = [RESHAPE.build(value, shape=(1,)) for value in (most, overlap, least)]
+    limits = [RESHAPE.build(value, shape=(1,)) for value in (max_boxes, iou_threshold, score_threshold)]
     found = BOUNDED_NMS.build(boxes, scores, *limits, limit=limit, center=center)
     return FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count)
 
 
 NMS = op(
     "non_max_suppression",
-    "for each image and class at most `most` boxes, of descending scores above `least`, that share not"
-    " more than `overlap` of their union with one before: rows (image, class, box).  Boxes have two opposite"
-    " corners (y, x, y, x), or are (x, y, width, height) around a centre",
-    ["boxes", "scores", "most", "overlap", "least"],
+    "for each image and class at most `max_boxes` boxes, of descending scores above `score_threshold`, whose"
+    " intersection over union with each earlier one is at most `iou_threshold`: rows (image, class, box)."
+    "  Boxes are two opposite corners (y, x, y, x), or (x, y, width, height) around a centre",
+    ["boxes", "scores", "max_boxes", "iou_threshold", "score_threshold"],
     [Attr("count", "fresh"), Attr("center", "bool", False)],
     kind="opaque",
     infer=_nms_infer,
@@ -116,4 +128,4 @@ NMS = op(
     ],
 )
 
-OPS = (*bounded.OPS, *nms.OPS, *uniques.OPS, NONZERO, NMS)
+OPS = (*bounded_results.OPS, *nms.OPS, *uniques.OPS, NONZERO, NMS)

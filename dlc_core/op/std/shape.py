@@ -1,4 +1,4 @@
-"""Ops that only rearrange elements: reshape, transpose, broadcast and what is made of them."""
+"""Ops that only rearrange elements: reshape, transpose, broadcast and their composites."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from dlc_core.op.std.slicing import CONCAT
 
 
 def _reshape_infer(x: TensorType, attrs: Attrs) -> TensorType:
-    wanted: tuple[Dim, ...] = attrs["shape"]
-    unknown = [i for i, d in enumerate(wanted) if isinstance(d, int) and d == -1]
-    if len(unknown) > 1 or any(isinstance(d, int) and d < -1 for d in wanted):
-        raise fail(f"cannot reshape to {dims_text(wanted)}", "dims are at least 0; at most one may be -1")
+    shape: tuple[Dim, ...] = attrs["shape"]
+    unknown = [i for i, d in enumerate(shape) if isinstance(d, int) and d == -1]
+    if len(unknown) > 1 or any(isinstance(d, int) and d < -1 for d in shape):
+        raise fail(f"cannot reshape to {dims_text(shape)}", "dims are at least 0; at most one may be -1")
     if unknown:
-        rest = [d for i, d in enumerate(wanted) if i != unknown[0]]
+        rest = [d for i, d in enumerate(shape) if i != unknown[0]]
         missing = quotient(x.shape, rest)
         if missing is None:
             raise fail(
-                f"{dims_text(x.shape)} does not fit {dims_text(wanted)}", "no size for the dim -1 is right"
+                f"{dims_text(x.shape)} does not fit {dims_text(shape)}", "no size for the dim -1 is right"
             )
-        wanted = (*wanted[: unknown[0]], missing, *wanted[unknown[0] + 1 :])
-    elif same_size(x.shape, wanted) is False:
-        raise fail(f"{dims_text(x.shape)} does not fit {dims_text(wanted)}: the numbers of elements differ")
-    assume(EQUAL, product(x.shape), product(wanted), f"{x} is reshaped to {dims_text(wanted)}")
-    return TensorType(wanted, x.dtype)
+        shape = (*shape[: unknown[0]], missing, *shape[unknown[0] + 1 :])
+    elif same_size(x.shape, shape) is False:
+        raise fail(f"{dims_text(x.shape)} does not fit {dims_text(shape)}: the numbers of elements differ")
+    assume(EQUAL, product(x.shape), product(shape), f"{x} is reshaped to {dims_text(shape)}")
+    return TensorType(shape, x.dtype)
 
 
 def reshaped_index(indices: Sequence[Expr], shape: Sequence[Dim], into: Sequence[Dim]) -> tuple[Expr, ...]:
@@ -69,7 +69,7 @@ def reshaped_index(indices: Sequence[Expr], shape: Sequence[Dim], into: Sequence
 
 
 def _cuts(a: Sequence[Dim], b: Sequence[Dim]) -> list[tuple[int, int]]:
-    """Lengths of prefixes of `a` and `b` with equally many elements. The last pair is the whole shapes."""
+    """Lengths of prefixes of `a` and `b` with equally many elements. The last pair is (len(a), len(b))."""
 
     def keys(shape: Sequence[Dim]) -> list[Any]:
         made = []
@@ -85,20 +85,20 @@ def _cuts(a: Sequence[Dim], b: Sequence[Dim]) -> list[tuple[int, int]]:
     for cut in cuts[1:]:
         if cut[0] >= ordered[-1][0] and cut[1] >= ordered[-1][1]:
             ordered.append(cut)
-    whole = (len(a), len(b))
-    return ordered if ordered and ordered[-1] == whole else [c for c in ordered if c != whole] + [whole]
+    full = (len(a), len(b))
+    return ordered if ordered and ordered[-1] == full else [c for c in ordered if c != full] + [full]
 
 
 def _unflatten(linear: Expr, shape: Sequence[Dim]) -> list[Expr]:
     result: list[Expr] = []
-    real = [i for i, size in enumerate(shape) if const_value(size) != 1]
+    nontrivial = [i for i, size in enumerate(shape) if const_value(size) != 1]
     stride: Dim = 1
     for position in reversed(range(len(shape))):
-        if position not in real:
+        if position not in nontrivial:
             result.append(const(0))
             continue
         index = as_expr(linear) // stride
-        result.append(index if position == real[0] else index % shape[position])
+        result.append(index if position == nontrivial[0] else index % shape[position])
         stride = product([stride, shape[position]])
     return result[::-1]
 
@@ -108,10 +108,9 @@ def _reshape_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 RESHAPE = op(
-    "reshape", "the elements in row-major order in another shape; one dim may be -1: what remains", ["x"],
-    [Attr("shape", "dims")], kind="injective", infer=of_input(_reshape_infer, MOVED),
-    reference=lambda x, *, shape: np.reshape(x, shape), lower=_reshape_lower, dtypes=ALL,
-    samples=(
+    "reshape", "the elements in row-major order in another shape; one dim may be -1, which is inferred",
+    ["x"], [Attr("shape", "dims")], kind="injective", infer=of_input(_reshape_infer, MOVED), reference=lambda
+    x, *, shape: np.reshape(x, shape), lower=_reshape_lower, dtypes=ALL, samples=(
         Sample((Tensor((2, 3, 4)),), {"shape": (6, 4)}),
         Sample((Tensor((2, 12)),), {"shape": (2, -1, 3)}),
         Sample((Tensor((4, 6)),), {"shape": (3, 8)}),
@@ -222,7 +221,7 @@ def _squeeze_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 SQUEEZE = op(
-    "squeeze", "without the dims of 1 at `axes` (None: all that are known to be 1)", ["x"],
+    "squeeze", "x without the dims of 1 at `axes` (None: all dims that are known to be 1)", ["x"],
     [Attr("axes", "ints", None)], kind="injective", infer=of_input(_squeeze_infer, MOVED),
     reference=lambda x, *, axes: np.squeeze(x, axes), lower=_squeeze_lower, dtypes=ALL,
     samples=(
@@ -251,7 +250,7 @@ def _unsqueeze_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor
 
 UNSQUEEZE = op(
     "unsqueeze",
-    "with new dims of 1 at `axes` of the result",
+    "x with new dims of 1 at `axes` of the result",
     ["x"],
     [Attr("axes", "ints")],
     kind="injective",
@@ -279,7 +278,7 @@ def _flatten(x: Node, *, axis: int) -> Node:
 
 FLATTEN = op(
     "flatten",
-    "a matrix: the dims before `axis` as one, and the rest as one",
+    "x as a matrix: the dims before `axis` are one dim, the others the second",
     ["x"],
     [Attr("axis", "int", 1)],
     kind="injective",
@@ -298,8 +297,8 @@ FLATTEN = op(
 def _stack(*xs: Node, axis: int) -> Node:
     if not xs:
         raise fail("nothing to stack")
-    place = axis_of(axis, len(xs[0].shape) + 1)
-    return CONCAT.build(*(UNSQUEEZE.build(x, axes=(place,)) for x in xs), axis=place)
+    new_axis = axis_of(axis, len(xs[0].shape) + 1)
+    return CONCAT.build(*(UNSQUEEZE.build(x, axes=(new_axis,)) for x in xs), axis=new_axis)
 
 
 STACK = op(
@@ -342,8 +341,8 @@ def _depth_to_space(x: Node, *, block: int, mode: str) -> Node:
 
 DEPTH_TO_SPACE = op(
     "depth_to_space",
-    "channels as blocks of pixels, of [n, c, h, w]; mode DCR takes the block's place from the outer part of"
-    " the channel, CRD from the inner",
+    "channels as blocks of pixels, of [n, c, h, w]; the position in a block is the outer part of the channel"
+    " in mode DCR, the inner part in CRD",
     ["x"],
     [Attr("block", "int"), Attr("mode", "str", "DCR", choices=("DCR", "CRD"))],
     kind="injective",

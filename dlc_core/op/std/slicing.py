@@ -1,4 +1,4 @@
-"""Ops that cut, join and repeat along axes: concat, split, slice, pad, flip, roll, tile, repeat."""
+"""Ops that slice, join and repeat along axes: concat, split, slice, pad, flip, roll, tile, repeat."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dlc_core.op.lower import compute, padded, replaced
 from dlc_core.tir.intrinsics import if_then_else
 
 LARGE = 2**31 - 1
-"""A slice's end of at least this, or at most its negative, means "as far as it goes"."""
+"""A slice's end of at least this, or at most its negative, means the end of the dim."""
 
 
 def _concat_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -149,7 +149,7 @@ SPLIT = op(
 def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     """(first index, number of indices) of `begin:end:step` on a dim.
 
-    Ints behave as in Python. A symbolic begin or end is assumed to lie in [0, `size`]; if it is certainly
+    Ints behave as in Python. A symbolic begin or end is assumed to be in [0, `size`]; if it is provably
     negative, it counts from the end. For a negative step, the first index is clamped to the last one of the
     dim.
     """
@@ -159,43 +159,43 @@ def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
         span = range(*slice(begin, end, step).indices(size))
         return span.start, len(span)
     low: Dim = 0 if step > 0 else -1
-    begin, end = (_inside(size, place) for place in (begin, end))
+    begin, end = (_bound_index(size, bound) for bound in (begin, end))
     if step < 0 and not isinstance(begin, int):
         begin = simplify(minimum(as_expr(begin), as_expr(size) - 1))
-    first, last = (_slice_end(size, place, low) for place in (begin, end))
+    first, last = (_slice_end(size, bound, low) for bound in (begin, end))
     distance = last - first if step > 0 else first - last
     count = dim_max((distance + (abs(step) - 1)) // abs(step), 0)
     with assumptions():  # the first index is irrelevant if no element is taken
         return simplify(first), count
 
 
-def _inside(size: Dim, place: Dim) -> Dim:
+def _bound_index(size: Dim, bound: Dim) -> Dim:
     """Normalise a symbolic begin or end to a non-negative index, and record the assumption that it is in
     range.
     """
-    if isinstance(place, int):
-        return place
-    inside = simplify(place)
-    if _surely_negative(place):
-        inside = simplify(place + size)
-        at_least(simplify(-place), 1, f"what a slice of dim {size} leaves")
-    at_least(inside, 0, f"a bound {place} of a slice of dim {size}")
-    at_least(size, inside, f"a dim {size} that is cut at {place}")
+    if isinstance(bound, int):
+        return bound
+    inside = simplify(bound)
+    if _provably_negative(bound):
+        inside = simplify(bound + size)
+        at_least(simplify(-bound), 1, f"the distance of a slice's bound from the end of dim {size}")
+    at_least(inside, 0, f"a bound {bound} of a slice of dim {size}")
+    at_least(size, inside, f"a dim {size} that is sliced at {bound}")
     return inside
 
 
-def _slice_end(size: Dim, place: Dim, low: Dim) -> Dim:
-    if not isinstance(place, int):
-        return place
-    if place >= LARGE:
+def _slice_end(size: Dim, bound: Dim, low: Dim) -> Dim:
+    if not isinstance(bound, int):
+        return bound
+    if bound >= LARGE:
         return dim(size + low)
-    if place <= -LARGE:
+    if bound <= -LARGE:
         return low
-    absolute = place + size if place < 0 else place
+    absolute = bound + size if bound < 0 else bound
     return dim(minimum(maximum(absolute, low), size + low))
 
 
-def _surely_negative(value: Expr) -> bool:
+def _provably_negative(value: Expr) -> bool:
     analyzer = Analyzer()
     for var in free_vars(value):
         analyzer.declare_dim(var)
@@ -237,18 +237,18 @@ def _slice_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     slices = _slices(x.shape, attrs)
 
     def body(*indices: Expr) -> Expr:
-        places: list[Expr] = []
+        source: list[Expr] = []
         for index, (first, count, step), size in zip(indices, slices, x.shape, strict=True):
-            place = index * step + first
-            inside = _stays_inside(first, count, step, size)
+            position = index * step + first
+            inside = _proved_inside(first, count, step, size)
             # The range of a symbolic begin or end is only assumed, so the index is clamped to the buffer.
-            places.append(place if inside else maximum(minimum(place, size - 1), 0))
-        return x[tuple(places)]
+            source.append(position if inside else maximum(minimum(position, size - 1), 0))
+        return x[tuple(source)]
 
     return compute(type_.shape, body, "slice")
 
 
-def _stays_inside(first: Dim, count: Dim, step: int, size: Expr) -> bool:
+def _proved_inside(first: Dim, count: Dim, step: int, size: Expr) -> bool:
     if all(const_value(v) is not None for v in (first, count, size)):
         return True
     analyzer = Analyzer()
@@ -262,8 +262,8 @@ def _stays_inside(first: Dim, count: Dim, step: int, size: Expr) -> bool:
 
 SLICE = op(
     "slice",
-    "x[begin:end:stride] along axes, as in Python (ends of 2**31 - 1 or more: as far as it goes); symbolic"
-    " begins and ends lie inside the dim",
+    "x[begin:end:stride] along axes, as in Python (ends of 2**31 - 1 or more mean the end of the dim);"
+    " symbolic begins and ends are inside the dim",
     ["x"],
     [Attr("begins", "dims"), Attr("ends", "dims"), Attr("strides", "ints", None), Attr("axes", "ints", None)],
     kind="injective",
@@ -289,7 +289,7 @@ SLICE = op(
 def _pads(rank: int, pads: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
     if len(pads) != 2 * rank:
         raise fail(
-            f"{len(pads)} pads for rank {rank}", "as many begins, then as many ends, as the input has dims"
+            f"{len(pads)} pads for rank {rank}", "give one for the begin of each dim, then one for each end"
         )
     return pads[:rank], pads[rank:]
 
@@ -298,13 +298,13 @@ def _pad_infer(x: TensorType, attrs: Attrs) -> TensorType:
     before, after = _pads(x.ndim, attrs["pads"])
     shape = tuple(simplify(d + b + a) for d, b, a in zip(x.shape, before, after, strict=True))
     if any(isinstance(d, int) and d < 0 for d in shape):
-        raise fail(f"the pads {attrs['pads']} crop more than there is")
+        raise fail(f"the pads {attrs['pads']} crop more elements than x has")
     if attrs["mode"] in ("reflect", "edge", "wrap"):
         for size, *ends in zip(x.shape, before, after, strict=True):
             for pad in ends:
                 limit = size - 1 if attrs["mode"] == "reflect" else size if attrs["mode"] == "wrap" else LARGE
-                none_there = size == 0 and pad != 0
-                if none_there or (isinstance(pad, int) and isinstance(limit, int) and pad > limit):
+                nothing_to_copy = size == 0 and pad != 0
+                if nothing_to_copy or (isinstance(pad, int) and isinstance(limit, int) and pad > limit):
                     raise fail(f"pad {pad} of a dim of {size} is too large for the mode {attrs['mode']}")
                 if pad != 0:
                     least = 1 if attrs["mode"] == "edge" else pad
@@ -332,29 +332,29 @@ def _pad_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         return padded(x, before, after, attrs["value"])
 
     def body(*indices: Expr) -> Expr:
-        places: list[Expr] = []
+        source: list[Expr] = []
         for index, low, high, size in zip(indices, before, after, x.shape, strict=True):
             if low == 0 and high == 0:
-                places.append(index)
+                source.append(index)
                 continue
-            place, last = index - low, size - 1
+            position, last = index - low, size - 1
             if attrs["mode"] == "edge":
-                place = maximum(minimum(place, last), 0)
+                position = maximum(minimum(position, last), 0)
             elif attrs["mode"] == "wrap":
-                place = place % size
+                position = position % size
             else:
-                mirrored = maximum(place, -place)
-                place = minimum(mirrored, last * 2 - mirrored)
-            places.append(place)
-        return x[tuple(places)]
+                mirrored = maximum(position, -position)
+                position = minimum(mirrored, last * 2 - mirrored)
+            source.append(position)
+        return x[tuple(source)]
 
     return compute(type_.shape, body, "pad")
 
 
 PAD = op(
     "pad",
-    "x with a border: `pads` are the sizes at the begins of all dims, then at the ends; negative ones crop."
-    "  The border is a constant, the edge's value, the mirror image without the edge, or the other side",
+    "x with a border: `pads` are its widths at the begins of all dims, then at the ends; negative ones crop."
+    "  The border is a constant, the edge's value, the mirror image without the edge, or the opposite side",
     ["x"],
     [
         Attr("pads", "dims"),
@@ -401,7 +401,7 @@ def _flip_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 FLIP = op(
     "flip",
-    "backwards along axes",
+    "x reversed along axes",
     ["x"],
     [Attr("axes", "ints")],
     kind="injective",
@@ -430,7 +430,7 @@ def _roll_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 ROLL = op(
-    "roll", "elements moved on by shifts along axes, around the end", ["x"],
+    "roll", "elements shifted along axes, cyclically", ["x"],
     [Attr("shifts", "ints"), Attr("axes", "ints")], kind="injective", infer=of_input(_roll_infer, MOVED),
     reference=lambda x, *, shifts, axes: np.roll(x, shifts, axes), lower=_roll_lower, dtypes=ALL,
     samples=(
@@ -459,7 +459,7 @@ def _tile_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 TILE = op(
-    "tile", "x repeated as a whole along every axis", ["x"], [Attr("repeats", "dims")], kind="injective",
+    "tile", "copies of x concatenated along every axis", ["x"], [Attr("repeats", "dims")], kind="injective",
     infer=of_input(_tile_infer, MOVED), reference=lambda x, *, repeats: np.tile(x, repeats),
     lower=_tile_lower, dtypes=ALL,
     samples=(

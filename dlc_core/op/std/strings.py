@@ -70,7 +70,7 @@ TEXTS = op(
 )  # fmt: skip
 
 
-def _written(item: object) -> str:
+def _number_text(item: object) -> str:
     """A number as text: integers in decimal, floats with the fewest digits that identify them."""
     if isinstance(item, (bool, np.bool_)):
         return "1" if item else "0"
@@ -87,7 +87,7 @@ def _written(item: object) -> str:
 TO_TEXT = op(
     "to_text", "numbers as texts: decimal digits, NaN, INF, -INF", ["x"], kind="opaque",
     infer=of_input(lambda x, attrs: x.with_dtype(STRING), (*ALL, "string")),
-    reference=lambda x: _objects([i if isinstance(i, str) else _written(i) for i in x.flat], x.shape),
+    reference=lambda x: _objects([i if isinstance(i, str) else _number_text(i) for i in x.flat], x.shape),
     dtypes=("float32", "int32"),
     samples=(Sample((Tensor((2, 3)),)), Sample((Tensor((24,), "special"),), {}, ("float32",)),
              Sample((Tensor((3,), "bool", "bool"),), {}, ("float32",))),
@@ -95,18 +95,18 @@ TO_TEXT = op(
 )  # fmt: skip
 
 
-def _of_text_reference(x: NDArray, *, to: DType) -> NDArray:
+def _parse_reference(x: NDArray, *, to: DType) -> NDArray:
     made = np.empty(x.shape, np.float32 if to.is_float and to.bits < 32 else to.numpy)
     flat = made.reshape(-1)
     for index, text in enumerate(x.flat):
         try:
-            flat[index] = float(text) if to.is_float else _whole(text, to)
+            flat[index] = float(text) if to.is_float else _parse_integer(text, to)
         except (ValueError, OverflowError):
             raise RuntimeFailure(f"the text {text[:40]!r} is no {to}") from None
     return made
 
 
-def _whole(text: str, to: DType) -> int | bool:
+def _parse_integer(text: str, to: DType) -> int | bool:
     try:
         number = int(text)
     except ValueError:
@@ -114,11 +114,11 @@ def _whole(text: str, to: DType) -> int | bool:
     return bool(number) if to.is_bool else number
 
 
-OF_TEXT = op(
-    "of_text", "texts as numbers: decimal or scientific, NaN, INF; RuntimeFailure for other texts", ["x"],
+PARSE_TEXT = op(
+    "parse_text", "texts as numbers: decimal or scientific, NaN, INF; RuntimeFailure for other texts", ["x"],
     [Attr("to", "dtype")], kind="opaque",
     infer=of_input(lambda x, attrs: x.with_dtype(attrs["to"]), TEXT),
-    reference=_of_text_reference, dtypes=TEXT,
+    reference=_parse_reference, dtypes=TEXT,
     samples=(
         Sample((_sample("1.5", "-INF", "NaN", "3e2"),), {"to": "float32"}),
         Sample((_sample("0.1", "65504"),), {"to": "float16"}),
@@ -148,32 +148,32 @@ TEXT_JOIN = op(
 
 
 def _split_infer(x: TensorType, attrs: Attrs) -> Type:
-    return TupleType((TensorType((*x.shape, attrs["most"]), STRING), x.with_dtype(_INT64)))
+    return TupleType((TensorType((*x.shape, attrs["max_parts"]), STRING), x.with_dtype(_INT64)))
 
 
 def _split_reference(x: NDArray, *, delimiter: str, limit: int) -> tuple[NDArray, NDArray]:
     parts = [text.split(delimiter or None, limit) for text in x.flat]
     counts = np.array([len(p) for p in parts], np.int64).reshape(x.shape)
-    most = max(map(len, parts), default=0)
-    padded = [item for p in parts for item in (*p, *[""] * (most - len(p)))]
-    return _objects(padded, (*x.shape, most)), counts
+    length = max(map(len, parts), default=0)
+    padded = [item for p in parts for item in (*p, *[""] * (length - len(p)))]
+    return _objects(padded, (*x.shape, length)), counts
 
 
 TEXT_SPLIT = op(
     "text_split",
     "the parts of each text between delimiters (runs of white space where `delimiter` is empty), at most"
-    " `limit` + 1 (any number for -1), filled up with empty texts to `most`; and how many there are",
+    " `limit` + 1 (any number for -1), filled up with empty texts to `max_parts`; the number of parts",
     ["x"],
-    [Attr("most", "fresh"), Attr("delimiter", "str", ""), Attr("limit", "int", -1)],
+    [Attr("max_parts", "fresh"), Attr("delimiter", "str", ""), Attr("limit", "int", -1)],
     kind="opaque",
     infer=of_input(_split_infer, TEXT),
     reference=_split_reference,
     dtypes=TEXT,
     samples=(
-        Sample((_sample("a,b,c", "d", "", ","),), {"most": Var("n"), "delimiter": ","}),
-        Sample((_sample(" two  words ", "x y z", shape=(2, 1)),), {"most": Var("n"), "limit": 1}),
+        Sample((_sample("a,b,c", "d", "", ","),), {"max_parts": Var("n"), "delimiter": ","}),
+        Sample((_sample(" two  words ", "x y z", shape=(2, 1)),), {"max_parts": Var("n"), "limit": 1}),
     ),
-    error_samples=[ErrorSample((Tensor((2,)),), {"most": Var("n")}, "dtype")],
+    error_samples=[ErrorSample((Tensor((2,)),), {"max_parts": Var("n")}, "dtype")],
 )
 
 
@@ -187,14 +187,14 @@ def _check_pattern(pattern: str) -> None:
 def _tokens_infer(x: TensorType, attrs: Attrs) -> Type:
     token, separators = attrs["token"], attrs["separators"]
     if bool(token) == bool(separators):
-        raise fail("tokens are found by what they are or by what separates them", "give one of the two")
+        raise fail("both or neither of `token` and `separators` are given", "give one of the two")
     for pattern in separators or (token,):
         _check_pattern(pattern)
-    return TensorType((*x.shape, attrs["most"]), STRING)
+    return TensorType((*x.shape, attrs["max_tokens"]), STRING)
 
 
-def _between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
-    """Yield the texts between the matches. Empty matches do not separate."""
+def _split_between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
+    """The texts between the matches. Empty matches do not separate."""
     begin = 0
     for found in separator.finditer(text):
         if found.group():
@@ -204,41 +204,42 @@ def _between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
 
 
 def _tokens_reference(
-    x: NDArray, *, separators: tuple[str, ...], token: str, least: int, pad: str, ends: tuple[str, ...]
+    x: NDArray, *, separators: tuple[str, ...], token: str, min_length: int, pad: str, ends: tuple[str, ...]
 ) -> NDArray:
     found = []
     for text in x.flat:
         parts = [each.group() for each in re.finditer(token, text)] if token else [text]
         for separator in map(re.compile, separators):
-            parts = [piece for part in parts for piece in _between(part, separator)]
-        found.append([part for part in parts if len(part) >= max(least, 1)])
+            parts = [piece for part in parts for piece in _split_between(part, separator)]
+        found.append([part for part in parts if len(part) >= max(min_length, 1)])
     if ends and any(found):
         found = [[ends[0], *parts, ends[1]] for parts in found]
-    most = max(map(len, found), default=0)
-    return _objects([item for p in found for item in (*p, *[pad] * (most - len(p)))], (*x.shape, most))
+    length = max(map(len, found), default=0)
+    return _objects([item for p in found for item in (*p, *[pad] * (length - len(p)))], (*x.shape, length))
 
 
 TEXT_TOKENS = op(
     "text_tokens",
-    "the tokens of each text, filled up with `pad` to `most`: what the regular expression `token` matches, or"
-    " what lies between the matches of `separators`, one after the other; those of fewer than `least`"
-    " characters are left out. `ends` stand around the tokens of each text, unless no text has any",
+    "the tokens of each text, filled up with `pad` to `max_tokens`: the matches of the regular expression"
+    " `token`, or the texts between matches of each of `separators`; tokens of fewer than `min_length`"
+    " characters are left out. `ends` are put around the tokens of each text, unless no text has tokens",
     ["x"],
-    [Attr("most", "fresh"), Attr("separators", "strs", ()), Attr("token", "str", ""),
-     Attr("least", "int", 1), Attr("pad", "str", ""), Attr("ends", "strs", ())],
+    [Attr("max_tokens", "fresh"), Attr("separators", "strs", ()), Attr("token", "str", ""),
+     Attr("min_length", "int", 1), Attr("pad", "str", ""), Attr("ends", "strs", ())],
     kind="opaque",
     infer=of_input(_tokens_infer, TEXT),
     reference=_tokens_reference,
     dtypes=TEXT,
     samples=(
         Sample((_sample("a bc  def", "", "g;h"),),
-               {"most": Var("n"), "separators": (" ", "[;,]"), "pad": "#", "ends": ("<", ">")}),
+               {"max_tokens": Var("n"), "separators": (" ", "[;,]"), "pad": "#", "ends": ("<", ">")}),
         Sample((_sample("one 2", "three4five", shape=(2, 1)),),
-               {"most": Var("n"), "token": "[a-z]+", "least": 4}),
+               {"max_tokens": Var("n"), "token": "[a-z]+", "min_length": 4}),
     ),
     error_samples=[
-        ErrorSample((_sample("a"),), {"most": Var("n")}, "give one of the two", "string"),
-        ErrorSample((_sample("a"),), {"most": Var("n"), "token": "("}, "no regular expression", "string"),
+        ErrorSample((_sample("a"),), {"max_tokens": Var("n")}, "give one of the two", "string"),
+        ErrorSample((_sample("a"),), {"max_tokens": Var("n"), "token": "("}, "no regular expression",
+        "string"),
     ],
 )  # fmt: skip
 
@@ -270,23 +271,23 @@ def _clean_infer(x: TensorType, attrs: Attrs) -> TensorType:
         raise fail(f"the texts are {x}", "one row of texts is needed")
     if x.ndim == 2:
         assume(EQUAL, x.shape[0], 1, "one row of texts is needed")
-    return TensorType((1, attrs["kept"])[2 - x.ndim :], STRING)
+    return TensorType((1, attrs["count"])[2 - x.ndim :], STRING)
 
 
 def _clean_reference(x: NDArray, *, case: str, stopwords: tuple[str, ...], exact: bool) -> NDArray:
     fold = str if exact else str.lower
     dropped = {fold(word) for word in stopwords}
-    kept = [_CASES[case](text) for text in x.flat if fold(text) not in dropped]
-    row = _objects(kept or [""], (-1,))
+    remaining = [_CASES[case](text) for text in x.flat if fold(text) not in dropped]
+    row = _objects(remaining or [""], (-1,))
     return row.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 TEXT_CLEAN = op(
     "text_clean",
-    "a vector (or one row) of texts without stop words, in another case; one empty text where none is left."
-    " Case counts in comparing with stop words where `exact`",
+    "a vector (or one row) of texts without stop words, in another case; one empty text if none is left."
+    " With `exact`, the comparison with stop words is case-sensitive",
     ["x"],
-    [Attr("kept", "fresh"), Attr("case", "str", "NONE", choices=tuple(_CASES)),
+    [Attr("count", "fresh"), Attr("case", "str", "NONE", choices=tuple(_CASES)),
      Attr("stopwords", "strs", ()), Attr("exact", "bool", False)],
     kind="opaque",
     infer=of_input(_clean_infer, TEXT),
@@ -294,24 +295,24 @@ TEXT_CLEAN = op(
     dtypes=TEXT,
     samples=(
         Sample((_sample("Monday", "tuesday", "Friday"),),
-               {"kept": Var("n"), "case": "UPPER", "stopwords": ("monday",)}),
-        Sample((_sample("a", "a", shape=(1, 2)),), {"kept": Var("n"), "stopwords": ("a",), "exact": True}),
+               {"count": Var("n"), "case": "UPPER", "stopwords": ("monday",)}),
+        Sample((_sample("a", "a", shape=(1, 2)),), {"count": Var("n"), "stopwords": ("a",), "exact": True}),
     ),
-    error_samples=[ErrorSample((_sample("a", "b", shape=(2, 1)),), {"kept": Var("n")}, "one row", "string")],
+    error_samples=[ErrorSample((_sample("a", "b", shape=(2, 1)),), {"count": Var("n")}, "one row", "string")],
 )  # fmt: skip
 
 
 def _index_reference(x: NDArray, *, keys: tuple[str, ...], default: int) -> NDArray:
-    places = {key: index for index, key in enumerate(keys)}
-    return _each(x, "int64", lambda text: places.get(text, default))
+    indices = {key: index for index, key in enumerate(keys)}
+    return _each(x, "int64", lambda text: indices.get(text, default))
 
 
 TEXT_INDEX = op(
-    "text_index", "the place of each text among the keys (of equal keys the last), else `default`", ["x"],
+    "text_index", "the index of each text among the keys (of equal keys the last), else `default`", ["x"],
     [Attr("keys", "strs"), Attr("default", "int", -1)], kind="opaque",
     infer=of_input(lambda x, attrs: x.with_dtype(_INT64), TEXT), reference=_index_reference, dtypes=TEXT,
     samples=(Sample((_sample("b", "c", "z", "a", shape=(2, 2)),), {"keys": ("a", "b", "c", "b")}),),
     error_samples=[ErrorSample((Tensor((2,)),), {"keys": ("a",)}, "dtype")],
 )  # fmt: skip
 
-OPS = (TEXTS, TO_TEXT, OF_TEXT, TEXT_JOIN, TEXT_SPLIT, TEXT_TOKENS, TEXT_MATCH, TEXT_CLEAN, TEXT_INDEX)
+OPS = (TEXTS, TO_TEXT, PARSE_TEXT, TEXT_JOIN, TEXT_SPLIT, TEXT_TOKENS, TEXT_MATCH, TEXT_CLEAN, TEXT_INDEX)

@@ -65,15 +65,15 @@ def sigmoid_reference(x: NDArray) -> NDArray:
 
 
 NEG = _unary("neg", "-x; unsigned integers wrap around", np.negative, lambda x: unary("neg", x), NUMBERS)
-ABS = _unary("abs", "|x|; the smallest integer stays itself", np.abs, dtypes=NUMBERS)
+ABS = _unary("abs", "|x|; the smallest integer is unchanged", np.abs, dtypes=NUMBERS)
 SIGN = _unary("sign", "-1, 0 or 1; NaN stays NaN", np.sign, dtypes=NUMBERS)
 EXP = _unary("exp", "e to the x", np.exp)
 EXP2 = _unary("exp2", "2 to the x", np.exp2)
-EXPM1 = _unary("expm1", "exp(x) - 1, exact near 0", np.expm1)
+EXPM1 = _unary("expm1", "exp(x) - 1, accurate near 0", np.expm1)
 LOG = _unary("log", "natural logarithm", np.log, values="positive")
 LOG2 = _unary("log2", "logarithm to base 2", np.log2, values="positive")
 LOG10 = _unary("log10", "logarithm to base 10", np.log10, values="positive")
-LOG1P = _unary("log1p", "log(1 + x), exact near 0", np.log1p, values="positive")
+LOG1P = _unary("log1p", "log(1 + x), accurate near 0", np.log1p, values="positive")
 SQRT = _unary("sqrt", "square root", np.sqrt, values="positive")
 RSQRT = _unary("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), values="positive")
 RECIPROCAL = _unary("reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1.0 / x)
@@ -116,7 +116,7 @@ def _isinf(x: Expr, *, positive: bool, negative: bool) -> Expr:
 
 ISINF = op(
     "isinf",
-    "whether x is infinite, of the wanted signs",
+    "whether x is infinite and has one of the given signs",
     ["x"],
     [Attr("positive", "bool", True), Attr("negative", "bool", True)],
     kind="elementwise",

@@ -16,9 +16,9 @@ from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.assume import assume
 from dlc_core.op.declare import ALL, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, axis_of, check_dtype, check_rank, fail, of_input, product, same_size
-from dlc_core.op.std.bounded import FIRST_OF, INT64
+from dlc_core.op.std.bounded_results import FIRST_OF, INT64
 from dlc_core.op.std.indexing import GATHER
-from dlc_core.op.std.row_order import ROW_ORDER, along_columns, reading
+from dlc_core.op.std.row_order import ROW_ORDER, first_column_where, row_loader
 from dlc_core.op.std.shape import RESHAPE, TRANSPOSE
 from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, loop, seq, store
@@ -31,10 +31,10 @@ def _groups_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     check_dtype(x.dtype, ALL)
     check_rank(x, 2, 2)
     if order.dtype is not INT64 or order.ndim != 1 or same_size(order.shape, x.shape[:1]) is False:
-        raise fail(f"the order of {x} is {order}", "int64, and one place for each row, is needed")
+        raise fail(f"the order of {x} is {order}", "int64 with one index for each row is needed")
     assume(EQUAL, order.shape[0], x.shape[0], f"the order of {x} is {order}")
-    places = TensorType(x.shape[:1], INT64)
-    return TupleType((places, places, places, TensorType((1,), INT64)))
+    indices = TensorType(x.shape[:1], INT64)
+    return TupleType((indices, indices, indices, TensorType((1,), INT64)))
 
 
 def _groups_reference(
@@ -46,18 +46,18 @@ def _groups_reference(
         same |= np.isnan(rows[1:]) & np.isnan(rows[:-1])
     begins = np.concatenate([np.ones(min(len(x), 1), np.bool_), ~same.all(1)])
     number = np.cumsum(begins) - 1
-    leaders = order[begins]
+    firsts = order[begins]
     inverse = np.zeros(len(x), np.int64)
     inverse[order] = number
     if not ordered:
-        by_place = np.argsort(leaders)
-        rank = np.zeros_like(by_place)
-        rank[by_place] = np.arange(len(by_place))
-        leaders, inverse = leaders[by_place], rank[inverse]
+        by_first = np.argsort(firsts)
+        rank = np.zeros_like(by_first)
+        rank[by_first] = np.arange(len(by_first))
+        firsts, inverse = firsts[by_first], rank[inverse]
     first, counts = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
-    first[: len(leaders)] = leaders
-    counts[: len(leaders)] = np.bincount(inverse, minlength=len(leaders))[: len(leaders)]
-    return first, inverse, counts, np.array([len(leaders)], np.int64)
+    first[: len(firsts)] = firsts
+    counts[: len(firsts)] = np.bincount(inverse, minlength=len(firsts))[: len(firsts)]
+    return first, inverse, counts, np.array([len(firsts)], np.int64)
 
 
 def _groups_lower(type_: TupleType, attrs: Attrs, x: te.Tensor, order: te.Tensor) -> tuple[te.Tensor, ...]:
@@ -65,48 +65,52 @@ def _groups_lower(type_: TupleType, attrs: Attrs, x: te.Tensor, order: te.Tensor
     size, columns = (as_expr(d) for d in x.shape)
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        given, places = ins
+        x_buffer, order_buffer = ins
         first, inverse, counts, total = outs
-        read, now = reading(given), load(total, [0])
+        read, now = row_loader(x_buffer), load(total, [0])
         other = Buffer("other", (1,), BOOL)
         column, leader = (Buffer(name, (1,), INT64) for name in ("column", "leader"))
         k, at, i, own, group, rest = (Var(n, INT64) for n in ("k", "at", "i", "own", "group", "rest"))
 
-        def differ(place: Expr) -> tuple[Expr, Stmt]:
+        def differ(index: Expr) -> tuple[Expr, Stmt]:
             """Whether the row at `at` and its predecessor in the sorted order differ in a column."""
-            a, b = read(at, place), read(load(places, [k - 1]), place)
+            a, b = read(at, index), read(load(order_buffer, [k - 1]), index)
             alike = eq(a, b)
             if attrs["one_nan"] and a.dtype.is_float:
                 alike = binary("or", alike, logical_and(intrinsic("isnan", a), intrinsic("isnan", b)))
             return eq(alike, const(False, "bool")), store(other, [0], const(True, "bool"))
 
-        def begun(place: Expr, count: int) -> Stmt:
-            """Start a group whose first row is `place`."""
+        def start_group(row: Expr, count: int) -> Stmt:
+            """Start a group whose first row is `row`."""
             return seq(
-                store(first, [now], place),
+                store(first, [now], row),
                 store(counts, [now], const(count, INT64)),
                 store(total, [0], now + 1),
             )
 
-        def counted(number: Expr) -> Stmt:
+        def count_row(number: Expr) -> Stmt:
             return store(counts, [number], load(counts, [number]) + 1)
 
         compared = If(
             k > 0,
-            seq(store(other, [0], const(False, "bool")), along_columns(columns, column, differ)),
+            seq(store(other, [0], const(False, "bool")), first_column_where(columns, column, differ)),
             store(other, [0], const(True, "bool")),
         )
         if attrs["ordered"]:
-            noted = [If(load(other, [0]), begun(at, 0)), store(inverse, [at], now - 1), counted(now - 1)]
+            assigned = [
+                If(load(other, [0]), start_group(at, 0)),
+                store(inverse, [at], now - 1),
+                count_row(now - 1),
+            ]
         else:
-            noted = [If(load(other, [0]), store(leader, [0], at)), store(inverse, [at], load(leader, [0]))]
+            assigned = [If(load(other, [0]), store(leader, [0], at)), store(inverse, [at], load(leader, [0]))]
         steps: list[Stmt] = [store(total, [0], _ZERO)]
-        steps.append(loop(k, size, Let(at, load(places, [k]), seq(compared, *noted))))
+        steps.append(loop(k, size, Let(at, load(order_buffer, [k]), seq(compared, *assigned))))
         if not attrs["ordered"]:
-            # A row's leader precedes it, so the leader's group number is known.
-            joined = Let(group, load(inverse, [own]), seq(store(inverse, [i], group), counted(group)))
-            leading = seq(store(inverse, [i], now), begun(i, 1))
-            steps.append(loop(i, size, Let(own, load(inverse, [i]), If(eq(own, i), leading, joined))))
+            # The first row of a group precedes the others, so its group number is already stored.
+            join_group = Let(group, load(inverse, [own]), seq(store(inverse, [i], group), count_row(group)))
+            lead_group = seq(store(inverse, [i], now), start_group(i, 1))
+            steps.append(loop(i, size, Let(own, load(inverse, [i]), If(eq(own, i), lead_group, join_group))))
         tails = [store(buffer, [rest], _ZERO) for buffer in (first, counts)]
         steps.append(loop(rest, size - now, seq(*tails), begin=now))
         return Alloc(other, Alloc(column, Alloc(leader, seq(*steps))))
@@ -121,9 +125,9 @@ _FOUR, _NANS = Tensor((4,), [1, 3, 0, 2], "int64"), Tensor((4, 1), [[np.nan], [1
 
 ROW_GROUPS = op(
     "row_groups",
-    "groups of equal rows of a matrix whose ascending order is given: the place of each group's first row,"
-    " groups in that order or (`ordered` false) by these indices, zeros behind; for each row its group; how"
-    " many rows each group has, zeros behind; how many groups there are.  NaN equals NaN only for `one_nan`",
+    "groups of equal rows of a matrix whose ascending order is given: the index of each group's first row,"
+    " groups in that order or (`ordered` false) by these indices, then zeros; the group of each row; the"
+    " number of rows of each group, then zeros; the number of groups.  NaN equals NaN only with `one_nan`",
     ["x", "order"],
     [Attr("ordered", "bool", True), Attr("one_nan", "bool", True)],
     kind="opaque",
@@ -163,35 +167,35 @@ def _unique_reference(x: NDArray, *, axis: int | None, ordered: bool) -> tuple[N
     inverse = inverse.reshape(-1)
     if not ordered:
         order = np.argsort(first)
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
         values = np.take(values, order, 0 if axis is None else axis)
-        first, inverse, counts = first[order], place[inverse], counts[order]
+        first, inverse, counts = first[order], rank[inverse], counts[order]
     return values, *(part.astype(np.int64) for part in (first, inverse, counts))
 
 
 def _unique_compose(x: Node, *, count: Var, axis: int | None, ordered: bool) -> Node:
     if axis is None:
         x = RESHAPE.build(x, shape=(product(x.shape),))
-    place = 0 if axis is None else axis % len(x.shape)
-    front = (place, *(k for k in range(len(x.shape)) if k != place))
-    moved = TRANSPOSE.build(x, axes=front) if place else x
+    along = 0 if axis is None else axis % len(x.shape)
+    front = (along, *(k for k in range(len(x.shape)) if k != along))
+    moved = TRANSPOSE.build(x, axes=front) if along else x
     rows = RESHAPE.build(moved, shape=(moved.shape[0], product(moved.shape[1:])))
     found = ROW_GROUPS.build(rows, ROW_ORDER.build(rows), ordered=ordered, one_nan=axis is None)
     first, inverse, counts, total = (get_item(found, k) for k in range(4))
 
-    def told(value: Node, along: int = 0) -> Node:
-        return FIRST_OF.build(value, total, count=count, axis=along)
+    def first_of(value: Node, axis: int = 0) -> Node:
+        return FIRST_OF.build(value, total, count=count, axis=axis)
 
-    values = told(GATHER.build(x, first, axis=place), place)
-    return make_tuple([values, told(first), inverse, told(counts)])
+    values = first_of(GATHER.build(x, first, axis=along), along)
+    return make_tuple([values, first_of(first), inverse, first_of(counts)])
 
 
 UNIQUE = op(
     "unique",
-    "the different elements (slices along `axis`, where one is given), ascending or in the order of their"
-    " first index; these indices; for each element of x its group; how often each occurs.  NaN is one"
-    " element; slices with NaN in them are all different",
+    "the different elements (slices along `axis`, if it is given), ascending or in the order of their"
+    " first index; these indices; for each element of x its group; the number of elements of each group."
+    "  All NaN are one element; slices that contain NaN are all different",
     ["x"],
     [Attr("count", "fresh"), Attr("axis", "int", None), Attr("ordered", "bool", True)],
     kind="opaque",

@@ -1,4 +1,4 @@
-"""Parts that convolutions and poolings share: window parameters, output sizes, layouts, NumPy windows."""
+"""Common parts of convolutions and poolings: window parameters, output sizes, layouts, NumPy windows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ STRIDES = Attr("strides", "ints", None, "one for each spatial dim; None: 1")
 PADDING = Attr(
     "padding", "ints", None, "sizes at the begins of the spatial dims, then at their ends; None: 0"
 )
-DILATION = Attr("dilation", "ints", None, "distance of a window's elements for each spatial dim; None: 1")
+DILATION = Attr(
+    "dilation", "ints", None, "distance between a window's elements for each spatial dim; None: 1"
+)
 LAYOUT = Attr("layout", "str", "NCX", "X are the spatial dims", choices=("NCX", "NXC"))
 
 
 @record(frozen=True)
 class Window:
-    """A window that moves over the spatial dims; one entry of each field for each of them."""
+    """A window over spatial dims. Each field has an entry per dim."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,12 +61,12 @@ class Window:
     @property
     def is_point(self) -> bool:
         """Whether the window is one element with stride 1 and no padding: it reads the input itself."""
-        alone = all(k == 1 and s == 1 for k, s in zip(self.kernel, self.strides, strict=True))
-        return alone and not any(self.before) and not any(self.after)
+        unit = all(k == 1 and s == 1 for k, s in zip(self.kernel, self.strides, strict=True))
+        return unit and not any(self.before) and not any(self.after)
 
     def output_sizes(self, sizes: Sequence[Dim], ceil_mode: bool = False) -> tuple[Dim, ...]:
         """The number of window positions along each dim. With `ceil_mode` the last window may extend beyond
-        the padded input, if it begins inside.
+        the padded input if it begins inside.
         """
         result = []
         for axis, size in enumerate(sizes):
@@ -82,8 +84,8 @@ class Window:
         return tuple(result)
 
 
-def known(value: Dim, what: str) -> int:
-    """The number that a dim is; an error for a symbolic dim. `what` names it in the message."""
+def static_dim(value: Dim, what: str) -> int:
+    """The value of a static dim. A symbolic dim is an error, whose message names it `what`."""
     number = const_value(value)
     if number is None:
         raise fail(f"{what} is {value}, it must be a number")

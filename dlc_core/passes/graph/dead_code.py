@@ -145,10 +145,15 @@ def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> No
         ),
     }
     given = [args[i] for i in kept]
-    if old.op is WHILE or (not rows and old.attrs["most"] is None):
+    if old.op is WHILE or (not rows and old.attrs["max_iterations"] is None):
         new = WHILE.build(*given, **functions)
     else:
-        new = LOOP.build(*given, rounds=old.attrs["rounds"], most=old.attrs["most"], **functions)
+        new = LOOP.build(
+            *given,
+            iterations=old.attrs["iterations"],
+            max_iterations=old.attrs["max_iterations"],
+            **functions,
+        )
     return _spread(new, [*kept, *rows], old)
 
 

@@ -25,8 +25,8 @@ from dlc_core.ir.expr import (
     maximum,
     substitute,
 )
+from dlc_core.op.std.bounded_loops import BOUNDED_LOOP
 from dlc_core.op.std.control import IF, SCAN, WHILE, body_dims
-from dlc_core.op.std.rounds import BOUNDED_LOOP
 from dlc_core.passes.lower.apart import Apart, slot
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.runtime.guard.mode import Slot
@@ -180,7 +180,7 @@ class Control:
         """Return the symbolic dims that the statements use, except those of shapes."""
         lengths = [as_expr(d) for arg in self.value.args for d in arg.shape]
         if self.value.op is BOUNDED_LOOP:
-            lengths.append(as_expr(self.value.attrs["most"]))
+            lengths.append(as_expr(self.value.attrs["capacity"]))
         return free_vars(*lengths, *(e for body in self.bodies.values() for e in body.scalars))
 
     def statements(self, memory: Memory) -> Stmt:
@@ -258,7 +258,7 @@ class Control:
 
     def _bounded(self, memory: Memory) -> Stmt:
         *rows, made, more = memory.outs[len(self.same) :]
-        most = as_expr(self.value.attrs["most"])
+        most = as_expr(self.value.attrs["capacity"])
         rounds = load(memory.spaces[self.counter], [0])
         going = load(memory.spaces[self.flag], [])
         now, turn, last, total = (Var(name, INDEX) for name in ("now", "turn", "last", "total"))

@@ -39,10 +39,10 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import OpDecl, fresh_dims
+from dlc_core.op.std.bounded_loops import GROWING_LOOP
 from dlc_core.op.std.control import IF, LOOP, body_dims
 from dlc_core.op.std.creation import FULL
-from dlc_core.op.std.rounds import GROWING_LOOP
-from dlc_core.op.std.sizes import DIM_OF, WITH_DIMS
+from dlc_core.op.std.data_dims import DIM_OF, WITH_DIMS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import is_view

@@ -6,9 +6,9 @@ size of its results is unknown.  A `bounded_loop` runs its iterations as long as
 with at most twice as many rows in addition to the joined result, and the host runs a part for each power of
 two.
 
-    loop(s, rounds=n, cond=c, body=f)
-        =>      growing_loop(s, rounds=n, first=4096, part=p)
-                p(s, room) = bounded_loop(s, most=len(room), cond=c, body=f)
+    loop(s, iterations=n, cond=c, body=f)
+        =>      growing_loop(s, iterations=n, first_capacity=4096, part=p)
+                p(s, room) = bounded_loop(s, capacity=len(room), cond=c, body=f)
 
 Loops that contain host ops, or whose state changes its shape, are unchanged.
 """
@@ -21,8 +21,8 @@ from dlc_core.graph.node import Function, Node, get_item, make_tuple, node, para
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, static_bytes
+from dlc_core.op.std.bounded_loops import BOOL, BOUNDED_LOOP, GROWING_LOOP
 from dlc_core.op.std.control import LOOP
-from dlc_core.op.std.rounds import BOOL, BOUNDED_LOOP, GROWING_LOOP
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.lower.control import unchanged
@@ -58,15 +58,16 @@ class GrowLoops(GraphPass):
         cond, body = old.attrs["cond"], old.attrs["body"]
         own = [param(p.attrs["name"], arg.type) for p, arg in zip(body.params, args, strict=True)]
         room = param("room", TensorType((Var("room"),), BOOL))
-        made = BOUNDED_LOOP.build(*own, most=room.shape[0], cond=cond, body=body)
+        made = BOUNDED_LOOP.build(*own, capacity=room.shape[0], cond=cond, body=body)
         if why_host(made, control=True):
             return None
         same = unchanged(body, len(own))
         results = [get_item(made, i) for i in range(len(result_types(made)))]
         kept = [p if alike else result for p, alike, result in zip(own, same, results)]
         part = Function("part", (*own, room), make_tuple([*kept, *results[len(own) :]]))
-        attrs = {"rounds": old.attrs["rounds"], "first": self._first(old), "most": old.attrs["most"]}
-        return node(GROWING_LOOP, args, {**attrs, "part": part}, old.type)
+        attrs = {name: old.attrs[name] for name in ("iterations", "max_iterations")}
+        attrs |= {"first_capacity": self._first(old), "part": part}
+        return node(GROWING_LOOP, args, attrs, old.type)
 
     def _first(self, value: Node) -> int:
         """Return the number of iterations that the first part has capacity for."""

@@ -22,7 +22,7 @@ from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr, Var, as_expr
 from dlc_core.ir.types import TensorType
-from dlc_core.op.known import known_ops
+from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.call.callers import caller_for
 from dlc_core.runtime.call.calling import Copying
 from dlc_core.runtime.call.checked import Caller, Host, Transient, failing
@@ -63,7 +63,7 @@ class Program:
             data = json.loads(self.graph)
         except (ValueError, RecursionError) as error:
             raise ArtifactError("the host program is not JSON", why=str(error)) from None
-        made = from_json(data, known_ops(), [_view(weights, *entry) for entry in self.arrays])
+        made = from_json(data, registered_ops(), [_view(weights, *entry) for entry in self.arrays])
         if not isinstance(made, Function):
             raise ArtifactError("the host program is not a function", why=f"it is a {type(made).__name__}")
         return made

@@ -17,7 +17,7 @@ from dlc_core.ir.expr import Var, maximum
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.op.std.rounds import GROWING_LOOP
+from dlc_core.op.std.bounded_loops import GROWING_LOOP
 from dlc_core.testing.control_programs import check_random_control, number, vector
 
 TARGETS = ["llvm", "c", "reference -level=tir -check=true"]
@@ -35,7 +35,7 @@ def powers(size, most=None):
     row = std.mul(h, step)
     body = Function("body", (i, h, step, limit), make_tuple([std.add(i, number(1)), row, step, limit, h]))
     x, by, wanted = vector("x", n), vector("by", n), param("wanted", limit.type)
-    attrs = {"rounds": Var("rounds"), "most": most, "cond": cond, "body": body}
+    attrs = {"iterations": Var("n"), "max_iterations": most, "cond": cond, "body": body}
     made = std.loop(number(0), x, by, wanted, **attrs)
     rows = get_item(made, 4)
     total = std.reduce_sum(rows, axes=(0,))
@@ -81,7 +81,9 @@ def test_a_limit_that_dims_tell():
     cond = Function("cond", (i, limit), std.less(i, limit))
     body = Function("body", (i, limit), make_tuple([std.add(i, number(1)), limit, std.mul(i, i)]))
     x, wanted = param("x", tensor_type((n, size))), param("wanted", limit.type)
-    made = std.loop(number(0), wanted, rounds=Var("rounds"), most=maximum(n - 2, -1), cond=cond, body=body)
+    made = std.loop(
+        number(0), wanted, iterations=Var("n"), max_iterations=maximum(n - 2, -1), cond=cond, body=body
+    )
     module = IRModule({"main": Function("main", (x, wanted), get_item(made, 2))})
     exe = dlc.compile(module, "llvm")
     for rows, rounds, expected in ((1, 5, 0), (2, 5, 0), (5, 5, 3), (9, 5, 5)):
@@ -126,7 +128,7 @@ def nested():
     inner = std.loop(
         number(0),
         j,
-        rounds=Var("few"),
+        iterations=Var("few"),
         cond=Function("cond", (i, end), std.less(i, end)),
         body=Function("body", (i, end), make_tuple([std.add(i, number(1)), end, std.mul(i, i)])),
     )
@@ -135,7 +137,7 @@ def nested():
     made = std.loop(
         number(0),
         param("most", j.type),
-        rounds=Var("many"),
+        iterations=Var("many"),
         cond=Function("cond", (a, b), std.less(a, b)),
         body=Function("body", (j, outer), make_tuple([std.add(j, number(1)), outer, total])),
     )
@@ -161,7 +163,7 @@ def test_what_the_host_must_do_stays_a_loop():
     made = std.loop(
         number(0),
         wanted,
-        rounds=Var("rounds"),
+        iterations=Var("n"),
         cond=Function("cond", (i, end), std.less(i, end)),
         body=Function("body", (i, end), body),
     )
@@ -186,7 +188,7 @@ def test_any_rows(rounds, stop, shape, dtype):
     wide = std.cast(x, to="float32")
     body = Function("body", (i, end, x), make_tuple([std.add(i, number(1)), end, after, x, wide, x]))
     wanted, first = param("wanted", end.type), param("first", x.type)
-    made = std.loop(number(0), wanted, first, rounds=Var("n"), cond=cond, body=body)
+    made = std.loop(number(0), wanted, first, iterations=Var("n"), cond=cond, body=body)
     results = make_tuple([get_item(made, k) for k in (2, 3, 4, 5)])
     module = IRModule({"main": Function("main", (wanted, first), results)})
     given_ = (np.int32(rounds), np.zeros(shape, dtype))

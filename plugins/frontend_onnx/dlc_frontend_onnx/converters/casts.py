@@ -57,8 +57,8 @@ def converted(c: Call, x: Node, to: DType) -> Node:
         return std.to_text(x if x.dtype.name in ALL else c.cast(x, "float32"))
     if x.dtype is STRING:
         if to.name in ALL:
-            return std.of_text(x, to=to)
-        x = std.of_text(x, to="float32")
+            return std.parse_text(x, to=to)
+        x = std.parse_text(x, to="float32")
     if to.name == "float8_e8m0fnu":
         return _exponents(c, x, to, saturate=saturate, mode=mode)
     if saturate and to.is_float and to.bits == 8:

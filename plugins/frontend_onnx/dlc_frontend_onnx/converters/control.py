@@ -375,7 +375,12 @@ def _while_loop(
     if stacking:
         sizes = [Var(identifier(f"{body.names[value]}_{axis}")) for value, axis in changing]
         positions = [item for value, axis in changing for item in (2 + value, axis)]
-        dims = {"rounds": Var("rounds"), "most": iterations, "sizes": sizes, "changing": positions}
+        dims = {
+            "iterations": Var("iterations"),
+            "max_iterations": iterations,
+            "sizes": sizes,
+            "changing": positions,
+        }
         made = std.loop(*given, **dims, cond=test, body=run)
     else:
         made = std.while_(*given, cond=test, body=run)

@@ -25,26 +25,32 @@ def _seed(c: Call) -> int | None:
     return int(given)
 
 
-def draw(c: Call, shape: Sequence[Dim], dtype: DType | str, law: str = "uniform", **bounds: float) -> Node:
+def draw(
+    c: Call, shape: Sequence[Dim], dtype: DType | str, distribution: str = "uniform", **bounds: float
+) -> Node:
     """Random numbers of a distribution, by the node's seed if it has one."""
-    return std.random(shape=tuple(shape), law=law, seed=_seed(c), number=c.draw(), dtype=dtype, **bounds)
+    return std.random(
+        shape=tuple(shape), distribution=distribution, seed=_seed(c), instance=c.draw(), dtype=dtype, **bounds
+    )
 
 
-def _of_law(c: Call, shape: Sequence[Dim], dtype: DType) -> Node:
-    law = "uniform" if "Uniform" in c.node.op else "normal"
-    names = {"uniform": (("low", 0.0), ("high", 1.0)), "normal": (("mean", 0.0), ("scale", 1.0))}[law]
+def _random(c: Call, shape: Sequence[Dim], dtype: DType) -> Node:
+    distribution = "uniform" if "Uniform" in c.node.op else "normal"
+    names = {"uniform": (("low", 0.0), ("high", 1.0)), "normal": (("mean", 0.0), ("scale", 1.0))}[
+        distribution
+    ]
     a, b = (c.real(name, default) for name, default in names)
-    return draw(c, shape, dtype, law, a=a, b=b)
+    return draw(c, shape, dtype, distribution, a=a, b=b)
 
 
 @converter("RandomUniform RandomNormal", 1)
 def random(c: Call) -> Node:
-    return _of_law(c, c.integers("shape"), c.dtype("dtype", None) or DType("float32"))
+    return _random(c, c.integers("shape"), c.dtype("dtype", None) or DType("float32"))
 
 
 @converter("RandomUniformLike RandomNormalLike", 1)
 def random_like(c: Call, x: Node) -> Node:
-    return _of_law(c, x.shape, c.dtype("dtype", None) or x.dtype)
+    return _random(c, x.shape, c.dtype("dtype", None) or x.dtype)
 
 
 @converter("Bernoulli", 15)

@@ -143,7 +143,11 @@ class Rescaler:
         if self.kernel.mode == "nearest":
             return std.gather(x, self.inside(self.nearest(positions), a), axis=a.axis)
         if not self.kernel.stretch:
-            how = {"mode": self.kernel.mode, "a": self.kernel.coefficient, "cut": self.kernel.exclude_outside}
+            how = {
+                "mode": self.kernel.mode,
+                "a": self.kernel.coefficient,
+                "exclude_outside": self.kernel.exclude_outside,
+            }
             return std.interpolate(x, positions, axis=a.axis, **how)
         neighbours, weights = self.stretched(positions, a)
         around = (*range(a.axis), *range(a.axis + 2, len(x.shape) + 1))

@@ -15,7 +15,7 @@ def string_normalizer(c: Call, x: Node) -> Node:
     c.ignore("locale")
     return std.text_clean(
         x,
-        kept=Var("kept"),
+        count=Var("kept"),
         case=c.choice("case_change_action", "NONE", ("NONE", "LOWER", "UPPER")),
         stopwords=c.texts("stopwords", None) or (),
         exact=c.flag("is_case_sensitive"),
@@ -30,7 +30,7 @@ def string_concat(c: Call, a: Node, b: Node) -> Node:
 @converter("StringSplit", 20)
 def string_split(c: Call, x: Node) -> Sequence[Node]:
     limit = c.integer("maxsplit", -1)
-    made = std.text_split(x, most=Var("parts"), delimiter=c.text("delimiter", ""), limit=max(limit, -1))
+    made = std.text_split(x, max_parts=Var("parts"), delimiter=c.text("delimiter", ""), limit=max(limit, -1))
     return [get_item(made, 0), get_item(made, 1)]
 
 
@@ -54,10 +54,10 @@ def tokenizer(c: Call, x: Node) -> Node:
         raise c.unsupported("an empty separator among others")
     return std.text_tokens(
         x,
-        most=Var("tokens"),
+        max_tokens=Var("tokens"),
         separators=separators,
         token=token,
-        least=least,
+        min_length=least,
         pad=c.text("pad_value"),
         ends=("\x02", "\x03") if c.flag("mark") else (),
     )

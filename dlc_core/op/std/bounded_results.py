@@ -47,7 +47,7 @@ def _first_reference(x: NDArray, total: NDArray, *, axis: int) -> NDArray:
 
 
 FIRST_OF = op(
-    "first_of", "the first elements of an axis; a tensor of one element gives their number", ["x", "total"],
+    "first_of", "the first `total[0]` elements along an axis", ["x", "total"],
     [Attr("count", "fresh"), Attr("axis", "int", 0)], kind="opaque", infer=_first_infer,
     reference=_first_reference, dtypes=("float32", "int64"),
     samples=(
@@ -58,61 +58,61 @@ FIRST_OF = op(
 )  # fmt: skip
 
 
-def _places_infer(x: TensorType, attrs: Attrs) -> Type:
+def _nonzero_infer(x: TensorType, attrs: Attrs) -> Type:
     return TupleType((TensorType((x.ndim, product(x.shape)), INT64), _TOTAL))
 
 
-def nonzero_of(x: NDArray) -> NDArray:
+def nonzero_indices(x: NDArray) -> NDArray:
     """The indices of nonzero elements, [rank, count]."""
     if x.ndim == 0:
         return np.zeros((0, int(x.item() != 0)), np.int64)
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 
-def _places_reference(x: NDArray) -> tuple[NDArray, NDArray]:
-    found = nonzero_of(x)
+def _nonzero_reference(x: NDArray) -> tuple[NDArray, NDArray]:
+    found = nonzero_indices(x)
     made = np.zeros((x.ndim, x.size), np.int64)
     made[:, : found.shape[1]] = found
     return made, np.array([found.shape[1]], np.int64)
 
 
-def _places_lower(type_: TupleType, attrs: Attrs, x: te.Tensor) -> tuple[te.Tensor, ...]:
-    places, total = tensor_types(type_.fields)
-    held = compute_type(x.dtype)
-    size = as_expr(places.shape[1])
+def _nonzero_lower(type_: TupleType, attrs: Attrs, x: te.Tensor) -> tuple[te.Tensor, ...]:
+    indices, total = tensor_types(type_.fields)
+    wide = compute_type(x.dtype)
+    size = as_expr(indices.shape[1])
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        (given,), (made, count) = ins, outs
+        (x_buffer,), (made, count) = ins, outs
         now = load(count, [0])
 
-        def look(at: list[Expr]) -> Stmt:
-            value = cast_to(held, load(given, at))
-            found = value if held.name == "bool" else ne(value, const(0, held))
-            kept = [store(made, [const(axis), now], i) for axis, i in enumerate(at)]
-            return If(found, seq(*kept, store(count, [0], now + 1)))
+        def visit(at: list[Expr]) -> Stmt:
+            value = cast_to(wide, load(x_buffer, at))
+            found = value if wide.name == "bool" else ne(value, const(0, wide))
+            written = [store(made, [const(axis), now], i) for axis, i in enumerate(at)]
+            return If(found, seq(*written, store(count, [0], now + 1)))
 
         def cleared(axis: int) -> Stmt:
             rest = Var("rest", "int64")
             return loop(rest, size - now, store(made, [const(axis), rest], _ZERO), begin=now)
 
         tails = [cleared(axis) for axis in range(len(x.shape))]
-        return seq(store(count, [0], _ZERO), nest(x.shape, look), *tails)
+        return seq(store(count, [0], _ZERO), nest(x.shape, visit), *tails)
 
     made: tuple[te.Tensor, ...] = te.extern(
-        [places.shape, total.shape], [x], body, "places", dtype_=["int64", "int64"]
+        [indices.shape, total.shape], [x], body, "places", dtype_=["int64", "int64"]
     )
     return made
 
 
-NONZERO_PLACES = op(
-    "nonzero_places",
-    "the indices of elements that are not 0, one in each of the first columns, in row-major order, zeros in"
-    " those after them; how many there are",
+BOUNDED_NONZERO = op(
+    "bounded_nonzero",
+    "the indices of elements that are not 0 as the first columns, in row-major order, and zeros after them;"
+    " the number of these elements",
     ["x"],
     kind="opaque",
-    infer=of_input(_places_infer, ALL),
-    reference=_places_reference,
-    lower=_places_lower,
+    infer=of_input(_nonzero_infer, ALL),
+    reference=_nonzero_reference,
+    lower=_nonzero_lower,
     dtypes=("float32", "int32", "bool", "bfloat16"),
     samples=(
         Sample((Tensor((3, 4), [[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 1]]),)),
@@ -124,4 +124,4 @@ NONZERO_PLACES = op(
     error_samples=[ErrorSample((Tensor((2,), dtype="complex64"),), {}, "dtype")],
 )
 
-OPS = (FIRST_OF, NONZERO_PLACES)
+OPS = (FIRST_OF, BOUNDED_NONZERO)

@@ -1,8 +1,8 @@
-"""Sizes that are data: dims from integers that a graph computes or gets as inputs.
+"""Data-dependent dims from integers that a graph computes or gets as inputs.
 
     size = Var("size")
-    told = dim_of(number, size=size)           # a tensor without elements whose first dim is the number
-    body = with_dims(told, result)             # the result, which needs the dim
+    shape = dim_of(number, size=size)          # a tensor without elements whose first dim is the number
+    body = with_dims(shape, result)            # the result, which needs the dim
 
 Dims occur in types, and data occurs in the graph. `dim_of` makes a dim of data. `with_dims` keeps that node
 alive, and orders it first, if nothing else reads it.
@@ -38,7 +38,7 @@ def _dim_reference(x: NDArray, *, what: str) -> NDArray:
 
 DIM_OF = op(
     "dim_of",
-    "an integer, at least 0, as the first dim of a tensor without elements; `what` is the error",
+    "an integer, at least 0, as the first dim of a tensor without elements; `what` is the error message",
     ["x"], [Attr("size", "fresh"), Attr("what", "str", "")], kind="opaque", infer=_dim_infer,
     reference=_dim_reference, dtypes=("int64",),
     samples=(
@@ -59,7 +59,7 @@ def _with_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 WITH_DIMS = op(
-    "with_dims", "the last value, which needs dims that the others show", ["*values"], kind="opaque",
+    "with_dims", "the last value; the other values define dims of its type", ["*values"], kind="opaque",
     infer=_with_infer, reference=lambda *values: values[-1], dtypes=("float32", "int64"),
     samples=(
         Sample((Tensor((2, 3)),)),

@@ -1,7 +1,7 @@
 """Random numbers, which the host draws.
 
-With a seed the numbers are those of NumPy's `RandomState` of that seed (the Mersenne Twister, whose stream
-NumPy guarantees): ONNX's reference implementation draws the same.  Without one every call draws others.
+With a seed they are those of NumPy's `RandomState` (the Mersenne Twister, whose stream NumPy guarantees), as
+in ONNX's reference implementation.  Without a seed, every call draws other numbers.
 """
 
 from __future__ import annotations
@@ -27,25 +27,32 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _reference(
-    *, shape: tuple[int, ...], law: str, a: float, b: float, seed: int | None, number: int, dtype: DType
+    *,
+    shape: tuple[int, ...],
+    distribution: str,
+    a: float,
+    b: float,
+    seed: int | None,
+    instance: int,
+    dtype: DType,
 ) -> NDArray:
     state = np.random.RandomState(seed)
-    drawn = state.uniform(a, b, shape) if law == "uniform" else state.normal(a, b, shape)
+    drawn = state.uniform(a, b, shape) if distribution == "uniform" else state.normal(a, b, shape)
     return np.asarray(drawn).astype(np.float64 if dtype.bits == 64 else np.float32)
 
 
 RANDOM = op(
     "random",
     "independent random numbers: uniform in [a, b), or normal with the mean a and the standard deviation b;"
-    " draws with different numbers are different draws",
+    " nodes with different `instance` draw independently",
     [],
     [
         Attr("shape", "dims"),
-        Attr("law", "str", "uniform", choices=("uniform", "normal")),
+        Attr("distribution", "str", "uniform", choices=("uniform", "normal")),
         Attr("a", "float", 0.0),
         Attr("b", "float", 1.0),
         Attr("seed", "int", None),
-        Attr("number", "int", 0),
+        Attr("instance", "int", 0),
         Attr("dtype", "dtype", _FLOAT32),
     ],
     kind="opaque",
@@ -54,7 +61,9 @@ RANDOM = op(
     dtypes=("float32",),
     samples=(
         Sample((), {"shape": (2, 3), "seed": 3}),
-        Sample((), {"shape": (5,), "law": "normal", "a": 1.0, "b": 0.5, "seed": 0, "dtype": "float64"}),
+        Sample(
+            (), {"shape": (5,), "distribution": "normal", "a": 1.0, "b": 0.5, "seed": 0, "dtype": "float64"}
+        ),
         Sample((), {"shape": (), "seed": 7, "dtype": "float16"}),
     ),
     error_samples=[
