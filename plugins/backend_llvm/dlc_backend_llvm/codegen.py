@@ -12,13 +12,13 @@ from dlc_backend_llvm.kind import cpu_of
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
-from dlc_core.tir.stmt import PrimFunc
 
 if TYPE_CHECKING:
     from dlc_backend_llvm import engine, joining
     from dlc_backend_llvm import export as exporting
     from dlc_backend_llvm.emit import kernels
     from dlc_backend_llvm.emit import module as unit
+    from dlc_core.tir.stmt import PrimFunc
 else:
     engine = lazy("dlc_backend_llvm.engine")
     exporting = lazy("dlc_backend_llvm.export")
@@ -42,12 +42,7 @@ class LlvmCodegen:
         entry points. `parts` has the results of `emit_part` by function name.
         """
         cpu, level = cpu_of(target), target["opt"]
-        functions: dict[str, PrimFunc] = module.of_kind(PrimFunc)
-        found = {
-            name: kernels.Kernel.decode(parts[name] if name in parts else self.emit_part(func, target), name)
-            for name, func in functions.items()
-            if name in parts or not func.attrs.get("entry")
-        }
+        found = kernels.module_kernels(module, parts, cpu, level)
         text, entries, rest = unit.emit_module(module, cpu, found)
         machine = cpu.triple, cpu.cpu, cpu.features
         code = None

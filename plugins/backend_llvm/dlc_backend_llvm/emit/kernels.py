@@ -1,6 +1,7 @@
 """The code of single kernels: LLVM IR and an object file, as bytes that a cache keeps.
 
     encode_kernel(func, cpu, opt) -> bytes
+    module_kernels(module, parts, cpu, opt) -> dict[str, Kernel]      those of a module
     Kernel.decode(data, name) -> Kernel       .part (LLVM IR), .code, .signature, under the name `name`
 
 The object file defines the kernel as a hidden symbol, so a module that declares it calls it after
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlc_backend_llvm import engine
 from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Part, Unit
+from dlc_core.ir.module import IRModule
 from dlc_core.tir.stmt import PrimFunc
 
 _LENGTH = 8
@@ -66,9 +69,21 @@ def encode_kernel(func: PrimFunc, cpu: HostCpu, opt: int) -> bytes:
     return len(head).to_bytes(_LENGTH, "little") + head + code
 
 
+def module_kernels(module: IRModule, parts: Mapping[str, bytes], cpu: HostCpu, opt: int) -> dict[str, Kernel]:
+    """The kernels of a module, which are all functions but its entry points: those in `parts`, and the
+    others, which are compiled here.
+    """
+    functions: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+    kernels = [name for name, func in functions.items() if name in parts or not func.attrs.get("entry")]
+    return {
+        name: Kernel.decode(parts.get(name) or encode_kernel(functions[name], cpu, opt), name)
+        for name in kernels
+    }
+
+
 def _is_joined(cpu: HostCpu) -> bool:
     """Whether objects for a machine can be joined: 64-bit little-endian ELF."""
     return cpu.arch in _WIDE and not any(word in cpu.triple for word in _NOT_ELF)
 
 
-__all__ = ["Kernel", "encode_kernel"]
+__all__ = ["Kernel", "encode_kernel", "module_kernels"]
