@@ -112,7 +112,7 @@ def test_a_race_would_be_found(tmp_path: Path) -> None:
     """The sanitizer detects a pool in which the count of finished ranges does not order writes
     before reads.
     """
-    weaker = POOL.replace("ADD(done, did)", "__atomic_fetch_add(&done, did, __ATOMIC_RELAXED)")
+    weaker = POOL.replace("ADD(done, finished)", "__atomic_fetch_add(&done, finished, __ATOMIC_RELAXED)")
     weaker = weaker.replace("LOAD(done, ACQUIRE)", "LOAD(done, RELAXED)")
     weaker = weaker.replace("LOAD(done, SEQ_CST)", "LOAD(done, RELAXED)")
     assert weaker.count("RELAXED") == POOL.count("RELAXED") + 3

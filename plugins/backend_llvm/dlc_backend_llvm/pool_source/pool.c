@@ -1,23 +1,24 @@
 /* The thread pool of generated code.  `tools/make_pool_ir.py` compiles it to LLVM IR in this folder, one file for
  * each architecture, which `pool_text.py` reads.  A test checks that these files are up to date.
  *
- * A job is a loop over n items.  It is divided into at most 8 ranges per thread, which are shared out before
- * the job is published: thread p of t has the ranges from p/t to (p + 1)/t, so that in kernel after kernel a
- * thread works on the same part of the data.  A share is one 64-bit word in a cache line of its own:
+ * A job is a loop over n items.  It is divided into at most 8 ranges per thread.  They are distributed before
+ * the job is published: of t threads, thread i has the ranges from i/t to (i + 1)/t.  So in kernel after kernel
+ * a thread works on the same part of the data.  The ranges of a thread are a queue, one 64-bit word in a cache
+ * line of its own:
  *
  *     generation (32 bits) | end of its ranges (16) | next range (16)
  *
- * The thread of a share takes ranges from the front; threads that have finished their own steal from the end.
+ * The owner of a queue takes ranges from the front; threads that have finished their own steal from the end.
  * Each claim is a compare-and-swap on the word.  It can only succeed while the job that the word was read for
  * has a range left.  That job is then the current one, so what was read of `body` to `ranges` before the claim
  * belongs to it.
  *
  * A job is published by storing its generation.  Each thread adds the number of ranges that it ran to `done`,
- * and the caller waits until these are all.
+ * and the caller waits until all ranges are done.
  *
  * Workers are started when they are first needed.  An idle worker spins for 100 us, then sleeps in a futex on
- * the generation.  A worker that the current job has no place for sleeps on the number of threads.  A forked
- * child sees another process id, forgets the workers that it does not have, and starts its own.
+ * the generation.  A worker that the current job does not use sleeps on the number of threads.  A forked child
+ * sees another process id, forgets the workers that it does not have, and starts its own.
  *
  * State is internal and functions are weak: objects that each contain this code link into one library and use
  * one pool.  A library that contains it must not be unmapped, since workers sleep in it.
@@ -34,7 +35,7 @@
 #include <unistd.h>
 
 enum {
-    MOST_THREADS = 1024,
+    MAX_THREADS = 1024,
     RANGES_PER_THREAD = 8,
     SPIN_NANOSECONDS = 100 * 1000, /* how long an idle worker spins before it sleeps */
     SPINS_PER_CLOCK = 64,          /* reading the clock costs more than a spin */
@@ -45,7 +46,7 @@ enum {
 typedef void Body(void *closure, int64_t begin, int64_t end);
 typedef struct {
     _Alignas(LINE) uint64_t word;
-} Share;
+} Queue;
 
 #define LOAD(from, order) __atomic_load_n(&(from), __ATOMIC_##order)
 #define STORE(to, value, order) __atomic_store_n(&(to), value, __ATOMIC_##order)
@@ -57,16 +58,16 @@ static _Alignas(LINE) Body *body;
 static void *closure;
 static int64_t items;
 static int64_t ranges;
-static Share shares[MOST_THREADS];
-static _Alignas(LINE) int32_t threads; /* futex: workers without a place sleep on it */
+static Queue queues[MAX_THREADS];
+static _Alignas(LINE) int32_t threads; /* futex: workers that the job does not use sleep on it */
 
 static _Alignas(LINE) int32_t done; /* ranges that are finished; futex: the caller sleeps on it */
 static int32_t waiting;             /* whether the caller sleeps or is about to */
 static _Alignas(LINE) int32_t sleepers;
-static _Alignas(LINE) int32_t busy; /* whether a caller has the pool */
-static int32_t process;             /* the process whose workers these are; -1 while a child takes over */
+static _Alignas(LINE) int32_t busy; /* whether a caller uses the pool */
+static int32_t process;             /* the process that started the workers; -1 while a child takes over */
 static int32_t workers;             /* how many exist; under `busy` */
-static int32_t limit;               /* the most threads that a call uses; 0 is no limit */
+static int32_t limit;               /* the maximum number of threads of a call; 0 is no limit */
 
 static inline void pause_spinning(void) {
 #if defined(__x86_64__)
@@ -92,26 +93,27 @@ static void wake_all(void *at) {
     syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Claim and run ranges of job `mine`, first those of thread `place`, then others'; return how many. */
-static int32_t work(uint32_t mine, int32_t place, int32_t team) {
-    int32_t count = 0, whose = place;
-    for (int32_t visits = 0; visits < team; visits++) {
-        Share *share = &shares[whose];
+/* Claim and run ranges of a job, given by its generation: first those of thread `index`, then others'.  Return
+ * how many were run. */
+static int32_t work(uint32_t job, int32_t index, int32_t num_threads) {
+    int32_t count = 0, owner = index;
+    for (int32_t visits = 0; visits < num_threads; visits++) {
+        Queue *queue = &queues[owner];
         for (;;) {
-            uint64_t now = LOAD(share->word, ACQUIRE);
+            uint64_t now = LOAD(queue->word, ACQUIRE);
             uint64_t front = now & 0xffff, end = now >> 16 & 0xffff;
-            if (now >> 32 != mine || front >= end) break;
+            if (now >> 32 != job || front >= end) break;
             Body *run = LOAD(body, RELAXED);
             void *argument = LOAD(closure, RELAXED);
             int64_t n = LOAD(items, RELAXED), parts = LOAD(ranges, RELAXED);
             int64_t range = visits == 0 ? front : end - 1;
             uint64_t claimed = visits == 0 ? now + 1 : now - (1 << 16);
-            if (!__atomic_compare_exchange_n(&share->word, &now, claimed, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            if (!__atomic_compare_exchange_n(&queue->word, &now, claimed, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
                 continue;
             run(argument, (uint64_t)(n * range) / parts, (uint64_t)(n * (range + 1)) / parts);
             count++;
         }
-        whose = whose + 1 >= team ? 0 : whose + 1;
+        owner = owner + 1 >= num_threads ? 0 : owner + 1;
     }
     return count;
 }
@@ -135,80 +137,80 @@ static uint32_t next_job(uint32_t seen) {
 }
 
 static void *worker(void *argument) {
-    int32_t place = (int32_t)(intptr_t)argument + 1;
+    int32_t index = (int32_t)(intptr_t)argument + 1;
     uint32_t seen = 0;
     for (;;) {
         seen = next_job(seen);
-        int32_t team = LOAD(threads, ACQUIRE);
-        if (place >= team) {
-            sleep_while(&threads, team);
+        int32_t num_threads = LOAD(threads, ACQUIRE);
+        if (index >= num_threads) {
+            sleep_while(&threads, num_threads);
             continue;
         }
-        int32_t did = work(seen, place, team);
-        if (did == 0) continue;
-        ADD(done, did);
+        int32_t finished = work(seen, index, num_threads);
+        if (finished == 0) continue;
+        ADD(done, finished);
         if (LOAD(waiting, SEQ_CST)) wake_all(&done);
     }
 }
 
-/* Start workers until there are `wanted`; return how many there are.  Runs under `busy`.
+/* Start workers until there are `count`; return how many there are.  Runs under `busy`.
  *
- * Workers block all signals but those that a thread gets for what it does itself, so that the process's other
- * threads handle the rest.
+ * Workers block all signals except those that a fault of the thread itself raises, so that other threads of the
+ * process handle the rest.
  */
-static int32_t hire(int32_t wanted) {
-    if (workers >= wanted) return workers;
+static int32_t start_workers(int32_t count) {
+    if (workers >= count) return workers;
     static const int faults[] = {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV};
-    sigset_t blocked, before;
+    sigset_t blocked, previous;
     sigfillset(&blocked);
     for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    while (workers < wanted) {
+    pthread_sigmask(SIG_SETMASK, &blocked, &previous);
+    while (workers < count) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, (void *)(intptr_t)workers)) break;
         pthread_detach(thread);
         workers++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
     return workers;
 }
 
-/* Whether the workers are this process's.  After a fork one caller of the child makes it so. */
-static int is_at_home(void) {
-    int32_t me = getpid(), owner = LOAD(process, ACQUIRE);
-    if (me == owner) return 1;
-    if (owner == -1 ||
-        !__atomic_compare_exchange_n(&process, &owner, -1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+/* Whether the workers belong to this process.  After a fork one caller of the child resets the state. */
+static int owns_workers(void) {
+    int32_t pid = getpid(), creator = LOAD(process, ACQUIRE);
+    if (pid == creator) return 1;
+    if (creator == -1 ||
+        !__atomic_compare_exchange_n(&process, &creator, -1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return 0;
     workers = 0;
     STORE(sleepers, 0, SEQ_CST);
     STORE(waiting, 0, SEQ_CST);
     STORE(busy, 0, SEQ_CST);
-    STORE(process, me, SEQ_CST);
+    STORE(process, pid, SEQ_CST);
     return 1;
 }
 
-/* Publish a job for a team of threads, and wake those that sleep; return its generation. */
-static uint32_t publish(Body *run, void *argument, int64_t n, int64_t parts, int32_t team) {
+/* Publish a job for some threads, and wake those that sleep; return its generation. */
+static uint32_t publish(Body *run, void *argument, int64_t n, int64_t parts, int32_t num_threads) {
     STORE(body, run, RELAXED);
     STORE(closure, argument, RELAXED);
     STORE(items, n, RELAXED);
     STORE(ranges, parts, RELAXED);
     STORE(done, 0, RELAXED);
     STORE(waiting, 0, RELAXED);
-    int32_t before = LOAD(threads, RELAXED);
-    STORE(threads, team, RELEASE);
-    uint32_t mine = LOAD(generation, RELAXED) + 1;
+    int32_t previous = LOAD(threads, RELAXED);
+    STORE(threads, num_threads, RELEASE);
+    uint32_t job = LOAD(generation, RELAXED) + 1;
     int64_t first = 0;
-    for (int64_t thread = 0; thread < team; thread++) {
-        int64_t end = parts * (thread + 1) / team;
-        STORE(shares[thread].word, (uint64_t)mine << 32 | end << 16 | first, RELEASE);
+    for (int64_t thread = 0; thread < num_threads; thread++) {
+        int64_t end = parts * (thread + 1) / num_threads;
+        STORE(queues[thread].word, (uint64_t)job << 32 | end << 16 | first, RELEASE);
         first = end;
     }
-    STORE(generation, mine, SEQ_CST);
+    STORE(generation, job, SEQ_CST);
     if (LOAD(sleepers, SEQ_CST) > 0) wake_all(&generation);
-    if (team > before) wake_all(&threads);
-    return mine;
+    if (num_threads > previous) wake_all(&threads);
+    return job;
 }
 
 /* Wait until all ranges of the current job are done: spin, then sleep. */
@@ -241,37 +243,37 @@ __attribute__((weak)) int32_t dlc_pool_get_num_threads(void) {
     return count > 1 ? count : 1;
 }
 
-/* The threads that a call uses: as many as it asks for, within the limit, and no more than items. */
-static int32_t team_for(int64_t n, int32_t asked) {
-    int32_t most = LOAD(limit, RELAXED);
-    if (asked < 1) asked = dlc_pool_get_num_threads();
-    if (most > 0 && most < asked) asked = most;
-    if (asked > MOST_THREADS) asked = MOST_THREADS;
-    return asked < n ? asked : (int32_t)n;
+/* The number of threads of a call: as requested, within the limit, and at most one per item. */
+static int32_t threads_for(int64_t n, int32_t requested) {
+    int32_t maximum = LOAD(limit, RELAXED);
+    if (requested < 1) requested = dlc_pool_get_num_threads();
+    if (maximum > 0 && maximum < requested) requested = maximum;
+    if (requested > MAX_THREADS) requested = MAX_THREADS;
+    return requested < n ? requested : (int32_t)n;
 }
 
 /* Run items 0 to n - 1 as calls `run(argument, begin, end)` on disjoint ranges; return 0 when all are done.
  *
  * Nested calls, and calls while another thread has the pool, run all items on the calling thread.
  */
-__attribute__((weak)) int32_t dlc_parallel_for(Body *run, void *argument, int64_t n, int32_t asked) {
+__attribute__((weak)) int32_t dlc_parallel_for(Body *run, void *argument, int64_t n, int32_t requested) {
     if (n < 1) return 0;
-    int32_t wanted = n > 1 ? team_for(n, asked) : 1, free = 0;
-    if (wanted < 2 || !is_at_home() ||
-        !__atomic_compare_exchange_n(&busy, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+    int32_t num_threads = n > 1 ? threads_for(n, requested) : 1, idle = 0;
+    if (num_threads < 2 || !owns_workers() ||
+        !__atomic_compare_exchange_n(&busy, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         run(argument, 0, n);
         return 0;
     }
-    int32_t have = hire(wanted - 1);
-    if (have == 0) {
+    int32_t available = start_workers(num_threads - 1);
+    if (available == 0) {
         STORE(busy, 0, RELEASE);
         run(argument, 0, n);
         return 0;
     }
-    int32_t team = have + 1 < wanted ? have + 1 : wanted;
-    int64_t parts = (int64_t)team * RANGES_PER_THREAD < n ? (int64_t)team * RANGES_PER_THREAD : n;
-    uint32_t mine = publish(run, argument, n, parts, team);
-    ADD(done, work(mine, 0, team));
+    if (available + 1 < num_threads) num_threads = available + 1;
+    int64_t parts = (int64_t)num_threads * RANGES_PER_THREAD < n ? (int64_t)num_threads * RANGES_PER_THREAD : n;
+    uint32_t job = publish(run, argument, n, parts, num_threads);
+    ADD(done, work(job, 0, num_threads));
     await((int32_t)parts);
     STORE(busy, 0, RELEASE);
     return 0;

@@ -1,6 +1,6 @@
 ; Made of pool.c by tools/make_pool_ir.py for Linux on x86_64.
 
-%struct.Share = type { i64, [120 x i8] }
+%struct.Queue = type { i64, [120 x i8] }
 %struct.cpu_set_t = type { [16 x i64] }
 %struct.__sigset_t = type { [16 x i64] }
 %struct.timespec = type { i64, i64 }
@@ -12,14 +12,14 @@
 @workers = internal global i32 0, align 4
 @sleepers = internal global i32 0, align 128
 @waiting = internal global i32 0, align 4
-@hire.faults = internal constant [5 x i32] [i32 4, i32 5, i32 7, i32 8, i32 11], align 16
+@start_workers.faults = internal constant [5 x i32] [i32 4, i32 5, i32 7, i32 8, i32 11], align 16
 @threads = internal global i32 0, align 128
 @generation = internal global i32 0, align 128
 @body = internal global ptr null, align 128
 @closure = internal global ptr null, align 8
 @items = internal global i64 0, align 8
 @ranges = internal global i64 0, align 8
-@shares = internal global [1024 x %struct.Share] zeroinitializer, align 128
+@queues = internal global [1024 x %struct.Queue] zeroinitializer, align 128
 
 define weak void @dlc_pool_set_num_threads(i32 %n) nounwind {
 entry:
@@ -67,10 +67,10 @@ declare i32 @sched_getaffinity(i32, i64, ptr)
 
 declare i64 @llvm.ctpop.i64(i64)
 
-define weak i32 @dlc_parallel_for(ptr %run, ptr %argument, i64 %n, i32 %asked) nounwind {
+define weak i32 @dlc_parallel_for(ptr %run, ptr %argument, i64 %n, i32 %requested) nounwind {
 entry:
   %blocked.i = alloca %struct.__sigset_t, align 8
-  %before.i = alloca %struct.__sigset_t, align 8
+  %previous.i = alloca %struct.__sigset_t, align 8
   %thread.i = alloca i64, align 8
   %cmp = icmp slt i64 %n, 1
   br i1 %cmp, label %return, label %if.end
@@ -81,7 +81,7 @@ if.end:
 
 cond.true:
   %0 = load atomic i32, ptr @limit monotonic, align 4
-  %cmp.i = icmp slt i32 %asked, 1
+  %cmp.i = icmp slt i32 %requested, 1
   br i1 %cmp.i, label %if.then.i, label %cond.end
 
 if.then.i:
@@ -89,11 +89,11 @@ if.then.i:
   br label %cond.end
 
 cond.end:
-  %asked.addr.0.i = phi i32 [ %call.i, %if.then.i ], [ %asked, %cond.true ]
+  %requested.addr.0.i = phi i32 [ %call.i, %if.then.i ], [ %requested, %cond.true ]
   %cmp1.i = icmp sgt i32 %0, 0
-  %1 = call i32 @llvm.smin.i32(i32 %0, i32 %asked.addr.0.i)
-  %asked.addr.1.i = select i1 %cmp1.i, i32 %1, i32 %asked.addr.0.i
-  %spec.store.select.i = call i32 @llvm.smin.i32(i32 %asked.addr.1.i, i32 1024)
+  %1 = call i32 @llvm.smin.i32(i32 %0, i32 %requested.addr.0.i)
+  %requested.addr.1.i = select i1 %cmp1.i, i32 %1, i32 %requested.addr.0.i
+  %spec.store.select.i = call i32 @llvm.smin.i32(i32 %requested.addr.1.i, i32 1024)
   %conv.i = sext i32 %spec.store.select.i to i64
   %cond18.i = call i64 @llvm.smin.i64(i64 %n, i64 %conv.i)
   %cond.i = trunc i64 %cond18.i to i32
@@ -101,14 +101,14 @@ cond.end:
   br i1 %cmp2, label %if.then5, label %lor.lhs.false
 
 lor.lhs.false:
-  %call.i53 = call i32 @getpid()
+  %call.i51 = call i32 @getpid()
   %2 = load atomic i32, ptr @process acquire, align 4
-  %cmp.i54 = icmp eq i32 %call.i53, %2
-  br i1 %cmp.i54, label %lor.lhs.false4, label %if.end.i
+  %cmp.i52 = icmp eq i32 %call.i51, %2
+  br i1 %cmp.i52, label %lor.lhs.false4, label %if.end.i
 
 if.end.i:
-  %cmp1.i55 = icmp eq i32 %2, -1
-  br i1 %cmp1.i55, label %if.then5, label %lor.lhs.false.i
+  %cmp1.i53 = icmp eq i32 %2, -1
+  br i1 %cmp1.i53, label %if.then5, label %lor.lhs.false.i
 
 lor.lhs.false.i:
   %3 = cmpxchg ptr @process, i32 %2, i32 -1 seq_cst seq_cst, align 4
@@ -120,7 +120,7 @@ if.end3.i:
   store atomic i32 0, ptr @sleepers seq_cst, align 128
   store atomic i32 0, ptr @waiting seq_cst, align 4
   store atomic i32 0, ptr @busy seq_cst, align 128
-  store atomic i32 %call.i53, ptr @process seq_cst, align 4
+  store atomic i32 %call.i51, ptr @process seq_cst, align 4
   br label %lor.lhs.false4
 
 lor.lhs.false4:
@@ -136,21 +136,21 @@ if.end6:
   %sub = add i32 %cond.i, -1
   %7 = load i32, ptr @workers, align 4
   %cmp.not.i = icmp slt i32 %7, %sub
-  br i1 %cmp.not.i, label %if.end.i57, label %if.end11
+  br i1 %cmp.not.i, label %if.end.i55, label %if.end11
 
-if.end.i57:
-  %call.i58 = call i32 @sigfillset(ptr %blocked.i)
+if.end.i55:
+  %call.i56 = call i32 @sigfillset(ptr %blocked.i)
   br label %for.body.i
 
 for.cond.cleanup.i:
-  %call4.i = call i32 @pthread_sigmask(i32 2, ptr %blocked.i, ptr %before.i)
+  %call4.i = call i32 @pthread_sigmask(i32 2, ptr %blocked.i, ptr %previous.i)
   %.old.i = load i32, ptr @workers, align 4
   %cmp5.old.i = icmp slt i32 %.old.i, %sub
-  br i1 %cmp5.old.i, label %while.body.i, label %hire.exit
+  br i1 %cmp5.old.i, label %while.body.i, label %start_workers.exit
 
 for.body.i:
-  %indvars.iv.i = phi i64 [ 0, %if.end.i57 ], [ %indvars.iv.next.i, %for.body.i ]
-  %arrayidx.i = getelementptr i32, ptr @hire.faults, i64 %indvars.iv.i
+  %indvars.iv.i = phi i64 [ 0, %if.end.i55 ], [ %indvars.iv.next.i, %for.body.i ]
+  %arrayidx.i = getelementptr i32, ptr @start_workers.faults, i64 %indvars.iv.i
   %8 = load i32, ptr %arrayidx.i, align 4
   %call3.i = call i32 @sigdelset(ptr %blocked.i, i32 %8)
   %indvars.iv.next.i = add i64 %indvars.iv.i, 1
@@ -166,7 +166,7 @@ while.body.i:
   br i1 %tobool.not.i, label %cleanup.i, label %cleanup.thread.i
 
 cleanup.thread.i:
-  br label %hire.exit
+  br label %start_workers.exit
 
 cleanup.i:
   %11 = load i64, ptr %thread.i, align 8
@@ -175,10 +175,10 @@ cleanup.i:
   %inc12.i = add i32 %12, 1
   store i32 %inc12.i, ptr @workers, align 4
   %cmp5.i = icmp slt i32 %inc12.i, %sub
-  br i1 %cmp5.i, label %while.body.i, label %hire.exit
+  br i1 %cmp5.i, label %while.body.i, label %start_workers.exit
 
-hire.exit:
-  %call13.i = call i32 @pthread_sigmask(i32 2, ptr %before.i, ptr null)
+start_workers.exit:
+  %call13.i = call i32 @pthread_sigmask(i32 2, ptr %previous.i, ptr null)
   %13 = load i32, ptr @workers, align 4
   %cmp8 = icmp eq i32 %13, 0
   br i1 %cmp8, label %if.then9, label %if.end11
@@ -189,58 +189,58 @@ if.then9:
   br label %return
 
 if.end11:
-  %retval.0.i5689 = phi i32 [ %13, %hire.exit ], [ %7, %if.end6 ]
-  %add = add i32 %retval.0.i5689, 1
-  %cond17 = call i32 @llvm.smin.i32(i32 %add, i32 %cond.i)
-  %conv = sext i32 %cond17 to i64
+  %retval.0.i5487 = phi i32 [ %13, %start_workers.exit ], [ %7, %if.end6 ]
+  %add = add i32 %retval.0.i5487, 1
+  %spec.select = call i32 @llvm.smin.i32(i32 %add, i32 %cond.i)
+  %conv = sext i32 %spec.select to i64
   %mul = shl i64 %conv, 3
-  %cond25 = call i64 @llvm.smin.i64(i64 %mul, i64 %n)
+  %cond23 = call i64 @llvm.smin.i64(i64 %mul, i64 %n)
   %14 = ptrtoint ptr %run to i64
   store atomic i64 %14, ptr @body monotonic, align 128
   %15 = ptrtoint ptr %argument to i64
   store atomic i64 %15, ptr @closure monotonic, align 8
   store atomic i64 %n, ptr @items monotonic, align 8
-  store atomic i64 %cond25, ptr @ranges monotonic, align 8
+  store atomic i64 %cond23, ptr @ranges monotonic, align 8
   store atomic i32 0, ptr @done monotonic, align 128
   store atomic i32 0, ptr @waiting monotonic, align 4
   %16 = load atomic i32, ptr @threads monotonic, align 128
-  store atomic i32 %cond17, ptr @threads release, align 128
+  store atomic i32 %spec.select, ptr @threads release, align 128
   %17 = load atomic i32, ptr @generation monotonic, align 128
   %add.i = add i32 %17, 1
-  %cmp34.i = icmp sgt i32 %cond17, 0
-  br i1 %cmp34.i, label %for.body.lr.ph.i, label %for.cond.cleanup.i60
+  %cmp34.i = icmp sgt i32 %spec.select, 0
+  br i1 %cmp34.i, label %for.body.lr.ph.i, label %for.cond.cleanup.i58
 
 for.body.lr.ph.i:
   %conv12.i = zext i32 %add.i to i64
   %shl.i = shl i64 %conv12.i, 32
-  br label %for.body.i63
+  br label %for.body.i61
 
-for.cond.cleanup.i60:
+for.cond.cleanup.i58:
   store atomic i32 %add.i, ptr @generation seq_cst, align 128
   %18 = load atomic i32, ptr @sleepers seq_cst, align 128
   %cmp17.i = icmp sgt i32 %18, 0
-  br i1 %cmp17.i, label %if.then.i62, label %if.end.i61
+  br i1 %cmp17.i, label %if.then.i60, label %if.end.i59
 
-for.body.i63:
-  %first.036.i = phi i64 [ 0, %for.body.lr.ph.i ], [ %div.i, %for.body.i63 ]
-  %thread.035.i = phi i64 [ 0, %for.body.lr.ph.i ], [ %add9.i, %for.body.i63 ]
+for.body.i61:
+  %first.036.i = phi i64 [ 0, %for.body.lr.ph.i ], [ %div.i, %for.body.i61 ]
+  %thread.035.i = phi i64 [ 0, %for.body.lr.ph.i ], [ %add9.i, %for.body.i61 ]
   %add9.i = add i64 %thread.035.i, 1
-  %mul.i = mul i64 %add9.i, %cond25
+  %mul.i = mul i64 %add9.i, %cond23
   %div.i = udiv i64 %mul.i, %conv
-  %arrayidx.i64 = getelementptr %struct.Share, ptr @shares, i64 %thread.035.i
+  %arrayidx.i62 = getelementptr %struct.Queue, ptr @queues, i64 %thread.035.i
   %shl13.i = shl i64 %div.i, 16
   %or.i = or i64 %first.036.i, %shl.i
   %or14.i = or i64 %or.i, %shl13.i
-  store atomic i64 %or14.i, ptr %arrayidx.i64 release, align 128
-  %exitcond.not.i65 = icmp eq i64 %add9.i, %conv
-  br i1 %exitcond.not.i65, label %for.cond.cleanup.i60, label %for.body.i63
+  store atomic i64 %or14.i, ptr %arrayidx.i62 release, align 128
+  %exitcond.not.i63 = icmp eq i64 %add9.i, %conv
+  br i1 %exitcond.not.i63, label %for.cond.cleanup.i58, label %for.body.i61
 
-if.then.i62:
+if.then.i60:
   %call.i.i = call i64 (i64, ...) @syscall(i64 202, ptr @generation, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  br label %if.end.i61
+  br label %if.end.i59
 
-if.end.i61:
-  %cmp19.i = icmp sgt i32 %cond17, %16
+if.end.i59:
+  %cmp19.i = icmp sgt i32 %spec.select, %16
   br i1 %cmp19.i, label %if.then21.i, label %publish.exit
 
 if.then21.i:
@@ -248,24 +248,24 @@ if.then21.i:
   br label %publish.exit
 
 publish.exit:
-  br i1 %cmp34.i, label %for.body.lr.ph.i67, label %work.exit
+  br i1 %cmp34.i, label %for.body.lr.ph.i65, label %work.exit
 
-for.body.lr.ph.i67:
-  %conv.i68 = zext i32 %add.i to i64
-  br label %for.body.i69
+for.body.lr.ph.i65:
+  %conv.i66 = zext i32 %add.i to i64
+  br label %for.body.i67
 
-for.body.i69:
-  %count.082.i = phi i32 [ 0, %for.body.lr.ph.i67 ], [ %count.1.lcssa.i, %for.end.i ]
-  %whose.081.i = phi i32 [ 0, %for.body.lr.ph.i67 ], [ %cond42.i, %for.end.i ]
-  %visits.080.i = phi i32 [ 0, %for.body.lr.ph.i67 ], [ %inc43.i, %for.end.i ]
-  %idxprom.i = sext i32 %whose.081.i to i64
-  %arrayidx.i70 = getelementptr %struct.Share, ptr @shares, i64 %idxprom.i
-  %19 = load atomic i64, ptr %arrayidx.i70 acquire, align 128
+for.body.i67:
+  %count.082.i = phi i32 [ 0, %for.body.lr.ph.i65 ], [ %count.1.lcssa.i, %for.end.i ]
+  %owner.081.i = phi i32 [ 0, %for.body.lr.ph.i65 ], [ %cond42.i, %for.end.i ]
+  %visits.080.i = phi i32 [ 0, %for.body.lr.ph.i65 ], [ %inc43.i, %for.end.i ]
+  %idxprom.i = sext i32 %owner.081.i to i64
+  %arrayidx.i68 = getelementptr %struct.Queue, ptr @queues, i64 %idxprom.i
+  %19 = load atomic i64, ptr %arrayidx.i68 acquire, align 128
   %and69.i = and i64 %19, 65535
   %shr70.i = lshr i64 %19, 16
   %and271.i = and i64 %shr70.i, 65535
   %shr372.i = lshr i64 %19, 32
-  %cmp4.not73.i = icmp eq i64 %shr372.i, %conv.i68
+  %cmp4.not73.i = icmp eq i64 %shr372.i, %conv.i66
   %cmp6.not74.i = icmp ult i64 %and69.i, %and271.i
   %or.cond75.i = select i1 %cmp4.not73.i, i1 %cmp6.not74.i, i1 false
   br i1 %or.cond75.i, label %if.end.lr.ph.i, label %for.end.i
@@ -273,9 +273,9 @@ for.body.i69:
 if.end.lr.ph.i:
   %cmp12.i = icmp eq i32 %visits.080.i, 0
   %cond20.v.i = select i1 %cmp12.i, i64 1, i64 -65536
-  br label %if.end.i72
+  br label %if.end.i70
 
-if.end.i72:
+if.end.i70:
   %and278.i = phi i64 [ %and271.i, %if.end.lr.ph.i ], [ %and2.i, %cleanup32.i ]
   %and77.i = phi i64 [ %and69.i, %if.end.lr.ph.i ], [ %and.i, %cleanup32.i ]
   %20 = phi i64 [ %19, %if.end.lr.ph.i ], [ %29, %cleanup32.i ]
@@ -285,78 +285,78 @@ if.end.i72:
   %23 = load atomic i64, ptr @items monotonic, align 8
   %24 = load atomic i64, ptr @ranges monotonic, align 8
   %cond20.i = add i64 %20, %cond20.v.i
-  %25 = cmpxchg ptr %arrayidx.i70, i64 %20, i64 %cond20.i acq_rel monotonic, align 128
+  %25 = cmpxchg ptr %arrayidx.i68, i64 %20, i64 %cond20.i acq_rel monotonic, align 128
   %26 = extractvalue { i64, i1 } %25, 1
   br i1 %26, label %if.end23.i, label %cleanup32.i
 
 if.end23.i:
   %sub.i = add i64 %and278.i, -1
-  %cond.i73 = select i1 %cmp12.i, i64 %and77.i, i64 %sub.i
+  %cond.i71 = select i1 %cmp12.i, i64 %and77.i, i64 %sub.i
   %27 = inttoptr i64 %22 to ptr
   %28 = inttoptr i64 %21 to ptr
-  %mul.i74 = mul i64 %23, %cond.i73
-  %div.i75 = udiv i64 %mul.i74, %24
-  %add24.i = add i64 %cond.i73, 1
+  %mul.i72 = mul i64 %23, %cond.i71
+  %div.i73 = udiv i64 %mul.i72, %24
+  %add24.i = add i64 %cond.i71, 1
   %mul25.i = mul i64 %23, %add24.i
   %div26.i = udiv i64 %mul25.i, %24
-  call void %28(ptr %27, i64 %div.i75, i64 %div26.i)
+  call void %28(ptr %27, i64 %div.i73, i64 %div26.i)
   %inc.i = add i32 %count.176.i, 1
   br label %cleanup32.i
 
 cleanup32.i:
-  %count.3.i = phi i32 [ %count.176.i, %if.end.i72 ], [ %inc.i, %if.end23.i ]
-  %29 = load atomic i64, ptr %arrayidx.i70 acquire, align 128
+  %count.3.i = phi i32 [ %count.176.i, %if.end.i70 ], [ %inc.i, %if.end23.i ]
+  %29 = load atomic i64, ptr %arrayidx.i68 acquire, align 128
   %and.i = and i64 %29, 65535
   %shr.i = lshr i64 %29, 16
   %and2.i = and i64 %shr.i, 65535
   %shr3.i = lshr i64 %29, 32
-  %cmp4.not.i = icmp eq i64 %shr3.i, %conv.i68
+  %cmp4.not.i = icmp eq i64 %shr3.i, %conv.i66
   %cmp6.not.i = icmp ult i64 %and.i, %and2.i
   %or.cond.i = select i1 %cmp4.not.i, i1 %cmp6.not.i, i1 false
-  br i1 %or.cond.i, label %if.end.i72, label %for.end.i
+  br i1 %or.cond.i, label %if.end.i70, label %for.end.i
 
 for.end.i:
-  %count.1.lcssa.i = phi i32 [ %count.082.i, %for.body.i69 ], [ %count.3.i, %cleanup32.i ]
-  %add35.i = add i32 %whose.081.i, 1
-  %cmp36.not.i = icmp slt i32 %add35.i, %cond17
+  %count.1.lcssa.i = phi i32 [ %count.082.i, %for.body.i67 ], [ %count.3.i, %cleanup32.i ]
+  %add35.i = add i32 %owner.081.i, 1
+  %cmp36.not.i = icmp slt i32 %add35.i, %spec.select
   %cond42.i = select i1 %cmp36.not.i, i32 %add35.i, i32 0
   %inc43.i = add i32 %visits.080.i, 1
-  %exitcond.not.i71 = icmp eq i32 %inc43.i, %cond17
-  br i1 %exitcond.not.i71, label %work.exit, label %for.body.i69
+  %exitcond.not.i69 = icmp eq i32 %inc43.i, %spec.select
+  br i1 %exitcond.not.i69, label %work.exit, label %for.body.i67
 
 work.exit:
   %count.0.lcssa.i = phi i32 [ 0, %publish.exit ], [ %count.1.lcssa.i, %for.end.i ]
   %30 = atomicrmw add ptr @done, i32 %count.0.lcssa.i seq_cst, align 128
-  %conv29 = trunc i64 %cond25 to i32
+  %conv27 = trunc i64 %cond23 to i32
   %31 = load atomic i32, ptr @done acquire, align 128
-  %cmp.not9.i = icmp eq i32 %31, %conv29
-  br i1 %cmp.not9.i, label %await.exit, label %for.body.i76
+  %cmp.not9.i = icmp eq i32 %31, %conv27
+  br i1 %cmp.not9.i, label %await.exit, label %for.body.i74
 
-for.body.i76:
+for.body.i74:
   %tries.010.i = phi i32 [ %tries.1.i, %for.inc.i ], [ 0, %work.exit ]
-  %cmp1.i77 = icmp ult i32 %tries.010.i, 4001
-  br i1 %cmp1.i77, label %if.then.i82, label %if.end.i78
+  %cmp1.i75 = icmp ult i32 %tries.010.i, 4001
+  br i1 %cmp1.i75, label %if.then.i80, label %if.end.i76
 
-if.then.i82:
+if.then.i80:
   call void @llvm.x86.sse2.pause()
   %32 = add i32 %tries.010.i, 1
   br label %for.inc.i
 
-if.end.i78:
+if.end.i76:
   store atomic i32 1, ptr @waiting seq_cst, align 4
   %33 = load atomic i32, ptr @done seq_cst, align 128
-  %cmp3.not.i = icmp eq i32 %33, %conv29
+  %cmp3.not.i = icmp eq i32 %33, %conv27
   br i1 %cmp3.not.i, label %for.inc.i, label %if.then4.i
 
 if.then4.i:
-  %call.i.i79 = call i64 (i64, ...) @syscall(i64 202, ptr @done, i32 128, i32 %33, ptr null, ptr null, i32 0)
+  %call.i.i77 = call i64 (i64, ...) @syscall(i64 202, ptr @done, i32 128, i32 %33, ptr null, ptr null, i32 0)
   br label %for.inc.i
 
 for.inc.i:
-  %tries.1.i = phi i32 [ %32, %if.then.i82 ], [ 1, %if.then4.i ], [ 1, %if.end.i78 ]
+  %tries.1.i = phi i32 [ %32, %if.then.i80 ], [ 1, %if.then4.i ], [ 1, %if.end.i76 ]
   %34 = load atomic i32, ptr @done acquire, align 128
-  %cmp.not.i80 = icmp eq i32 %34, %conv29
-  br i1 %cmp.not.i80, label %await.exit, label %for.body.i76
+  %cmp.not.i78 = icmp eq i32 %34, %conv27
+  br i1 %cmp.not.i78, label %await.exit, label %for.body.i74
 
 await.exit:
   store atomic i32 0, ptr @busy release, align 128
@@ -455,10 +455,10 @@ for.body.lr.ph.i:
 
 for.body.i:
   %count.082.i = phi i32 [ 0, %for.body.lr.ph.i ], [ %count.1.lcssa.i, %for.end.i ]
-  %whose.081.i = phi i32 [ %add, %for.body.lr.ph.i ], [ %cond42.i, %for.end.i ]
+  %owner.081.i = phi i32 [ %add, %for.body.lr.ph.i ], [ %cond42.i, %for.end.i ]
   %visits.080.i = phi i32 [ 0, %for.body.lr.ph.i ], [ %inc43.i, %for.end.i ]
-  %idxprom.i = sext i32 %whose.081.i to i64
-  %arrayidx.i = getelementptr %struct.Share, ptr @shares, i64 %idxprom.i
+  %idxprom.i = sext i32 %owner.081.i to i64
+  %arrayidx.i = getelementptr %struct.Queue, ptr @queues, i64 %idxprom.i
   %9 = load atomic i64, ptr %arrayidx.i acquire, align 128
   %and69.i = and i64 %9, 65535
   %shr70.i = lshr i64 %9, 16
@@ -516,7 +516,7 @@ cleanup32.i:
 
 for.end.i:
   %count.1.lcssa.i = phi i32 [ %count.082.i, %for.body.i ], [ %count.3.i, %cleanup32.i ]
-  %add35.i = add i32 %whose.081.i, 1
+  %add35.i = add i32 %owner.081.i, 1
   %cmp36.not.i = icmp slt i32 %add35.i, %8
   %cond42.i = select i1 %cmp36.not.i, i32 %add35.i, i32 0
   %inc43.i = add i32 %visits.080.i, 1
@@ -550,6 +550,6 @@ declare i32 @llvm.smax.i32(i32, i32)
 
 declare i32 @llvm.umax.i32(i32, i32)
 
-declare i32 @llvm.smin.i32(i32, i32)
-
 declare i64 @llvm.smin.i64(i64, i64)
+
+declare i32 @llvm.smin.i32(i32, i32)
