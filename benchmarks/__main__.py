@@ -65,13 +65,13 @@ def main() -> int:
         return 2
     peers, facts = installed_peers(), machine()
     if options.peers is not None:
-        wanted = {OURS.name, *filter(None, options.peers.split(","))}
-        absent = sorted(wanted - {peer.name for peer in peers})
+        expected = {OURS.name, *filter(None, options.peers.split(","))}
+        absent = sorted(expected - {peer.name for peer in peers})
         if absent:
             names = ", ".join(peer.name for peer in peers if peer.name != OURS.name)
             print(f"no peer {absent[0]} installed; there are: {names or 'none'}", file=sys.stderr)
             return 2
-        peers = [peer for peer in peers if peer.name in wanted]
+        peers = [peer for peer in peers if peer.name in expected]
     if options.targets:
         facts["targets"] = options.targets
         peers = [*for_targets(options.targets), *(peer for peer in peers if peer.name != OURS.name)]

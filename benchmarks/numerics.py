@@ -185,8 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     options = parser.parse_args(arguments)
-    wanted = None if options.peers is None else options.peers.split(",")
-    others = [p for p in installed_peers() if p.name != OURS.name and (wanted is None or p.name in wanted)]
+    expected = None if options.peers is None else options.peers.split(",")
+    others = [
+        p for p in installed_peers() if p.name != OURS.name and (expected is None or p.name in expected)
+    ]
     print(head(machine(), [OURS, *others]), flush=True)
     columns = [("dlc", OURS), ("dlc fast", OURS.at("fast")), *((peer.name, peer) for peer in others)]
     table = list(rows(columns, options.threads))

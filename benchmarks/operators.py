@@ -327,26 +327,26 @@ def measure(operator: Operator, threads: int, target: str | None = None) -> Line
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    wanted = session.run(None, feeds)
+    expected = session.run(None, feeds)
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-    for value, array in zip(session.get_outputs(), wanted, strict=True):
+    for value, array in zip(session.get_outputs(), expected, strict=True):
         binding.bind_ortvalue_output(value.name, onnxruntime.OrtValue.ortvalue_from_numpy(array.copy()))
 
     exe = dlc.compile(model, target, num_threads=threads, cache=False)
-    outputs = [np.empty_like(array) for array in wanted]
+    outputs = [np.empty_like(array) for array in expected]
     bound = exe.bind(list(feeds.values()), outputs)
-    size = sum(a.nbytes for a in (*feeds.values(), *wanted))
+    size = sum(a.nbytes for a in (*feeds.values(), *expected))
     if operator.name.startswith("gather 128"):
-        size = 2 * wanted[0].nbytes
+        size = 2 * expected[0].nbytes
     source = np.zeros(size // 2, np.uint8)
     target_bytes = np.zeros_like(source)
     run = onnxruntime.RunOptions()
     ours, theirs, copy = turns([
         bound, lambda: session.run_with_iobinding(binding, run), lambda: np.copyto(target_bytes, source),
     ])  # fmt: skip
-    error = max(_distance(a, b) for a, b in zip(outputs, wanted, strict=True))
+    error = max(_distance(a, b) for a, b in zip(outputs, expected, strict=True))
     rules = tuple(kernel.rule or "–" for kernel in exe.explain().kernels)
     return Line(operator.name, threads, ours, theirs, size / ours / 1e9, size / copy / 1e9, error, rules)
 

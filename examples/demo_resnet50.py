@@ -52,10 +52,10 @@ def build(model: Any, label: str, cold: bool) -> Any:
     return exe
 
 
-def check(name: str, got: Any, wanted: Any) -> bool:
+def check(name: str, got: Any, expected: Any) -> bool:
     """Whether all probabilities are within tolerance; tells the errors and the best five classes."""
-    off = np.abs(got - wanted)
-    fits = bool(np.all(off <= ATOL + RTOL * np.abs(wanted)))
+    off = np.abs(got - expected)
+    fits = bool(np.all(off <= ATOL + RTOL * np.abs(expected)))
     verdict = "[green]fits[/]" if fits else "[bold red]WRONG[/]"
     out.print(f"{name:12} {verdict}, largest error {off.max():.1e} (rtol {RTOL:g}, atol {ATOL:g})")
     best = np.argsort(-got.ravel(), kind="stable")[:5]

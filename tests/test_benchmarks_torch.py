@@ -186,8 +186,8 @@ def outputs(model: onnx.ModelProto, folder: Path) -> tuple[Path, list[Any], list
 @needs_torch
 @pytest.mark.parametrize("text", GRAPHS)
 def test_operators_mean_what_onnx_says(text: str, tmp_path: Path) -> None:
-    _, found, wanted = outputs(model_of(text), tmp_path)
-    for got, right in zip(found, wanted, strict=True):
+    _, found, expected = outputs(model_of(text), tmp_path)
+    for got, right in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
         assert got.shape == right.shape
 
@@ -224,8 +224,8 @@ def test_norms_scales_and_shifts_go_into_convolutions(tmp_path: Path) -> None:
         " float[4, 1, 1] c = {1, 2, 3, 4}> { a = Conv(x, w) n = BatchNormalization(a, b, b, m, v)"
         " d = Mul(c, n) e = Add(d, c) f = Relu(e) y = Add(f, x) }"
     )
-    path, (found,), (wanted,) = outputs(model_of(text), tmp_path)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    path, (found,), (expected,) = outputs(model_of(text), tmp_path)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert graph_of(path) == {"contiguous": 1, "conv2d": 1, "relu_": 1, "add_": 1}
 
 
@@ -245,12 +245,12 @@ def test_activations_are_found_however_they_are_written(form: str, tmp_path: Pat
         " float k = {0.044715}, float r = {0.79788456}>"
     )
     text = f"(float[2, 3] x) => (float[] y) {constants} {GELUS[form]}"
-    path, (found,), (wanted,) = outputs(model_of(text), tmp_path)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    path, (found,), (expected,) = outputs(model_of(text), tmp_path)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert graph_of(path) == {"gelu": 1}
     other = model_of(text.replace("half = {0.5}", "half = {0.6}"))
-    path, (found,), (wanted,) = outputs(other, tmp_path)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    path, (found,), (expected,) = outputs(other, tmp_path)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert "gelu" not in graph_of(path)
 
 
@@ -261,8 +261,8 @@ def test_attention_is_torchs_own(tmp_path: Path) -> None:
         "<float four = {4.0}> { t = Transpose <perm = [0, 1, 3, 2]> (k) a = MatMul(q, t) b = Div(a, four)"
         " c = Add(m, b) s = Softmax(c) y = MatMul(s, v) }"
     )
-    path, (found,), (wanted,) = outputs(model_of(text), tmp_path)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    path, (found,), (expected,) = outputs(model_of(text), tmp_path)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert graph_of(path) == {"permute": 1, "transpose": 1, "scaled_dot_product_attention": 1}
 
 
@@ -272,8 +272,8 @@ def test_what_others_read_is_not_written_over(tmp_path: Path) -> None:
         "(float[2, 3] x, float[3] z) => (float[] y, float[] u)"
         "{ a = Sub(x, z) u = Relu(a) b = Add(z, x) y = Add(a, b) }"
     )
-    path, found, wanted = outputs(model_of(text), tmp_path)
-    for got, right in zip(found, wanted, strict=True):
+    path, found, expected = outputs(model_of(text), tmp_path)
+    for got, right in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-6)
     assert graph_of(path) == {"sub": 1, "relu": 1, "add": 1, "add_": 1}
 

@@ -52,10 +52,10 @@ def kernels(**options: object) -> int:
     """Kernels of the chain; whatever their number, results are right."""
     exe = dlc.compile(chain(), NAMED, cache=False, **options)
     x = np.linspace(-1, 1, 6, dtype=np.float32)
-    wanted = x
+    expected = x
     for _ in range(4):
-        wanted = np.tanh(-wanted)
-    np.testing.assert_allclose(exe(x), wanted, rtol=1e-6)
+        expected = np.tanh(-expected)
+    np.testing.assert_allclose(exe(x), expected, rtol=1e-6)
     return len(exe.explain().kernels)
 
 

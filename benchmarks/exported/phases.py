@@ -36,7 +36,7 @@ def run_phase(path: Path, phase: str) -> dict[str, Any]:
     """
     import dlc_core as dlc
 
-    feeds, wanted = stored(path)
+    feeds, expected = stored(path)
     settings: dict[str, Any] = {"num_threads": 1 if phase == "1 thread" else 2}
     settings["cache"] = phase in ("2 threads", "cached")
     if phase == "guarded":
@@ -46,7 +46,7 @@ def run_phase(path: Path, phase: str) -> dict[str, Any]:
     made = time.perf_counter()
     found = list(exe.run(feeds).values())
     record: dict[str, Any] = {"compile": made - start, "call": time.perf_counter() - made}
-    record["error"], problems = compared(found, wanted)
+    record["error"], problems = compared(found, expected)
     if phase == "cached" and exe.report["cache"] != "hit":
         problems.append(f"the cache said {exe.report['cache']}")
     if phase != "guarded":
@@ -67,12 +67,12 @@ def stored(path: Path) -> tuple[dict[str, Any], list[Any]]:
         return feeds, [saved[f"out_{index}"] for index in range(count)]
 
 
-def compared(found: Sequence[Any], wanted: Sequence[Any]) -> tuple[float, list[str]]:
+def compared(found: Sequence[Any], expected: Sequence[Any]) -> tuple[float, list[str]]:
     """The largest error, and what is wrong."""
     worst, problems = 0.0, []
-    if len(found) != len(wanted):
-        problems.append(f"{len(found)} outputs, {len(wanted)} are wanted")
-    for index, (got, want) in enumerate(zip(found, wanted)):
+    if len(found) != len(expected):
+        problems.append(f"{len(found)} outputs, {len(expected)} are expected")
+    for index, (got, want) in enumerate(zip(found, expected)):
         if (got.shape, got.dtype) != (want.shape, want.dtype):
             problems.append(f"output {index} is {got.dtype}{list(got.shape)}")
             continue
@@ -83,11 +83,11 @@ def compared(found: Sequence[Any], wanted: Sequence[Any]) -> tuple[float, list[s
     return worst, problems
 
 
-def _error(got: Any, want: Any) -> float:
+def _error(got: Any, expected: Any) -> float:
     if not np.isfinite(got.astype(np.float64)).all():
         return float("inf")
-    scale = max(float(np.abs(want.astype(np.float64)).max(initial=0)), 1e-30)
-    return float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max(initial=0)) / scale
+    scale = max(float(np.abs(expected.astype(np.float64)).max(initial=0)), 1e-30)
+    return float(np.abs(got.astype(np.float64) - expected.astype(np.float64)).max(initial=0)) / scale
 
 
 def outcomes(path: Path, phases: Sequence[str] = PHASES, limit: float = LIMIT) -> dict[str, dict[str, Any]]:

@@ -105,9 +105,9 @@ def main(A: T.Buffer((4, 32), {0!r}), B: T.Buffer((4, 32), {0!r}), C: T.Buffer((
 def test_subgroups_exchange_values(target, dtype):
     func = parse(SHUFFLES.format(dtype))
     x = whole_numbers(4, 32).astype(dtype)
-    wanted = [np.zeros_like(x) for _ in range(3)]
-    run(func, x, *wanted)
-    for have, want in zip(dlc.build(func, target)(x), wanted, strict=True):
+    expected = [np.zeros_like(x) for _ in range(3)]
+    run(func, x, *expected)
+    for have, want in zip(dlc.build(func, target)(x), expected, strict=True):
         np.testing.assert_array_equal(have, want)
 
 
@@ -127,8 +127,8 @@ def test_vectors_are_lanes_that_move_together(target):
     exe = dlc.build(parse(VECTORS), target)
     x, y = whole_numbers(8, 32), whole_numbers(8, 32, seed=1)
     column = np.arange(32)
-    want = np.where(column % 4 + column // 4 > 3, x * y[:, ::-1], x)
-    np.testing.assert_array_equal(exe(x, y), want)
+    expected = np.where(column % 4 + column // 4 > 3, x * y[:, ::-1], x)
+    np.testing.assert_array_equal(exe(x, y), expected)
     assert "make_float_4" in exe.source("c")
 
 
@@ -360,6 +360,6 @@ def test_many_models_share_a_run_of_the_compiler(monkeypatch):
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
     made = compile_all([mlp(), mlp(), mlp()], find_target("card"))
     assert len(emitted) == 1
-    want = dlc.compile(mlp(), "reference")(x)
+    expected = dlc.compile(mlp(), "reference")(x)
     for exe in made:
-        np.testing.assert_allclose(exe(x), want, 1e-5, 1e-6)
+        np.testing.assert_allclose(exe(x), expected, 1e-5, 1e-6)

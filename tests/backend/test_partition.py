@@ -73,9 +73,9 @@ def module(params, *results):
 
 def same(exe, model, *inputs):
     """Compare with the reference."""
-    want = dlc.compile(model, "reference").run(dict(zip([v.name for v in exe.inputs], inputs)))
+    expected = dlc.compile(model, "reference").run(dict(zip([v.name for v in exe.inputs], inputs)))
     got = exe.run(dict(zip([v.name for v in exe.inputs], inputs)))
-    for a, b in zip(got.values(), want.values(), strict=True):
+    for a, b in zip(got.values(), expected.values(), strict=True):
         np.testing.assert_allclose(a, b, 1e-5, 1e-6)
 
 

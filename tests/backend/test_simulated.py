@@ -52,8 +52,8 @@ def test_eight_lines_compute_a_model():
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
     with fresh_registry({"toy": Plugin()}):
         exe = dlc.compile(mlp(), "toy")
-        want = dlc.compile(mlp(), "reference")(x)
-        np.testing.assert_allclose(exe(x), want, 1e-5, 1e-6)
+        expected = dlc.compile(mlp(), "reference")(x)
+        np.testing.assert_allclose(exe(x), expected, 1e-5, 1e-6)
         once = exe.device.cycles
         exe(x)
     assert once > 0

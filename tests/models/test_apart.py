@@ -127,11 +127,11 @@ def spoilt(shape: tuple[int, ...]) -> list[np.ndarray]:
 
 def check(exe: dlc.Executable, shape: tuple[int, ...]) -> None:
     first, *others = spoilt(shape)
-    (wanted,) = exe.run({"x": first}).values()
-    assert np.isfinite(wanted).all()
+    (expected,) = exe.run({"x": first}).values()
+    assert np.isfinite(expected).all()
     for x in others:
         (found,) = exe.run({"x": x}).values()
-        np.testing.assert_array_equal(found[1:].view(np.int32), wanted[1:].view(np.int32))
+        np.testing.assert_array_equal(found[1:].view(np.int32), expected[1:].view(np.int32))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

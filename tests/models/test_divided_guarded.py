@@ -64,10 +64,10 @@ class _Plugin:
 def test_segments_of_the_host_stay_in_their_values(network, guard):
     model, feeds = light.with_weights(network), light.input_of(network)
     with fresh_registry({"npu": _Plugin(), "onnx": onnx_plugin, "llvm": llvm_plugin}):
-        want = dlc.compile(model, "llvm", cache=False).run(feeds)
+        expected = dlc.compile(model, "llvm", cache=False).run(feeds)
         place = dict.fromkeys(HOST_OPS, "llvm")
         exe = dlc.compile(model, targets=["npu", "llvm"], place=place, config={"guard": guard}, cache=False)
         assert {one.target.split()[0] for one in exe.explain().segments} == {"npu", "llvm"}
         found = exe.run(feeds)
-    for name, value in want.items():
+    for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4 * np.abs(value).max())

@@ -44,5 +44,5 @@ def test_random_weights(network):
     model = light.with_weights(network)
     feeds = light.input_of(network)
     (found,) = dlc.compile(model, "llvm", cache=False).run(feeds).values()
-    (wanted,) = dlc.compile(model, "reference", cache=False).run(feeds).values()
-    assert np.abs(found - wanted).max() < 1e-3 * np.ptp(wanted)
+    (expected,) = dlc.compile(model, "reference", cache=False).run(feeds).values()
+    assert np.abs(found - expected).max() < 1e-3 * np.ptp(expected)

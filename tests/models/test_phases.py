@@ -101,11 +101,11 @@ def written(folder, text):
         else:
             feeds[given.name] = array
     onnx.checker.check_model(model, full_check=True)
-    wanted = ReferenceEvaluator(model).run(None, feeds)
+    expected = ReferenceEvaluator(model).run(None, feeds)
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())
     arrays = {f"in_{name}": array for name, array in feeds.items()}
-    np.savez(path.with_suffix(".npz"), **arrays, **{f"out_{i}": array for i, array in enumerate(wanted)})
+    np.savez(path.with_suffix(".npz"), **arrays, **{f"out_{i}": array for i, array in enumerate(expected)})
     return path
 
 

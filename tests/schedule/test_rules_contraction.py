@@ -238,12 +238,12 @@ def test_weights_of_point_convolutions_are_repacked():
     assert func.buffers[1].static_shape() == (1, 1, 6, 64, 16)
 
 
-@pytest.mark.parametrize(("inner", "wanted"), [(64, False), (256, True)])
-def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, wanted):
+@pytest.mark.parametrize(("inner", "expected"), [(64, False), (256, True)])
+def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, expected):
     machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10))
     func = check_schedule(matmul((28, inner), (inner, 96), constants=(1,)), machine)
     noted = [s.annotations["prefetch"] for s in stmts(func.body) if isinstance(s, For) and s.annotations]
-    assert noted == [("p1", (512 << 10) // 8 // 4)] * wanted
+    assert noted == [("p1", (512 << 10) // 8 // 4)] * expected
 
 
 def test_rows_of_unknown_windows_are_there():

@@ -54,9 +54,9 @@ def results(func, x, flat=False):
 
 def same(sch, func, x):
     lowered = unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(sch.func))))
-    want = results(func, x)
+    expected = results(func, x)
     for found in (results(sch.func, x), results(parse(*to_script(sch.func)), x), results(lowered, x, True)):
-        for a, b in zip(found, want, strict=True):
+        for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4)
 
 

@@ -41,8 +41,8 @@ def check(s, args, arrays, *wants):
         given = [*arrays, *outs]
         given = [a.reshape(-1) if program is lowered else a for a in given]
         run(program, *given, check=True)
-        for found, want in zip(given[len(arrays) :], wants, strict=True):
-            np.testing.assert_allclose(found.reshape(want.shape), want, rtol=1e-5)
+        for found, expected in zip(given[len(arrays) :], wants, strict=True):
+            np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5)
 
 
 def check_matmul(s, a, b, d):

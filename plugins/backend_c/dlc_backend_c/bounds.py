@@ -116,8 +116,8 @@ def code_of(listed: str) -> int:
     total = 0
     for line in listed.splitlines():
         words = line.split()
-        kept = (".text", ".rodata", ".data", ".ARM", ".eh_frame")
-        if len(words) == 3 and words[0].startswith(kept):
+        sections = (".text", ".rodata", ".data", ".ARM", ".eh_frame")
+        if len(words) == 3 and words[0].startswith(sections):
             total += int(words[1])
     return total
 

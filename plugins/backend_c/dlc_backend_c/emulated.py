@@ -240,7 +240,7 @@ def _pages(block: NDArray) -> bytes:
     layout = block.layout if isinstance(block, _GuardedArray) else None
     if layout is None:
         return struct.pack("<2q", 0, -1)
-    found = [place for _, first, end in layout.pages() for place in (first, end)]
+    found = [bound for _, first, end in layout.pages() for bound in (first, end)]
     return struct.pack(f"<{2 + len(found)}q", layout.begin, len(found) // 2, *found)
 
 
@@ -256,10 +256,10 @@ class EmulatedDevice(SimulatedDevice):
         """Allocate memory with a layout of guard mode. Its pages are protected in the emulated process."""
 
         def make() -> NDArray:
-            whole = np.empty(layout.size, np.uint8)
+            guarded = np.empty(layout.size, np.uint8)
             for region, first, end in layout.pages():
-                whole[first:end] = region.fill
-            made = whole[layout.begin :].view(_GuardedArray)
+                guarded[first:end] = region.fill
+            made = guarded[layout.begin :].view(_GuardedArray)
             made.layout = layout
             return made
 

@@ -257,10 +257,10 @@ extern "C" {{
             values.append(f"    .{name} = {{{_rows(data[first : first + size], type_)}}},")
             at = int(first) + size
         unit = self._alignment()
-        whole = -(-len(data) // unit) * unit
-        if at < whole:  # pad, so that the size does not depend on the alignment of the members
-            rest = np.concatenate([data[at:], np.zeros(whole - len(data), np.uint8)])
-            members.append(f"    uint8_t rest[{whole - at}];")
+        padded = -(-len(data) // unit) * unit
+        if at < padded:  # pad, so that the size does not depend on the alignment of the members
+            rest = np.concatenate([data[at:], np.zeros(padded - len(data), np.uint8)])
+            members.append(f"    uint8_t rest[{padded - at}];")
             values.append(f"    .rest = {{{_rows(rest, dtype('uint8'))}}},")
         align = f" __attribute__((aligned({unit})))" if unit > 8 else ""
         check = f"{self.name}_weights_check"
@@ -276,7 +276,7 @@ extern "C" {{
                 *values,
                 "};",
                 "",
-                f"typedef char {check}[sizeof {self.name}_weights == {whole} ? 1 : -1];",
+                f"typedef char {check}[sizeof {self.name}_weights == {padded} ? 1 : -1];",
                 "",
             ]
         )
@@ -415,9 +415,9 @@ def own_names(source: str, name: str) -> str:
     words = "|".join(sorted(one for one in defined if not one.startswith(f"{name}_")))
     if not words:
         return source
-    kept = r'/\*.*?\*/|"(?:\\.|[^"\\])*"'
+    skipped = r'/\*.*?\*/|"(?:\\.|[^"\\])*"'
     return re.sub(
-        rf"({kept})|\b(?:{words})\b",
+        rf"({skipped})|\b(?:{words})\b",
         lambda found: found[0] if found[1] else f"{name}_{found[0].removeprefix(PREFIX)}",
         source,
         flags=re.DOTALL,

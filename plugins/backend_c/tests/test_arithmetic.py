@@ -54,7 +54,7 @@ def test_narrow_floats_widen_exactly(target, kind):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 @pytest.mark.parametrize("source", ["float32", "float64"])
-def test_floats_narrow_to_the_nearest(target, kind, source):
+def test_narrowing_floats_rounds_to_nearest(target, kind, source):
     to = np.float16 if kind == "float16" else ml_dtypes.bfloat16
     patterns = np.arange(1 << 16, dtype=np.uint16).view(to)
     with np.errstate(all="ignore"):  # signalling NaNs are included
@@ -67,41 +67,41 @@ def test_floats_narrow_to_the_nearest(target, kind, source):
     )
     with np.errstate(all="ignore"):
         values = values.astype(source)
-        wanted = values.astype(to)
+        expected = values.astype(to)
     if kind == "bfloat16" and source == "float64":
         # NumPy converts through float32 and rounds twice. Compute the nearest neighbour instead.
         finite = np.isfinite(values) & (np.abs(values) < float(ml_dtypes.finfo(to).max))
-        values, wanted = values[finite], wanted[finite]
-        below, above = np.nextafter(wanted, to(-np.inf)), np.nextafter(wanted, to(np.inf))
-        error = np.abs(wanted.astype(np.float64) - values)
+        values, expected = values[finite], expected[finite]
+        below, above = np.nextafter(expected, to(-np.inf)), np.nextafter(expected, to(np.inf))
+        error = np.abs(expected.astype(np.float64) - values)
         for other in (below, above):
             better = np.abs(other.astype(np.float64) - values) < error
-            wanted = np.where(better, other, wanted)
-            error = np.minimum(error, np.abs(wanted.astype(np.float64) - values))
+            expected = np.where(better, other, expected)
+            error = np.minimum(error, np.abs(expected.astype(np.float64) - values))
     found = computed(target, lambda x: x.astype(kind), values)
-    np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 def test_vector_math(name):
     rng = np.random.default_rng(len(name))
     special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-42, 88.0, -103.0, 3e38]
-    wide, near, powers = (
+    wide, nearby, powers = (
         rng.uniform(-9, 9, 20000),
         rng.uniform(-1, 1, 20000),
         2.0 ** rng.uniform(-60, 6, 8000),
     )
-    values = np.concatenate([wide, near, powers, -powers, special]).astype(np.float32)
+    values = np.concatenate([wide, nearby, powers, -powers, special]).astype(np.float32)
     found = computed("c -vector-bits=256", lambda x: intrinsics.intrinsic(name, x), values).astype(np.float64)
     with np.errstate(all="ignore"):
-        wanted = EXACT[name](values.astype(np.float64))
-        rounded = wanted.astype(np.float32)
+        expected = EXACT[name](values.astype(np.float64))
+        rounded = expected.astype(np.float32)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(rounded))
     infinite = np.isinf(rounded)
     np.testing.assert_array_equal(found[infinite], rounded[infinite])
     finite = np.isfinite(rounded)
     spacing = np.spacing(np.maximum(np.abs(rounded[finite]), np.float32(2.0**-126))).astype(np.float64)
-    assert (np.abs(found[finite] - wanted[finite]) / spacing).max() <= ULP[name] + UNFUSED
+    assert (np.abs(found[finite] - expected[finite]) / spacing).max() <= ULP[name] + UNFUSED
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -120,14 +120,14 @@ def test_integers_wrap(target, kind):
 
 @pytest.mark.parametrize("bits", [0, 64, 128, 256])
 @pytest.mark.parametrize("size", [2, 4, 15, 64])
-def test_truths_are_one_and_zero_in_every_type(bits, size):
+def test_comparisons_are_one_or_zero_in_every_dtype(bits, size):
     # Compilers that extract lanes of a mask may return -1 for true, so vectors of bools are kept whole.
     given = np.random.default_rng(size).random((3, size)) < 0.5
     x = te.placeholder(given.shape, "bool", name="x")
     kinds = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
     outs = [te.compute(x.shape, lambda *i, k=k: x[i].astype(k), name=k) for k in kinds]
-    turned = te.compute(x.shape, lambda *i: eq(x[i], False), name="turned")
-    found = dlc.build([[x], [*outs, turned]], f"c -vector-bits={bits}")(given)
+    inverted = te.compute(x.shape, lambda *i: eq(x[i], False), name="turned")
+    found = dlc.build([[x], [*outs, inverted]], f"c -vector-bits={bits}")(given)
     for kind, array in zip(kinds, found):
         np.testing.assert_array_equal(array, given.astype(kind))
     np.testing.assert_array_equal(found[-1].view(np.uint8), (~given).astype(np.uint8))
@@ -136,7 +136,7 @@ def test_truths_are_one_and_zero_in_every_type(bits, size):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("op", ["minimum", "maximum"])
-def test_bounds_that_are_numbers_keep_nans(target, kind, op):
+def test_clamping_to_numbers_propagates_nan(target, kind, op):
     """A minimum or maximum with a constant on either side has NumPy's result, also for NaN."""
     x = np.array([np.nan, -np.inf, np.inf, -0.0, 0.0, 0.25, -0.25, 6.0, 6.5] * 3, kind)
     limit, both = getattr(te, op), getattr(np, op)
@@ -147,7 +147,7 @@ def test_bounds_that_are_numbers_keep_nans(target, kind, op):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_bound_that_is_no_number_is_what_results(target):
+def test_clamping_to_nan_gives_nan(target):
     x = np.array([1.0, -1.0, np.inf, np.nan] * 4, np.float32)
     found = computed(target, lambda v: te.maximum(v, const(np.nan, "float32")), x)
     assert np.isnan(found).all()

@@ -33,7 +33,7 @@ int main(void)
 @needs_board
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
 @pytest.mark.parametrize("where", ["mps2-an386", "mps2-an500"])
-def test_results(tmp_path, name, where):
+def test_boards_compute_the_reference_results(tmp_path, name, where):
     board = boards.board(where)
     module = networks.NETWORKS[name]()
     x = networks.feed(module)
@@ -44,17 +44,17 @@ def test_results(tmp_path, name, where):
     boards.build_firmware(board, [tmp_path / "main.c", tmp_path / "net.c"], tmp_path / "fw.elf")
     status, *found = boards.emulate(board, tmp_path / "fw.elf").split()
     assert int(status) == 0
-    wanted = dlc.compile(module, "reference", cache=False)(x).ravel()
-    np.testing.assert_allclose(np.array([float(v) for v in found]), wanted, 1e-4, 1e-5)
+    expected = dlc.compile(module, "reference", cache=False)(x).ravel()
+    np.testing.assert_allclose(np.array([float(v) for v in found]), expected, 1e-4, 1e-5)
 
 
 @needs_board
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
-def test_memory_is_what_the_header_says(tmp_path, name):
+def test_memory_equals_the_macros_of_the_header(tmp_path, name):
     board = boards.board("mps2-an386")
     exe = dlc.compile(networks.NETWORKS[name](), f"c -mcpu={board.cpu}", cache=False)
     exe.export(tmp_path / "net.c")
-    said = dict(
+    macros = dict(
         re.findall(r"#define NET_(ARENA_NEEDED|WEIGHTS_BYTES) (\d+)", (tmp_path / "net.h").read_text())
     )
     flags = [*board.flags, "-O2", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fstack-usage"]
@@ -65,15 +65,15 @@ def test_memory_is_what_the_header_says(tmp_path, name):
         ["arm-none-eabi-size", "-A", "net.o"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout
     sections = {line.split()[0]: int(line.split()[1]) for line in sizes.splitlines() if line.startswith(".")}
-    assert sections[".bss"] == int(said["ARENA_NEEDED"])
+    assert sections[".bss"] == int(macros["ARENA_NEEDED"])
     assert sections[".data"] == 0
-    assert sections[".rodata"] >= int(said["WEIGHTS_BYTES"])
+    assert sections[".rodata"] >= int(macros["WEIGHTS_BYTES"])
     frames = [int(line.split("\t")[1]) for line in (tmp_path / "net.su").read_text().splitlines()]
     assert max(frames) < 2048
 
 
 @needs_board
-def test_a_firmware_that_fails_says_so(tmp_path):
+def test_failing_firmware_reports_its_error(tmp_path):
     board = boards.board("mps2-an386")
     (tmp_path / "main.c").write_text("int main(void)\n{\n    return 3;\n}\n")
     boards.build_firmware(board, [tmp_path / "main.c"], tmp_path / "fw.elf")
@@ -86,7 +86,7 @@ def test_a_firmware_that_fails_says_so(tmp_path):
 
 
 @needs_board
-def test_a_program_too_large_for_the_board(tmp_path):
+def test_a_program_too_large_for_the_board_is_refused(tmp_path):
     board = boards.board("mps2-an386")
     (tmp_path / "main.c").write_text(
         "static volatile char big[5 << 20];\nint main(void)\n{\n    return big[7];\n}\n"
@@ -95,6 +95,6 @@ def test_a_program_too_large_for_the_board(tmp_path):
         boards.build_firmware(board, [tmp_path / "main.c"], tmp_path / "fw.elf")
 
 
-def test_unknown_board():
+def test_an_unknown_board_is_refused():
     with pytest.raises(UnsupportedError, match="unknown board 'x'"):
         boards.board("x")

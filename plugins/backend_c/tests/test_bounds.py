@@ -26,7 +26,7 @@ def quantized(name):
     return dlc.quantize(module, [{"x": networks.feed(module, seed)} for seed in range(4)])
 
 
-def told(folder):
+def read_reported(folder):
     """The numbers in the README's table, by the first words of the rows."""
     rows = re.findall(
         r"^\| (\w+) \| ([\w ]+)[^|]*\| (\d+) \|$", (folder / "README.md").read_text(), re.MULTILINE
@@ -79,26 +79,26 @@ int main(void)
 @pytest.mark.parametrize(
     ("name", "where"), [("mlp", "mps2-an386"), ("cifar", "mps2-an500"), ("keywords", "mps2-an386")]
 )
-def test_boards_hold_what_is_told(tmp_path, name, where, form):
+def test_reported_memory_and_stack_suffice_on_boards(tmp_path, name, where, form):
     board = boards.board(where)
     module = networks.NETWORKS[name]() if form == "float32" else quantized(name)
     x = networks.feed(networks.NETWORKS[name]())
     dlc.compile(module, f"c -mcpu={board.cpu}", cache=False).export(tmp_path / "net")
-    said = told(tmp_path / "net")
+    reported = read_reported(tmp_path / "net")
     values = ", ".join(f"{v!r}f" for v in x.ravel().tolist())
     (tmp_path / "main.c").write_text(MAIN % values)
     elf, listing = tmp_path / "fw.elf", tmp_path / "fw.map"
     flags = ["-O2", f"-I{tmp_path / 'net'}", f"-Wl,-Map={listing}"]
     boards.build_firmware(board, [tmp_path / "main.c", tmp_path / "net" / "net.c"], elf, flags=flags)
     (_, used), found = _printed(boards.emulate(board, elf))
-    assert 0 < used <= said["stack of"]
+    assert 0 < used <= reported["stack of"]
     reference = dlc.compile(module, "reference", cache=False)(x).ravel()
     np.testing.assert_allclose(found, reference, 1e-4, 1e-5)
     symbols = _symbols(elf)
-    assert symbols.get("net_arena", 0) == said["memory the"]
-    assert symbols["net_weights"] == said["flash weights"]
+    assert symbols.get("net_arena", 0) == reported["memory the"]
+    assert symbols["net_weights"] == reported["flash weights"]
     own = _of_object(listing.read_text())
-    assert sum(own) <= said["flash weights"] + said["flash code"] + 16 * len(own)
+    assert sum(own) <= reported["flash weights"] + reported["flash code"] + 16 * len(own)
 
 
 def _printed(text):
@@ -124,10 +124,10 @@ def _of_object(listing):
 
 @pytest.mark.parametrize("cc", COMPILERS)
 @pytest.mark.parametrize("name", ["mlp", pytest.param("cifar", marks=pytest.mark.slow)])
-def test_the_stack_without_a_compiler_is_a_bound(tmp_path, cc, name):
+def test_without_a_compiler_the_stack_is_an_upper_bound(tmp_path, cc, name):
     exe = dlc.compile(networks.NETWORKS[name](), "c -mcpu=rv64gc", cache=False)
     exe.export(tmp_path / "net")
-    said = told(tmp_path / "net")
+    reported = read_reported(tmp_path / "net")
     assert "not measured" in (tmp_path / "net" / "README.md").read_text()
     for level in ("-O0", "-O2", "-O3"):
         command = [cc, level, "-fstack-usage", "-c", "net.c", "-o", "net.o"]
@@ -135,7 +135,7 @@ def test_the_stack_without_a_compiler_is_a_bound(tmp_path, cc, name):
         usage = tmp_path / "net" / "net.su"
         if done.returncode or not usage.is_file():
             pytest.skip(f"{cc} has no -fstack-usage")
-        assert stack(tmp_path / "net") <= said["stack of"], level
+        assert stack(tmp_path / "net") <= reported["stack of"], level
 
 
 def stack(folder):
@@ -181,21 +181,21 @@ int net_run(const int *x, int *y)
 """
 
 
-def test_the_stack_is_the_longest_chain_of_calls():
+def test_the_stack_is_that_of_the_deepest_call_chain():
     calls = bounds.calls_of(SOURCES)
     assert calls["main_loop_body"] == {"kernel"}
     assert calls["model"] == {"large", "main_loop_body"}
     sizes = {"small": 8, "kernel.constprop.0": 100, "large": 120, "main_loop_body": 40, "net_run": 16}
-    told = "".join(f"net.c:1:5:{function}\t{size}\tstatic\n" for function, size in sizes.items())
-    assert bounds.stack_of(bounds.frames_of(told), calls, "net") == 16 + 40 + 100 + 8 + bounds.LIBRARY
+    text = "".join(f"net.c:1:5:{function}\t{size}\tstatic\n" for function, size in sizes.items())
+    assert bounds.stack_of(bounds.frames_of(text), calls, "net") == 16 + 40 + 100 + 8 + bounds.LIBRARY
     assert set(bounds.stated_frames(SOURCES)) == set(calls)
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
-def test_the_host_holds_what_is_told(tmp_path, cc):
+def test_reported_memory_suffices_on_the_host(tmp_path, cc):
     exe = dlc.compile(networks.mlp(), "c", cache=False)
     exe.export(tmp_path / "net")
-    said = told(tmp_path / "net")
+    reported = read_reported(tmp_path / "net")
     subprocess.run([cc, "-O2", "-c", "net.c", "-o", "net.o"], cwd=tmp_path / "net", check=True)
     listed = subprocess.run(
         ["size", "-A", "net.o"], cwd=tmp_path / "net", capture_output=True, text=True, check=True
@@ -203,15 +203,15 @@ def test_the_host_holds_what_is_told(tmp_path, cc):
     sizes = {
         line.split()[0]: int(line.split()[1]) for line in listed.stdout.splitlines() if line.startswith(".")
     }
-    assert sizes[".bss"] == said["memory the"] == exe.signature.arena_size.value
+    assert sizes[".bss"] == reported["memory the"] == exe.signature.arena_size.value
     assert sizes.get(".data", 0) == 0
     if cc == "gcc":
-        assert sizes[".text"] + sizes[".rodata"] <= said["flash code"] + said["flash weights"]
+        assert sizes[".text"] + sizes[".rodata"] <= reported["flash code"] + reported["flash weights"]
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
 @pytest.mark.parametrize("section", ["", ".other_flash"])
-def test_weights_as_an_object(tmp_path, cc, section):
+def test_weights_in_an_object_file(tmp_path, cc, section):
     module = networks.mlp()
     x = networks.feed(module)
     dlc.compile(module, "c -weights=object", cache=False).export(tmp_path / "net")
@@ -220,8 +220,8 @@ def test_weights_as_an_object(tmp_path, cc, section):
     made = [cc, *STRICT, *define, *sources, "-lm", "-o", "net"]
     subprocess.run(made, cwd=tmp_path / "net", check=True)
     done = subprocess.run(["./net"], cwd=tmp_path / "net", input=x.tobytes(), capture_output=True, check=True)
-    wanted = dlc.compile(module, "reference", cache=False)(x)
-    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), wanted.ravel(), 1e-4, 1e-5)
+    expected = dlc.compile(module, "reference", cache=False)(x)
+    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), expected.ravel(), 1e-4, 1e-5)
     if section:
         listed = subprocess.run(
             ["size", "-A", "net"], cwd=tmp_path / "net", capture_output=True, text=True, check=True
@@ -239,7 +239,7 @@ def test_constants_in_a_section(tmp_path, cc):
     assert sections(tmp_path / "one.o")[".other_flash"] == exe.signature.weights_size
 
 
-def test_makefile_and_cmake_know_the_object(tmp_path):
+def test_makefile_and_cmake_link_the_object(tmp_path):
     module = networks.mlp()
     dlc.compile(module, "c -weights=object", cache=False).export(tmp_path / "net")
     subprocess.run(["make", "-s"], cwd=tmp_path / "net", check=True, capture_output=True)

@@ -22,7 +22,7 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-psabi", 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_of_all_kinds_and_sizes(target):
-    want, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target, cache=False)
+    reference, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target, cache=False)
     assert exe.program is None
     assert "host" not in exe.about
     rng = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def test_loops_of_all_kinds_and_sizes(target):
         shapes = ((size,), (size,), (rounds, size))
         arrays = [rng.normal(size=shape).astype("f4") for shape in shapes]
         arrays.append(np.array(count, np.int32))
-        for found, expected in zip(exe(*arrays), want(*arrays), strict=True):
+        for found, expected in zip(exe(*arrays), reference(*arrays), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -48,7 +48,7 @@ def test_more_random_control_flow(seed):
 
 
 @pytest.mark.skipif(problem("cortex-a72") is not None, reason=str(problem("cortex-a72")))
-def test_control_flow_of_another_machine():
+def test_control_flow_on_an_emulated_machine():
     arrays = [
         np.float32([1, -2, 3]),
         np.float32([2, 1, 0]),
@@ -82,7 +82,7 @@ def newton():
 
 
 @pytest.mark.parametrize("cc", [name for name in ("gcc", "clang") if shutil.which(name)])
-def test_exported_sources_loop_as_data_wants(tmp_path, cc):
+def test_exported_sources_run_data_dependent_loops(tmp_path, cc):
     exe = dlc.compile(newton(), "c", cache=False)
     exe.export(tmp_path / "net")
     text = (tmp_path / "net" / "net.c").read_text()

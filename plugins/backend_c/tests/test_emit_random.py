@@ -23,10 +23,10 @@ def check(native: Any, seeds: range) -> None:
         verify_func(func)
         for seed in (0, 1):
             arrays, scalars = feeds(func, seed)
-            wanted = [a.copy() for a in arrays]
-            interpreter.run(func, *wanted, *scalars, check=seed == 0)
+            expected = [a.copy() for a in arrays]
+            interpreter.run(func, *expected, *scalars, check=seed == 0)
             run(func.name, arrays, scalars, 1)
-            for have, want in zip(arrays, wanted, strict=True):
+            for have, want in zip(arrays, expected, strict=True):
                 np.testing.assert_array_equal(have, want, err_msg=f"seed {seed}\n{script(func)}")
 
 

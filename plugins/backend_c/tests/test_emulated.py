@@ -62,7 +62,7 @@ def test_networks(cpu, name):
     np.testing.assert_allclose(found, dlc.compile(module, "reference", cache=False)(x), 1e-4, 1e-5)
 
 
-def test_a_processor_that_is_not_emulated():
+def test_a_processor_that_is_not_emulated_is_refused():
     with pytest.raises(TargetError, match="not 'cortex-m4'"):
         dlc.compile(networks.mlp(), "c_emulated -mcpu=cortex-m4", cache=False)
     assert "cortex-m4" not in MACHINES

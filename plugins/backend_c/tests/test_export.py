@@ -59,17 +59,17 @@ def run(folder: Path, data: bytes) -> np.ndarray[Any, Any]:
     ("target", "standard"), [("c", "c99"), ("c", "c11"), ("c -vector-bits=128", "gnu99")]
 )
 @pytest.mark.parametrize("name", ["mlp", "keywords"])
-def test_strict_compilers_take_it(tmp_path, cc, target, standard, name):
-    _, x, wanted = exported(tmp_path, name, target)
+def test_strict_compilers_accept_the_sources(tmp_path, cc, target, standard, name):
+    _, x, expected = exported(tmp_path, name, target)
     made = compiled(tmp_path / "net", cc, [f"-std={standard}", *STRICT, "-O2"], ["main.c", "net.c"])
     assert made.returncode == 0, made.stderr
-    np.testing.assert_allclose(run(tmp_path / "net", x.tobytes()), wanted.ravel(), 1e-4, 1e-5)
+    np.testing.assert_allclose(run(tmp_path / "net", x.tobytes()), expected.ravel(), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(networks.NETWORKS))
 @pytest.mark.parametrize("target", ["c", "c -vector-bits=256"])
 def test_sanitizers_find_nothing(tmp_path, name, target):
-    _, x, wanted = exported(tmp_path, name, target)
+    _, x, expected = exported(tmp_path, name, target)
     flags = [
         "-std=gnu99",
         "-O1",
@@ -82,29 +82,29 @@ def test_sanitizers_find_nothing(tmp_path, name, target):
     if "cannot find" in made.stderr:
         pytest.skip("the compiler has no sanitizers")
     assert made.returncode == 0, made.stderr
-    np.testing.assert_allclose(run(tmp_path / "net", x.tobytes()), wanted.ravel(), 1e-4, 1e-5)
+    np.testing.assert_allclose(run(tmp_path / "net", x.tobytes()), expected.ravel(), 1e-4, 1e-5)
 
 
-def test_makefile_builds_it(tmp_path):
-    _, x, wanted = exported(tmp_path, "mlp")
+def test_the_makefile_builds_the_example(tmp_path):
+    _, x, expected = exported(tmp_path, "mlp")
     subprocess.run(["make", "-s"], cwd=tmp_path / "net", check=True, capture_output=True)
     done = subprocess.run(["./net"], cwd=tmp_path / "net", input=x.tobytes(), capture_output=True, check=True)
-    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), wanted.ravel(), 1e-4, 1e-5)
+    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), expected.ravel(), 1e-4, 1e-5)
     short = subprocess.run(["./net"], cwd=tmp_path / "net", input=b"", capture_output=True, check=False)
     assert short.returncode == 1
     assert b"x cannot be read" in short.stderr
 
 
 def test_weights_in_a_file(tmp_path):
-    exe, x, wanted = exported(tmp_path, "mlp", "c -weights=binary")
+    exe, x, expected = exported(tmp_path, "mlp", "c -weights=binary")
     folder = tmp_path / "net"
     assert (folder / "net_weights.bin").stat().st_size == exe.signature.weights_size
     assert compiled(folder, COMPILERS[0], ["-std=c99", *STRICT], ["main.c", "net.c"]).returncode == 0
-    np.testing.assert_allclose(run(folder, x.tobytes()), wanted.ravel(), 1e-4, 1e-5)
+    np.testing.assert_allclose(run(folder, x.tobytes()), expected.ravel(), 1e-4, 1e-5)
 
 
 def test_one_header(tmp_path):
-    _, x, wanted = exported(tmp_path, "mlp", path="net.h")
+    _, x, expected = exported(tmp_path, "mlp", path="net.h")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.h"]
     values = ", ".join(f"{v!r}f" for v in x.ravel().tolist())
     (tmp_path / "main.c").write_text(
@@ -120,7 +120,7 @@ int main(void) {{
 """
     )
     assert compiled(tmp_path, COMPILERS[0], ["-std=c99", *STRICT], ["main.c"]).returncode == 0
-    np.testing.assert_allclose(run(tmp_path, b""), wanted.ravel(), 1e-4, 1e-5)
+    np.testing.assert_allclose(run(tmp_path, b""), expected.ravel(), 1e-4, 1e-5)
 
 
 ODD_NAMES = [
@@ -143,7 +143,7 @@ def named(inputs: tuple[str, str], outputs: tuple[str, str]) -> IRModule:
 
 
 @pytest.mark.parametrize("names", ODD_NAMES)
-def test_names_that_c_has_for_something_else(tmp_path, names):
+def test_reserved_words_of_c_are_renamed(tmp_path, names):
     exe = dlc.compile(named(names[:2], names[2:]), "c", cache=False)
     exe.export(tmp_path / "net")
     flags = ["-std=gnu99", *STRICT, "-Wshadow"]
@@ -165,7 +165,7 @@ def test_headers_are_for_cpp_too(tmp_path, names):
 @pytest.mark.parametrize(
     ("path", "name"), [("main", "main_model"), ("math", "math_model"), ("int", "int_model"), ("é", "model")]
 )
-def test_names_of_files_that_others_have(tmp_path, path, name):
+def test_file_names_do_not_collide_with_standard_headers(tmp_path, path, name):
     exe = dlc.compile(networks.mlp(), "c", cache=False)
     files = {file.name for file in exe.export(tmp_path / path)}
     assert {"main.c", f"{name}.c", f"{name}.h"} <= files
@@ -173,7 +173,7 @@ def test_names_of_files_that_others_have(tmp_path, path, name):
     assert compiled(tmp_path / path, COMPILERS[0], flags, ["main.c", f"{name}.c"]).returncode == 0
 
 
-def test_arrays_of_nothing(tmp_path):
+def test_empty_arrays(tmp_path):
     x = param("x", tensor_type((0, 4), "float32"))
     module = IRModule({"main": Function("main", (x,), registry().ops["relu"].build(x))})
     dlc.compile(module, "c", cache=False).export(tmp_path / "net")
@@ -190,7 +190,7 @@ def pick(A: T.Buffer((8,), "float32"), I: T.Buffer((4,), "int32"), B: T.Buffer((
 """
 
 
-def test_checks_of_accesses_are_errors_of_the_call(tmp_path):
+def test_failed_bounds_checks_are_errors_of_the_call(tmp_path):
     exe = dlc.build(dlc.script.parse(PICK), "c", config={"check_bounds": True})
     exe.export(tmp_path / "net.c")
     exe.export(tmp_path / "other.c")
@@ -228,7 +228,7 @@ def test_several_models_in_one_file(tmp_path, target):
     assert given == ["keywords_run", "keywords_too_run", "mlp_run", "mlp_too_run"]
 
 
-def test_values_are_called_after_what_makes_them():
+def test_kernels_and_values_are_named_after_their_operators():
     text = dlc.compile(networks.keywords(), "c -mcpu=cortex-m4", cache=False).source("c")
     assert "fused_conv_relu(x, conv_relu_p1, conv_relu_p2, conv_relu, pad);" in text
     assert "false ?" not in text
@@ -236,7 +236,7 @@ def test_values_are_called_after_what_makes_them():
     assert "_i64" not in text, "indices are of 32 bits"
 
 
-def test_errors_of_callers(tmp_path):
+def test_invalid_calls_return_error_codes(tmp_path):
     exported(tmp_path, "mlp")
     (tmp_path / "net" / "main.c").write_text(
         """#include "net.h"
@@ -274,7 +274,7 @@ def test_an_arena_that_is_too_small_does_not_compile(tmp_path, standard):
         assert (made.returncode == 0) is fine
 
 
-def test_the_same_bytes_each_time(tmp_path):
+def test_exporting_twice_gives_the_same_bytes(tmp_path):
     (tmp_path / "a").mkdir()
     exported(tmp_path, "keywords", path="a/net.c")
     (tmp_path / "b").mkdir()
@@ -283,7 +283,7 @@ def test_the_same_bytes_each_time(tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_names_lead_to_the_model(tmp_path):
+def test_sources_have_readable_names(tmp_path):
     exe, *_ = exported(tmp_path, "mlp", path="net.c")
     text = (tmp_path / "net.c").read_text()
     assert "clock" not in text
@@ -293,7 +293,7 @@ def test_names_lead_to_the_model(tmp_path):
     assert str(exe.signature.weights_size) in text
 
 
-def test_open_sizes_are_refused(tmp_path):
+def test_symbolic_dims_are_refused(tmp_path):
     x = param("x", tensor_type((Var("n"), 4)))
     module = IRModule({"main": Function("main", (x,), registry().ops["relu"].build(x))})
     exe = dlc.compile(module, "c", cache=False)
@@ -302,13 +302,13 @@ def test_open_sizes_are_refused(tmp_path):
         exe.export(tmp_path / "net.c")
 
 
-def test_other_files_are_refused(tmp_path):
+def test_unsupported_file_suffixes_are_refused(tmp_path):
     exe = dlc.compile(networks.mlp(), "c", cache=False)
     with pytest.raises(UnsupportedError, match="is not a C source"):
         exe.export(tmp_path / "net.so")
 
 
-def test_sizes_that_do_not_fit_are_refused_before_sources_are_written(tmp_path):
+def test_sizes_that_do_not_broadcast_are_refused(tmp_path):
     a, b = Var("a"), Var("b")
     x = param("x", tensor_type((a, b)))
     y = registry().ops["add"].build(x, constant(np.ones(5, np.float32)))

@@ -63,7 +63,7 @@ def model():
 
 
 @pytest.mark.parametrize("target", ["c", "c -mcpu=native", "llvm"])
-def test_the_same_bits(model, target):
+def test_integer_results_equal_the_reference_bit_for_bit(model, target):
     if target == "llvm":
         pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
     module, feeds = model
@@ -71,14 +71,14 @@ def test_the_same_bits(model, target):
     reference = dlc.compile(module, "reference", cache=False)
     spread = set()
     for x in feeds:
-        wanted = reference(x)
-        np.testing.assert_array_equal(exe(x), wanted)
-        spread.update(wanted.ravel().tolist())
+        expected = reference(x)
+        np.testing.assert_array_equal(exe(x), expected)
+        spread.update(expected.ravel().tolist())
     assert len(spread) > 10
 
 
 @pytest.mark.skipif(boards.problem() is not None, reason=str(boards.problem()))
-def test_the_same_bits_on_a_board(model, tmp_path):
+def test_integer_results_on_a_board_equal_the_reference(model, tmp_path):
     module, feeds = model
     board = boards.board("mps2-an386")
     exe = dlc.compile(module, "c -mcpu=cortex-m4", cache=False)
@@ -103,7 +103,7 @@ int main(void)
     np.testing.assert_array_equal(found, dlc.compile(module, "reference", cache=False)(feeds[0]).ravel())
 
 
-def test_kernels_are_of_integers(model):
+def test_kernels_of_quantized_models_have_integer_operands(model):
     exe = dlc.compile(model[0], "c", cache=False)
     text = exe.source("c")
     assert "int8_t *restrict" in text
@@ -112,7 +112,7 @@ def test_kernels_are_of_integers(model):
 
 
 @pytest.mark.parametrize("columns", [2, 3, 5, 7])
-def test_sums_side_by_side_are_right(columns: int) -> None:
+def test_adjacent_sums_are_exact(columns: int) -> None:
     """Several sums in one loop, which are multiplied after it. GCC 12 compiles such loops incorrectly if each
     iteration uses their signs.
     """

@@ -66,7 +66,7 @@ def test_calls_are_answered_in_order(mlp, queued):
 
 @needs_board
 @pytest.mark.parametrize("where", ["mps2-an386", "mps2-an500"])
-def test_models_are_loaded_beside_each_other(where):
+def test_several_models_are_loaded_at_once(where):
     cpu = boards.board(where).cpu
     made = {name: networks.NETWORKS[name]() for name in ("mlp", "keywords")}
     with Session(where, memory=1 << 18) as board:
@@ -85,26 +85,26 @@ def test_models_are_loaded_beside_each_other(where):
 
 
 @needs_board
-def test_what_is_no_model_is_not_called(mlp):
+def test_invalid_models_are_not_called(mlp):
     _, exe = mlp
     with Session("mps2-an386", memory=8192) as board:
         with pytest.raises(UsageError, match="has no model"):
             board.run(np.zeros((1, 64), np.float32))
         with pytest.raises(RuntimeFailure, match="refused CALL"):
-            board.ask(Command.CALL, b"", size=12)
+            board.transact(Command.CALL, b"", size=12)
         with pytest.raises(RuntimeFailure, match="8192 bytes for arrays are in use"):
             board.load(exe)
-        place = board.array(np.zeros(64, np.uint8)).address
-        for address in (place, place + 4, 8192, 0xFFFFFFC0):
+        held = board.array(np.zeros(64, np.uint8)).address
+        for address in (held, held + 4, 8192, 0xFFFFFFC0):
             with pytest.raises(RuntimeFailure, match="refused INVOKE"):
-                board.ask(Command.INVOKE, struct.pack("<3I", address, place, place), size=12)
-        assert board.alloc(64) == place + 64
+                board.transact(Command.INVOKE, struct.pack("<3I", address, held, held), size=12)
+        assert board.alloc(64) == held + 64
     with pytest.raises(UsageError, match="needs a board"):
         Session(exe)
 
 
 @needs_board
-def test_loaded_models_get_arrays_inside_of_the_memory(mlp):
+def test_array_addresses_outside_of_the_memory_are_refused(mlp):
     _, exe = mlp
     with Session("mps2-an386", memory=1 << 16) as board:
         model = board.load(exe)
@@ -118,7 +118,7 @@ def test_loaded_models_get_arrays_inside_of_the_memory(mlp):
 
 
 @needs_board
-def test_memory_is_given_back_and_bounded(mlp):
+def test_memory_is_freed_and_limited(mlp):
     _, exe = mlp
     with Session(exe, "mps2-an386", memory=4096) as board:
         assert board.memory == 4096
@@ -133,14 +133,14 @@ def test_memory_is_given_back_and_bounded(mlp):
 
 
 @needs_board
-def test_the_board_refuses_what_is_outside(mlp):
+def test_the_board_refuses_addresses_outside_of_its_memory(mlp):
     _, exe = mlp
     with Session(exe, "mps2-an386", memory=4096) as board:
         for work in (
             lambda: board.read(4090, 16),
-            lambda: board.ask(Command.WRITE, struct.pack("<I", 4095) + b"ab"),
-            lambda: board.ask(Command.FREE, struct.pack("<I", 64)),
-            lambda: board.ask(Command.CALL, struct.pack("<II", 0, 4090)),
+            lambda: board.transact(Command.WRITE, struct.pack("<I", 4095) + b"ab"),
+            lambda: board.transact(Command.FREE, struct.pack("<I", 64)),
+            lambda: board.transact(Command.CALL, struct.pack("<II", 0, 4090)),
         ):
             with pytest.raises(RuntimeFailure, match="bad address"):
                 work()
@@ -148,7 +148,7 @@ def test_the_board_refuses_what_is_outside(mlp):
 
 
 @needs_board
-def test_damaged_frames_and_noise_do_nothing(mlp):
+def test_damaged_frames_and_noise_are_ignored(mlp):
     _, exe = mlp
     with Session(exe, "mps2-an386") as board:
         transport = board._transport
@@ -164,7 +164,7 @@ def test_damaged_frames_and_noise_do_nothing(mlp):
 
 
 @needs_board
-def test_arrays_that_do_not_fit_the_model(mlp):
+def test_arrays_that_do_not_match_the_model_are_refused(mlp):
     _, exe = mlp
     with Session(exe, "mps2-an386") as board:
         x, y = board.empty((1, 64)), board.empty((1, 10))
@@ -177,10 +177,10 @@ def test_arrays_that_do_not_fit_the_model(mlp):
 
 
 @needs_board
-def test_a_board_that_stops(mlp):
+def test_a_board_that_stops_answering_is_an_error(mlp):
     _, exe = mlp
     board = Session(exe, "mps2-an386", seconds=10)
-    board.ask(Command.END)
+    board.transact(Command.END)
     with pytest.raises(RuntimeFailure, match="the board"):
         board.alloc(64)
     board.close()
@@ -206,7 +206,7 @@ class Recorded:
         pass
 
 
-def test_other_firmware_is_noticed(mlp):
+def test_other_firmware_is_an_error(mlp):
     _, exe = mlp
     line = Recorded(frame(1, Status.OK, struct.pack("<5I", 1, 4096, 4096, 5, 0)))
     with pytest.raises(RuntimeFailure, match="does not match this session"):
@@ -223,7 +223,7 @@ def test_other_firmware_is_noticed(mlp):
         (frame(1, Status.OK, b"1234")[:-6], "nothing comes"),
     ],
 )
-def test_answers_that_are_none(data, message):
+def test_malformed_answers_are_errors(data, message):
     with pytest.raises(RuntimeFailure, match=message):
         read_answer(Recorded(data))
 
@@ -234,7 +234,7 @@ class Line:
     """
 
     def __init__(self):
-        self.said = b""
+        self.answered = b""
         self.spoil = lambda data: data
         self.waits = 0
         self.closed = 0
@@ -248,13 +248,13 @@ class Line:
             Command.READ: bytes(words[1]) if command == Command.READ else b"",
             Command.CALL: struct.pack("<3I", 0, 77, 0),
         }
-        self.said += self.spoil(frame(sequence, Status.OK, answers.get(Command(command), b"")))
+        self.answered += self.spoil(frame(sequence, Status.OK, answers.get(Command(command), b"")))
 
     def receive(self, size):
-        if len(self.said) < size:
+        if len(self.answered) < size:
             self.waits += 1
             raise RuntimeFailure("the board did not answer in 0 seconds")
-        taken, self.said = self.said[:size], self.said[size:]
+        taken, self.answered = self.answered[:size], self.answered[size:]
         return taken
 
     def close(self):
@@ -291,7 +291,7 @@ def loses(exe, spoil, work, message):
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_each_flipped_bit_of_an_answer_is_noticed_at_once(mlp, name):
+def test_each_flipped_bit_of_an_answer_is_detected_at_once(mlp, name):
     _, exe = mlp
     for bit in range(8 * 12):  # the header, and four bytes of payload or checksum
 
@@ -302,14 +302,14 @@ def test_each_flipped_bit_of_an_answer_is_noticed_at_once(mlp, name):
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_answers_that_end_early_or_never_come(mlp, name):
+def test_truncated_and_missing_answers_are_errors(mlp, name):
     _, exe = mlp
     for kept in (0, 1, 7, 8, 11):
-        said = "invalid answer|did not|damaged"
-        assert loses(exe, lambda data, kept=kept: data[:kept], WORKS[name], said) <= 1
+        message = "invalid answer|did not|damaged"
+        assert loses(exe, lambda data, kept=kept: data[:kept], WORKS[name], message) <= 1
 
 
-def test_answers_of_another_length_or_request(mlp):
+def test_answers_of_the_wrong_length_or_request_are_errors(mlp):
     _, exe = mlp
     loses(exe, lambda data: frame(data[2], Status.OK, b"ab"), WORKS["alloc"], "4 bytes are expected")
     loses(exe, lambda data: frame(data[2], Status.OK, bytes(99)), WORKS["alloc"], "invalid answer")
@@ -318,7 +318,7 @@ def test_answers_of_another_length_or_request(mlp):
     )
 
 
-def test_a_transport_that_fails_or_gives_less(mlp):
+def test_failures_and_short_reads_of_a_transport_are_errors(mlp):
     _, exe = mlp
 
     class Broken(Line):
@@ -346,7 +346,7 @@ def test_a_transport_that_fails_or_gives_less(mlp):
             board.clear()
 
 
-def test_a_hello_that_is_none(mlp):
+def test_an_invalid_hello_is_an_error(mlp):
     _, exe = mlp
     for payload, message in (
         (b"1234", "20 bytes are expected"),
@@ -356,7 +356,7 @@ def test_a_hello_that_is_none(mlp):
             Session(exe, Recorded(frame(1, Status.OK, payload)))
 
 
-def test_what_was_queued_behind_a_refusal_is_answered_too(mlp):
+def test_requests_queued_after_a_refused_one_are_answered(mlp):
     _, exe = mlp
     line = Line()
     with Session(exe, line) as board:
@@ -372,7 +372,7 @@ def test_what_was_queued_behind_a_refusal_is_answered_too(mlp):
 
 
 @needs_board
-def test_a_board_that_is_killed_in_a_call(mlp):
+def test_a_board_killed_during_a_call_is_an_error(mlp):
     module, exe = mlp
     board = Session(exe, "mps2-an386", seconds=20)
     x, y = board.array(networks.feed(module, 1)), board.empty((1, 10))
@@ -394,7 +394,7 @@ def test_a_board_that_is_killed_in_a_call(mlp):
 
 
 @needs_board
-def test_an_emulator_that_does_not_start_says_so_at_once(tmp_path, monkeypatch):
+def test_an_emulator_that_does_not_start_is_an_error_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr("dlc_backend_c.micro.transport.EMULATOR", "false")
     begin = time.monotonic()
     with pytest.raises(RuntimeFailure, match="does not start") as caught:
@@ -403,7 +403,7 @@ def test_an_emulator_that_does_not_start_says_so_at_once(tmp_path, monkeypatch):
     assert time.monotonic() < begin + 8
 
 
-def test_frames_are_as_documented():
+def test_frames_match_the_documentation():
     made = frame(258, Command.FREE, b"abc")
     assert made[:8] == b"LD\x02\x03\x03\x00\x00\x00"
     assert made[8:11] == b"abc"

@@ -20,11 +20,11 @@ def compared(name: str, folder: Path, target: str) -> None:
     path = folder / f"{name}.onnx"
     onnx.save(light.with_weights(name), path)
     feeds = light.input_of(name)
-    wanted = dlc.compile(path, "llvm", cache=False).run(feeds)
+    expected = dlc.compile(path, "llvm", cache=False).run(feeds)
     exe = dlc.compile(path, target, cache=False)
     assert exe.program is None, "all of it is C"
     for output, found in exe.run(feeds).items():
-        np.testing.assert_allclose(found, wanted[output], 1e-3, 1e-5, err_msg=output)
+        np.testing.assert_allclose(found, expected[output], 1e-3, 1e-5, err_msg=output)
 
 
 @pytest.mark.parametrize("name", FAST)

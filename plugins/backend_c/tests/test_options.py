@@ -49,7 +49,7 @@ def text_bytes(folder: Path, cc: str, flags: list[str], target: str, net: str) -
 
 
 @pytest.mark.parametrize("where", ["host", pytest.param("cortex-m4", marks=needs_board)])
-def test_size_is_smaller(tmp_path: Path, where: str) -> None:
+def test_opt_for_size_makes_smaller_code(tmp_path: Path, where: str) -> None:
     if where == "host":
         cc, flags, target = COMPILERS[0], [], "c"
     else:
@@ -60,7 +60,7 @@ def test_size_is_smaller(tmp_path: Path, where: str) -> None:
         assert small < 0.55 * fast, net
 
 
-def test_small_code_has_no_copies_with_borders() -> None:
+def test_opt_for_size_makes_no_padded_copies() -> None:
     """With small code, windows test whether they are inside of the image instead of padding it. The arena
     then has only two neighbouring values.
     """
@@ -69,14 +69,14 @@ def test_small_code_has_no_copies_with_borders() -> None:
 
 
 @pytest.mark.parametrize("net", sorted(networks.NETWORKS))
-def test_small_code_is_right(net: str) -> None:
+def test_opt_for_size_computes_the_same(net: str) -> None:
     module = networks.NETWORKS[net]()
     x = networks.feed(module)
     exe = dlc.compile(module, "c -opt-for=size", cache=False)
     np.testing.assert_allclose(exe(x), dlc.compile(module, "reference", cache=False)(x), 1e-4, 1e-5)
 
 
-def test_an_unknown_aim_is_refused() -> None:
+def test_an_unknown_opt_for_is_refused() -> None:
     with pytest.raises(dlc.DlcError, match=r"opt-for=fast.*speed or size"):
         dlc.compile(networks.mlp(), "c -opt-for=fast", cache=False)
 
@@ -92,22 +92,22 @@ def test_an_unknown_aim_is_refused() -> None:
         ("mcpu=cortex-m99", "cortex-m4"),
     ],
 )
-def test_values_that_mean_nothing_are_refused_before_anything_runs(option: str, hint: str) -> None:
+def test_invalid_option_values_are_refused_before_anything_runs(option: str, hint: str) -> None:
     with pytest.raises(TargetError, match=hint) as raised:
         dlc.compile(networks.mlp(), f"c -{option}", cache=False)
     assert "pass" not in str(raised.value)
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
-def test_widths_of_vectors(cc: str, compiler: pytest.MonkeyPatch) -> None:
+def test_vector_bits_determine_the_vector_types(cc: str, compiler: pytest.MonkeyPatch) -> None:
     compiler.setenv("CC", cc)
     module = networks.keywords()
     x = networks.feed(module)
-    wanted = dlc.compile(module, "reference", cache=False)(x)
+    expected = dlc.compile(module, "reference", cache=False)(x)
     for bits in (0, 64, 128, 256, 512):
         exe = dlc.compile(module, f"c -vector-bits={bits}", cache=False)
         assert ("vector_size" in exe.source("c")) is (bits > 0)
-        np.testing.assert_allclose(exe(x), wanted, 1e-4, 1e-6, err_msg=str(bits))
+        np.testing.assert_allclose(exe(x), expected, 1e-4, 1e-6, err_msg=str(bits))
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
@@ -137,7 +137,7 @@ def test_sources_with_pragmas_compile_without_openmp(tmp_path: Path, cc: str) ->
     assert made.returncode == 0, made.stderr
 
 
-def test_no_compiler_is_one_clear_error(compiler: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_compiler_there_is_one_clear_error(compiler: pytest.MonkeyPatch, tmp_path: Path) -> None:
     compiler.delenv("CC", raising=False)
     compiler.setenv("PATH", str(tmp_path))
     compiler.setattr(toolchain, "find_spec", lambda name: None)
@@ -150,13 +150,13 @@ def test_no_compiler_is_one_clear_error(compiler: pytest.MonkeyPatch, tmp_path: 
     assert (tmp_path / "net.c").stat().st_size > 1000
 
 
-def test_a_compiler_that_is_named_and_not_there(compiler: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_named_by_cc_is_an_error(compiler: pytest.MonkeyPatch) -> None:
     compiler.setenv("CC", "no-such-compiler -m64")
     with pytest.raises(UnsupportedError, match="CC names no-such-compiler, which is not installed"):
         dlc.compile(networks.mlp(), "c", cache=False)(networks.feed(networks.mlp()))
 
 
-def test_the_wheel_of_a_compiler_stands_in(compiler: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_ziglang_wheel_is_the_fallback_compiler(compiler: pytest.MonkeyPatch, tmp_path: Path) -> None:
     compiler.delenv("CC", raising=False)
     compiler.setenv("PATH", str(tmp_path))
     compiler.setattr(toolchain, "find_spec", lambda name: object() if name == "ziglang" else None)
@@ -165,7 +165,7 @@ def test_the_wheel_of_a_compiler_stands_in(compiler: pytest.MonkeyPatch, tmp_pat
     assert command[1:] == ("-m", "ziglang", "cc")
 
 
-def test_it_serves_models_that_name_no_target_where_it_is_the_only_backend() -> None:
+def test_the_only_installed_backend_is_the_default_target() -> None:
     text = "import dlc_core as dlc, dlc_core.testing.networks as n; print(dlc.compile(n.mlp()).target)"
     environment = os.environ | {"DLC_PLUGINS": "c"}
     done = subprocess.run(

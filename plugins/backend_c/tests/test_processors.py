@@ -24,15 +24,15 @@ from dlc_core.runtime.machine.resources import cache_sizes
         ("c -mcpu=cortex-m7 -march=armv7e-m", "-march=armv7e-m"),
     ],
 )
-def test_compilers_are_told_which_it_is(target, flag):
+def test_a_processor_name_becomes_compiler_flags(target, flag):
     assert [f for f in compile_flags(find_target(target)) if f.startswith(("-mcpu", "-march"))] == [flag]
 
 
-def test_without_a_name_compilers_are_told_nothing():
+def test_without_a_name_no_compiler_flags_are_passed():
     assert not [f for f in compile_flags(find_target("c")) if f.startswith("-m")]
 
 
-def test_this_machine_is_described_as_its_compiler_takes_it(tmp_path):
+def test_native_flags_are_accepted_by_the_compiler(tmp_path):
     native = processors.processor("native")
     assert native.caches == cache_sizes()
     source = tmp_path / "empty.c"
@@ -44,7 +44,7 @@ def test_this_machine_is_described_as_its_compiler_takes_it(tmp_path):
     ("words", "name"),
     [("fpu sse2", "x86-64"), ("avx2 fma", "x86-64-v3"), ("avx2 fma avx512f avx512bw", "x86-64-v4")],
 )
-def test_features_choose_the_widest_vectors(monkeypatch, words, name):
+def test_features_determine_the_vector_width(monkeypatch, words, name):
     monkeypatch.setattr(processors, "processor_words", lambda: f"model name\t: x\nflags\t\t: {words}\n")
     monkeypatch.setattr(processors.platform, "machine", lambda: "x86_64")
     found = processors._native()
@@ -52,12 +52,12 @@ def test_features_choose_the_widest_vectors(monkeypatch, words, name):
     assert found.fma == processors.PROCESSORS[name].fma
 
 
-def test_threads_are_by_default_the_cores_that_may_be_used(monkeypatch):
+def test_num_threads_defaults_to_the_usable_cores(monkeypatch):
     monkeypatch.setattr(kind, "usable_cores", lambda: 3)
     assert find_target("c -num-threads=0").describe().cores == 3
     assert find_target("c").describe().cores == 1
 
 
-def test_an_unknown_processor_is_told():
+def test_an_unknown_processor_is_refused():
     with pytest.raises(TargetError, match="does not know the processor 'z80'"):
         find_target("c -mcpu=z80").describe()

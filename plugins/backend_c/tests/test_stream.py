@@ -32,24 +32,24 @@ def memory(exe):
 
 
 @pytest.mark.parametrize(("options", "rows"), [("-mcpu=cortex-m0 -march=native", 3), ("-vector-bits=128", 2)])
-def test_the_same_bits(options, rows):
+def test_streamed_rows_give_the_same_bits(options, rows):
     module = small()
     x = networks.feed(module)
-    whole = dlc.compile(module, f"c {options}", cache=False)
+    unstreamed = dlc.compile(module, f"c {options}", cache=False)
     bands = dlc.compile(module, f"c {options} -stream-rows={rows}", cache=False)
-    assert memory(bands) < memory(whole) * 2 // 3
-    np.testing.assert_array_equal(bands(x), whole(x))
+    assert memory(bands) < memory(unstreamed) * 2 // 3
+    np.testing.assert_array_equal(bands(x), unstreamed(x))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_memory_grows_with_the_bands(rows):
     module = networks.cifar()
-    whole = dlc.compile(module, "c -mcpu=cortex-m4", cache=False)
+    unstreamed = dlc.compile(module, "c -mcpu=cortex-m4", cache=False)
     bands = dlc.compile(module, f"c -mcpu=cortex-m4 -stream-rows={rows}", cache=False)
-    assert memory(bands) <= memory(whole) * (2 + rows) // 8
+    assert memory(bands) <= memory(unstreamed) * (2 + rows) // 8
 
 
-def test_the_setting_is_the_option():
+def test_the_setting_equals_the_target_option():
     module = networks.cifar()
     by_setting = dlc.compile(module, "c -mcpu=cortex-m4", config={"stream_rows": 1}, cache=False)
     by_option = dlc.compile(module, "c -mcpu=cortex-m4 -stream-rows=1", cache=False)
@@ -60,10 +60,10 @@ def test_integers():
     module = small()
     x = networks.feed(module)
     module = dlc.quantize(module, [{"x": networks.feed(module, seed)} for seed in range(3)])
-    whole = dlc.compile(module, "c", cache=False)
+    unstreamed = dlc.compile(module, "c", cache=False)
     bands = dlc.compile(module, "c -stream-rows=2", cache=False)
-    assert memory(bands) < memory(whole)
-    np.testing.assert_array_equal(bands(x), whole(x))
+    assert memory(bands) < memory(unstreamed)
+    np.testing.assert_array_equal(bands(x), unstreamed(x))
 
 
 @pytest.mark.skipif(CC is None, reason="there is no gcc and no clang")
@@ -79,13 +79,13 @@ def test_sanitizers_find_nothing(tmp_path):
     done = subprocess.run(
         ["./program"], cwd=tmp_path / "net", input=x.tobytes(), capture_output=True, check=True
     )
-    wanted = dlc.compile(module, "reference", cache=False)(x)
-    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), wanted.ravel(), 1e-4, 1e-5)
+    expected = dlc.compile(module, "reference", cache=False)(x)
+    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), expected.ravel(), 1e-4, 1e-5)
 
 
 @pytest.mark.slow
 def test_mobilenet_fits_a_quarter():
     module = networks.mobilenet()
-    whole = dlc.compile(module, "c -mcpu=cortex-m4", cache=False)
+    unstreamed = dlc.compile(module, "c -mcpu=cortex-m4", cache=False)
     bands = dlc.compile(module, "c -mcpu=cortex-m4 -stream-rows=2", cache=False)
-    assert memory(bands) * 3 < memory(whole)
+    assert memory(bands) * 3 < memory(unstreamed)

@@ -46,7 +46,7 @@ AXES = ("x", "y", "z")
 SIDES = (1024, 1024, 64)
 """The maximum number of threads of a group along each axis."""
 WARP = 32
-KEPT_SHARED = (2 << 10) + 64
+RESERVED_SHARED = (2 << 10) + 64
 """The bytes of a multiprocessor's shared memory that the driver reserves, and those of the barriers of tensor
 copies.
 """
@@ -77,7 +77,7 @@ def description(options: Mapping[str, Any]) -> Description:
             **{f"thread.{axis}": most for axis, most in zip(AXES, SIDES, strict=True)},
         },
         group_threads=SIDES[0],
-        shared_bytes=(each.unit_shared_kib << 10) - KEPT_SHARED if units_of else STATIC_SHARED,
+        shared_bytes=(each.unit_shared_kib << 10) - RESERVED_SHARED if units_of else STATIC_SHARED,
         pipeline_stages=STAGES if units_of else 2,
         bulk=Bulk() if any(unit.in_place for unit in units_of) else None,
         subgroup=WARP,
@@ -95,10 +95,10 @@ def description(options: Mapping[str, Any]) -> Description:
 
 def is_binary(options: Mapping[str, Any]) -> bool:
     """Whether kernels are compiled to binaries now. Raises TargetError for an invalid option `code`."""
-    wanted = options.get("code", "text")
-    if wanted not in CODES:
-        raise TargetError(f"target option -code={wanted}: neither binary nor text")
-    return wanted == "binary" or (wanted == "" and nvrtc.problem() is None)
+    code = options.get("code", "text")
+    if code not in CODES:
+        raise TargetError(f"target option -code={code}: neither binary nor text")
+    return code == "binary" or (code == "" and nvrtc.problem() is None)
 
 
 def identity(options: Mapping[str, Any]) -> str:

@@ -83,9 +83,9 @@ def _rounded(name: str, count: int) -> str:
 
 def _load(name: str, blocks: Blocks, count: int) -> str:
     """The function that loads `count` blocks."""
-    turned = ".trans" if "turned" in name else ""
+    transposed = ".trans" if "turned" in name else ""
     regs = ", ".join(f"%{i}" for i in range(count))
-    text = f"ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{regs}}}, [%{count}];"
+    text = f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{regs}}}, [%{count}];"
     at = '"r"((unsigned)__cvta_generic_to_shared(from))'
     own = f'asm volatile("{text}"\n    : {operands("=r", "to", count)} : {at} : "memory");'
     numbers = f"static const int16_t block[] = {{{block_numbers(blocks)}}};"

@@ -56,9 +56,9 @@ def _candidates() -> Iterator[str]:
 
 @cache
 def _library() -> ctypes.CDLL:
-    for place in _candidates():
+    for candidate in _candidates():
         try:
-            library = ctypes.CDLL(place)
+            library = ctypes.CDLL(candidate)
         except OSError:
             continue
         library.nvrtcGetErrorString.restype = ctypes.c_char_p

@@ -30,11 +30,11 @@ def _word(name: str, given: str, own: str, here: str, first: str = "") -> dict[s
 
 
 def _copy(rank: int) -> dict[str, str]:
-    places, numbers = (", ".join(f"{sign}{i}" for i in range(3, rank + 3)) for sign in ("%", "c"))
+    coordinates, numbers = (", ".join(f"{sign}{i}" for i in range(3, rank + 3)) for sign in ("%", "c"))
     how = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
     ints, given = (", ".join(form.format(i) for i in range(3, rank + 3)) for form in ("int c{}", '"r"(c{})'))
     own = f"""asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(bytes));
-asm volatile("{how} [%0], [%1, {{{places}}}], [%2];"
+asm volatile("{how} [%0], [%1, {{{coordinates}}}], [%2];"
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(tensor), "r"(at), {given} : "memory");"""
     here = f"DLC_EXPECT(arrival, bytes);\n    DLC_COPY_BOX(to, tensor, arrival, {numbers});"
     return _word(f"dlc_copy_box_{rank}", f"{_GIVEN}, {ints}", own, here)
@@ -66,8 +66,8 @@ def tensor_map(address: int, tensor: Tensor) -> bytes:
     refuses it [1].
     """
     rank, size = len(tensor.box), tensor.itemsize
-    whole = (ctypes.c_uint8 * (2 * MAP_BYTES))()
-    made = (ctypes.c_uint8 * MAP_BYTES).from_buffer(whole, -ctypes.addressof(whole) % MAP_BYTES)
+    storage = (ctypes.c_uint8 * (2 * MAP_BYTES))()
+    made = (ctypes.c_uint8 * MAP_BYTES).from_buffer(storage, -ctypes.addressof(storage) % MAP_BYTES)
     dims, strides = (ctypes.c_uint64 * rank)(*tensor.dims[::-1]), [n * size for n in tensor.strides[-2::-1]]
     box, ones = ((ctypes.c_uint32 * rank)(*each) for each in (tensor.box[::-1], [1] * rank))
     where = ctypes.c_void_p(address), dims, (ctypes.c_uint64 * rank)(*strides), box, ones

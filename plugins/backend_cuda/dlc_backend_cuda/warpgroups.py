@@ -52,25 +52,27 @@ def words_of(units: Sequence[MatrixUnit]) -> dict[str, str]:
     found = dict(_COMMON)
     for unit in units:
         if unit.in_place:
-            ways = ("nn", "nt", "tn", "tt") if unit.transposable else ("nn",)
-            found.update({f"{name_of(unit)}_{way}": _product(unit, way) for way in ways})
+            majors = ("nn", "nt", "tn", "tt") if unit.transposable else ("nn",)
+            found.update({f"{name_of(unit)}_{major}": _product(unit, major) for major in majors})
     return found
 
 
-def _product(unit: MatrixUnit, way: str) -> str:
+def _product(unit: MatrixUnit, major: str) -> str:
     sums, letter, scalar = ("f32", "f", "float") if unit.acc == "float32" else ("s32", "r", "int32_t")
     count = unit.of_acc.count
     kind = f"m{unit.m}n{unit.n}k{unit.k}.{sums}.{TYPES[unit.a]}.{TYPES[unit.b]}"
     held = ", ".join(f"%{i}" for i in range(count))
-    signs = ", 1, 1" * (sums == "f32") + "".join(f", {int(each == 't')}" for each in way) * unit.transposable
+    signs = (
+        ", 1, 1" * (sums == "f32") + "".join(f", {int(each == 't')}" for each in major) * unit.transposable
+    )
     text = f"wgmma.mma_async.sync.aligned.{kind} {{{held}}}, %{count}, %{count + 1}, 1{signs};"
     descriptors = "\n".join(_DESCRIPTOR.format(name=name) for name in "ab")
     outs = operands(f"+{letter}", "sums", count)
     own = f'{descriptors}\nasm volatile("{text}"\n    : {outs}\n    : "l"(of_a), "l"(of_b));'
     here = f"""static const int16_t unit[] = {{{matrix_numbers(unit)}}};
-    DLC_PRODUCT_LATER(sums, a, a_apart, b, b_apart, "{way}", unit);"""
+    DLC_PRODUCT_LATER(sums, a, a_apart, b, b_apart, "{major}", unit);"""
     given = f"({scalar} *sums, const void *a, int a_apart, const void *b, int b_apart)"
-    return either(f"{INLINE} void {name_of(unit)}_{way}{given}", own, here)
+    return either(f"{INLINE} void {name_of(unit)}_{major}{given}", own, here)
 
 
 def _around(scalar: str, letter: str) -> dict[str, str]:

@@ -34,9 +34,9 @@ class Piece:
     """A block of host memory, aligned to 256 bytes."""
 
     def __init__(self, driver: FakeDriver, size: int) -> None:
-        whole = aligned_bytes(size + 256)
-        start = -address(whole) % 256
-        self.memory = whole[start : start + size]
+        padded = aligned_bytes(size + 256)
+        start = -address(padded) % 256
+        self.memory = padded[start : start + size]
         self._driver = driver
         driver.pieces[int(self)] = self
 

@@ -40,7 +40,7 @@ def compiled(
     return dlc.compile(module_of(std.attention(*given, **attrs), given), target, cache=False)
 
 
-def wanted(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, past: int = 0) -> Any:
+def expected(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, past: int = 0) -> Any:
     """The definition of attention, in float64."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
@@ -61,7 +61,9 @@ def check(exe: dlc.Executable, of: str, shapes: Any, mask: Any = None, **hidden:
     given = [rng.standard_normal(shape).astype(dtype(of).numpy) for shape in shapes]
     masks = [] if mask is None else [mask]
     found = exe(*given, *masks)
-    np.testing.assert_allclose(found.astype(np.float64), wanted(*given, *masks, **hidden), NEAR[of], NEAR[of])
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected(*given, *masks, **hidden), NEAR[of], NEAR[of]
+    )
 
 
 def shapes_of(heads: int, groups: int, n: int, m: int, size: int) -> list[tuple[int, ...]]:
@@ -81,7 +83,9 @@ def shapes_of(heads: int, groups: int, n: int, m: int, size: int) -> list[tuple[
         pytest.param("float16", 1, 1, 10, 30, 72, {}, marks=pytest.mark.slow),
     ],
 )
-def test_numbers(of: str, heads: int, groups: int, n: int, m: int, size: int, hidden: dict[str, Any]) -> None:
+def test_attention_matches_numpy(
+    of: str, heads: int, groups: int, n: int, m: int, size: int, hidden: dict[str, Any]
+) -> None:
     exe = compiled(of, heads, groups, n, m, size, **hidden)
     check(exe, of, shapes_of(heads, groups, n, m, size), **hidden)
 
@@ -89,7 +93,7 @@ def test_numbers(of: str, heads: int, groups: int, n: int, m: int, size: int, hi
 @needs_c
 @pytest.mark.slow
 @pytest.mark.parametrize("of", ["float16", "bool"])
-def test_masks(of: str) -> None:
+def test_masks_match_numpy(of: str) -> None:
     rng = np.random.default_rng(1)
     mask = rng.random((20, 50)) < 0.7 if of == "bool" else rng.standard_normal((20, 50)).astype(np.float16)
     exe = compiled("float16", 2, 1, 20, 50, 32, mask=((20, 50), of))
@@ -98,7 +102,7 @@ def test_masks(of: str) -> None:
 
 @needs_c
 @pytest.mark.slow
-def test_a_low_mask_hides_all_keys_alike() -> None:
+def test_a_very_low_mask_hides_all_keys_equally() -> None:
     """Scores near the lowest float overflow if they are scaled."""
     mask = np.full((20, 20), -3e38).astype(dtype("bfloat16").numpy)
     exe = compiled("bfloat16", 1, 1, 20, 20, 32, mask=((20, 20), "bfloat16"))
@@ -106,7 +110,7 @@ def test_a_low_mask_hides_all_keys_alike() -> None:
 
 
 @needs_c
-def test_lengths_and_a_past_that_are_not_known() -> None:
+def test_symbolic_lengths_and_past() -> None:
     """One kernel computes a prompt and, in several calls, the tokens after it."""
     n, past = Var("n"), Var("past")
     exe = compiled("float16", 2, 1, n, n + past, 32, causal=True, past=past)
@@ -134,7 +138,7 @@ def test_a_removed_barrier_is_found(number: int, monkeypatch: pytest.MonkeyPatch
 
 @needs_c
 @pytest.mark.parametrize("added", [False, True])
-def test_less_precision(added: bool) -> None:
+def test_reduced_precision_uses_matrix_units(added: bool) -> None:
     """With reduced precision, attention of float32 uses narrower values, except for additive masks."""
     shapes = shapes_of(2, 1, 20, 30, 32)
     given = [param(name, tensor_type(shape)) for name, shape in zip("qkv", shapes, strict=True)]
@@ -147,15 +151,15 @@ def test_less_precision(added: bool) -> None:
     assert ("gpu.attention" if added else "gpu.attention_matrix") in rules
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    np.testing.assert_allclose(exe(*arrays, mask), wanted(*arrays, mask), 3e-3, 3e-3)
+    np.testing.assert_allclose(exe(*arrays, mask), expected(*arrays, mask), 3e-3, 3e-3)
 
 
-def test_text(bless: bool) -> None:
+def test_text_is_the_golden_one(bless: bool) -> None:
     exe = compiled("float16", 2, 1, 20, 40, 16, "cuda_simulated -arch=sm_80", causal=True, past=20)
     Golden(GOLDEN, bless).check("attention_float16.cu", exe.source("cu"))
 
 
-def test_float32_stays_exact() -> None:
+def test_float32_uses_no_matrix_units() -> None:
     exe = compiled("float32", 1, 1, 64, 64, 64, "cuda_simulated -arch=sm_80")
     assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.attention"]
 
@@ -172,7 +176,7 @@ MODELS = {"bert-base": (12, 128, 64, False), "gpt-2": (12, 1024, 64, True), "vit
         for arch in ("sm_80", "sm_90")
     ],
 )
-def test_nothing_is_spilt(model: str, arch: str) -> None:
+def test_no_registers_are_spilt(model: str, arch: str) -> None:
     heads, tokens, size, causal = MODELS.get(model, (8, 512, 128, True))
     exe = compiled("float16", heads, heads, tokens, tokens, size, f"cuda -arch={arch}", causal=causal)
     (facts,) = exe.explain().compiled.values()
@@ -184,7 +188,7 @@ def test_nothing_is_spilt(model: str, arch: str) -> None:
     assert "ld.shared" not in kernel
 
 
-def test_the_cost_is_that_of_matrix_units() -> None:
+def test_the_estimate_uses_the_rate_of_matrix_units() -> None:
     """The cost model counts products at the rate of matrix units."""
     kernels = {}
     for arch in ("sm_70", "sm_80"):

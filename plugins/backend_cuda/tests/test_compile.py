@@ -54,7 +54,7 @@ def product(dtype: str, m: int, n: int, k: int) -> tuple[Node, list[Node]]:
 @needs_compiler
 @archs
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_products(arch: str, dtype: str) -> None:
+def test_gemm_kernels_compile(arch: str, dtype: str) -> None:
     exe = dlc.compile(module_of(*product(dtype, 512, 768, 256)), f"cuda -arch={arch}", cache=False)
     unspilt(exe)
     (facts, *_) = exe.explain().compiled.values()
@@ -65,7 +65,7 @@ def test_products(arch: str, dtype: str) -> None:
 @needs_compiler
 @archs
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_products_of_few_rows(arch: str, dtype: str) -> None:
+def test_skinny_gemm_kernels_compile(arch: str, dtype: str) -> None:
     exe = dlc.compile(module_of(*product(dtype, 7, 1000, 768)), f"cuda -arch={arch}", cache=False)
     unspilt(exe)
     assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.few_rows"]
@@ -94,14 +94,14 @@ def test_matrix_units(arch: str, dtype: str) -> None:
 
 
 @needs_compiler
-def test_float32_is_rounded_where_an_option_allows_it() -> None:
+def test_tf32_is_used_only_if_an_option_allows_it() -> None:
     for option, used in (("", False), (" -tf32", True)):
         exe = dlc.compile(module_of(*product("float32", 256, 256, 256)), f"cuda{option}", cache=False)
         assert ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in exe.source("ptx")) is used
 
 
 @needs_compiler
-def test_every_product_is_an_instruction() -> None:
+def test_every_matrix_product_is_one_instruction() -> None:
     units = find_target("cuda -arch=sm_90 -tf32").describe().matrix_units
     products = matrices.matrices(units)
     assert products is not None
@@ -117,7 +117,7 @@ def test_every_product_is_an_instruction() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("kernel", LANGUAGE)
-def test_the_language(kernel: str) -> None:
+def test_intrinsics_and_dtypes_compile(kernel: str) -> None:
     assert dlc.compile(module_of(*LANGUAGE[kernel]()), "cuda", cache=False).explain().compiled
 
 
@@ -132,7 +132,7 @@ def test_reports_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFix
     assert dlc.open(tmp_path / "product.dlc").source("ptx") == exe.source("ptx")
 
 
-def test_what_the_assembler_says() -> None:
+def test_the_report_of_the_assembler_is_parsed() -> None:
     log = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'one' for 'sm_80'
 ptxas info    : Function properties for one
@@ -154,7 +154,7 @@ ptxas info    : Used 10 registers
     assert report["two"] == {"stack bytes": 0, "spill bytes": 0, "registers": 10, "shared bytes": 0}
 
 
-def test_what_is_spilt_is_compiled_for_fewer_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_spill_are_recompiled_for_fewer_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
     def compiled(text: str, arch: str) -> nvrtc.Compiled:
@@ -175,7 +175,7 @@ Used 32 registers"""
 
 
 @needs_compiler
-def test_text_that_is_refused() -> None:
+def test_compile_errors_show_the_text() -> None:
     with pytest.raises(CodegenError, match="refuses the kernels") as caught:
         nvrtc.compile_kernels("__global__ void one( {", "sm_80")
     assert any("error" in line for line in caught.value.details)
@@ -183,7 +183,7 @@ def test_text_that_is_refused() -> None:
         nvrtc.compile_kernels("", "sm_10")
 
 
-def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvrtc_the_artefact_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "_candidates", list)
     nvrtc._library.cache_clear()
     try:

@@ -51,25 +51,25 @@ X = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
 
 
 def test_a_network(exe: dlc.Executable, driver: Any) -> None:
-    wanted = dlc.compile(mlp(), "reference")(X)
-    np.testing.assert_allclose(exe(X), wanted, 1e-5, 1e-6)
+    expected = dlc.compile(mlp(), "reference")(X)
+    np.testing.assert_allclose(exe(X), expected, 1e-5, 1e-6)
     launches = driver.calls.count("launch")
     assert launches > 2
-    np.testing.assert_allclose(exe(X), wanted, 1e-5, 1e-6)
+    np.testing.assert_allclose(exe(X), expected, 1e-5, 1e-6)
     assert driver.calls.count("launch") == 2 * launches
     assert driver.calls.count("module") == 1
 
 
 @pytest.mark.parametrize("graphs", [True, False])
-def test_bound_calls_are_replayed_as_a_whole(exe: dlc.Executable, driver: Any, graphs: bool) -> None:
+def test_bound_calls_are_one_graph(exe: dlc.Executable, driver: Any, graphs: bool) -> None:
     driver.has_graphs = graphs
-    wanted = exe(X)
-    output = np.zeros_like(wanted)
+    expected = exe(X)
+    output = np.zeros_like(expected)
     call = exe.bind([X], [output])
     before = driver.calls.count("launch")
     for _ in range(3):
         call()
-    np.testing.assert_array_equal(output, wanted)
+    np.testing.assert_array_equal(output, expected)
     assert driver.calls.count("graph") == (3 if graphs else 0)
     assert (driver.calls.count("launch") > before) is not graphs
 
@@ -80,8 +80,8 @@ def test_sizes_of_calls(driver: Any, exe: dlc.Executable) -> None:
     exe = ready(driver, module_of(std.softmax(x), [x]))
     for size in (1, 7, 300):
         given = np.random.default_rng(size).standard_normal((size, 16)).astype(np.float32)
-        wanted = np.exp(given) / np.exp(given).sum(-1, keepdims=True)
-        np.testing.assert_allclose(exe(given), wanted, 1e-5, 1e-6)
+        expected = np.exp(given) / np.exp(given).sum(-1, keepdims=True)
+        np.testing.assert_allclose(exe(given), expected, 1e-5, 1e-6)
 
 
 def test_arrays_stay_on_the_device(exe: dlc.Executable) -> None:
@@ -104,7 +104,7 @@ def test_kernels_are_measured(exe: dlc.Executable) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "products"), [("float16", 2048), ("float32", 128)])
-def test_the_roofline_is_that_of_the_units_that_multiply(dtype: str, products: int) -> None:
+def test_the_roofline_uses_the_rate_of_matrix_units(dtype: str, products: int) -> None:
     size = 4096
     given = [param(name, tensor_type((size, size), dtype)) for name in "xy"]
     (kernel,) = dlc.compile(module_of(std.matmul(*given), given), TARGET, cache=False).explain().kernels
@@ -147,7 +147,9 @@ def test_memory(driver: Any, device: CudaDevice) -> None:
         device.alloc(1)
 
 
-def test_memory_that_is_too_small(exe: dlc.Executable, driver: Any, device: CudaDevice) -> None:
+def test_buffers_smaller_than_their_accesses_are_refused(
+    exe: dlc.Executable, driver: Any, device: CudaDevice
+) -> None:
     program = device.load(exe.artifact)
     entry = program.entry("main")
     handles = [device.alloc(16) for _ in range(entry.launches.buffers)]
@@ -160,7 +162,7 @@ def test_memory_that_is_too_small(exe: dlc.Executable, driver: Any, device: Cuda
         device.load(exe.artifact)
 
 
-def test_the_device_of_a_number(device: CudaDevice) -> None:
+def test_the_device_option_selects_a_device(device: CudaDevice) -> None:
     first, second = (dlc.compile(mlp(), f"{TARGET} -device={i}", cache=False) for i in (0, 1))
     assert first.device is device
     assert second.device is not device
@@ -192,7 +194,7 @@ def test_code_for_one_architecture_alone(driver: Any) -> None:
         image_for(driver, artifact)
 
 
-def test_groups_that_share_much_are_given_it(
+def test_groups_may_use_the_larger_shared_memory(
     driver: Any, device: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups that need more shared memory than static arrays may have request dynamic shared memory."""
@@ -248,7 +250,7 @@ def test_graphs() -> None:
         Graphs(Library("cuGraphLaunch")).captured(0, list).launch(0)
 
 
-def test_capturing_ends_where_a_launch_fails() -> None:
+def test_a_failed_launch_ends_the_capture() -> None:
     library = Library()
 
     def submit() -> None:
@@ -288,7 +290,7 @@ def test_without_pycuda_models_compile_and_do_not_run() -> None:
     assert "cuda_simulated" in problem
 
 
-def test_a_device_is_opened_when_it_is_used() -> None:
+def test_a_device_is_opened_on_first_use() -> None:
     opened: list[int] = []
     device = CudaDevice(3, opened.append)  # type: ignore[arg-type]
     device.sync()

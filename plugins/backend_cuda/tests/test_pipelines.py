@@ -45,8 +45,8 @@ def compiled(arch: str, m: Any, n: int, k: Any, *, batches: int = 0, checked: bo
 def check(exe: dlc.Executable, m: int, n: int, k: int, batches: int = 0) -> None:
     outer = (batches,) * (batches > 0)
     x, y = numbers(*outer, m, k).astype(np.float16), numbers(*outer, k, n, seed=1).astype(np.float16)
-    wanted = np.maximum(x.astype(np.float64) @ y.astype(np.float64), 0)
-    np.testing.assert_allclose(exe(x, y).astype(np.float64), wanted, 1e-3, 1e-3)
+    expected = np.maximum(x.astype(np.float64) @ y.astype(np.float64), 0)
+    np.testing.assert_allclose(exe(x, y).astype(np.float64), expected, 1e-3, 1e-3)
 
 
 def found(checked: bool) -> Any:
@@ -57,7 +57,7 @@ def found(checked: bool) -> Any:
 
 @executed
 @pytest.mark.parametrize("arch", ARCHS)
-def test_sizes_that_are_no_multiple(arch: str) -> None:
+def test_sizes_that_are_not_multiples_of_the_tile(arch: str) -> None:
     exe = compiled(arch, 70, 72, 330)
     assert "    dlc_wait_for_copies_but_1();\n" in exe.source("cu")
     assert exe.source("cu").count("    dlc_end_of_copies();\n") >= 3
@@ -81,7 +81,7 @@ def test_symbolic_rows(arch: str) -> None:
 
 @executed
 @pytest.mark.parametrize("arch", ARCHS)
-def test_unknown_numbers_of_steps(arch: str) -> None:
+def test_symbolic_numbers_of_steps(arch: str) -> None:
     exe = compiled(arch, 64, 64, K)
     for steps in (1, 64, 100, 250, 400):
         check(exe, 64, 64, steps)
@@ -103,8 +103,8 @@ def test_convolutions(arch: str) -> None:
     assert "    dlc_end_of_copies();\n" in exe.source("cu")
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(each).astype(np.float16) for each in shapes]
-    wanted = dlc.compile(module, "reference")(*given)
-    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 2e-2, 4e-2)
+    expected = dlc.compile(module, "reference")(*given)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), expected.astype(np.float32), 2e-2, 4e-2)
 
 
 @executed
@@ -120,7 +120,7 @@ def test_a_missing_wait_is_found(arch: str, checked: bool, monkeypatch: pytest.M
 
 @executed
 @pytest.mark.parametrize("checked", [False, True])
-def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_waits_for_matrix_products_are_found(checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of one step may overlap the next step, because their operands are overwritten one
     step later.
     """
@@ -136,7 +136,7 @@ def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest
 
 @executed
 @pytest.mark.parametrize("k", [64, 104, 128, 330 // 8 * 8])
-def test_what_lies_outside_of_a_tensor_is_zero(k: int) -> None:
+def test_tensor_copies_fill_out_of_range_elements_with_zeros(k: int) -> None:
     """Kernels have no bounds checks, because tensor copies fill elements outside of the tensor with zeros.
     The number of steps may be less than the number of stages.
     """
@@ -147,7 +147,7 @@ def test_what_lies_outside_of_a_tensor_is_zero(k: int) -> None:
 
 
 @executed
-def test_unknown_rows() -> None:
+def test_tensor_copies_of_symbolic_rows() -> None:
     """Tensor descriptors have the dims of the call."""
     exe = compiled("sm_90a", M, 128, 256, checked=False)
     assert "    dlc_copy_box_2(" in exe.source("cu")
@@ -156,7 +156,7 @@ def test_unknown_rows() -> None:
 
 
 @executed
-def test_batches_are_another_dim() -> None:
+def test_a_batch_is_a_dim_of_the_tensor_map() -> None:
     exe = compiled("sm_90a", 128, 128, 256, batches=2, checked=False)
     assert "    dlc_copy_box_3(" in exe.source("cu")
     check(exe, 128, 128, 256, 2)
@@ -164,7 +164,7 @@ def test_batches_are_another_dim() -> None:
 
 @executed
 @pytest.mark.parametrize(("n", "k"), [(130, 256), (128, 250)])
-def test_rows_that_are_no_multiple_are_copied_by_the_threads(n: int, k: int) -> None:
+def test_unaligned_rows_are_copied_by_threads(n: int, k: int) -> None:
     """One operand is copied by tensor copies, the other by all threads. The same barriers wait for both."""
     exe = compiled("sm_90a", 128, n, k)
     text = exe.source("cu")
@@ -174,7 +174,7 @@ def test_rows_that_are_no_multiple_are_copied_by_the_threads(n: int, k: int) -> 
 
 
 @executed
-def test_unknown_strides_are_left_to_the_threads() -> None:
+def test_symbolic_strides_are_copied_by_threads() -> None:
     exe = compiled("sm_90a", 128, 128, K, checked=False)
     assert exe.source("cu").count("const __grid_constant__ dlc_tensor") == 1
     check(exe, 128, 128, 201)
@@ -193,7 +193,7 @@ def test_unknown_strides_are_left_to_the_threads() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_found(
+def test_missing_waits_of_tensor_copies_are_found(
     change: dict[str, str], problem: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tma, "BOXES", replace(tma.BOXES, **change))
@@ -204,7 +204,7 @@ def test_what_is_missing_is_found(
 
 
 @pytest.mark.usefixtures("compiler")
-def test_nvrtc_takes_them() -> None:
+def test_nvrtc_compiles_tensor_copies() -> None:
     x, y = (
         param("x", tensor_type((2, 1024, 512), "float16")),
         param("y", tensor_type((2, 512, 1024), "float16")),
@@ -229,13 +229,13 @@ class Library:
         return self.status
 
 
-def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensor_maps_encode_dims_strides_and_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library(0)
     monkeypatch.setattr(tma, "library", lambda: library)
     tensor = Tensor(0, 2, True, (3, 100, 200), (20000, 200, 1), (1, 64, 64))
     assert tma.tensor_map(1 << 20, tensor) == bytes(range(128))
-    kind, rank, address, dims, strides, box, ones, interleave, turns, _, fill = library.given
-    assert (kind, rank, address.value, interleave, turns, fill) == (1, 3, 1 << 20, 0, 3, 0)
+    kind, rank, address, dims, strides, box, ones, interleave, swizzle, _, fill = library.given
+    assert (kind, rank, address.value, interleave, swizzle, fill) == (1, 3, 1 << 20, 0, 3, 0)
     assert (list(dims), list(strides)[:2]) == ([200, 100, 3], [400, 40000])
     assert (list(box), list(ones)) == ([64, 64, 1], [1, 1, 1])
     assert isinstance(box, ctypes.c_uint32 * 3)
@@ -245,9 +245,7 @@ def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) 
 
 
 @executed
-def test_launches_on_a_device_tell_the_driver(
-    device: Any, driver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launches_create_tensor_maps(device: Any, driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensor descriptors have the addresses of a call's memory."""
     monkeypatch.setattr(
         "dlc_backend_cuda.device.nvrtc.compile_kernels",
@@ -260,8 +258,8 @@ def test_launches_on_a_device_tell_the_driver(
     assert "    dlc_copy_box_2(" in exe.source("cu")
     driver.takes(exe.artifact, read_launches(exe.artifact.metadata["launches"])[0])
     given = [numbers(128, 128, seed=seed).astype(np.float16) for seed in (0, 1)]
-    wanted = given[0].astype(np.float32) @ given[1].astype(np.float32)
-    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted, 1e-3)
+    expected = given[0].astype(np.float32) @ given[1].astype(np.float32)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), expected, 1e-3)
     assert [(one.dims, one.strides, one.swizzled) for one in driver.tensors] == [
         ((128, 128), (128, 1), True)
     ] * 2

@@ -56,17 +56,17 @@ def test_threads_exchange_values() -> None:
 
 @pytest.mark.parametrize("b", ["int8", "uint8"])
 @pytest.mark.parametrize("a", ["int8", "uint8"])
-def test_products_of_bytes(a: str, b: str) -> None:
+def test_int8_gemm_uses_dot_products(a: str, b: str) -> None:
     exe = check_dots("cuda_simulated -arch=sm_70 -check=true", a, b)
     assert f"dlc_dot_{a}_{b}(matmul" in exe.source("cu")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_products_of_few_rows(dtype: str) -> None:
+def test_skinny_gemm(dtype: str) -> None:
     check_few_rows("cuda_simulated -check=true", dtype)
 
 
-def test_threads_exchange_truths_whatever_theirs_are() -> None:
+def test_shuffles_of_bools() -> None:
     """Exchanges of bools by threads whose values differ: all threads take part in the exchange."""
     x = param("x", tensor_type((2, 300), "bool"))
     exe = dlc.compile(module_of(std.reduce_any(x, axes=(1,)), [x]), "cuda_simulated -check=true")
@@ -83,7 +83,7 @@ def test_a_network() -> None:
     check_network("cuda_simulated -arch=sm_90")
 
 
-def test_units_are_not_called_threads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_count_units_instead_of_threads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Reports call units of the device `units`, and do not compare them with the roofline of the host."""
     x = param("x", tensor_type((4, 100)))
     path, target = str(tmp_path / "model.dlc"), "cuda_simulated -arch=sm_90 -units=7"
@@ -98,12 +98,12 @@ def test_units_are_not_called_threads(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_floats_are_rounded_to_even(dtype: str) -> None:
+def test_narrow_floats_round_ties_to_even(dtype: str) -> None:
     check_narrow_floats("cuda_simulated", dtype)
 
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80"])
-def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
+def test_asynchronous_copies_to_shared_memory(arch: str) -> None:
     """Architectures with asynchronous copies use them. The simulator copies when a thread waits, so a missing
     wait is detected.
     """
@@ -130,8 +130,8 @@ def test_products_by_matrix_units(of: str, option: str) -> None:
     assert exe.explain().kernels[0].rule == "gpu.matrix"
     given = [numbers(70, 100), numbers(100, 52, seed=1)]
     given = [(np.abs(each) if of == "uint8" else each).astype(x.type.dtype.numpy) for each in given]
-    wanted = given[0].astype(np.float64) @ given[1].astype(np.float64)
-    np.testing.assert_allclose(exe(*given).astype(np.float64), wanted, {"bfloat16": 1e-2}.get(of, 1e-3))
+    expected = given[0].astype(np.float64) @ given[1].astype(np.float64)
+    np.testing.assert_allclose(exe(*given).astype(np.float64), expected, {"bfloat16": 1e-2}.get(of, 1e-3))
 
 
 def product_of_floats8(a: str, b: str, m: int, n: int, k: int) -> list[te.Tensor]:
@@ -158,7 +158,7 @@ def test_products_of_floats_of_8_bits(arch: str) -> None:
 
 
 @pytest.mark.parametrize(("precision", "near"), [("float16", 1e-3), ("bfloat16", 1e-2)])
-def test_a_network_in_less_precision_by_matrix_units(precision: str, near: float) -> None:
+def test_a_network_in_reduced_precision_by_matrix_units(precision: str, near: float) -> None:
     picture = feed(cifar())
     exe = dlc.compile(cifar(), "cuda_simulated", precision=precision)
     assert [kernel.rule for kernel in exe.explain().kernels].count("gpu.matrix") == 3
@@ -177,8 +177,8 @@ def test_convolutions_by_matrix_units(layout: str) -> None:
     assert "    dlc_copy_16_if(" in exe.source("cu")
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(each).astype(np.float16) for each in (shape, (24, 16, 3, 3))]
-    wanted = dlc.compile(module, "reference")(*given)
-    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 2e-2, 2e-2)
+    expected = dlc.compile(module, "reference")(*given)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), expected.astype(np.float32), 2e-2, 2e-2)
 
 
 READ_BY_ALL = """
@@ -193,9 +193,9 @@ def main(a: T.Buffer((64,), "float32"), b: T.Buffer((64, 64), "float32")):
 
 
 @pytest.mark.parametrize(("read", "beside"), [("t // 2", True), ("t", False), ("63 - t", False)])
-def test_what_a_thread_may_read_without_a_barrier_is_not_copied_beside_it(read: str, beside: bool) -> None:
+def test_copies_read_without_a_barrier_are_not_asynchronous(read: str, beside: bool) -> None:
     exe = dlc.build(parse(READ_BY_ALL.replace("{read}", read)), "cuda_simulated -check=true")
     assert ("    dlc_copy_4(" in exe.source("cu")) is beside
     row = numbers(64)
-    wanted = {"t": row, "t // 2": row.repeat(2)[:64], "63 - t": row[::-1]}[read]
-    np.testing.assert_array_equal(exe(row), np.tile(wanted, (64, 1)))
+    expected = {"t": row, "t // 2": row.repeat(2)[:64], "63 - t": row[::-1]}[read]
+    np.testing.assert_array_equal(exe(row), np.tile(expected, (64, 1)))

@@ -20,13 +20,13 @@ TARGET = "cuda_simulated -arch=sm_80"
 
 
 @pytest.mark.parametrize("kernel", LANGUAGE)
-def test_text(kernel: str, bless: bool) -> None:
+def test_text_is_the_golden_one(kernel: str, bless: bool) -> None:
     text = dlc.compile(module_of(*LANGUAGE[kernel]()), TARGET, cache=False).source("cu")
     Golden(GOLDEN, bless).check(f"{kernel}.cu", text)
 
 
 @pytest.mark.parametrize(("name", "script"), [("shuffles", SHUFFLES), ("tiles", TILES)])
-def test_what_threads_have_in_common(name: str, script: str, bless: bool) -> None:
+def test_thread_kernels_are_the_golden_text(name: str, script: str, bless: bool) -> None:
     Golden(GOLDEN, bless).check(f"{name}.cu", dlc.build(parse(script), TARGET).source("cu"))
 
 
@@ -47,7 +47,7 @@ def main(A: T.Buffer((33,), "float32"), B: T.Buffer((32,), "float32")):
 """
 
 
-def test_vectors_move_as_a_whole_only_from_multiples_of_their_size() -> None:
+def test_vector_accesses_need_alignment() -> None:
     text = dlc.build(parse(SHIFTED), TARGET).source("cu")
     assert "*(floatx4 *)(B + t * 4) = make_floatx4(A[t * 4 + 1], A[t * 4 + 2]" in text
     assert "(const floatx4 *)" not in text
@@ -69,14 +69,14 @@ def main(template: T.Buffer((8,), "float32"), threadIdx: T.Buffer((8,), "float32
 """
 
 
-def test_words_of_the_language_name_nothing() -> None:
+def test_reserved_words_are_renamed() -> None:
     text = dlc.build(parse(RESERVED), TARGET).source("cu")
     assert "threadIdx_1[operator_] = template_[operator_];" in text
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("layout", ["NCX", "NXC"])
-def test_windows_of_classifiers_are_proved_to_lie_in_their_inputs(layout: str, arch: str) -> None:
+def test_windows_of_classifiers_are_proved_in_bounds(layout: str, arch: str) -> None:
     """Sizes as in AlexNet, where loops over rows and channels are fused. Smaller sizes have
     separate loops.
     """

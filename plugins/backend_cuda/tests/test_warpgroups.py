@@ -32,49 +32,49 @@ M = Var("m")
 executed = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
 
-def product(of: str, m: Any, n: int, k: int, ways: str = "nt") -> tuple[Node, list[Node]]:
-    """A product with an epilogue. `ways` has a letter for each operand: n if it is contiguous along K."""
-    x = param("x", tensor_type((m, k) if ways[0] == "n" else (k, m), of))
-    y = param("y", tensor_type((n, k) if ways[1] == "n" else (k, n), of))
-    left = x if ways[0] == "n" else std.transpose(x, axes=(1, 0))
-    right = std.transpose(y, axes=(1, 0)) if ways[1] == "n" else y
+def product(of: str, m: Any, n: int, k: int, majors: str = "nt") -> tuple[Node, list[Node]]:
+    """A product with an epilogue. `majors` has a letter for each operand: n if it is contiguous along K."""
+    x = param("x", tensor_type((m, k) if majors[0] == "n" else (k, m), of))
+    y = param("y", tensor_type((n, k) if majors[1] == "n" else (k, n), of))
+    left = x if majors[0] == "n" else std.transpose(x, axes=(1, 0))
+    right = std.transpose(y, axes=(1, 0)) if majors[1] == "n" else y
     if of.endswith("int8"):
         return std.matmul(left, right, out_dtype="int32"), [x, y]
     return std.relu(std.matmul(left, right)), [x, y]
 
 
-def compiled(of: str, *sizes: Any, ways: str = "nt", target: str = "cuda_simulated") -> dlc.Executable:
-    exe = dlc.compile(module_of(*product(of, *sizes, ways)), f"{target} {ARCH}", cache=False)
+def compiled(of: str, *sizes: Any, majors: str = "nt", target: str = "cuda_simulated") -> dlc.Executable:
+    exe = dlc.compile(module_of(*product(of, *sizes, majors)), f"{target} {ARCH}", cache=False)
     assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.matrix"]
     assert re.search(
-        rf"dlc_wgmma_\w+_n\d+_{ways if of in ('float16', 'bfloat16') else 'nn'}\(matmul", exe.source("cu")
+        rf"dlc_wgmma_\w+_n\d+_{majors if of in ('float16', 'bfloat16') else 'nn'}\(matmul", exe.source("cu")
     )
     return exe
 
 
-def check(exe: dlc.Executable, of: str, m: int, n: int, k: int, ways: str = "nt") -> None:
+def check(exe: dlc.Executable, of: str, m: int, n: int, k: int, majors: str = "nt") -> None:
     x, y = numbers(m, k), numbers(k, n, seed=1)
     if of == "uint8":
         x, y = abs(x), abs(y)
     x, y = (each.astype(dtype(of).numpy) for each in (x, y))
-    wanted = x.astype(np.float64) @ y.astype(np.float64)
-    wanted = wanted if of.endswith("int8") else np.maximum(wanted, 0)
+    expected = x.astype(np.float64) @ y.astype(np.float64)
+    expected = expected if of.endswith("int8") else np.maximum(expected, 0)
     given = (
-        x if ways[0] == "n" else np.ascontiguousarray(x.T),
-        y if ways[1] == "t" else np.ascontiguousarray(y.T),
+        x if majors[0] == "n" else np.ascontiguousarray(x.T),
+        y if majors[1] == "t" else np.ascontiguousarray(y.T),
     )
     near = {"bfloat16": 1e-2}.get(of, 1e-3)
-    np.testing.assert_allclose(exe(*given).astype(np.float64), wanted, near, near)
+    np.testing.assert_allclose(exe(*given).astype(np.float64), expected, near, near)
 
 
 @executed
-@pytest.mark.parametrize("ways", ["nt", "nn", "tt", "tn"])
-def test_operands_may_lie_either_way(ways: str) -> None:
-    check(compiled("float16", 128, 128, 192, ways=ways), "float16", 128, 128, 192, ways)
+@pytest.mark.parametrize("majors", ["nt", "nn", "tt", "tn"])
+def test_operands_may_be_transposed(majors: str) -> None:
+    check(compiled("float16", 128, 128, 192, majors=majors), "float16", 128, 128, 192, majors)
 
 
 @executed
-def test_sizes_that_are_no_multiple() -> None:
+def test_sizes_that_are_not_multiples_of_the_tile() -> None:
     """Partial tiles are padded with zeros. All accesses are checked."""
     check(compiled("bfloat16", 100, 110, 190, target="cuda_simulated -check=true"), "bfloat16", 100, 110, 190)
 
@@ -83,7 +83,7 @@ def test_sizes_that_are_no_multiple() -> None:
 @pytest.mark.parametrize("of", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
 def test_bytes(of: str) -> None:
     """Bytes must be contiguous along K. Other layouts use units of one warp."""
-    check(compiled(of, 128, 128, 256, ways="nn"), of, 128, 128, 256, "nn")
+    check(compiled(of, 128, 128, 256, majors="nn"), of, 128, 128, 256, "nn")
     other = dlc.compile(module_of(*product(of, 128, 128, 256)), f"cuda_simulated {ARCH}", cache=False).source(
         "cu"
     )
@@ -121,8 +121,8 @@ def test_batches_with_an_epilogue() -> None:
     assert "dlc_wgmma_f16_f16_n" in exe.source("cu")
     shapes = (2, 128, 128), (2, 128, 64), (64,)
     given = [numbers(*shape, seed=i).astype(np.float16) for i, shape in enumerate(shapes)]
-    wanted = given[0].astype(np.float32) @ given[1].astype(np.float32) + given[2]
-    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted, 1e-3)
+    expected = given[0].astype(np.float32) @ given[1].astype(np.float32) + given[2]
+    np.testing.assert_allclose(exe(*given).astype(np.float32), expected, 1e-3)
 
 
 @executed
@@ -136,12 +136,12 @@ def test_convolutions() -> None:
     assert "dlc_wgmma_f16_f16_n" in exe.source("cu")
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(each).astype(np.float16) for each in ((1, 13, 12, 64), (64, 64, 3, 3))]
-    wanted = dlc.compile(module, "reference")(*given)
-    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 2e-2, 4e-2)
+    expected = dlc.compile(module, "reference")(*given)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), expected.astype(np.float32), 2e-2, 4e-2)
 
 
 @executed
-def test_threads_that_do_not_wait_get_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_waits_change_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroups, "AROUND", replace(warpgroups.AROUND, wait=""))
     exe = compiled("float16", 128, 128, 128)
     with pytest.raises(AssertionError, match="Mismatched elements"):
@@ -153,7 +153,7 @@ def test_threads_that_do_not_wait_get_other_numbers(monkeypatch: pytest.MonkeyPa
     ("word", "problem"),
     [("fence", "without a fence in between"), ("begin", "a product of matrices outside of a batch")],
 )
-def test_what_is_missing_is_reported(word: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_waits_are_reported(word: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroups, "AROUND", replace(warpgroups.AROUND, **{word: ""}))
     # Rows of 264 bytes cannot be tensor copies, so the threads copy them.
     exe = compiled("float16", 128, 132, 128, target="cuda_simulated -check=true")
@@ -163,11 +163,11 @@ def test_what_is_missing_is_reported(word: str, problem: str, monkeypatch: pytes
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("of", ["float16", "bfloat16", "int8"])
-def test_nvrtc_takes_them(of: str) -> None:
+def test_nvrtc_compiles_warpgroup_products(of: str) -> None:
     """There are no spills, and groups use dynamic shared memory."""
-    ways = "nn" if of == "int8" else "nt"
+    majors = "nn" if of == "int8" else "nt"
     exe = dlc.compile(
-        module_of(*product(of, 1024, 1024, 512, ways)), "cuda -arch=sm_90a -units=16", cache=False
+        module_of(*product(of, 1024, 1024, 512, majors)), "cuda -arch=sm_90a -units=16", cache=False
     )
     (facts,) = exe.explain().compiled.values()
     assert (facts["spill bytes"], facts["stack bytes"]) == (0, 0)
@@ -178,7 +178,7 @@ def test_nvrtc_takes_them(of: str) -> None:
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("columns", [64, *(pytest.param(n, marks=pytest.mark.slow) for n in (128, 192, 256))])
-def test_every_product_is_an_instruction(columns: int) -> None:
+def test_every_matrix_product_is_one_instruction(columns: int) -> None:
     known = find_target("cuda -arch=sm_90a").describe().matrix_units
     units = [unit for unit in known if unit.in_place and unit.n == columns]
     words = warpgroups.words_of(units)

@@ -91,10 +91,10 @@ def hidden(data: bytes, names: Collection[str]) -> bytes:
             if section[1] != _SYMTAB:
                 continue
             strings = sections[section[6]]
-            for place in range(section[4], section[4] + section[5], form.symbol.size):
-                start = strings[4] + form.symbol.unpack_from(data, place)[0]
+            for symbol_offset in range(section[4], section[4] + section[5], form.symbol.size):
+                start = strings[4] + form.symbol.unpack_from(data, symbol_offset)[0]
                 text = data[start : data.index(b"\0", start)]
-                at = place + form.other
+                at = symbol_offset + form.other
                 if data[at - 1] >> 4 and text in wanted:
                     changed[at] = data[at] & ~3 | _HIDDEN
     except (struct.error, ValueError, IndexError) as error:

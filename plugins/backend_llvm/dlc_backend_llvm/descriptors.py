@@ -67,18 +67,18 @@ def _facts(name: str) -> str:
         "  %shapeless = icmp eq ptr %shape, null",
         "  %some = icmp sgt i32 %rank, 0",
         "  %broken = and i1 %shapeless, %some",
-        "  %told = select i1 %broken, i64 -1, i64 %rank64",
+        "  %rank_or_invalid = select i1 %broken, i64 -1, i64 %rank64",
         *put(DATA, "%address"),
         *put(DEVICE, "%device64"),
-        *put(RANK, "%told"),
+        *put(RANK, "%rank_or_invalid"),
         *put(DTYPE, "%dtype64"),
         *put(STRIDED, "%strided64"),
-        "  %fits = icmp eq i64 %told, %wanted",
+        "  %fits = icmp eq i64 %rank_or_invalid, %expected_rank",
         "  %copied = and i1 %fits, %some",
         "  br i1 %copied, label %dims, label %done",
     ]  # fmt: skip
     return f"""
-define internal void @{name}.facts(ptr %tensor, ptr %row, i64 %wanted) nounwind {{
+define internal void @{name}.facts(ptr %tensor, ptr %row, i64 %expected_rank) nounwind {{
 entry:
 {chr(10).join(lines)}
 dims:
@@ -92,13 +92,13 @@ dims:
 step:
   %at_stride = getelementptr i64, ptr %strides, i64 %d
   %stride = load i64, ptr %at_stride, align 8
-  %to_stride = add i64 %to_size, %wanted
+  %to_stride = add i64 %to_size, %expected_rank
   %stride_word = getelementptr i64, ptr %row, i64 %to_stride
   store i64 %stride, ptr %stride_word, align 8
   br label %following
 following:
   %next = add i64 %d, 1
-  %more = icmp slt i64 %next, %wanted
+  %more = icmp slt i64 %next, %expected_rank
   br i1 %more, label %dims, label %done
 done:
   ret void
@@ -176,10 +176,10 @@ def _compute_dims(name: str, signature: Signature) -> Sequence[str]:
         "  %first64 = load i64, ptr %found, align 8",
         "  %first = trunc i64 %first64 to i32",
         "  %readable = icmp eq i32 %first, 0",
-        "  br i1 %readable, label %tell, label %unreadable",
+        "  br i1 %readable, label %compute, label %unreadable",
         "unreadable:",
         "  ret i32 %first",
-        "tell:",
+        "compute:",
     ]
     arguments = ["ptr %pointers"]
     for index in range(len(given)):
@@ -189,9 +189,9 @@ def _compute_dims(name: str, signature: Signature) -> Sequence[str]:
         ]
         arguments.append(f"i64 %given{index}")
     for index, symbol in enumerate(data_symbols(signature)):
-        place = 1 + signature.symbols.index(symbol)
-        lines.append(f"  %at_told{index} = getelementptr i64, ptr %results, i64 {place}")
-        arguments.append(f"ptr %at_told{index}")
+        row = 1 + signature.symbols.index(symbol)
+        lines.append(f"  %at_computed{index} = getelementptr i64, ptr %results, i64 {row}")
+        arguments.append(f"ptr %at_computed{index}")
     return [
         *lines,
         f"  %computed = call i32 @{name}_dims({', '.join(arguments)})",

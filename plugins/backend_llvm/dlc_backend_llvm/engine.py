@@ -34,7 +34,7 @@ from dlc_backend_llvm.host import abi_name, describe, host_cpu
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.symbols import find_symbol
-from dlc_backend_llvm.triples import CARDS, full_triple, normal_arch
+from dlc_backend_llvm.triples import GPU_ARCHITECTURES, full_triple, normal_arch
 from dlc_core.diag import CodegenError, UsageError
 
 _SPEED = {"O1": 1, "O2": 2, "O3": 3}
@@ -88,7 +88,7 @@ def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str
         if not cpu and not features:
             return host.triple, host.cpu, host.features
         triple = host.triple
-    if normal_arch(triple) in CARDS:
+    if normal_arch(triple) in GPU_ARCHITECTURES:
         return triple, cpu, features
     known = describe(triple, cpu, features)
     return triple, known.cpu, known.features
@@ -143,8 +143,10 @@ def _parse(text: str, context: Any) -> Any:
         return llvm().parse_assembly(text, context=context)
     except RuntimeError as error:
         message = str(error)
-    place = re.search(r"<string>:(\d+):(\d+): error: ([^\n]*)", message)
-    line, column, why = (int(place[1]), int(place[2]), place[3]) if place else (0, 0, message.strip())
+    location = re.search(r"<string>:(\d+):(\d+): error: ([^\n]*)", message)
+    line, column, why = (
+        (int(location[1]), int(location[2]), location[3]) if location else (0, 0, message.strip())
+    )
     details = _around(text, line, column)
     raise CodegenError("LLVM cannot parse the generated IR", why=why, details=details)
 

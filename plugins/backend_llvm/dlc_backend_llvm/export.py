@@ -162,25 +162,25 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
     ins, outs = len(signature.inputs), len(signature.outputs)
     lines, bad = [], "%bad0"
     lines.append("  %bad0 = icmp ne i32 0, 0")
-    place = 0
+    position = 0
     for table, count in (("inputs", ins), ("outputs", outs)):
         for index in range(count):
             lines += [
-                f"  %at{place} = getelementptr ptr, ptr %{table}, i64 {index}",
-                f"  %p{place} = load ptr, ptr %at{place}, align 8",
-                f"  %null{place} = icmp eq ptr %p{place}, null",
-                f"  %bad{place + 1} = or i1 {bad}, %null{place}",
-                f"  %to{place} = getelementptr ptr, ptr %buffers, i64 {place}",
-                f"  store ptr %p{place}, ptr %to{place}, align 8",
+                f"  %at{position} = getelementptr ptr, ptr %{table}, i64 {index}",
+                f"  %p{position} = load ptr, ptr %at{position}, align 8",
+                f"  %null{position} = icmp eq ptr %p{position}, null",
+                f"  %bad{position + 1} = or i1 {bad}, %null{position}",
+                f"  %to{position} = getelementptr ptr, ptr %buffers, i64 {position}",
+                f"  store ptr %p{position}, ptr %to{position}, align 8",
             ]
-            bad = f"%bad{place + 1}"
-            place += 1
+            bad = f"%bad{position + 1}"
+            position += 1
     for value in (f"@{weights_symbol(name)}", "%workspace"):
         lines += [
-            f"  %to{place} = getelementptr ptr, ptr %buffers, i64 {place}",
-            f"  store ptr {value}, ptr %to{place}, align 8",
+            f"  %to{position} = getelementptr ptr, ptr %buffers, i64 {position}",
+            f"  store ptr {value}, ptr %to{position}, align 8",
         ]
-        place += 1
+        position += 1
     for index, dim in enumerate(names):
         lines += [
             f"  %dim{index} = getelementptr i64, ptr %scalars, i64 {index}",
@@ -221,7 +221,7 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
     return "\n".join(
         [
             f"define i32 @{name}_run({head}) nounwind {{",
-            f"  %buffers = alloca [{place} x ptr], align 64",
+            f"  %buffers = alloca [{position} x ptr], align 64",
             f"  %scalars = alloca [{max(1, len(names))} x i64], align 64",
             "  %fit = alloca i64, align 64",
             *fitting,

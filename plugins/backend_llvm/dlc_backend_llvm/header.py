@@ -30,7 +30,7 @@ _TEXT = """\
 extern "C" {{
 #endif
 
-{telling}/* Bytes of scratch memory that one call needs{of_dims}. */
+{dims_declaration}/* Bytes of scratch memory that one call needs{of_dims}. */
 size_t {name}_workspace_size({only_dims});
 {shapes}
 /* Run the model.
@@ -96,7 +96,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         shapes="".join(shapes),
         reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),
         dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
-        telling=_telling(name, signature) if signature.data_dims else "",
+        dims_declaration=_dims_declaration(name, signature) if signature.data_dims else "",
     )
 
 
@@ -109,7 +109,7 @@ def _needs(signature: Signature) -> str:
     return f"It is also -1 if the dims do not satisfy\n{''.join(rows)}  "
 
 
-def _telling(name: str, signature: Signature) -> str:
+def _dims_declaration(name: str, signature: Signature) -> str:
     """The declaration of the function that computes dims from elements of inputs."""
     words = dict(zip(signature.symbols, dim_names(signature)))
     computed = data_symbols(signature)

@@ -70,8 +70,8 @@ def host_cpu() -> HostCpu:
     words, stamp = processor_words(), installed()
     if words and stamp:
         # The key contains the source of the probes and of the code that reads the assembly.
-        asked = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))
-        known = disk_cached("host", asked, _query_llvm)
+        cache_key = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))
+        known = disk_cached("host", cache_key, _query_llvm)
     else:
         known = _query_llvm()
     triple, cpu, features, bits, registers, fma, rounding, float16, dots, units = json.loads(known)

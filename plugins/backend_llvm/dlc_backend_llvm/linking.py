@@ -101,8 +101,8 @@ def link_shared(
                 f"{command[0]} could not be run to link {target.name}", why=str(error)
             ) from error
         if done.returncode or not made.exists():
-            said = (done.stderr or done.stdout).strip().splitlines()[-20:]
-            raise CodegenError(f"linking {target.name} failed", why=f"{command[0]} said", details=said)
+            messages = (done.stderr or done.stdout).strip().splitlines()[-20:]
+            raise CodegenError(f"linking {target.name} failed", why=f"{command[0]} said", details=messages)
         made.replace(target)
     return target
 

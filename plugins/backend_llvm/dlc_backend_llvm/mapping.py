@@ -66,7 +66,7 @@ class _Linker:
     def __init__(self, elf: Elf, resolve: Callable[[str], int]) -> None:
         self._elf = elf
         self._resolve = resolve
-        self._places: dict[int, int] = {}
+        self._offsets: dict[int, int] = {}
         self._outer: dict[str, int] = {}
         self._stubs: dict[str, int] = {}
         self._slots: dict[int, int] = {}
@@ -101,7 +101,7 @@ class _Linker:
         try:
             self._write_stubs()
             for section in elf.sections:
-                if section.index in self._places:
+                if section.index in self._offsets:
                     self._relocate(section)
             ctypes.memmove(self._base, bytes(self._image), len(self._image))
             _protect(self._base, ends[0], mmap.PROT_READ | mmap.PROT_EXEC)
@@ -110,9 +110,9 @@ class _Linker:
             _unmap(self._base, size)
             raise
         addresses = {
-            s.name: self._base + self._places[s.section] + s.value
+            s.name: self._base + self._offsets[s.section] + s.value
             for s in elf.symbols
-            if s.is_global and s.section in self._places
+            if s.is_global and s.section in self._offsets
         }
         return Loaded(addresses, None if keep else partial(_unmap, self._base, size))
 
@@ -125,7 +125,7 @@ class _Linker:
         if len(self._image) + section.size > _MOST:
             raise ArtifactError("damaged object file", why="its sections are larger than 1 GiB")
         self._align(max(1, section.align))
-        self._places[section.index] = len(self._image)
+        self._offsets[section.index] = len(self._image)
         self._image += section.data if section.has_data else bytes(section.size)
 
     def _reserve_stubs(self) -> None:
@@ -144,10 +144,10 @@ class _Linker:
                     self._image += bytes(8)
 
     def _write_stubs(self) -> None:
-        for name, place in self._stubs.items():
-            _JUMP.pack_into(self._image, place, b"\xff\x25\x00\x00\x00\x00", self._outer[name])
-        for symbol, place in self._slots.items():
-            struct.pack_into("<Q", self._image, place, self._address(symbol, call=False))
+        for name, position in self._stubs.items():
+            _JUMP.pack_into(self._image, position, b"\xff\x25\x00\x00\x00\x00", self._outer[name])
+        for symbol, position in self._slots.items():
+            struct.pack_into("<Q", self._image, position, self._address(symbol, call=False))
 
     def _address(self, index: int, *, call: bool) -> int:
         """The address of a symbol. For calls of external functions it is that of a stub, because relative
@@ -158,30 +158,30 @@ class _Linker:
             return self._base + self._stubs[symbol.name] if call else self._outer[symbol.name]
         if symbol.section == 0xFFF1:
             return symbol.value
-        if symbol.section not in self._places:
+        if symbol.section not in self._offsets:
             raise ArtifactError("damaged object file", why=f"{symbol.name!r} is not in a loaded section")
-        return self._base + self._places[symbol.section] + symbol.value
+        return self._base + self._offsets[symbol.section] + symbol.value
 
     def _relocate(self, section: Section) -> None:
-        start = self._places[section.index]
+        start = self._offsets[section.index]
         for found in self._elf.relocations(section):
             wide = found.kind in (_ABS64, _PC64)
             if not 0 <= found.offset <= section.size - (8 if wide else 4):
                 raise ArtifactError("damaged object file", why="a relocation is outside of its section")
-            place = start + found.offset
+            position = start + found.offset
             if found.kind in (_GOT, _GOTX, _REX_GOTX):
                 target = self._base + self._slots[found.symbol]
             else:
                 target = self._address(found.symbol, call=found.kind == _PLT32)
             value = target + found.addend
             if found.kind != _ABS64:
-                value -= self._base + place
+                value -= self._base + position
             if wide:
-                struct.pack_into("<Q", self._image, place, value & (1 << 64) - 1)
+                struct.pack_into("<Q", self._image, position, value & (1 << 64) - 1)
                 continue
             if not -(1 << _RELATED) <= value < 1 << _RELATED:
                 raise CodegenError("a relative reference in generated code is out of range")
-            struct.pack_into("<i", self._image, place, value)
+            struct.pack_into("<i", self._image, position, value)
 
 
 def _libc() -> ctypes.CDLL:

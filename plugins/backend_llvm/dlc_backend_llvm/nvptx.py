@@ -17,13 +17,13 @@ from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
     from dlc_backend_llvm import engine
-    from dlc_backend_llvm.emit import card
+    from dlc_backend_llvm.emit import gpu
     from dlc_core.backend import kernels, launch_list, launches
     from dlc_core.ir.module import IRModule
     from dlc_core.tir import stmt
 else:
     engine = lazy("dlc_backend_llvm.engine")
-    card = lazy("dlc_backend_llvm.emit.card")
+    gpu = lazy("dlc_backend_llvm.emit.gpu")
     kernels = lazy("dlc_core.backend.kernels")
     launch_list = lazy("dlc_core.backend.launch_list")
     launches = lazy("dlc_core.backend.launches")
@@ -50,7 +50,7 @@ class NvptxCodegen:
         """
         arch = str(target["arch"])
         funcs = [f for f in module.of_kind(stmt.PrimFunc).values() if "launch" in f.attrs]
-        text, shared = card.module_text(funcs, card_of(arch))
+        text, shared = gpu.module_text(funcs, gpu_of(arch))
         made = kernels.EmittedKernels(text, {f.name: f.name for f in funcs}, shared)
         ptx = engine.assemble(text, TRIPLE, arch, "", opt=3, passes=_PASSES)
         metadata = {
@@ -65,11 +65,11 @@ class NvptxCodegen:
         return artifact.code.decode() if form == "ptx" else None
 
 
-def card_of(arch: str) -> HostCpu:
+def gpu_of(arch: str) -> HostCpu:
     """The description of a GPU for the emitter: scalar code with FMA and float16 conversions."""
     return HostCpu(TRIPLE, arch, "", 0, 0, True, 0, 0, 0, 1, rounding=True, float16=True)
 
 
 CODEGEN = NvptxCodegen()
 
-__all__ = ["CODEGEN", "FORMAT", "TRIPLE", "NvptxCodegen", "card_of"]
+__all__ = ["CODEGEN", "FORMAT", "TRIPLE", "NvptxCodegen", "gpu_of"]

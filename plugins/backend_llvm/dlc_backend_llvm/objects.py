@@ -96,13 +96,13 @@ def _read_macho(data: bytes) -> ObjectInfo:
     _, machine, _, kind, count = struct.unpack_from("<IIIII", data)
     defined: list[str] = []
     undefined: list[str] = []
-    place = 32
+    command_offset = 32
     for _ in range(count):
-        command, size = struct.unpack_from("<II", data, place)
+        command, size = struct.unpack_from("<II", data, command_offset)
         if size < 8:
             raise ValueError("load command without a size")
         if command == 2:
-            symbols, total, strings, _ = struct.unpack_from("<IIII", data, place + 8)
+            symbols, total, strings, _ = struct.unpack_from("<IIII", data, command_offset + 8)
             if total * 16 > len(data):
                 raise ValueError("more symbols than bytes")
             for index in range(total):
@@ -111,7 +111,7 @@ def _read_macho(data: bytes) -> ObjectInfo:
                     continue
                 name = _text(data, strings + at).removeprefix("_")
                 (defined if form & 0x0E else undefined).append(name)
-        place += size
+        command_offset += size
     name = _MACHO_MACHINES.get(machine, f"macho-{machine}")
     return ObjectInfo("macho", name, 64, kind == 1, tuple(defined), tuple(undefined))
 

@@ -19,7 +19,7 @@ _TEXT = r"""/* Runs {name} once: {name} THREADS{usage}
 #include <stdio.h>
 #include <stdlib.h>
 
-static void *room(size_t size) {{
+static void *allocate(size_t size) {{
   void *made = malloc(size + 1);
   if (made == NULL) {{
     fprintf(stderr, "no memory for %lu bytes\n", (unsigned long)size);
@@ -37,17 +37,17 @@ static void write_file(const char *path, const void *data, size_t size) {{
 }}
 
 int main(int count, char **words) {{
-  const void *inputs[{ins_room}] = {{NULL}};
-  void *outputs[{outs_room}] = {{NULL}}, *workspace;
-  size_t sizes[{outs_room}] = {{0}};
+  const void *inputs[{ins_capacity}] = {{NULL}};
+  void *outputs[{outs_capacity}] = {{NULL}}, *workspace;
+  size_t sizes[{outs_capacity}] = {{0}};
   int status, i;
 {declared}  if (count != {count}) {{
     fprintf(stderr, "usage: %s THREADS{usage}\n", words[0]);
     return 2;
   }}
 {lines}
-  for (i = 0; i < {outs}; i++) outputs[i] = room(sizes[i]);
-  workspace = room({name}_workspace_size({dims}));
+  for (i = 0; i < {outs}; i++) outputs[i] = allocate(sizes[i]);
+  workspace = allocate({name}_workspace_size({dims}));
   status = {name}_run(inputs, outputs, workspace, atoi(words[1]){more_dims});
   if (status != 0) {{
     fprintf(stderr, "{name}_run failed with %d\n", status);
@@ -66,7 +66,7 @@ static void *read_file(const char *path, long size) {
   char *data = NULL;
   if (file != NULL && fseek(file, 0, SEEK_END) == 0) found = ftell(file);
   if (found >= 0 && (size < 0 || found == size)) {
-    data = room(found);
+    data = allocate(found);
     rewind(file);
     if (fread(data, 1, found, file) != (size_t)found) data = NULL;
   }
@@ -86,13 +86,13 @@ def program_text(name: str, signature: Signature) -> str:
     usage = "".join(f" {kind}{i}" for kind, n in (("INPUT", ins), ("OUTPUT", outs)) for i in range(n))
     words = dict(zip(signature.symbols, dims))
     computed = [words[v] for v in data_symbols(signature)]
-    asked = [words.get(v, f"dim_{i}_of_shapes") for i, v in enumerate(given_symbols(signature))]
-    lines = [f"  {dim} = atoll(words[{ins + outs + 2 + i}]);" for i, dim in enumerate(asked)]
+    given_dims = [words.get(v, f"dim_{i}_of_shapes") for i, v in enumerate(given_symbols(signature))]
+    lines = [f"  {dim} = atoll(words[{ins + outs + 2 + i}]);" for i, dim in enumerate(given_dims)]
     for i, value in enumerate(signature.inputs):
         size = f"{name.upper()}_INPUT{i}_BYTES" if value.type.is_static else "-1"
         lines.append(f"  inputs[{i}] = read_file(words[{2 + i}], {size});")
     if signature.data_dims:
-        args = ", ".join(["inputs", *asked, *(f"&{dim}" for dim in computed)])
+        args = ", ".join(["inputs", *given_dims, *(f"&{dim}" for dim in computed)])
         lines += [
             f"  if ({name}_dims({args}) != 0) {{",
             '    fprintf(stderr, "the inputs are not valid for the model\\n");',
@@ -107,19 +107,19 @@ def program_text(name: str, signature: Signature) -> str:
         factors = [str(value.type.dtype.itemsize), *(f"shape[{axis}]" for axis in range(value.type.ndim))]
         lines.append(f"  {name}_output{i}_shape({', '.join(['shape', *dims])});")
         lines.append(f"  sizes[{i}] = (size_t)({' * '.join(factors)});")
-    every = (*asked, *computed)
+    every = (*given_dims, *computed)
     declared = f"  int64_t {', '.join(every)};\n" if every else ""
     if symbolic:
         declared += f"  int64_t shape[{max(1, *(v.type.ndim for v in symbolic.values()))}];\n"
     return _TEXT.format(
         name=name,
-        usage=usage + "".join(f" {dim.upper()}" for dim in asked),
+        usage=usage + "".join(f" {dim.upper()}" for dim in given_dims),
         read=_READ if ins else "",
         ins=ins,
         outs=outs,
-        ins_room=max(1, ins),
-        outs_room=max(1, outs),
-        count=2 + ins + outs + len(asked),
+        ins_capacity=max(1, ins),
+        outs_capacity=max(1, outs),
+        count=2 + ins + outs + len(given_dims),
         declared=declared,
         lines="\n".join(lines),
         dims=", ".join(dims),

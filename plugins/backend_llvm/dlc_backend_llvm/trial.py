@@ -59,8 +59,8 @@ def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
     ready, _, made = done.stdout.decode("utf-8", "replace").partition(_READY)
     if ready or not done.stdout:
         return assembly(triple, cpu, features, abi, text)
-    said = done.stderr.decode("utf-8", "replace")
-    unknown = dict.fromkeys(re.findall(r"'([^']*)' is not a recognized (processor|feature)", said))
+    messages = done.stderr.decode("utf-8", "replace")
+    unknown = dict.fromkeys(re.findall(r"'([^']*)' is not a recognized (processor|feature)", messages))
     if unknown:
         names = ", ".join(f"{kind} {name!r}" for name, kind in unknown)
         raise TargetError(
@@ -70,7 +70,7 @@ def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
     if done.returncode:
         raise TargetError(
             f"LLVM cannot generate code for {triple} with the cpu {cpu!r} and the features {features!r}",
-            why=_reason(said, done.returncode),
+            why=_reason(messages, done.returncode),
             hint="leave the cpu out for the baseline; enable only features that do not exclude each other, "
             "and disable none that the ABI needs",
         )
@@ -102,13 +102,13 @@ def assembly(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
     return str(made)
 
 
-def _reason(said: str, status: int) -> str:
+def _reason(messages: str, status: int) -> str:
     """The last message that LLVM wrote before it ended the process."""
-    for line in said.splitlines():
+    for line in messages.splitlines():
         found = re.search(r"LLVM ERROR: (.*)|^error: (?:<unknown>:0:0: )?(.*)|(Assertion .* failed)", line)
         if found:
             return found[1] or found[2] or found[3] or line
-    last = said.strip().splitlines()[-1:]
+    last = messages.strip().splitlines()[-1:]
     return (
         last[0]
         if last

@@ -30,7 +30,7 @@ SERVED = {
 }
 """By system: the supported architectures, and the environments that a triple may end with."""
 
-CARDS = ("nvptx64",)
+GPU_ARCHITECTURES = ("nvptx64",)
 """GPU architectures, whose properties are not read from LLVM's assembly."""
 
 
@@ -76,4 +76,4 @@ def _plain(word: str) -> str:
     return re.sub(r"[0-9.]+$", "", word)
 
 
-__all__ = ["CARDS", "SERVED", "check_served", "full_triple", "normal_arch"]
+__all__ = ["GPU_ARCHITECTURES", "SERVED", "check_served", "full_triple", "normal_arch"]

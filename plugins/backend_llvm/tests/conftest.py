@@ -123,9 +123,9 @@ class ForeignMath:
 
     @staticmethod
     def _entry(name: str, pointers: int) -> str:
-        places = range(pointers)
-        taken = [f"%q{k} = getelementptr ptr, ptr %b, i64 {k}\n%p{k} = load ptr, ptr %q{k}" for k in places]
-        given = ", ".join(f"ptr %p{k}" for k in places)
+        buffers = range(pointers)
+        taken = [f"%q{k} = getelementptr ptr, ptr %b, i64 {k}\n%p{k} = load ptr, ptr %q{k}" for k in buffers]
+        given = ", ".join(f"ptr %p{k}" for k in buffers)
         lines = [*taken, "%n = load i64, ptr %s", f"call void @{name}({given}, i64 %n)", "ret i32 0"]
         return "\n".join([f"define i32 @{name}__entry(ptr %b, ptr %s, i32 %t) {{", *lines, "}", ""])
 
@@ -133,13 +133,13 @@ class ForeignMath:
         padded = -(-arrays[0].size // self.LANES) * self.LANES
         given = [np.resize(np.ascontiguousarray(a, _numpy_dtype(dtype)), padded) for a in arrays]
         server, size = self._server, given[0].nbytes
-        places = [server.alloc(size, 64) for _ in range(len(arrays) + 1)]
-        for place, array in zip(places, given, strict=False):
-            server.write(place, memoryview(array.view(np.uint8)))
-        assert server.call(server.symbol(self._library, f"{op}_{dtype}__entry"), places, [padded], 1) == 0
-        result = np.frombuffer(server.read(places[-1], size), _numpy_dtype(dtype))
-        for place in places:
-            server.free(place)
+        buffers = [server.alloc(size, 64) for _ in range(len(arrays) + 1)]
+        for buffer, array in zip(buffers, given, strict=False):
+            server.write(buffer, memoryview(array.view(np.uint8)))
+        assert server.call(server.symbol(self._library, f"{op}_{dtype}__entry"), buffers, [padded], 1) == 0
+        result = np.frombuffer(server.read(buffers[-1], size), _numpy_dtype(dtype))
+        for buffer in buffers:
+            server.free(buffer)
         return result[: arrays[0].size]
 
 
@@ -200,12 +200,12 @@ def agree() -> Callable[..., list[np.ndarray[Any, Any]]]:
     def check(
         func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = ()
     ) -> list[np.ndarray[Any, Any]]:
-        wanted = [a.copy() for a in arrays]
-        interpreter.run(func, *wanted, *scalars)
+        expected = [a.copy() for a in arrays]
+        interpreter.run(func, *expected, *scalars)
         found = [a.copy() for a in arrays]
         Native(func)(func.name, found, scalars)
-        for have, want in zip(found, wanted, strict=True):
+        for have, want in zip(found, expected, strict=True):
             np.testing.assert_array_equal(have, want)
-        return wanted
+        return expected
 
     return check

@@ -26,7 +26,7 @@ from dlc_core.op.std import BY_NAME as OPS
 FEATURES = "+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16,+amx-int8"
 TARGET = f"llvm -mcpu=x86-64-v4 -mattr={FEATURES}"
 KINDS = [("bfloat16", "bfloat16"), ("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")]
-few = settings(
+few_examples = settings(
     max_examples=12,
     deadline=None,
     phases=(Phase.explicit, Phase.generate),
@@ -227,8 +227,8 @@ def _product(a, b, m, k, n):
     out = "float32" if a == "bfloat16" else "int32"
     exe = _compiled(x, w, lambda x, w: OPS["matmul"].build(x, w, out_dtype=out))
     if a == "bfloat16":
-        wanted = x.astype(np.float64) @ w.astype(np.float64)
-        np.testing.assert_allclose(exe(x), wanted, rtol=1e-5, atol=1e-5 * k)
+        expected = x.astype(np.float64) @ w.astype(np.float64)
+        np.testing.assert_allclose(exe(x), expected, rtol=1e-5, atol=1e-5 * k)
     else:
         np.testing.assert_array_equal(exe(x), x.astype(np.int64) @ w.astype(np.int64))
 
@@ -241,7 +241,7 @@ def test_products(texts, kinds, sizes):
 
 
 @given(st.sampled_from(KINDS), st.integers(4, 70), st.integers(1, 40), st.integers(1, 70))
-@few
+@few_examples
 def test_products_of_any_size(texts, kinds, m, groups, n):
     _product(*kinds, m, groups * 4, n)
 
@@ -293,13 +293,13 @@ for m, n, k in ((11, 24, 8), (5, 24, 36), (37, 45, 100), (21, 17, 36), (70, 130,
 """
 
 
-def test_registers_suffice_for_products_of_any_size():
+def test_products_of_any_size_need_no_spills():
     """LLVM ends the process if it cannot allocate registers, so the test runs in a separate process."""
     done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_what_processors_have():
+def test_tile_products_of_processors():
     triple = "x86_64-unknown-linux-gnu"
     named = describe(triple, "sapphirerapids")
     assert {unit.name for unit in units_of(named)} >= {

@@ -21,9 +21,9 @@ def module_of(body, *params):
 
 def check(module, *arrays):
     exe = dlc.compile(module, target="llvm")
-    found, wanted = exe(*arrays), evaluate(module["main"], list(arrays))
-    assert found.shape == wanted.shape
-    np.testing.assert_array_equal(found, wanted)
+    found, expected = exe(*arrays), evaluate(module["main"], list(arrays))
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
     return exe
 
 
@@ -39,7 +39,7 @@ def boxes_model(limits, images=2, kinds=3, count=40, center=False):
 @pytest.mark.parametrize(
     "limits", [(5, 0.4, 0.2), (100, 0.7, -1.0), (0, 0.5, 0.0), (7, 0.0, 0.5), (1, 0.5, 2.0)]
 )
-def test_boxes_that_overlap_a_better_one_are_left_out(limits, center):
+def test_overlapping_boxes_are_suppressed(limits, center):
     module = boxes_model(limits, center=center)
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ def test_boxes_that_overlap_a_better_one_are_left_out(limits, center):
 
 
 @pytest.mark.parametrize("most", [(1 << 63) - 1, 1 << 61])
-def test_great_limits_are_none(tmp_path, most):
+def test_large_limits_are_unlimited(tmp_path, most):
     n = Var("n")
     boxes, scores = param("b", tensor_type((1, n, 4))), param("s", tensor_type((1, 1, n)))
     limits = constant([most], "int64"), constant([0.3], "float32"), constant([0.1], "float32")
@@ -66,7 +66,7 @@ def test_great_limits_are_none(tmp_path, most):
     np.testing.assert_array_equal(found, evaluate(module["main"], given))
 
 
-def test_the_limits_may_be_data():
+def test_limits_may_be_inputs():
     n = Var("n")
     boxes, scores = param("b", tensor_type((1, n, 4))), param("s", tensor_type((1, 1, n)))
     most = param("m", tensor_type((1,), "int64"))
@@ -88,17 +88,17 @@ def test_the_limits_may_be_data():
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "float16"])
 @pytest.mark.parametrize("shape", [(), (7,), (5, 6), (2, 3, 4), (0, 3)])
-def test_places_of_elements(shape, dtype):
+def test_indices_of_nonzero_elements(shape, dtype):
     x = param("x", tensor_type(shape, dtype))
     values = np.random.default_rng(1).integers(0, 2, shape)
     check(module_of(std.nonzero(x, count=Var("found")), x), np.asarray(values).astype(dtype))
 
 
-def test_what_follows_is_native_again():
+def test_ops_after_a_data_dependent_one_are_native():
     n = Var("n")
     x, mask = param("x", tensor_type((n, 4))), param("mask", tensor_type((n,), "bool"))
-    places = std.squeeze(std.nonzero(mask, count=Var("chosen")), axes=(0,))
-    exe = dlc.compile(module_of(std.relu(std.gather(x, places, axis=0)), x, mask), target="llvm")
+    indices = std.squeeze(std.nonzero(mask, count=Var("chosen")), axes=(0,))
+    exe = dlc.compile(module_of(std.relu(std.gather(x, indices, axis=0)), x, mask), target="llvm")
     assert [entry["op"] for entry in exe.about["host"]] == ["first_of"]
     rng = np.random.default_rng(2)
     for size in (0, 1, 9):
@@ -106,16 +106,16 @@ def test_what_follows_is_native_again():
         np.testing.assert_array_equal(exe(rows, chosen), np.maximum(rows[chosen], 0))
 
 
-def test_a_dim_that_a_size_does_not_tell_is_found_elsewhere():
+def test_a_dim_that_a_clamped_size_does_not_determine_is_still_computed():
     mask = param("mask", tensor_type((20,), "bool"))
     x = param("x", tensor_type((20, 4)))
-    places = std.squeeze(std.nonzero(mask, count=Var("chosen")), axes=(0,))
-    (chosen,) = places.shape
-    few = minimum(chosen, const(5, "int64"))
-    rows = std.slice(std.gather(x, places, axis=0), begins=(0,), ends=(few,), axes=(0,))
+    indices = std.squeeze(std.nonzero(mask, count=Var("chosen")), axes=(0,))
+    (chosen,) = indices.shape
+    first_five = minimum(chosen, const(5, "int64"))
+    rows = std.slice(std.gather(x, indices, axis=0), begins=(0,), ends=(first_five,), axes=(0,))
     above = std.greater(std.reduce_sum(rows, axes=(1,)), constant(np.float32(0)))
-    kept = std.squeeze(std.nonzero(above, count=Var("kept")), axes=(0,))
-    wide = std.add(std.reduce_sum(std.gather(rows, kept, axis=0)), std.reduce_sum(std.exp(rows)))
+    positive = std.squeeze(std.nonzero(above, count=Var("kept")), axes=(0,))
+    wide = std.add(std.reduce_sum(std.gather(rows, positive, axis=0)), std.reduce_sum(std.exp(rows)))
     module = module_of(wide, x, mask)
     exe = dlc.compile(module, target="llvm")
     rng = np.random.default_rng(3)

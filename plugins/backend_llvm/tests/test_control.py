@@ -19,7 +19,7 @@ TARGETS = ["llvm", "reference -level=tir -check=true"]
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_of_all_kinds_and_sizes(target, tmp_path):
-    want, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target)
+    reference, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target)
     assert exe.program is None
     assert "host" not in exe.about
     exe.save(tmp_path / "m.dlc")
@@ -30,12 +30,12 @@ def test_loops_of_all_kinds_and_sizes(target, tmp_path):
         arrays = [rng.normal(size=shape).astype("f4") for shape in shapes]
         arrays.append(np.array(count, np.int32))
         for made in (exe, again):
-            for found, expected in zip(made(*arrays), want(*arrays), strict=True):
+            for found, expected in zip(made(*arrays), reference(*arrays), strict=True):
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_scan_of_no_rounds_keeps_its_state(target):
+def test_a_scan_of_no_iterations_returns_its_state(target):
     exe = dlc.compile(every_kind(), target)
     start = np.float32([1, -2, 3])
     last, made, *_ = exe(start, start, np.zeros((0, 3), np.float32), np.array(9, np.int32))
@@ -67,7 +67,7 @@ def test_arguments_may_be_views_of_other_shapes(target):
         assert (all_ * sign).tolist() == [[[[1, 2], [4, 6], [9, 12]]]]
 
 
-def test_state_that_changes_places():
+def test_state_values_may_be_swapped():
     """Fibonacci numbers: each iteration permutes the state."""
     a, b, i = (param(name, tensor_type((), "int32")) for name in ("a", "b", "i"))
     cond = Function("cond", (i, a, b), std.less(i, number(10)))
@@ -81,15 +81,15 @@ def test_state_that_changes_places():
 
 def test_many_threads_may_call_at_once():
 
-    want, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), "llvm")
+    reference, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), "llvm")
     rng = np.random.default_rng(1)
     calls = [
         (rng.normal(size=n).astype("f4"), rng.normal(size=n).astype("f4"),
          rng.normal(size=(t, n)).astype("f4"), np.array(c, np.int32))
         for n, t, c in ((7, 3, 0), (64, 9, 2), (5, 1, 4), (129, 5, 1))
     ]  # fmt: skip
-    expected = [want(*arrays) for arrays in calls]
+    expected = [reference(*arrays) for arrays in calls]
     with ThreadPoolExecutor(4) as pool:
-        for found, wanted in zip(pool.map(lambda arrays: exe(*arrays), calls * 8), expected * 8):
-            for x, y in zip(found, wanted, strict=True):
+        for found, results in zip(pool.map(lambda arrays: exe(*arrays), calls * 8), expected * 8):
+            for x, y in zip(found, results, strict=True):
                 np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)

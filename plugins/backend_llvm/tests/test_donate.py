@@ -21,7 +21,7 @@ from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.tir import interpreter
 
-ROOM = 9
+CAPACITY = 9
 HEADS, SIZE = 2, 4
 RNG = np.random.default_rng(7)
 
@@ -45,7 +45,7 @@ def decoder(length: object = None) -> IRModule:
 
 
 def compiled(module: IRModule, **options: object) -> dlc.Executable:
-    return dlc.compile(module, "llvm", num_threads=1, donate={"past.*": ROOM}, **options)
+    return dlc.compile(module, "llvm", num_threads=1, donate={"past.*": CAPACITY}, **options)
 
 
 def token() -> np.ndarray:
@@ -54,23 +54,23 @@ def token() -> np.ndarray:
 
 def cache(length: int) -> np.ndarray:
     """A view of memory with capacity."""
-    memory = np.zeros((1, HEADS, ROOM, SIZE), np.float32)
+    memory = np.zeros((1, HEADS, CAPACITY, SIZE), np.float32)
     memory[:, :, :length] = RNG.standard_normal((1, HEADS, length, SIZE))
     return memory[:, :, :length]
 
 
-def whole(view: np.ndarray) -> np.ndarray:
+def memory_of(view: np.ndarray) -> np.ndarray:
     """The whole memory of a cache."""
-    return np.lib.stride_tricks.as_strided(view, (1, HEADS, ROOM, SIZE))
+    return np.lib.stride_tricks.as_strided(view, (1, HEADS, CAPACITY, SIZE))
 
 
-def same(found: object, wanted: object) -> None:
-    for a, b in zip(found, wanted, strict=True):  # type: ignore[call-overload]
+def same(found: object, expected: object) -> None:
+    for a, b in zip(found, expected, strict=True):  # type: ignore[call-overload]
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_steps_continue_in_one_memory(tmp_path: Path, opened: bool) -> None:
+def test_steps_update_donated_memory(tmp_path: Path, opened: bool) -> None:
     module = decoder()
     exe = compiled(module)
     if opened:
@@ -78,39 +78,39 @@ def test_steps_continue_in_one_memory(tmp_path: Path, opened: bool) -> None:
         exe = dlc.open(tmp_path / "m.dlc")
     k, v = (np.zeros((1, HEADS, 0, SIZE), np.float32) for _ in range(2))
     held = None
-    for _ in range(ROOM):
+    for _ in range(CAPACITY):
         x = token()
-        wanted = evaluate(module["main"], [x, k.copy(), v.copy()])
+        expected = evaluate(module["main"], [x, k.copy(), v.copy()])
         before = k
         y, k, v = exe(x, k, v)
-        same((y, k, v), wanted)
+        same((y, k, v), expected)
         assert held is None or np.shares_memory(before, k)
         held = k
     with pytest.raises(UsageError, match="capacity is 9 elements along axis 2, and 10"):
         exe(token(), k, v)
 
 
-def test_bound_calls_write_only_what_is_new() -> None:
+def test_bound_calls_write_only_new_rows() -> None:
     module, x, k, v = decoder(3), token(), cache(3), cache(3)
-    wanted = evaluate(module["main"], [x, k.copy(), v.copy()])
+    expected = evaluate(module["main"], [x, k.copy(), v.copy()])
     y = np.zeros((1, HEADS, 1, SIZE), np.float32)
     call = compiled(module).bind({"x": x, "past.k": k, "past.v": v}, [y, None, None])
-    same(call(), wanted)
+    same(call(), expected)
     for before, after in zip((k, v), call.outputs[1:], strict=True):
         assert after.ctypes.data == before.ctypes.data
         assert after.strides == before.strides
-        assert not whole(after)[:, :, 4:].any()
+        assert not memory_of(after)[:, :, 4:].any()
     again = compiled(module).bind([x, k, v], [y.copy(), *call.outputs[1:]])
-    same(again(), wanted)
+    same(again(), expected)
 
 
 def test_full_memory_cannot_be_bound_and_is_copied_by_calls() -> None:
     module, x = decoder(3), token()
     exe = compiled(module)
     compact = np.ascontiguousarray(cache(3))
-    wanted = evaluate(module["main"], [x, compact, compact])
-    same(exe(x, compact, compact), wanted)
-    short = np.zeros((1, HEADS, ROOM - 1, SIZE), np.float32)[:, :, :3]
+    expected = evaluate(module["main"], [x, compact, compact])
+    same(exe(x, compact, compact), expected)
+    short = np.zeros((1, HEADS, CAPACITY - 1, SIZE), np.float32)[:, :, :3]
     readonly = cache(3)
     readonly.flags.writeable = False
     for array in (compact, short, readonly):
@@ -119,7 +119,7 @@ def test_full_memory_cannot_be_bound_and_is_copied_by_calls() -> None:
         same(exe(x, array, array), evaluate(module["main"], [x, array, array]))
 
 
-def test_other_memory_than_the_input_is_refused() -> None:
+def test_outputs_in_other_memory_than_the_donated_input_are_refused() -> None:
     exe, x, k = compiled(decoder(3)), token(), cache(3)
     y = np.zeros((1, HEADS, 1, SIZE), np.float32)
     for outputs in ([y, cache(4), None], [y, cache(3), None], [y[0], None, None], [None, None, None]):
@@ -127,41 +127,41 @@ def test_other_memory_than_the_input_is_refused() -> None:
             exe.bind([x, k, cache(3)], outputs)
     with pytest.raises(UsageError, match="overlaps another input"):
         exe(x, k, k)
-    inside = whole(k)[:, 0, 4:6].reshape(1, HEADS, 1, SIZE)
+    inside = memory_of(k)[:, 0, 4:6].reshape(1, HEADS, 1, SIZE)
     assert np.shares_memory(inside, k.base)
     with pytest.raises(UsageError, match="overlaps"):
         exe.bind([x, k, cache(3)], [inside, None, None])
 
 
 @pytest.mark.parametrize("target", ["reference -level=tir", "llvm -mcpu=haswell"])
-def test_kernels_keep_inside_of_their_memory(target: str) -> None:
+def test_kernels_stay_inside_of_donated_memory(target: str) -> None:
     """Run by the interpreter, which checks all accesses."""
     where = dlc.Target.parse(target, dlc.targets())
-    module, _ = lower(donate(decoder(3), {"past.*": ROOM}), context_for(where))
+    module, _ = lower(donate(decoder(3), {"past.*": CAPACITY}), context_for(where))
     x, k, v = token(), cache(3), cache(3)
-    wanted = evaluate(decoder(3)["main"], [x, k.copy(), v.copy()])
+    expected = evaluate(decoder(3)["main"], [x, k.copy(), v.copy()])
     signature = module.attrs["signature"]
     weights = pack_weights(signature, list(module.attrs["constants"]))
     y, unused = np.empty((1, HEADS, 1, SIZE), np.float32), np.full((1, HEADS, 4, SIZE), 7, np.float32)
     arena = np.empty(const_value(signature.arena_size), np.uint8)
-    memory = [np.ascontiguousarray(whole(array)) for array in (k, v)]
+    memory = [np.ascontiguousarray(memory_of(array)) for array in (k, v)]
     others = unused, unused.copy()
     interpreter.run(module["main"], x, *memory, y, *others, weights, arena, module=module, check=True)
-    same((y, *(array[:, :, :4] for array in memory)), wanted)
+    same((y, *(array[:, :, :4] for array in memory)), expected)
     assert all((array == 7).all() for array in others)
     assert all(not array[:, :, 4:].any() for array in memory)
 
 
 def test_refuses_inputs_that_cannot_be_donated() -> None:
     module = decoder(3)
-    for wanted, message in (
+    for expected, message in (
         ({"past.z": 9}, "no input 'past.z'"),
         ({"x": 9}, "no outputs extend it"),
         ({"past.k": 3}, "holds 3 elements, and 4"),
         ({"past.k": 0}, "a capacity of 0"),
     ):
         with pytest.raises(UsageError, match=message):
-            dlc.compile(module, "llvm", donate=wanted)
+            dlc.compile(module, "llvm", donate=expected)
     exe = compiled(module)
     with pytest.raises(UnsupportedError, match="exported code"):
         exe.export("decoder.so")
@@ -174,6 +174,6 @@ def _reshaped() -> IRModule:
     return IRModule({"main": Function("main", (past, new), make_tuple([grown, flat]))})
 
 
-def test_readers_of_compact_memory_are_named() -> None:
+def test_ops_that_need_compact_memory_are_named() -> None:
     with pytest.raises(UnsupportedError, match="reshape reads it as compact memory"):
         compiled(_reshaped())

@@ -27,7 +27,7 @@ from dlc_core.tir.stmt import PrimFunc, Store
 
 CPUS = ("", " -mcpu=haswell", " -mcpu=x86-64")
 BYTES = [(dot.a, dot.b) for dot in DOTS if dot.acc == "int32"]
-few = settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.generate))
+few_examples = settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.generate))
 
 
 def _values(rng: np.random.Generator, name: str, shape: int | tuple[int, ...]) -> np.ndarray:
@@ -46,28 +46,28 @@ def _program(dot: Dot, lanes: int, shared: bool) -> PrimFunc:
         for n, g, t in (("B", dot.group, dot.b), ("C", 1, dot.acc), ("D", 1, dot.acc))
     )
 
-    def place(buffer: Buffer) -> tuple[Expr]:
+    def index(buffer: Buffer) -> tuple[Expr]:
         return (ramp(const(0), const(1), buffer.static_shape()[0]),)
 
-    value = vector_dot(*(load(x, place(x)) for x in (c, a, b)))
-    return PrimFunc("main", (a, b, c, d), Store(d, place(d), value))
+    value = vector_dot(*(load(x, index(x)) for x in (c, a, b)))
+    return PrimFunc("main", (a, b, c, d), Store(d, index(d), value))
 
 
 @pytest.mark.parametrize("cpu", CPUS)
 @given(st.sampled_from(DOTS), st.integers(1, 16), st.booleans(), st.integers(0, 999))
-@few
-def test_code_is_what_the_interpreter_gives(cpu: str, dot: Dot, lanes: int, shared: bool, seed: int) -> None:
+@few_examples
+def test_code_matches_the_interpreter(cpu: str, dot: Dot, lanes: int, shared: bool, seed: int) -> None:
     func = _program(dot, lanes, shared)
     rng = np.random.default_rng(seed)
     given = [_values(rng, x.dtype.name, x.static_shape()) for x in func.buffers[:2]]
     given.append(_values(rng, "int32", lanes) if dot.acc == "int32" else np.ones(lanes, np.float32))
-    wanted = np.zeros(lanes, dot.acc)
-    run(func, *given, wanted)
+    expected = np.zeros(lanes, dot.acc)
+    run(func, *given, expected)
     found = dlc.build(func, "llvm" + cpu)(*given)
     if dot.acc == "int32":
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, expected)
     else:
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def _compiled(x: tuple, w: np.ndarray, build: Callable, target: str) -> dlc.runtime.executable.Executable:
@@ -102,12 +102,12 @@ def test_products_of_bytes_are_exact_at_the_extremes(a: str, b: str, cpu: str) -
     st.integers(1, 70),
     st.sampled_from(CPUS),
 )
-@few
+@few_examples
 def test_products_of_any_size(pair: tuple[str, str], m: int, k: int, n: int, cpu: str) -> None:
     exe, x, w = _product(*pair, m, k, n, cpu)
     if pair[0] == "bfloat16":
-        wanted = x.astype(np.float32) @ w.astype(np.float32)
-        np.testing.assert_allclose(exe(x), wanted, rtol=1e-5, atol=1e-5 * k)
+        expected = x.astype(np.float32) @ w.astype(np.float32)
+        np.testing.assert_allclose(exe(x), expected, rtol=1e-5, atol=1e-5 * k)
     else:
         np.testing.assert_array_equal(exe(x), x.astype(np.int64) @ w.astype(np.int64))
 
@@ -129,8 +129,8 @@ def _all(attrs: dict) -> dict:
 
 
 @given(st.data())
-@few
-def test_convolutions_of_any_form(data: st.DataObject) -> None:
+@few_examples
+def test_convolutions_of_any_shape(data: st.DataObject) -> None:
     draw = data.draw
     a, b = draw(st.sampled_from([("bfloat16", "bfloat16"), *BYTES]))
     groups = draw(st.sampled_from([1, 1, 2, 6]))
@@ -156,11 +156,11 @@ def test_convolutions_of_any_form(data: st.DataObject) -> None:
     cpu = draw(st.sampled_from(CPUS))
     found = _compiled((x.shape, a), w, lambda x, w: OPS["conv"].build(x, w, **attrs), cpu)(x)
     wide = "float64" if a == "bfloat16" else "int64"
-    wanted = OPS["conv"].reference(x.astype(wide), w.astype(wide), **{**attrs, "out_dtype": None})
+    expected = OPS["conv"].reference(x.astype(wide), w.astype(wide), **{**attrs, "out_dtype": None})
     if a == "bfloat16":
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     else:
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_instruction_is_in_the_inner_loop() -> None:
@@ -192,12 +192,12 @@ def test_no_instruction_saturates() -> None:
         ("riscv64-linux-gnu", "", 0),
     ],
 )
-def test_what_processors_have(triple: str, cpu: str, pairs: int) -> None:
+def test_dot_products_of_processors(triple: str, cpu: str, pairs: int) -> None:
     assert len(list(dots_of(describe(triple, cpu)))) == pairs
 
 
 @pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-n2"])
-def test_code_for_processors_of_another_kind(cpu: str) -> None:
+def test_code_for_other_processors_compiles(cpu: str) -> None:
     for a, b in BYTES:
         exe, _, _ = _product(a, b, 4, 64, 32, f" -mtriple=aarch64-linux-gnu -mcpu={cpu}")
         assert re.search(r"\b(us|s|u)dot\b", exe.source("asm"))

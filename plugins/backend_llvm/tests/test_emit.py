@@ -38,7 +38,7 @@ def ints(count: int = N, low: int = -50, high: int = 50, type_: str = "int32") -
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
-def test_registers_go_through_loops(native: Any, agree: Any, n: int) -> None:
+def test_loops_carry_registers_in_phis(native: Any, agree: Any, n: int) -> None:
     """A sum and a maximum in registers, also of loops without iterations."""
     x, out, size = Buffer("x", (N,), "int32"), Buffer("out", (2,), "int32"), Var("n")
     r = Buffer("r", (2,), "int32", scope="local")
@@ -124,7 +124,7 @@ def test_values_read_before_a_store_are_not_read_after_it(agree: Any) -> None:
     agree(PrimFunc("f", (out,), body), [np.array([1, 0, 0], np.int32)])
 
 
-def test_values_of_a_branch_are_not_used_after_it(agree: Any) -> None:
+def test_values_of_a_branch_are_not_reused_after_it(agree: Any) -> None:
     x, out = Buffer("x", (N,), "int32"), Buffer("out", (N,), "int32")
 
     def body(i: Var) -> Stmt:
@@ -134,7 +134,7 @@ def test_values_of_a_branch_are_not_used_after_it(agree: Any) -> None:
     agree(PrimFunc("f", (x, out), loop(N, body)), [ints(), ints()])
 
 
-def test_what_follows_from_a_let_comes_after_it(agree: Any) -> None:
+def test_expressions_of_a_let_are_emitted_after_it(agree: Any) -> None:
     x, out, v = Buffer("x", (N,), "int32"), Buffer("out", (N,), "int32"), Var("v", "int32")
 
     def body(i: Var) -> Stmt:
@@ -146,7 +146,7 @@ def test_what_follows_from_a_let_comes_after_it(agree: Any) -> None:
     agree(PrimFunc("f", (x, out), loop(N, body)), [ints(), ints()])
 
 
-def test_thousands_of_values_within_each_other(agree: Any) -> None:
+def test_deeply_nested_expressions(agree: Any) -> None:
     x, out = Buffer("x", (N,), "int32"), Buffer("out", (N,), "int32")
 
     def body(i: Var) -> Stmt:
@@ -159,7 +159,7 @@ def test_thousands_of_values_within_each_other(agree: Any) -> None:
     agree(PrimFunc("f", (x, out), loop(N, body)), [ints(), ints()])
 
 
-def test_deep_nests(native: Any) -> None:
+def test_deeply_nested_statements(native: Any) -> None:
     """Sixty nested loops and branches. Six of the loops have two iterations."""
     out = Buffer("out", (1,), "int32")
     total: Stmt = Store(out, (const(0),), out[0] + 1)
@@ -194,8 +194,8 @@ def edge() -> Iterator[Callable[[Array], Array]]:
         start = ctypes.addressof(ctypes.c_char.from_buffer(block))
         assert libc.mprotect(ctypes.c_void_p(start + page), page, 0) == 0
         held.append((block, start))
-        whole = np.frombuffer((ctypes.c_char * page).from_address(start), np.uint8)
-        placed: Array = whole[page - values.nbytes :].view(values.dtype).reshape(values.shape)
+        pages = np.frombuffer((ctypes.c_char * page).from_address(start), np.uint8)
+        placed: Array = pages[page - values.nbytes :].view(values.dtype).reshape(values.shape)
         placed[...] = values
         return placed
 
@@ -205,7 +205,7 @@ def edge() -> Iterator[Callable[[Array], Array]]:
 
 
 @pytest.mark.parametrize("type_", ["float32", "int8", "float16", "bool"])
-def test_lanes_that_are_off_are_not_read(native: Any, edge: Callable[[Array], Array], type_: str) -> None:
+def test_masked_lanes_are_not_read(native: Any, edge: Callable[[Array], Array], type_: str) -> None:
     """Masked accesses with contiguous, strided and loaded indices, whose disabled lanes are out of bounds."""
     count, n = 5, Var("n")
     x, out = Buffer("x", (count,), type_), Buffer("out", (24,), type_)
@@ -232,7 +232,7 @@ def test_lanes_that_are_off_are_not_read(native: Any, edge: Callable[[Array], Ar
     np.testing.assert_array_equal(found[16:], np.where(np.arange(8) < count, values[-1], 0))
 
 
-def test_the_other_side_of_a_choice_is_not_read(native: Any, edge: Callable[[Array], Array]) -> None:
+def test_only_the_chosen_side_of_a_lazy_select_is_read(native: Any, edge: Callable[[Array], Array]) -> None:
     x, out = Buffer("x", (5,), "int32"), Buffer("out", (N,), "int32")
     body = loop(N, lambda i: Store(out, (i,), if_then_else(i < 5, x[i] * 3, const(-1, "int32"))))
     values, found = ints(5), np.zeros(N, np.int32)
@@ -240,7 +240,7 @@ def test_the_other_side_of_a_choice_is_not_read(native: Any, edge: Callable[[Arr
     np.testing.assert_array_equal(found, [*(values * 3), *[-1] * (N - 5)])
 
 
-def test_windows_have_their_own_offset_and_dtype(agree: Any) -> None:
+def test_views_have_their_own_offset_and_dtype(agree: Any) -> None:
     out = Buffer("out", (N,), "float32")
     window = Buffer("w", (4,), "int32", offset=8)
     tail = Buffer("t", (2, 2), "float32", strides=(4, 2), offset=1)
@@ -251,7 +251,7 @@ def test_windows_have_their_own_offset_and_dtype(agree: Any) -> None:
     agree(PrimFunc("f", (out,), body), [np.arange(N, dtype=np.float32)])
 
 
-def test_strides_that_are_symbols(native: Any) -> None:
+def test_symbolic_strides(native: Any) -> None:
     row, n = Var("row"), Var("n")
     x = Buffer("x", (n, 3), "int32", strides=(row, 1))
     out = Buffer("out", (n, 3), "int32")
@@ -263,19 +263,19 @@ def test_strides_that_are_symbols(native: Any) -> None:
 
 def test_scattered_vector_stores(agree: Any) -> None:
     x, out = Buffer("x", (N,), "float16"), Buffer("out", (N,), "float16")
-    places = Buffer("places", (N,), "int64")
+    indices = Buffer("indices", (N,), "int64")
     body = seq(
         Store(out, (ramp(const(15), -2, 8),), load(x, (ramp(const(0), 1, 8),))),
-        Store(out, (load(places, (ramp(const(0), 1, 4),)),), load(x, (ramp(const(8), 1, 4),))),
+        Store(out, (load(indices, (ramp(const(0), 1, 4),)),), load(x, (ramp(const(8), 1, 4),))),
     )
     order = np.random.default_rng(0).permutation(N)
     agree(
-        PrimFunc("f", (x, places, out), body),
+        PrimFunc("f", (x, indices, out), body),
         [ints().astype(np.float16), order, np.zeros(N, np.float16)],
     )
 
 
-def test_hints_change_nothing_even_outside_of_memory(agree: Any) -> None:
+def test_prefetches_outside_of_memory_have_no_effect(agree: Any) -> None:
     a, out = Buffer("a", (N,), "int32"), Buffer("out", (N,), "int32")
     func = PrimFunc(
         "f",
@@ -322,14 +322,14 @@ def test_parallel_loops_capture_what_they_use(native: Any, threads: int) -> None
     lets = Let(small, cast_to("int8", n * 100), lets)
     func = PrimFunc("f", (x, out, n), Let(flag, n > 2, lets))
     for count in (1, 3):
-        wanted = [ints().astype(np.float32), np.zeros((3, N), np.float32)]
-        found = [a.copy() for a in wanted]
-        interpreter.run(func, *wanted, count)
+        expected = [ints().astype(np.float32), np.zeros((3, N), np.float32)]
+        found = [a.copy() for a in expected]
+        interpreter.run(func, *expected, count)
         native(func)("f", found, [count], threads)
-        np.testing.assert_array_equal(found[1], wanted[1])
+        np.testing.assert_array_equal(found[1], expected[1])
 
 
-def test_parallel_loops_in_parallel_loops(agree: Any) -> None:
+def test_nested_parallel_loops(agree: Any) -> None:
     out = Buffer("out", (8, 8), "int32")
     body = loop(
         8,
@@ -339,14 +339,14 @@ def test_parallel_loops_in_parallel_loops(agree: Any) -> None:
     agree(PrimFunc("f", (out,), body), [np.zeros((8, 8), np.int32)])
 
 
-def test_parallel_loops_begin_anywhere(agree: Any) -> None:
+def test_parallel_loops_with_nonzero_begin(agree: Any) -> None:
     out, n = Buffer("out", (N,), "int32"), Var("n")
     body = loop(n, lambda i: Store(out, (i,), cast_to("int32", i)), "parallel", begin=3)
     for count in (0, 1, 13):
         agree(PrimFunc("f", (out, n), body), [np.zeros(N, np.int32)], [count])
 
 
-def test_what_is_written_is_read_through_windows(native: Any) -> None:
+def test_stores_are_visible_through_views(native: Any) -> None:
     a, b = Buffer("a", (4,), "int32"), Buffer("b", (4,), "int32")
     window = Buffer("w", (4,), "int32")
     body = seq(
@@ -377,10 +377,10 @@ def test_lanes_of_one_or_more_vectors(agree: Any, type_: str) -> None:
         vector_concat(part(20, 2), part(3, 1), part(30, 1), part(5, 4)),
         vector_concat(vector_shuffle(part(24, 4), [2]), part(11, 1)),
     ]
-    stores, place = [], 0
+    stores, next_index = [], 0
     for value in parts:
         lanes = value.dtype.lanes
-        stores.append(Store(out, (ramp(place, 1, lanes),), value))
-        place += lanes
+        stores.append(Store(out, (ramp(next_index, 1, lanes),), value))
+        next_index += lanes
     values = np.random.default_rng(4).integers(0, 2 if type_ == "bool" else 100, 32).astype(type_)
     agree(PrimFunc("f", (x, out), seq(*stores)), [values, np.zeros(32, type_)])

@@ -120,11 +120,11 @@ def test_narrow_floats_of_every_bit_pattern(native: Any, type_: str, target: str
     def body(i: Var) -> Stmt:
         v = load(x, (ramp(i * 8, 1, 8),))
         w = load(wide, (ramp(i * 8, 1, 8),))
-        place = (ramp(i * 8, 1, 8),)
+        index = (ramp(i * 8, 1, 8),)
         return seq(
-            Store(wide, place, cast_to("float32x8", v)),
-            Store(back, place, cast_to(f"{type_}x8", w)),
-            Store(squared, place, v * v + v),
+            Store(wide, index, cast_to("float32x8", v)),
+            Store(back, index, cast_to(f"{type_}x8", w)),
+            Store(squared, index, v * v + v),
         )
 
     arrays = [np.arange(size, dtype=np.uint16).view(kind), np.zeros(size, np.float32)]
@@ -157,8 +157,8 @@ def test_rounding_to_narrow_floats(native: Any, type_: str, source: str, target:
     lanes = 8
 
     def body(i: Var) -> Stmt:
-        place = (ramp(i * lanes, 1, lanes),)
-        return Store(out, place, cast_to(f"{type_}x8", load(x, place)))
+        index = (ramp(i * lanes, 1, lanes),)
+        return Store(out, index, cast_to(f"{type_}x8", load(x, index)))
 
     found = np.zeros(values.size, kind)
     native(PrimFunc("f", (x, out), loop(values.size // lanes, body)), target=target)("f", [values, found])
@@ -182,12 +182,12 @@ def _nearest(values: Array, kind: Any) -> Array:
     return best
 
 
-def same(found: Array, wanted: Array) -> None:
+def same(found: Array, expected: Array) -> None:
     """Check that values are equal, also the signs of zeros. NaN equals NaN."""
-    np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
-    real = ~np.isnan(wanted.astype(np.float64))
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+    real = ~np.isnan(expected.astype(np.float64))
     np.testing.assert_array_equal(
-        np.signbit(found[real].astype(float)), np.signbit(wanted[real].astype(float))
+        np.signbit(found[real].astype(float)), np.signbit(expected[real].astype(float))
     )
 
 
@@ -201,8 +201,8 @@ def _only_where_it_runs(target: str) -> None:
 def test_any_number_of_lanes(agree: Any, lanes: int, type_: str) -> None:
     x, out = Buffer("x", (lanes,), type_), Buffer("out", (lanes,), type_)
     total = Buffer("total", (3,), type_)
-    place = (ramp(const(0), 1, lanes),)
-    v = load(x, place)
+    index = (ramp(const(0), 1, lanes),)
+    v = load(x, index)
     if type_ == "bool":
         value: Expr = binary("or", v, broadcast(x[1], lanes))
         sums: list[Stmt] = []
@@ -210,7 +210,7 @@ def test_any_number_of_lanes(agree: Any, lanes: int, type_: str) -> None:
         one = broadcast(const(1, type_), lanes)
         value = select(binary("gt", v, one), intrinsic("floor", v + one) if type_ != "int32" else v * v, -v)
         sums = [Store(total, (const(k),), vector_reduce(op, v)) for k, op in enumerate(("add", "max", "min"))]
-    func = PrimFunc("f", (x, out, total), seq(Store(out, place, value), *sums))
+    func = PrimFunc("f", (x, out, total), seq(Store(out, index, value), *sums))
     values = ints(lanes, 0, 9).astype(dtype(type_).numpy)
     agree(func, [values, np.zeros_like(values), np.zeros(3, values.dtype)])
 
@@ -219,28 +219,28 @@ def test_any_number_of_lanes(agree: Any, lanes: int, type_: str) -> None:
 def test_transcendental_functions_of_any_lanes(native: Any, lanes: int) -> None:
     names = ("exp", "tanh", "log10", "sin", "erf", "fmod")
     x, out = Buffer("x", (lanes,)), Buffer("out", (len(names), lanes))
-    place = ramp(const(0), 1, lanes) if lanes > 1 else const(0)
-    v = load(x, (place,))
+    index = ramp(const(0), 1, lanes) if lanes > 1 else const(0)
+    v = load(x, (index,))
     args = {"fmod": (v, v * 0.3 + 1.0)}
-    stores = [Store(out, (const(k), place), intrinsic(n, *args.get(n, (v,)))) for k, n in enumerate(names)]
+    stores = [Store(out, (const(k), index), intrinsic(n, *args.get(n, (v,)))) for k, n in enumerate(names)]
     func = PrimFunc("f", (x, out), seq(*stores))
     arrays = [np.linspace(0.1, 4, lanes, dtype=np.float32), np.zeros((len(names), lanes), np.float32)]
-    wanted = [a.copy() for a in arrays]
-    interpreter.run(func, *wanted)
+    expected = [a.copy() for a in arrays]
+    interpreter.run(func, *expected)
     native(func)("f", arrays)
-    np.testing.assert_allclose(arrays[1], wanted[1], rtol=1e-6)
+    np.testing.assert_allclose(arrays[1], expected[1], rtol=1e-6)
 
 
 def test_powers_of_integers(agree: Any) -> None:
     x, y, out = (Buffer(n, (N,), "int32") for n in ("x", "y", "out"))
-    place = (ramp(const(0), 1, N),)
-    body = Store(out, place, power(load(x, place), load(y, place)))
+    index = (ramp(const(0), 1, N),)
+    body = Store(out, index, power(load(x, index), load(y, index)))
     bases = np.array([0, 1, -1, 2, -2, 3, 7, -5, 0, 1, -1, -1, 2, 10, 46341, 3], np.int32)
     exponents = np.array([0, 5, 3, 31, 33, 20, 1, 13, -1, -7, -3, -4, -1, 9, 2, 40], np.int32)
     agree(PrimFunc("f", (x, y, out), body), [bases, exponents, np.zeros(N, np.int32)])
 
 
-def test_bits_as_another_dtype(agree: Any) -> None:
+def test_reinterpreting_bits(agree: Any) -> None:
     x, out, back = Buffer("x", (N,), "float32"), Buffer("out", (N,), "int32"), Buffer("back", (N,), "float32")
     body = loop(
         N,
@@ -253,13 +253,13 @@ def test_bits_as_another_dtype(agree: Any) -> None:
     agree(PrimFunc("f", (x, out, back), body), arrays)
 
 
-def test_floats_out_of_range_become_some_integer(native: Any) -> None:
+def test_casts_of_out_of_range_floats_do_not_trap(native: Any) -> None:
     """Values out of range have unspecified results, but other lanes are correct."""
     x, out = Buffer("x", (N,), "float32"), Buffer("out", (N,), "int32")
-    place = (ramp(const(0), 1, N),)
+    index = (ramp(const(0), 1, N),)
     values = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 2.0**31] + [1.9, -1.9] * 5, np.float32)
     found = np.zeros(N, np.int32)
-    native(PrimFunc("f", (x, out), Store(out, place, cast_to("int32x16", load(x, place)))))(
+    native(PrimFunc("f", (x, out), Store(out, index, cast_to("int32x16", load(x, index)))))(
         "f", [values, found]
     )
     np.testing.assert_array_equal(found[6:], [1, -1] * 5)

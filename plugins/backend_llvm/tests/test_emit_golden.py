@@ -78,11 +78,11 @@ def test_text_is_the_golden_one(build: Callable[[], Built], bless: bool) -> None
 
 
 @pytest.mark.parametrize("build", KERNELS, ids=lambda f: f.__name__)
-def test_text_is_the_same_each_time(build: Callable[[], Built]) -> None:
+def test_text_is_deterministic(build: Callable[[], Built]) -> None:
     assert text_of(build, kernels_only=False) == text_of(build, kernels_only=False)
 
 
-def test_code_is_the_same_each_time() -> None:
+def test_code_is_deterministic() -> None:
     target = find_target(TARGET)
     objects = []
     for _ in range(2):

@@ -98,7 +98,7 @@ def test_symbols_given_by_address() -> None:
     assert _function(engine().load(compile_ir(text)).address("f"), ctypes.c_int32)() == 11
 
 
-def test_large_constants_and_many_loads_stay_in_reach() -> None:
+def test_large_constants_and_many_loads_link() -> None:
     """RIP-relative references within a load are valid, regardless of the memory of other loads."""
     size = 40 << 20
     text = f"""
@@ -155,7 +155,7 @@ def test_code_of_another_machine_is_not_loaded() -> None:
         engine().load(compile_ir(ADD, other))
 
 
-def test_unknown_symbol_names_the_known_ones() -> None:
+def test_unknown_symbol_lists_the_defined_ones() -> None:
     with pytest.raises(CodegenError, match="no symbol 'sub'") as caught:
         engine().load(compile_ir(ADD)).address("sub")
     assert "add" in caught.value.hint
@@ -173,8 +173,8 @@ def test_threads_compile_and_load_at_once() -> None:
     wrong: list[int] = []
 
     def work(seed: int) -> None:
-        for turn in range(5):
-            number = seed * 100 + turn
+        for repeat in range(5):
+            number = seed * 100 + repeat
             text = f"define i64 @f() {{\n  ret i64 {number}\n}}\n"
             with engine().load(compile_ir(text)) as loaded:
                 if _function(loaded.address("f"), ctypes.c_int64)() != number:
@@ -189,7 +189,7 @@ def test_threads_compile_and_load_at_once() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_closing_gives_memory_back() -> None:
+def test_closing_frees_memory() -> None:
     data = compile_ir(ADD)
 
     def pages() -> int:

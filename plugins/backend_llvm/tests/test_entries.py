@@ -31,7 +31,7 @@ def exe(module):
     return dlc.build(module, "llvm", num_threads=1)
 
 
-def test_each_program_is_called_by_its_name(exe):
+def test_programs_are_called_by_name(exe):
     assert exe.entries == ("add", "double")
     np.testing.assert_array_equal(exe["add"](X), X + 1)
     np.testing.assert_array_equal(exe["double"](X), X * 2)
@@ -44,7 +44,7 @@ def test_each_program_is_called_by_its_name(exe):
         exe["triple"]
 
 
-def test_the_module_names_the_first(module):
+def test_the_entry_of_the_module_is_the_default(module):
     exe = dlc.build(IRModule(module.functions, entry="double"), "llvm")
     assert exe.entries == ("double", "add")
     np.testing.assert_array_equal(exe(X), X * 2)
@@ -60,7 +60,7 @@ def test_a_schedule_of_a_module(module):
     np.testing.assert_array_equal(exe["double"](X), X * 2)
 
 
-def test_a_single_program_has_no_names(module):
+def test_a_single_program_has_no_attributes(module):
     exe = dlc.build(module["add"], "llvm")
     assert exe.entries == ()
     with pytest.raises(UsageError, match="only the one that is called"):
@@ -84,7 +84,7 @@ def test_artefacts_of_single_operators_keep_their_code(exe, tmp_path):
         opened.source("tir")
 
 
-def test_what_an_artefact_did_not_keep_is_told(exe, tmp_path):
+def test_missing_sources_of_an_artefact_are_an_error(exe, tmp_path):
     exe.save(tmp_path / "bare.dlc", sources=())
     opened = dlc.open(tmp_path / "bare.dlc")
     with pytest.raises(UsageError, match=r'sources=\["llvm"\]\) keeps more'):
@@ -99,7 +99,7 @@ def test_models_from_the_cache_show_their_code(tmp_path):
     model = IRModule({"main": dlc.graph.Function("main", (x,), relu)})
     with config.override(cache_dir=str(tmp_path)):
         fresh = dlc.compile(model, "llvm", cache=True)
-        kept = dlc.compile(model, "llvm", cache=True)
-    assert (fresh.report["cache"], kept.report["cache"]) == ("stored", "hit")
-    assert kept.source("llvm") == fresh.source("llvm")
-    assert kept.source("asm") == fresh.source("asm")
+        cached = dlc.compile(model, "llvm", cache=True)
+    assert (fresh.report["cache"], cached.report["cache"]) == ("stored", "hit")
+    assert cached.source("llvm") == fresh.source("llvm")
+    assert cached.source("asm") == fresh.source("asm")

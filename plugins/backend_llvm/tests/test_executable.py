@@ -47,14 +47,14 @@ def dynamic():
 X = RNG.standard_normal((4, 64)).astype(np.float32)
 
 
-def test_both_oracles_agree(exe, dynamic):
-    want = dlc.compile(mlp(4), "reference")(X)
+def test_results_match_both_oracles(exe, dynamic):
+    reference = dlc.compile(mlp(4), "reference")(X)
     lowered = dlc.compile(mlp(4), "reference -level=tir")(X)
     for value in (exe(X), dynamic(X), lowered):
-        np.testing.assert_allclose(value, want, rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(value, reference, rtol=2e-5, atol=1e-6)
 
 
-def test_calls_cost_little(counted):
+def test_calls_have_little_overhead(counted):
     """A call makes few calls of Python functions, and a bound call even fewer."""
     a = te.placeholder((16,), name="a")
     tiny = dlc.build([a, te.compute((16,), lambda i: a[i] + 1.0, name="b")], "llvm")
@@ -132,7 +132,7 @@ def test_compiling_for_another_machine_loads_nothing(tmp_path):
         dlc.open(tmp_path / "m.dlc")
 
 
-def test_code_is_made_for_a_number_of_threads(tmp_path):
+def test_code_depends_on_the_number_of_threads(tmp_path):
     """Code for any number of threads. A target that names the number keeps it."""
     usual = dlc.compile(mlp(4), "llvm")
     cores = usual.target.describe().cores

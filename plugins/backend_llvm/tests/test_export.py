@@ -114,8 +114,8 @@ def test_a_c_program_gets_the_same_numbers(tmp_path):
     exe = dlc.compile(model(3), "llvm", num_threads=2)
     files = exe.export(tmp_path / "libnet-v1.so")
     assert [f.name for f in files] == ["libnet-v1.so", "net_v1.h"]
-    want = np.concatenate([a.ravel() for a in exe(*inputs(3))])
-    np.testing.assert_array_equal(build_and_run(tmp_path, STATIC, ["libnet-v1.so"]), want)
+    expected = np.concatenate([a.ravel() for a in exe(*inputs(3))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, STATIC, ["libnet-v1.so"]), expected)
     left = sorted(p.name for p in tmp_path.iterdir())
     assert left == ["libnet-v1.so", "main", "main.c", "net_v1.h"]
     shown = subprocess.run(
@@ -127,11 +127,11 @@ def test_a_c_program_gets_the_same_numbers(tmp_path):
 
 
 @needs_cc
-def test_dims_that_are_not_fixed_are_arguments(tmp_path):
+def test_symbolic_dims_are_arguments(tmp_path):
     exe = dlc.compile(model(Var("n")), "llvm")
     exe.export(tmp_path / "net.so")
-    want = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
-    np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, ["net.so"]), want)
+    expected = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, ["net.so"]), expected)
 
 
 DESCRIBED = r"""
@@ -197,23 +197,23 @@ int main(void) {
 def test_descriptors_are_checked_before_anything_runs(tmp_path):
     exe = dlc.compile(model(Var("n")), "llvm")
     _, header = exe.export(tmp_path / "net.so")
-    want = np.concatenate([a.ravel() for a in exe(*inputs(2))])
-    np.testing.assert_array_equal(build_and_run(tmp_path, DESCRIBED, ["net.so"]), want)
+    expected = np.concatenate([a.ravel() for a in exe(*inputs(2))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, DESCRIBED, ["net.so"]), expected)
     assert "1 NULL, 2 device, 3 rank, 4 dtype, 5 shape, 6 strides, 7 alignment" in header.read_text()
     assert "dim_n follows from the shapes" in header.read_text()
 
 
-def told_rows():
+def data_dependent_rows():
     """x repeated, with the number of repetitions in an element of k."""
     n, rows, element = Var("n"), Var("rows"), Var("k_1")
     x, k = param("x", tensor_type((1, n))), param("k", tensor_type((2,), "int32"))
     ops = registry().ops
     last = ops["slice"].build(k, begins=(1,), ends=(2,))
-    told = ops["dim_of"].build(ops["cast"].build(last, to="int64"), size=rows)
+    row_dim = ops["dim_of"].build(ops["cast"].build(last, to="int64"), size=rows)
     y = ops["broadcast_to"].build(ops["relu"].build(x), shape=(rows, n))
     attrs = {"inputs": ("x", "k"), "outputs": ("y",)}
     attrs |= {"elements": ((element, "k", 1),), "data_dims": ((rows, element, "no rows"),)}
-    return IRModule({"main": Function("main", (x, k), ops["with_dims"].build(told, y), attrs)})
+    return IRModule({"main": Function("main", (x, k), ops["with_dims"].build(row_dim, y), attrs)})
 
 
 DATA_DIMS = r"""
@@ -265,20 +265,20 @@ int main(void) {
 
 
 @needs_cc
-def test_dims_that_elements_tell_are_computed_by_the_library(tmp_path):
-    exe = dlc.compile(told_rows(), "llvm")
+def test_the_library_computes_host_computed_dims(tmp_path):
+    exe = dlc.compile(data_dependent_rows(), "llvm")
     _, header = exe.export(tmp_path / "net.so")
     assert "int net_dims(const void *const *inputs, int64_t dim_n, int64_t *dim_rows);" in header.read_text()
     x = np.float32([[1, -2, 3]])
-    want = [exe(x, np.int32([-7, k])).ravel() for k in (1, 1, 2, 2, 3, 3)]
-    np.testing.assert_array_equal(build_and_run(tmp_path, DATA_DIMS, ["net.so"]), np.concatenate(want))
+    expected = [exe(x, np.int32([-7, k])).ravel() for k in (1, 1, 2, 2, 3, 3)]
+    np.testing.assert_array_equal(build_and_run(tmp_path, DATA_DIMS, ["net.so"]), np.concatenate(expected))
     library = dlc.load_library(tmp_path / "net.so")
     np.testing.assert_array_equal(library(x, np.int32([0, 4])), exe(x, np.int32([0, 4])))
 
 
 @needs_cc
-def test_the_program_beside_objects_computes_dims_too(tmp_path):
-    exe = dlc.compile(told_rows(), "llvm")
+def test_the_exported_program_computes_dims(tmp_path):
+    exe = dlc.compile(data_dependent_rows(), "llvm")
     exe.export(tmp_path / "net")
     folder = tmp_path / "net"
     objects = [p.name for p in sorted(folder.glob("*.o"))]
@@ -301,8 +301,8 @@ def test_objects_are_linked_elsewhere(tmp_path):
     for path in files:
         shutil.copy(path, tmp_path)
     objects = [f.name for f in files if f.suffix == ".o"]
-    want = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
-    np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, [*objects, "-lm", "-lpthread"]), want)
+    expected = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, [*objects, "-lm", "-lpthread"]), expected)
 
 
 @needs_cc
@@ -311,8 +311,8 @@ def test_an_opened_artefact_exports_too(tmp_path):
     exe.save(tmp_path / "m.dlc")
     again = dlc.open(tmp_path / "m.dlc")
     again.export(tmp_path / "net_v1.so")
-    want = np.concatenate([a.ravel() for a in exe(*inputs(3))])
-    np.testing.assert_array_equal(build_and_run(tmp_path, STATIC, ["net_v1.so"]), want)
+    expected = np.concatenate([a.ravel() for a in exe(*inputs(3))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, STATIC, ["net_v1.so"]), expected)
 
 
 @needs_cc
@@ -331,8 +331,8 @@ def test_two_models_live_in_one_process(tmp_path):
             (ctypes.c_void_p * 2)(*(a.ctypes.data for a in pair)) for pair in (arrays[:2], arrays[2:])
         ]
         assert getattr(library, f"{name}_run")(*pointers, workspace, 1) == 0
-        for got, want in zip(arrays[2:], exe(*inputs(rows))):
-            np.testing.assert_array_equal(got, want)
+        for got, expected in zip(arrays[2:], exe(*inputs(rows))):
+            np.testing.assert_array_equal(got, expected)
         results.append(arrays[2])
     np.testing.assert_array_equal(results[1][:2], results[0])
 
@@ -347,7 +347,7 @@ def test_other_machines_need_no_compiler_for_objects(tmp_path):
         exe(*inputs(3))
 
 
-def test_what_cannot_be_exported_is_said(tmp_path, monkeypatch):
+def test_unsupported_exports_are_errors(tmp_path, monkeypatch):
     exe = dlc.compile(model(3), "llvm")
     with pytest.raises(ArtifactError, match="there is no folder"):
         exe.export(tmp_path / "missing" / "net.so")
@@ -382,7 +382,7 @@ def test_data_objects_hold_their_bytes(tmp_path):
         hidden(b"MZ", [entry])
 
 
-def test_dims_that_do_not_fit_each_other_are_refused(tmp_path):
+def test_contradictory_dims_are_refused(tmp_path):
     ops = registry().ops
     a, b, c = Var("a"), Var("b"), Var("c")
     x, y = param("x", tensor_type((a, b))), param("y", tensor_type((c, 4)))

@@ -81,22 +81,22 @@ def test_zeros_stay_zeros(made):
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
-def test_rows_that_are_not_finite_are_computed_by_definition(made, value):
+def test_nonfinite_rows_match_the_definition(made, value):
     exe, w = made
     x = tokens()
     before = exe(x)
     x[9, 11] = value
     found = exe(x)
     with np.errstate(all="ignore"):
-        wanted = (x.astype(np.float64) @ w)[9].astype(np.float32)
-    np.testing.assert_array_equal(np.isnan(found[9]), np.isnan(wanted))
-    np.testing.assert_array_equal(np.isinf(found[9]), np.isinf(wanted))
+        expected = (x.astype(np.float64) @ w)[9].astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found[9]), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(found[9]), np.isinf(expected))
     rest = np.arange(ROWS) != 9
     limit = INNER / 16 * EPS * sizes(x[rest], w)
     assert (np.abs(found[rest] - before[rest]) <= limit).all()
 
 
-def test_sizes_at_the_ends_of_the_range(made):
+def test_products_near_the_limits_of_the_dtype(made):
     exe, w = made
     x = tokens()
     x[0] *= np.float32(1e-40)
@@ -104,7 +104,7 @@ def test_sizes_at_the_ends_of_the_range(made):
     x[2] = 1e37
     found = exe(x)
     with np.errstate(all="ignore"):
-        wanted = (x.astype(np.float64) @ w).astype(np.float32)
-        error = np.abs(found.astype(np.float64) - wanted)
-        whole = sizes(x, w)
-    assert ((error <= INNER / 16 * EPS * whole + 1e-42) | (whole > 3e38))[:3].all()
+        expected = (x.astype(np.float64) @ w).astype(np.float32)
+        error = np.abs(found.astype(np.float64) - expected)
+        magnitude = sizes(x, w)
+    assert ((error <= INNER / 16 * EPS * magnitude + 1e-42) | (magnitude > 3e38))[:3].all()

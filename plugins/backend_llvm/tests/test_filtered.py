@@ -63,7 +63,7 @@ def image():
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_spreads_over_windows_that_see_it(pair, value):
+def test_nonfinite_inputs_affect_only_their_windows(pair, value):
     x = image()
     bad = x.copy()
     bad[0, 7, 9, 3] = value
@@ -76,7 +76,7 @@ def test_what_is_not_finite_spreads_over_windows_that_see_it(pair, value):
 
 
 @pytest.mark.parametrize("size", [1e36, 1e37])
-def test_transforms_that_overflow_leave_results_finite(pair, size):
+def test_overflowing_transforms_give_finite_results(pair, size):
     x = np.clip(image(), -2, 2)
     before, x[0] = pair[0](x), x[0] * np.float32(size)
     after, defined = pair[0](x), pair[1](x)

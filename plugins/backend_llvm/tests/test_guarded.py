@@ -42,7 +42,7 @@ TestAllEnd = pytest.mark.slow(conformance_suite("llvm", levels=MORE, guard="end"
 TestAllBegin = pytest.mark.slow(conformance_suite("llvm", levels=MORE, guard="begin"))
 
 
-def test_executables_that_tests_of_the_kit_share_are_those_of_the_mode() -> None:
+def test_cached_executables_of_the_kit_use_guard_mode() -> None:
     made = {}
     for mode in MODES:
         with config.override(guard=mode):
@@ -75,7 +75,7 @@ def picked(
 
 @pytest.mark.parametrize(("text", "step"), [(PICKED, 1), (STRIDED, 3)])
 @pytest.mark.parametrize("count", [0, 1, 5, 16])
-def test_indices_of_lanes_that_are_off_are_not_read(count, text, step):
+def test_indices_of_masked_lanes_are_not_read(count, text, step):
     exe = dlc.build(dlc.script.parse(text), "llvm", config={"guard": "end"})
     a, i = np.arange(40, dtype=np.float32), (np.arange(count * step, dtype=np.int64) * 7) % 40
     (found,) = call_guarded(exe, a, i)
@@ -83,7 +83,7 @@ def test_indices_of_lanes_that_are_off_are_not_read(count, text, step):
     np.testing.assert_array_equal(found[count:], 0)
 
 
-ROOM = 9
+CAPACITY = 9
 KERNEL = "fused_exp_in_place"
 
 
@@ -97,10 +97,10 @@ def grown() -> IRModule:
 
 
 @dataclass(frozen=True)
-class Beside(Pass):
+class ShiftStores(Pass):
     """Change a kernel so that it writes its output at an offset of some elements."""
 
-    name: ClassVar[str] = "beside"
+    name: ClassVar[str] = "shift_stores"
     stage: ClassVar[str] = "tir"
     before: ClassVar[str] = "prove_bounds"
     by: int = 0
@@ -118,40 +118,40 @@ class Beside(Pass):
 
 
 def growing(mode: str, by: int = 0) -> dlc.Executable:
-    with PassContext(disabled=("prove_bounds",), passes=[Beside(by)] if by else []):
+    with PassContext(disabled=("prove_bounds",), passes=[ShiftStores(by)] if by else []):
         return dlc.compile(
-            grown(), "llvm", donate={"past": ROOM}, config={"guard": mode}, num_threads=1, cache=False
+            grown(), "llvm", donate={"past": CAPACITY}, config={"guard": mode}, num_threads=1, cache=False
         )
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_caches_that_are_given_away_grow_in_the_memory_of_the_caller(mode):
+def test_donated_caches_grow_in_the_callers_memory(mode):
     exe, rng = growing(mode), np.random.default_rng(0)
-    memory = np.full((2, ROOM, 5), 7, np.float32)
+    memory = np.full((2, CAPACITY, 5), 7, np.float32)
     past, rows = memory[:, :0], []
     for length in range(1, 4):
         rows.append(rng.standard_normal((2, 1, 5)).astype(np.float32))
-        wanted = np.exp(np.concatenate(rows, 1))
+        expected = np.exp(np.concatenate(rows, 1))
         y, now = exe(rows[-1], past) if length < 3 else exe.bind([rows[-1], past])()
         assert np.shares_memory(now, memory)
-        np.testing.assert_allclose(now, wanted, 1e-5)
-        np.testing.assert_allclose(y, wanted.sum(1), 1e-5)
+        np.testing.assert_allclose(now, expected, 1e-5)
+        np.testing.assert_allclose(y, expected.sum(1), 1e-5)
         assert (memory[:, length:] == 7).all()
         past = now
 
 
-@pytest.mark.parametrize(("mode", "length", "by", "told"), [
-    ("end", ROOM - 1, 5, "0 bytes behind input 'past'"),
+@pytest.mark.parametrize(("mode", "length", "by", "message"), [
+    ("end", CAPACITY - 1, 5, "0 bytes behind input 'past'"),
     ("begin", 0, -5, "20 bytes before input 'past'"),
 ])  # fmt: skip
-def test_writes_beside_what_is_given_away_end_the_process(mode, length, by, told):
+def test_writes_beyond_donated_memory_end_the_process(mode, length, by, message):
     with pytest.raises(RuntimeFailure) as caught:
         call_guarded(growing(mode, by), np.ones((2, 1, 5), np.float32), np.ones((2, length, 5), np.float32))
     assert f"in kernel {KERNEL}" in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_writes_behind_what_the_output_takes_of_what_is_given_away_are_found():
+def test_writes_after_the_output_in_donated_memory_are_found():
     with pytest.raises(RuntimeFailure, match="40 bytes of input 'past' after the end of its output"):
         growing("end", 5)(np.ones((2, 1, 5), np.float32), np.ones((2, 3, 5), np.float32))
 
@@ -182,9 +182,9 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_guard_mode_protects_pages_of_an_emulated_process(mode, emulated):
     x = networks.feed(networks.mlp())
     exe = dlc.compile(networks.mlp(), emulated, config={"guard": mode}, cache=False)
-    wanted = dlc.compile(networks.mlp(), "reference", cache=False)(x)
+    expected = dlc.compile(networks.mlp(), "reference", cache=False)(x)
     for _ in range(2):
-        np.testing.assert_allclose(exe(x), wanted, 1e-4, 1e-5)
+        np.testing.assert_allclose(exe(x), expected, 1e-4, 1e-5)
     func = dlc.script.parse(SHIFTED.replace("OFF", "1" if mode == "end" else "-1"))
     with PassContext(disabled=("prove_bounds",)):
         exe = dlc.build(func, emulated, config={"guard": mode})

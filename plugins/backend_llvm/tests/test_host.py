@@ -52,14 +52,14 @@ def test_machines_from_text(
     assert known.lanes(32) == max(1, bits // 32)
 
 
-def test_registers_that_are_wider_than_the_units() -> None:
+def test_vector_registers_wider_than_the_units() -> None:
     assert describe(X86, "znver4").vector_units == 1
     assert describe(X86, "znver4", "-avx512f").vector_units == 2
     assert describe(X86, "skylake-avx512").vector_units == 2
     assert describe("aarch64-linux-gnu").vector_units == 2
 
 
-def test_rounding_and_float16_are_found_out() -> None:
+def test_rounding_and_float16_are_detected() -> None:
     assert not describe(X86).rounding
     assert describe(X86, features="+sse4.1").rounding
     assert not describe(X86, features="+avx2").float16
@@ -67,7 +67,7 @@ def test_rounding_and_float16_are_found_out() -> None:
     assert describe("aarch64-linux-gnu").float16
 
 
-def test_the_last_word_on_a_feature_counts() -> None:
+def test_the_last_sign_of_a_feature_counts() -> None:
     assert not describe(X86, features="+avx2,-avx2").has("avx2")
     assert describe(X86, "x86-64-v3").has("avx2")
     assert not describe(X86, "x86-64-v2").has("avx2")

@@ -22,7 +22,7 @@ def conv(x: Node, channels: int, size: int) -> Node:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("channels", [(16, 32), (3, 17), (5,)])
-def test_branches_of_convolutions(channels: tuple[int, ...], threads: int) -> None:
+def test_concatenated_convolutions_match_the_reference(channels: tuple[int, ...], threads: int) -> None:
     x = param("x", tensor_type((1, 7, 15, 14), "float32"))
     first = conv(x, 8, 1)
     branches = [conv(first, n, size) for n, size in zip(channels, (1, 3))]

@@ -47,7 +47,7 @@ def test_a_library_is_called_bound_and_timed(folder):
     assert lib.num_threads == 1
 
 
-def test_dims_that_are_not_fixed_come_from_the_inputs(folder):
+def test_symbolic_dims_come_from_the_inputs(folder):
     lib = dlc.load_library(folder / "libany-rows.so")
     for rows in (1, 7):
         x = np.ones((rows, 3), np.float32)
@@ -62,7 +62,7 @@ def test_inputs_are_checked_before_anything_runs(folder):
         lib(np.ones((4, 3)))
 
 
-def test_what_a_library_cannot_do_is_refused(folder, tmp_path):
+def test_unsupported_operations_of_a_library_are_refused(folder, tmp_path):
     lib = dlc.load_library(folder / "add_one.so")
     with pytest.raises(UnsupportedError, match="is a library"):
         lib.save(tmp_path / "again.dlc")
@@ -82,7 +82,7 @@ def test_a_renamed_library_needs_its_name(folder, tmp_path):
     np.testing.assert_array_equal(lib(np.zeros((4, 3), np.float32)), 1)
 
 
-def test_what_is_no_library_is_told(tmp_path):
+def test_files_that_are_not_libraries_are_refused(tmp_path):
     with pytest.raises(ArtifactError, match="there is no library"):
         dlc.load_library(tmp_path / "none.so")
     (tmp_path / "text.so").write_text("no library")
@@ -100,7 +100,7 @@ def test_what_is_no_library_is_told(tmp_path):
         ('{"version":1,"metadata":{"features":"+no-such-feature"},"device":"cpu"}', "no-such-feature"),
     ],
 )
-def test_descriptions_are_not_trusted(text, why, tmp_path):
+def test_damaged_descriptions_are_refused(text, why, tmp_path):
     data = "".join(f"\\{b:02X}" for b in text.encode() + b"\0")
     code = compile_ir(f'@bad_signature = constant [{len(text) + 1} x i8] c"{data}"\n')
     link_shared([code], tmp_path / "bad.so")
@@ -108,6 +108,6 @@ def test_descriptions_are_not_trusted(text, why, tmp_path):
         dlc.load_library(tmp_path / "bad.so")
 
 
-def test_the_device_has_the_last_word(folder, monkeypatch):
+def test_the_description_contains_the_target(folder, monkeypatch):
     """The description of a library has its target."""
     assert dlc.load_library(folder / "add_one.so").artifact.target == str(Target(dlc.targets()["llvm"]))

@@ -25,7 +25,7 @@ DATA_DIMS = {"op": "growing_loop", "nodes": [], "why": "data tells how many resu
 
 
 def powers(size, most=None):
-    """Row i is x * step^i while i < wanted. Results are the last value, the rows, and their sum after the
+    """Row i is x * step^i while i < end. Results are the last value, the rows, and their sum after the
     loop.
     """
     k, n = Var("k"), size or Var("n")
@@ -34,22 +34,22 @@ def powers(size, most=None):
     cond = Function("cond", (i, h, step, limit), std.less(i, limit))
     row = std.mul(h, step)
     body = Function("body", (i, h, step, limit), make_tuple([std.add(i, number(1)), row, step, limit, h]))
-    x, by, wanted = vector("x", n), vector("by", n), param("wanted", limit.type)
+    x, by, end = vector("x", n), vector("by", n), param("end", limit.type)
     attrs = {"iterations": Var("n"), "max_iterations": most, "cond": cond, "body": body}
-    made = std.loop(number(0), x, by, wanted, **attrs)
+    made = std.loop(number(0), x, by, end, **attrs)
     rows = get_item(made, 4)
     total = std.reduce_sum(rows, axes=(0,))
-    return IRModule({"main": Function("main", (x, by, wanted), make_tuple([get_item(made, 1), rows, total]))})
+    return IRModule({"main": Function("main", (x, by, end), make_tuple([get_item(made, 1), rows, total]))})
 
 
-def wanted_powers(x, by, rounds):
+def expected_powers(x, by, rounds):
     rows = np.float32([x * by**i for i in range(rounds)]).reshape(rounds, x.size)
     return x * by**rounds, rows, rows.sum(0)
 
 
 @pytest.mark.parametrize("size", [3, None])
 @pytest.mark.parametrize("target", TARGETS)
-def test_rounds_are_native(target, size, tmp_path):
+def test_iterations_are_native(target, size, tmp_path):
     exe = dlc.compile(powers(size), target)
     assert exe.about["host"] == (DATA_DIMS,)
     exe.save(tmp_path / "m.dlc")
@@ -58,40 +58,40 @@ def test_rounds_are_native(target, size, tmp_path):
         # Numbers of iterations around multiples of 16, the size of a part if the size of a row is not known.
         for rounds in (-1, 0, 1, 15, 16, 17, 32, 33, 100):
             for found, expected in zip(
-                made(x, by, np.int32(rounds)), wanted_powers(x, by, max(rounds, 0)), strict=True
+                made(x, by, np.int32(rounds)), expected_powers(x, by, max(rounds, 0)), strict=True
             ):
                 assert found.shape == expected.shape
                 np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("most", [0, 1, 7, 2**63 - 1])
-def test_a_limit_that_is_known(most):
+def test_a_constant_trip_count(most):
     exe = dlc.compile(powers(2, most), "llvm")
     x, by = np.float32([1, 2]), np.float32([-1, 1])
     for rounds in (0, 3, 20):
         for found, expected in zip(
-            exe(x, by, np.int32(rounds)), wanted_powers(x, by, min(rounds, most)), strict=True
+            exe(x, by, np.int32(rounds)), expected_powers(x, by, min(rounds, most)), strict=True
         ):
             np.testing.assert_array_equal(found, expected)
 
 
-def test_a_limit_that_dims_tell():
+def test_a_trip_count_computed_from_dims():
     n, size = Var("n"), Var("size")
     i, limit = (param(name, tensor_type((), "int32")) for name in ("i", "limit"))
     cond = Function("cond", (i, limit), std.less(i, limit))
     body = Function("body", (i, limit), make_tuple([std.add(i, number(1)), limit, std.mul(i, i)]))
-    x, wanted = param("x", tensor_type((n, size))), param("wanted", limit.type)
+    x, end = param("x", tensor_type((n, size))), param("end", limit.type)
     made = std.loop(
-        number(0), wanted, iterations=Var("n"), max_iterations=maximum(n - 2, -1), cond=cond, body=body
+        number(0), end, iterations=Var("n"), max_iterations=maximum(n - 2, -1), cond=cond, body=body
     )
-    module = IRModule({"main": Function("main", (x, wanted), get_item(made, 2))})
+    module = IRModule({"main": Function("main", (x, end), get_item(made, 2))})
     exe = dlc.compile(module, "llvm")
     for rows, rounds, expected in ((1, 5, 0), (2, 5, 0), (5, 5, 3), (9, 5, 5)):
         found = exe(np.zeros((rows, 2), np.float32), np.int32(rounds))
         np.testing.assert_array_equal(found, np.arange(expected) ** 2)
 
 
-def test_memory_follows_the_rounds_that_are_made():
+def test_memory_grows_with_the_iterations():
     """Rows of 4 KiB. A limit of 2^63 - 1 iterations needs memory only for the executed ones."""
     exe = dlc.compile(powers(1024, 2**63 - 1), "llvm")
     x = by = np.ones(1024, np.float32)
@@ -106,14 +106,14 @@ def test_memory_follows_the_rounds_that_are_made():
         assert peak < 4096 * (3 * rounds + 40)
 
 
-def test_a_result_does_not_keep_the_room_that_is_left():
+def test_results_do_not_retain_unused_capacity():
     exe = dlc.compile(powers(1024), "llvm")
     x = by = np.ones(1024, np.float32)
     rows = exe(x, by, np.int32(1))[1]
     assert rows.base is None or rows.base.nbytes == rows.nbytes
 
 
-def test_rows_that_nobody_reads_are_not_kept():
+def test_unused_rows_are_not_stored():
     module = powers(3)
     main = module["main"]
     last = main.with_body(main.results[0])
@@ -145,29 +145,29 @@ def nested():
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_a_loop_in_a_loop(target):
+def test_nested_loops(target):
     exe = dlc.compile(nested(), target)
     for rounds in (0, 1, 7):
-        wanted = [sum(i * i for i in range(j)) for j in range(rounds)]
-        np.testing.assert_array_equal(exe(np.int32(rounds)), np.int32(wanted))
+        expected = [sum(i * i for i in range(j)) for j in range(rounds)]
+        np.testing.assert_array_equal(exe(np.int32(rounds)), np.int32(expected))
     # Only the outer loop runs on the host, because its body has values of unknown size.
     assert [entry["op"] for entry in exe.about["host"]] == ["loop", "growing_loop"]
 
 
-def test_what_the_host_must_do_stays_a_loop():
+def test_bodies_with_host_ops_stay_host_loops():
     i, end = (param(name, tensor_type((), "int32")) for name in ("i", "end"))
     text = std.texts(values=("a",), shape=(1,))
     size = std.cast(std.equal(text, text), to="int32")
     body = make_tuple([std.add(i, std.reshape(size, shape=())), end, i])
-    wanted = param("wanted", end.type)
+    bound = param("bound", end.type)
     made = std.loop(
         number(0),
-        wanted,
+        bound,
         iterations=Var("n"),
         cond=Function("cond", (i, end), std.less(i, end)),
         body=Function("body", (i, end), body),
     )
-    exe = dlc.compile(IRModule({"main": Function("main", (wanted,), get_item(made, 2))}), "llvm")
+    exe = dlc.compile(IRModule({"main": Function("main", (bound,), get_item(made, 2))}), "llvm")
     assert not any(n.op is GROWING_LOOP for n in post_order(exe.program.function(exe.weights).body))
     np.testing.assert_array_equal(exe(np.int32(4)), [0, 1, 2, 3])
 
@@ -187,10 +187,10 @@ def test_any_rows(rounds, stop, shape, dtype):
     after = std.logical_not(x) if dtype == "bool" else std.add(x, constant(np.ones((), dtype)))
     wide = std.cast(x, to="float32")
     body = Function("body", (i, end, x), make_tuple([std.add(i, number(1)), end, after, x, wide, x]))
-    wanted, first = param("wanted", end.type), param("first", x.type)
-    made = std.loop(number(0), wanted, first, iterations=Var("n"), cond=cond, body=body)
+    bound, first = param("bound", end.type), param("first", x.type)
+    made = std.loop(number(0), bound, first, iterations=Var("n"), cond=cond, body=body)
     results = make_tuple([get_item(made, k) for k in (2, 3, 4, 5)])
-    module = IRModule({"main": Function("main", (wanted, first), results)})
+    module = IRModule({"main": Function("main", (bound, first), results)})
     given_ = (np.int32(rounds), np.zeros(shape, dtype))
     found = dlc.compile(module, "llvm")(*given_)
     for one, expected in zip(found, dlc.compile(module, "reference")(*given_), strict=True):
@@ -213,7 +213,7 @@ def test_more_random_control_flow_with_rows(seed):
 
 @pytest.mark.parametrize("size", [63, 64, 65, 129])
 @pytest.mark.parametrize("target", TARGETS)
-def test_states_of_any_number_of_bytes_have_two_places(target, size):
+def test_states_of_any_size_are_double_buffered(target, size):
     """States are double-buffered. The size of a state is not a multiple of a cache line."""
     i, j = (param(name, tensor_type((), "int32")) for name in ("i", "j"))
     x, y, start = (param(name, tensor_type((size,), "uint8")) for name in ("x", "y", "start"))

@@ -65,15 +65,15 @@ def _call(loaded, name: str, result, *arguments):
     return ctypes.CFUNCTYPE(result, *types)(loaded.address(name))(*arguments)
 
 
-def test_code_constants_data_and_outer_functions(data: bytes) -> None:
+def test_code_constants_data_and_external_functions(data: bytes) -> None:
     loaded = map_object(data)
     assert loaded is not None
     assert [_call(loaded, "by_table", ctypes.c_int64, i) for i in (0, 1)] == [1, 42]
     assert [_call(loaded, "count", ctypes.c_int64, i) for i in (1, 10)] == [6, 16]
     assert ctypes.c_int64.from_address(loaded.address("counter")).value == 16
     assert _call(loaded, "outer", ctypes.c_double, 0.0) == 1.125
-    wanted = ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ"))
-    assert _call(loaded, "place", ctypes.c_void_p) == wanted
+    expected = ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ"))
+    assert _call(loaded, "place", ctypes.c_void_p) == expected
     other = map_object(data)
     assert other is not None
     assert _call(other, "count", ctypes.c_int64, 0) == 5
@@ -92,7 +92,7 @@ def test_no_page_is_writeable_and_executable(data: bytes) -> None:
     assert rights == {"one": "r-xp", "counter": "rw-p"}
 
 
-def test_closed_code_is_gone_and_kept_code_is_not(data: bytes) -> None:
+def test_closed_code_is_unmapped_unless_kept(data: bytes) -> None:
     loaded = map_object(data)
     assert loaded is not None
     start = f"{loaded.address('one') & ~4095:x}-"
@@ -111,13 +111,13 @@ def test_closed_code_is_gone_and_kept_code_is_not(data: bytes) -> None:
     assert not kept.closed
 
 
-def test_what_nothing_defines_is_named() -> None:
+def test_undefined_symbols_are_named() -> None:
     text = "declare void @nobody_has_this()\ndefine void @f() { call void @nobody_has_this() ret void }"
     with pytest.raises(CodegenError, match="this process does not define\n  nobody_has_this"):
         map_object(compile_ir(text))
 
 
-def test_other_objects_are_left_to_llvm(data: bytes) -> None:
+def test_unsupported_objects_are_loaded_by_llvm(data: bytes) -> None:
     text = "define i64 @f(i64 %x) { ret i64 %x }"
     assert map_object(compile_ir(text, "aarch64-linux-gnu")) is None
     assert map_object(b"no object at all") is None
@@ -125,7 +125,7 @@ def test_other_objects_are_left_to_llvm(data: bytes) -> None:
     assert map_object(compile_ir(local)) is None
 
 
-def test_damage_is_refused(data: bytes) -> None:
+def test_damaged_objects_are_refused(data: bytes) -> None:
     generator = random.Random(0)
     refused = 0
     for _ in range(400):

@@ -54,9 +54,9 @@ def assembled(exe: dlc.Executable, folder: Path) -> str:
 def test_a_network_is_assembled_without_spills(tmp_path: Path) -> None:
     exe = dlc.compile(cifar(), TARGET, cache=False)
     assert exe.artifact.format == "ptx"
-    said = assembled(exe, tmp_path)
-    assert said.count("Compiling entry function") == exe.source("ptx").count(".entry")
-    assert set(re.findall(r"(\d+) bytes spill", said)) == {"0"}
+    output = assembled(exe, tmp_path)
+    assert output.count("Compiling entry function") == exe.source("ptx").count(".entry")
+    assert set(re.findall(r"(\d+) bytes spill", output)) == {"0"}
     assert re.search(r"ld\.global(\.nc)?\.v[24]", exe.source("ptx"))
     assert "fma.rn.f32" in exe.source("ptx")
 
@@ -68,11 +68,11 @@ def test_products_of_bytes_are_assembled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel", LANGUAGE)
-def test_the_language_is_assembled(kernel: str, tmp_path: Path) -> None:
+def test_intrinsics_and_dtypes_are_assembled(kernel: str, tmp_path: Path) -> None:
     assembled(dlc.compile(module_of(*LANGUAGE[kernel]()), TARGET, cache=False), tmp_path)
 
 
-def test_a_codegen_that_does_not_serve_the_kind() -> None:
+def test_a_codegen_of_another_kind_is_refused() -> None:
     with pytest.raises(TargetError, match="-codegen=llvm: it makes no code for cuda"):
         dlc.compile(cifar(), "cuda -codegen=llvm", cache=False)
 
@@ -145,24 +145,24 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-def test_kernels_compute_what_they_should() -> None:
+def test_kernels_match_the_reference_on_a_device() -> None:
     check_shuffles(TARGET)
     check_transposition(TARGET)
     a, b = param("a", tensor_type((64, 48), "float16")), param("b", tensor_type((48, 96), "float16"))
     exe = dlc.compile(module_of(std.softmax(std.matmul(a, b)), [a, b]), TARGET, cache=False)
     given = [numbers(64, 48).astype(np.float16), numbers(48, 96, seed=1).astype(np.float16)]
-    wanted = dlc.compile(module_of(std.softmax(std.matmul(a, b)), [a, b]), "reference")(*given)
-    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 1e-2, 1e-3)
+    expected = dlc.compile(module_of(std.softmax(std.matmul(a, b)), [a, b]), "reference")(*given)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), expected.astype(np.float32), 1e-2, 1e-3)
 
 
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("other", ["int8", "uint8"])
-def test_products_of_bytes(other: str) -> None:
+def test_products_of_bytes_on_a_device(other: str) -> None:
     assert "dp4a" in check_dots(TARGET, "int8", other).source("ptx")
 
 
 @pytest.mark.usefixtures("emulated")
-def test_a_network_computes_what_it_should() -> None:
+def test_a_network_on_a_device() -> None:
     picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
     exe = dlc.compile(cifar(), TARGET, cache=False)
     np.testing.assert_allclose(exe(picture), dlc.compile(cifar(), "reference")(picture), 1e-4, 1e-6)

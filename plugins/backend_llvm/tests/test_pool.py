@@ -92,7 +92,7 @@ def _repeat(bodies: Loaded, body: str, array: np.ndarray, n: int, threads: int, 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 17, 1000, 100_003])
 @pytest.mark.parametrize("threads", [0, 1, 2, 3, 8])
-def test_every_item_once(bodies: Loaded, n: int, threads: int) -> None:
+def test_every_item_runs_once(bodies: Loaded, n: int, threads: int) -> None:
     array = np.zeros(n + 8, np.int64)
     pool().parallel_for(bodies.address("increment"), array.ctypes.data, n, threads)
     assert (array[:n] == 1).all()
@@ -108,16 +108,16 @@ def test_ranges_are_at_most_eight_per_thread_and_balanced(bodies: Loaded) -> Non
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_threads_take_their_own_ranges_then_what_others_have_left() -> None:
+def test_threads_run_their_own_ranges_then_steal() -> None:
     taken: dict[int, list[int]] = {}
     both, rest = threading.Barrier(2, timeout=60), threading.Event()
     caller = threading.get_ident()
 
     def body(_: int, begin: int, end: int) -> None:
         me = threading.get_ident()
-        mine = taken.setdefault(me, [])
-        mine.extend(range(begin, end))
-        if len(mine) == 1:
+        own_items = taken.setdefault(me, [])
+        own_items.extend(range(begin, end))
+        if len(own_items) == 1:
             both.wait()
             if me != caller:
                 rest.wait(60)
@@ -134,7 +134,7 @@ def test_threads_take_their_own_ranges_then_what_others_have_left() -> None:
         assert taken[caller] == [*range(8), *range(15, 8, -1)]
 
 
-def test_workers_get_the_signals_of_their_own_faults_and_no_others() -> None:
+def test_workers_handle_only_signals_of_their_own_faults() -> None:
     blocked: dict[int, set[signal.Signals]] = {}
     both = threading.Barrier(2, timeout=60)
 
@@ -151,18 +151,18 @@ def test_workers_get_the_signals_of_their_own_faults_and_no_others() -> None:
     assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= worker
 
 
-def test_many_callers_at_once(bodies: Loaded) -> None:
+def test_concurrent_callers(bodies: Loaded) -> None:
     """Hundreds of thousands of calls from several threads, with various sizes and numbers of threads."""
     wrong: list[int] = []
 
     def work(seed: int) -> None:
         rng = np.random.default_rng(seed)
-        array, want = np.zeros(600, np.int64), np.zeros(600, np.int64)
+        array, expected = np.zeros(600, np.int64), np.zeros(600, np.int64)
         for _ in range(1000):
             n, times, threads = int(rng.integers(600)), int(rng.integers(1, 250)), int(rng.integers(6))
             _repeat(bodies, "increment", array, n, threads, times)
-            want[:n] += times
-        if not (array == want).all():
+            expected[:n] += times
+        if not (array == expected).all():
             wrong.append(seed)
 
     callers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
@@ -175,9 +175,9 @@ def test_many_callers_at_once(bodies: Loaded) -> None:
 
 def test_sleeping_workers_wake(bodies: Loaded) -> None:
     array = np.zeros(64, np.int64)
-    for turn in range(40):
-        time.sleep(0.001 * (turn % 3))
-        _repeat(bodies, "increment", array, 64, 1 + turn % 4, 1)
+    for repeat in range(40):
+        time.sleep(0.001 * (repeat % 3))
+        _repeat(bodies, "increment", array, 64, 1 + repeat % 4, 1)
     assert (array == 40).all()
 
 
@@ -219,7 +219,7 @@ def test_a_forked_child_makes_its_own_workers(bodies: Loaded) -> None:
     assert (array == 20).all()
 
 
-def test_limit_on_threads() -> None:
+def test_the_limit_on_threads() -> None:
     automatic = pool().num_threads()
     assert automatic == len(os.sched_getaffinity(0))
     pool().set_num_threads(3)
@@ -229,7 +229,7 @@ def test_limit_on_threads() -> None:
 
 
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64"])
-def test_the_same_text_for_each_machine(arch: str) -> None:
+def test_the_ir_has_the_same_interface_for_each_machine(arch: str) -> None:
     info = read_object(compile_ir(pool_ir(f"{arch}-linux-gnu"), f"{arch}-linux-gnu"))
     assert set(info.defined) == set(SYMBOLS)
     assert "pthread_create" in info.undefined
@@ -243,7 +243,7 @@ def test_other_systems_run_serially_and_unknown_machines_are_refused() -> None:
         pool_ir("s390x-linux-gnu")
 
 
-def test_exported_library_brings_its_own_pool(tmp_path: Path) -> None:
+def test_an_exported_library_contains_its_own_pool(tmp_path: Path) -> None:
     try:
         find_compiler()
     except UnsupportedError:

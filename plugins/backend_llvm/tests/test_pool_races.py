@@ -19,7 +19,7 @@ TOOL = Path(__file__).resolve().parents[1] / "tools" / "make_pool_ir.py"
 POOL = (TOOL.parents[1] / "dlc_backend_llvm" / "pool_source" / "pool.c").read_text()
 MADE_BY = "0.17.1"
 """The version of the package ziglang whose clang compiled the IR files."""
-TURNS = os.environ.get("DLC_RACE_TURNS", "400")
+REPEATS = os.environ.get("DLC_RACE_REPEATS", "400")
 
 HARNESS = r"""
 #include <pthread.h>
@@ -33,7 +33,7 @@ int32_t dlc_parallel_for(Body *body, void *closure, int64_t n, int32_t threads);
 void dlc_pool_set_num_threads(int32_t n);
 
 enum { ITEMS = 64, CALLERS = 3 };
-static int turns, pause_us;
+static int repeats, pause_us;
 
 static void increment(void *closure, int64_t begin, int64_t end) {
     int64_t *counts = closure;
@@ -49,21 +49,21 @@ static void nested(void *closure, int64_t begin, int64_t end) {
 static void *caller(void *argument) {
     unsigned seed = (unsigned)(intptr_t)argument;
     int64_t counts[ITEMS] = {0};
-    for (int turn = 0; turn < turns; turn++) {
+    for (int repeat = 0; repeat < repeats; repeat++) {
         int threads = 1 + rand_r(&seed) % 4;
-        if (turn % 3) dlc_parallel_for(increment, counts, ITEMS, threads);
+        if (repeat % 3) dlc_parallel_for(increment, counts, ITEMS, threads);
         else dlc_parallel_for(nested, counts, ITEMS / 8, threads);
         for (int i = 0; i < ITEMS; i++)
-            if (counts[i] != turn + 1) abort();
-        if (turn % 50 == 0) usleep(rand_r(&seed) % 400);
-        if (turn % 97 == 0) dlc_pool_set_num_threads(rand_r(&seed) % 4);
+            if (counts[i] != repeat + 1) abort();
+        if (repeat % 50 == 0) usleep(rand_r(&seed) % 400);
+        if (repeat % 97 == 0) dlc_pool_set_num_threads(rand_r(&seed) % 4);
     }
     return NULL;
 }
 
 int main(int argc, char **argv) {
     pthread_t callers[CALLERS];
-    turns = atoi(argv[1]);
+    repeats = atoi(argv[1]);
     pause_us = atoi(argv[2]);
     for (intptr_t i = 0; i < CALLERS; i++) pthread_create(&callers[i], NULL, caller, (void *)(i + 1));
     for (int i = 0; i < CALLERS; i++) pthread_join(callers[i], NULL);
@@ -92,7 +92,7 @@ def run(program: Path, pause_us: int = 0) -> subprocess.CompletedProcess[str]:
 
     Ranges that sleep for `pause_us` microseconds leave the others to the workers, on a single core too.
     """
-    command = [str(program), TURNS, str(pause_us)]
+    command = [str(program), REPEATS, str(pause_us)]
     plain = shutil.which("setarch")
     if plain is not None:
         command = [plain, "-R", *command]
@@ -108,7 +108,7 @@ def test_no_races(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
-def test_a_race_would_be_found(tmp_path: Path) -> None:
+def test_a_removed_ordering_is_found(tmp_path: Path) -> None:
     """The sanitizer detects a pool in which the count of finished ranges does not order writes
     before reads.
     """
@@ -121,7 +121,7 @@ def test_a_race_would_be_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", architectures())
-def test_the_text_is_what_clang_makes_of_the_source(architecture: str) -> None:
+def test_ir_files_are_up_to_date(architecture: str) -> None:
     try:
         installed = version("ziglang")
     except PackageNotFoundError:

@@ -88,12 +88,12 @@ def compiled(module: nn.Module, shape: tuple[int, ...], target: str, **options: 
 def innermost(text: str) -> list[list[str]]:
     """The instructions of all innermost loops of a listing."""
     lines = text.splitlines()
-    places = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
+    labels = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
     found = []
     for end, line in enumerate(lines):
         jump = re.search(r"^\t(?:j\w+|b[\w.]*|cb\w+|tb\w+)\s.*?(\.L\w+)$", line)
-        if jump and places.get(jump[1], end) < end:
-            found.append((places[jump[1]], end))
+        if jump and labels.get(jump[1], end) < end:
+            found.append((labels[jump[1]], end))
     return [
         [line for line in lines[a : b + 1] if re.match(r"\t[a-z]", line)]
         for a, b in found
@@ -208,7 +208,7 @@ def test_exported_programs_run(machine: str, model: str, tmp_path: Path) -> None
     if (why := problem(cpu)) is not None:
         pytest.skip(why)
     make, shape = MODELS[model]
-    x, want = expected(model)
+    x, expected_y = expected(model)
     files = compiled(make(), shape, str(target), num_threads=2).export(tmp_path / "net")
     words = ["-std=c99", *(str(f) for f in files if f.suffix in (".c", ".o")), "-lm", "-lpthread"]
     linker = find_compiler(linked_for(cpu))
@@ -218,5 +218,5 @@ def test_exported_programs_run(machine: str, model: str, tmp_path: Path) -> None
         command = [*emulator(cpu), str(tmp_path / "run"), threads, str(tmp_path / "x"), str(tmp_path / "y")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        got = np.fromfile(tmp_path / "y", np.float32).reshape(want.shape)
-        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+        got = np.fromfile(tmp_path / "y", np.float32).reshape(expected_y.shape)
+        np.testing.assert_allclose(got, expected_y, rtol=2e-4, atol=2e-5)

@@ -57,15 +57,15 @@ def _module(*results) -> IRModule:
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("make", [_image_model, _text_model])
-def test_errors_are_within_what_is_stated(make, precision: str, cpu: str) -> None:
+def test_errors_are_within_the_stated_bounds(make, precision: str, cpu: str) -> None:
     module = make()
     x = RNG.standard_normal(module["main"].params[0].shape).astype(np.float32)
-    wanted = dlc.compile(module, "reference").run({"x": x})
+    expected = dlc.compile(module, "reference").run({"x": x})
     found = dlc.compile(module, "llvm" + cpu, precision=precision).run({"x": x})
-    assert found.keys() == wanted.keys()
+    assert found.keys() == expected.keys()
     for name, array in found.items():
         assert array.dtype == np.float32
-        error = np.abs(array - wanted[name]).max() / np.abs(wanted[name]).max()
+        error = np.abs(array - expected[name]).max() / np.abs(expected[name]).max()
         assert 0 < error < BOUNDS[precision]
 
 
@@ -82,7 +82,7 @@ def test_names_of_precisions() -> None:
         dlc.compile(module, precision="int4")
 
 
-def test_rounding_by_the_instruction_is_for_the_precision_that_allows_it() -> None:
+def test_flushing_bfloat16_instructions_need_a_precision_that_allows_them() -> None:
     module, target = _text_model(), "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
     assert "vcvtneps2bf16" in dlc.compile(module, target, precision="bf16").source("asm")
     x = param("x", tensor_type((1, 16)))

@@ -29,7 +29,7 @@ HERE = os.getpid()
 
 @pytest.fixture(autouse=True)
 def _alone(request: pytest.FixtureRequest) -> None:
-    if threading.active_count() > 1 and request.function is not test_all_of_this_in_a_process_of_its_own:
+    if threading.active_count() > 1 and request.function is not test_in_a_process_with_one_thread:
         pytest.skip("another thread runs: the last test runs this one in a process of its own")
 
 
@@ -67,7 +67,7 @@ def alone() -> Any:
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_bytes_are_the_same_whatever_the_number_of_processes(alone: Any, processes: int) -> None:
+def test_code_is_the_same_for_any_number_of_processes(alone: Any, processes: int) -> None:
     exe = compiled(processes)
     assert (alone.report["processes"], exe.report["processes"]) == (1, processes)
     assert same(exe, alone)
@@ -76,22 +76,22 @@ def test_bytes_are_the_same_whatever_the_number_of_processes(alone: Any, process
     assert not children()
 
 
-def test_copies_do_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_generate_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parent waits for a forked worker, which must do all other work."""
-    mine: list[str] = []
+    own: list[str] = []
     kernels: list[int] = []
     compile_one = processes._Team._compiled
 
     def slow(team: Any, name: str) -> Any:
         if os.getpid() == HERE:
-            mine.append(name)
+            own.append(name)
             kernels.append(len(team.order))
             time.sleep(1.0)
         return compile_one(team, name)
 
     monkeypatch.setattr(processes._Team, "_compiled", slow)
     compiled(2)
-    assert len(mine) <= kernels[0] // 2
+    assert len(own) <= kernels[0] // 2
 
 
 def misbehaving(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
@@ -120,7 +120,7 @@ def fail() -> None:
     ],
     ids=["fails", "killed", "ends", "stuck"],
 )
-def test_what_copies_do_not_give_is_done_here(
+def test_missing_results_of_workers_are_generated_here(
     alone: Any, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]
 ) -> None:
     misbehaving(monkeypatch, act)
@@ -140,7 +140,7 @@ def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.Monkey
     assert same(compiled(2), alone)
 
 
-def test_where_no_process_can_be_had_it_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_workers_code_is_generated_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise BlockingIOError("no more processes")
 
@@ -181,7 +181,7 @@ def test_errors_of_the_code_generator(monkeypatch: pytest.MonkeyPatch, tmp_path:
         assert message(2) == message(1)
 
 
-def test_an_interrupt_ends_the_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_one = processes._Team._compiled
 
     def interrupted(team: Any, name: str) -> Any:
@@ -198,7 +198,7 @@ def test_an_interrupt_ends_the_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - start < 30
 
 
-def test_children_that_nobody_waits_for(alone: Any) -> None:
+def test_compiling_with_ignored_sigchld(alone: Any) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert same(compiled(2), alone)
@@ -206,11 +206,11 @@ def test_children_that_nobody_waits_for(alone: Any) -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_progress_tells_each_step_once() -> None:
+def test_progress_reports_each_step_once() -> None:
     def steps(processes: int) -> list[tuple[str, int, int]]:
-        told: list[tuple[str, int, int]] = []
-        compiled(processes, progress=lambda p: told.append((p.name, p.done, p.total)))
-        return told
+        reported: list[tuple[str, int, int]] = []
+        compiled(processes, progress=lambda p: reported.append((p.name, p.done, p.total)))
+        return reported
 
     assert steps(2) == steps(1)
 
@@ -229,7 +229,7 @@ def looks(func: PrimFunc) -> PrimFunc:
     return func
 
 
-def test_where_processes_do_not_pay_or_see_too_little_there_is_one() -> None:
+def test_small_modules_and_hooked_pipelines_use_one_process() -> None:
     assert compiled(0).report["processes"] == 1
     assert compiled(2, watchers=[Watch()]).report["processes"] == 1
     with dlc.PassContext(passes=[looks()]):
@@ -240,7 +240,7 @@ def test_where_processes_do_not_pay_or_see_too_little_there_is_one() -> None:
     assert processes.processes_for(2 * processes.EACH - 1) == 1
 
 
-def test_beside_other_threads_there_is_one_process() -> None:
+def test_with_other_threads_one_process_is_used() -> None:
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
     other.start()
@@ -251,7 +251,7 @@ def test_beside_other_threads_there_is_one_process() -> None:
         other.join()
 
 
-def test_all_of_this_in_a_process_of_its_own() -> None:
+def test_in_a_process_with_one_thread() -> None:
     """Workers of pytest-xdist have threads, so compiles do not fork in them."""
     if threading.active_count() == 1:
         pytest.skip("no other thread runs: the tests above have run here")

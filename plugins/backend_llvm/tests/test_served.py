@@ -88,7 +88,7 @@ def _twice() -> PrimFunc:
     return te.create_prim_func([x], [te.compute((4,), lambda i: x[i] + x[i], "y")], "twice")
 
 
-def test_a_target_says_so() -> None:
+def test_a_target_with_an_unserved_triple_is_refused() -> None:
     with pytest.raises(TargetError, match="'powerpc64le-linux-gnu'"):
         compile_ir("", "powerpc64le-linux-gnu")
     with pytest.raises(TargetError, match="'powerpc64le-linux-gnu'"):
@@ -96,13 +96,13 @@ def test_a_target_says_so() -> None:
 
 
 @pytest.mark.parametrize(("triple", "cpu", "features"), MISFITS)
-def test_what_does_not_fit_together_is_refused(triple: str, cpu: str, features: str) -> None:
+def test_contradictory_cpus_and_features_are_refused(triple: str, cpu: str, features: str) -> None:
     with pytest.raises(TargetError, match="LLVM cannot generate code for") as caught:
         describe(triple, cpu, features)
     assert caught.value.why
 
 
-def test_letters_that_no_name_has() -> None:
+def test_invalid_characters_in_names_are_refused() -> None:
     for cpu, features in (("rocket\0", ""), ("", "+v\0"), ("é", "")):
         with pytest.raises(TargetError, match="characters that no name has"):
             describe(RISCV, cpu, features)
@@ -126,14 +126,14 @@ def test_every_served_triple_has_code() -> None:
         assert read_object(compile_ir(text, triple)).machine == normal_arch(triple)
 
 
-def test_the_vendor_is_put_where_it_is_left_out() -> None:
+def test_an_omitted_vendor_is_inserted() -> None:
     assert full_triple("aarch64-linux") == "aarch64-unknown-linux"
     assert full_triple("x86_64-freebsd14.0") == "x86_64-unknown-freebsd14.0"
     assert full_triple("arm-none-eabi") == "arm-unknown-none-eabi"
     assert full_triple("x86_64-apple-darwin") == "x86_64-apple-darwin"
 
 
-def test_floats_are_passed_by_the_widest_that_there_are() -> None:
+def test_the_riscv_abi_follows_the_widest_floats() -> None:
     assert abi_name(X86, "") == ""
     assert abi_name(RISCV, "+m,+a,+f,+d,+c") == "lp64d"
     assert abi_name(RISCV, "+zba") == "lp64d"
@@ -142,7 +142,7 @@ def test_floats_are_passed_by_the_widest_that_there_are() -> None:
 
 
 @pytest.mark.slow
-def test_no_description_ends_the_process() -> None:
+def test_invalid_descriptions_do_not_end_the_process() -> None:
     cases = [*((triple, "", "") for triple in UNSERVED), *MISFITS, *MORE]
     for case in cases:
         done = subprocess.run(

@@ -52,9 +52,9 @@ def _run(folder: Path, *how: tuple[str, ...]) -> list[list[int]]:
         assert one.stdout.readline() == "ready\n"
         running.append(one)
     for one in running:
-        said, _ = one.communicate("\n", timeout=60)
+        output, _ = one.communicate("\n", timeout=60)
         assert one.returncode == 0
-        found.append([int(word) for word in said.split()])
+        found.append([int(word) for word in output.split()])
     return found
 
 

@@ -52,7 +52,7 @@ class Case:
 
     exe: Any
     inputs: tuple[np.ndarray, ...]
-    wanted: tuple[np.ndarray, ...]
+    expected: tuple[np.ndarray, ...]
 
 
 def make_case(rows: int, width: int, seed: int) -> Case:
@@ -73,7 +73,7 @@ def cases() -> list[Case]:
 def call_once(case: Case, generator: random.Random) -> None:
     """Make a call of a random kind, and compare its results."""
     index = generator.randrange(len(case.inputs))
-    x, wanted = case.inputs[index], case.wanted[index]
+    x, expected = case.inputs[index], case.expected[index]
     kind = generator.randrange(6)
     if kind == 0:
         case.exe.num_threads = generator.randrange(1, 6)
@@ -84,13 +84,13 @@ def call_once(case: Case, generator: random.Random) -> None:
             return
         raise AssertionError("a wrong shape was taken")
     if kind == 2:
-        out = np.full_like(wanted, np.nan)
+        out = np.full_like(expected, np.nan)
         bound = case.exe.bind([x], [out])
         for _ in range(3):
             bound()
     else:
         out = case.exe(x)
-    np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(out, expected, rtol=2e-5, atol=1e-6)
 
 
 def in_child(work: Callable[[], None]) -> int:
@@ -144,12 +144,12 @@ def stress(cases: list[Case], seconds: float, seed: int = 0) -> Counter[str]:
             if kind < 3:
                 fork_seed = generator.randrange(1 << 30)
 
-                def few(fork_seed: int = fork_seed) -> None:
+                def call_a_few(fork_seed: int = fork_seed) -> None:
                     own = random.Random(fork_seed)
                     for _ in range(10):
                         call_once(own.choice(cases), own)
 
-                assert in_child(few) == 0, "a forked child failed"
+                assert in_child(call_a_few) == 0, "a forked child failed"
                 done["forks"] += 1
             elif kind == 3:
                 pool().set_num_threads(generator.randrange(4))
@@ -172,7 +172,9 @@ def stress(cases: list[Case], seconds: float, seed: int = 0) -> Counter[str]:
     return done
 
 
-def test_everything_at_once(cases: list[Case], capsys: pytest.CaptureFixture[str]) -> None:
+def test_compiling_calling_and_closing_concurrently(
+    cases: list[Case], capsys: pytest.CaptureFixture[str]
+) -> None:
     done = stress(cases, SECONDS, seed=int(os.environ.get("DLC_STRESS_SEED", "0")))
     assert done["calls"] > 20
     assert done["forks"] >= 1
@@ -181,7 +183,7 @@ def test_everything_at_once(cases: list[Case], capsys: pytest.CaptureFixture[str
             print(f"\n{SECONDS:g} s of stress: {dict(done)}")
 
 
-def test_forks_while_others_compile(cases: list[Case]) -> None:
+def test_forks_while_other_threads_compile(cases: list[Case]) -> None:
     """A process that is forked during a compile of another thread can compile and call."""
     running = threading.Event()
     stop = threading.Event()
@@ -213,7 +215,7 @@ def test_forks_while_others_compile(cases: list[Case]) -> None:
 
 def _in_pool(case: Case) -> bool:
     case.exe.num_threads = 2
-    return all(np.allclose(case.exe(x), y, atol=1e-5) for x, y in zip(case.inputs, case.wanted))
+    return all(np.allclose(case.exe(x), y, atol=1e-5) for x, y in zip(case.inputs, case.expected))
 
 
 _shared: list[Case] = []

@@ -19,25 +19,25 @@ def build(*args, threads=2):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", [(7, 33), (1, 1), (64, 64), (3, 0)])
-def test_places_of_extremes(shape, dtype):
+def test_argmax_and_argmin(shape, dtype):
     rows, columns = te.var("rows"), te.var("columns")
     a, k = te.placeholder((rows, columns), dtype, "A"), te.reduce_axis(columns, "k")
-    best, place = te.compute((rows,), lambda i: te.argmax(a[i, k], axis=k), "best")
+    best, argbest = te.compute((rows,), lambda i: te.argmax(a[i, k], axis=k), "best")
     x = RNG.integers(-9, 9, shape).astype(dtype)
-    values, places = build([a, best, place])(x)
+    values, indices = build([a, best, argbest])(x)
     if shape[1]:
-        np.testing.assert_array_equal(places, x.argmax(1))
+        np.testing.assert_array_equal(indices, x.argmax(1))
         np.testing.assert_array_equal(values, x.max(1))
     else:
-        assert (places == 2**63 - 1).all()
+        assert (indices == 2**63 - 1).all()
 
 
-def test_nan_is_the_greatest():
+def test_argmax_of_nan():
     a, k = te.placeholder((4, 5), name="A"), te.reduce_axis(5, "k")
-    _, place = te.compute((4,), lambda i: te.argmin(a[i, k], axis=k), "best")
+    _, argbest = te.compute((4,), lambda i: te.argmin(a[i, k], axis=k), "best")
     x = RNG.standard_normal((4, 5)).astype("f4")
     x[1, 3] = x[1, 4] = x[2, 0] = np.nan
-    np.testing.assert_array_equal(build([a, place])(x), x.argmin(1))
+    np.testing.assert_array_equal(build([a, argbest])(x), x.argmin(1))
 
 
 def online(x, y):
@@ -107,11 +107,11 @@ def test_a_recurrent_cell():
     step = te.compute((steps, n), lambda t, i: te.tanh(product[t, i] + x[t, i]), "step")
     hidden = te.scan(start, step, h, inputs=[x, w])
     values, weights, first = (RNG.standard_normal(s).astype("f4") for s in ((12, 16), (16, 16), (1, 16)))
-    want = [first[0]]
+    expected = [first[0]]
     for row in values[1:]:
-        want.append(np.tanh(weights @ want[-1] + row))
+        expected.append(np.tanh(weights @ expected[-1] + row))
     found = build([x, w, start, hidden])(values, weights, first)
-    np.testing.assert_allclose(found, np.stack(want), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(found, np.stack(expected), rtol=2e-4, atol=2e-5)
 
 
 def test_two_states():
@@ -142,7 +142,7 @@ def test_statements():
     np.testing.assert_array_equal(build([a, out])(x), 2 * np.cumsum(x))
 
 
-def test_functions_that_are_not_there_are_refused():
+def test_missing_external_functions_are_refused():
     a = te.placeholder((4,), name="A")
     b = te.extern((4,), [a], lambda ins, outs: te.call_extern("nobody_has_this", ins[0], outs[0]), "B")
     with pytest.raises(DlcError, match="nobody_has_this"):

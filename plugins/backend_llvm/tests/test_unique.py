@@ -33,9 +33,9 @@ def compiled(rank, dtype, axis, ordered):
 def check(x, axis=None, ordered=True):
     module, exe = compiled(x.ndim, x.dtype.name, axis, ordered)
     assert {entry["op"] for entry in exe.about["host"]} == {"first_of"}
-    for found, wanted in zip(exe(x), evaluate(module["main"], [x]), strict=True):
-        assert found.shape == wanted.shape
-        np.testing.assert_array_equal(found, wanted)
+    for found, expected in zip(exe(x), evaluate(module["main"], [x]), strict=True):
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(found, expected)
 
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.5, 3e-39, np.inf, -np.inf, np.nan])
@@ -64,12 +64,12 @@ def test_any_slices(data, dtype, axis, ordered):
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 127, 128, 129, 5000])
-def test_sizes_around_those_of_runs(dtype, size):
+def test_sizes_around_the_run_length(dtype, size):
     x = np.random.default_rng(size).integers(-40, 40, size)
     check((x > 0) if dtype == "bool" else x.astype(dtype))
 
 
-def test_what_follows_is_native_again():
+def test_ops_after_a_data_dependent_one_are_native():
     x = param("x", tensor_type((Var("n"),), "int64"))
     made = std.unique(x, count=Var("count"))
     doubled = std.mul(get_item(made, 0), get_item(made, 3))

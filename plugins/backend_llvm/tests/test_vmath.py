@@ -80,15 +80,15 @@ def _samples(dtype: str, count: int, seed: int) -> Array:
     return joined
 
 
-def _worst_ulp(got: Array, want: Array, dtype: str) -> float:
-    rounded = want.astype(dtype)
+def _worst_ulp(got: Array, expected: Array, dtype: str) -> float:
+    rounded = expected.astype(dtype)
     finite = np.isfinite(rounded)
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
     assert same[~finite].all(), (got[~finite][~same[~finite]][:3], rounded[~finite][~same[~finite]][:3])
-    zero = (rounded == 0) & (want == 0)
+    zero = (rounded == 0) & (expected == 0)
     assert (np.signbit(got[zero]) == np.signbit(rounded[zero])).all(), "sign of zero"
     unit = np.spacing(np.abs(rounded[finite])).astype(LONG)
-    return float((np.abs(got[finite].astype(LONG) - want[finite]) / unit).max())
+    return float((np.abs(got[finite].astype(LONG) - expected[finite]) / unit).max())
 
 
 @pytest.mark.parametrize("machine", [None, PLAIN], ids=["host", "plain"])
@@ -147,16 +147,18 @@ def test_sixteen_bit_floats_on_other_machines(machine: str, math_on: Callable[[s
         name = np.dtype(short).name
         for op in ("exp", "rsqrt", "tanh", "floor"):
             with np.errstate(all="ignore"):
-                want = math(op, "float32", values.astype(np.float32)).astype(short)
-            np.testing.assert_array_equal(math(op, name, values).astype(np.float32), want.astype(np.float32))
+                expected = math(op, "float32", values.astype(np.float32)).astype(short)
+            np.testing.assert_array_equal(
+                math(op, name, values).astype(np.float32), expected.astype(np.float32)
+            )
 
 
 def _measured(run: Callable[..., Array], op: str, dtype: str, count: int) -> float:
     if dtype == "float64" and np.finfo(LONG).nmant < 63:
         pytest.skip("no extended precision to compare with")
-    arrays, wanted = _expected(op, dtype, count)
+    arrays, expected = _expected(op, dtype, count)
     with np.errstate(all="ignore"):
-        return _worst_ulp(run(*arrays), wanted, dtype)
+        return _worst_ulp(run(*arrays), expected, dtype)
 
 
 @lru_cache(maxsize=128)
@@ -249,10 +251,10 @@ def test_special_values(op: str, dtype: str, machine: Machine | None, kernel: Ca
     cases = SPECIAL[op]
     arrays = [np.array([case[0][index] for case in cases], dtype) for index in range(OPS[op])]
     got = run(*arrays)
-    want = np.array([case[1] for case in cases], dtype)
-    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps, atol=0)
-    number = ~np.isnan(want)
-    assert (np.signbit(got) == np.signbit(want))[number].all()
+    expected = np.array([case[1] for case in cases], dtype)
+    np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(dtype).eps, atol=0)
+    number = ~np.isnan(expected)
+    assert (np.signbit(got) == np.signbit(expected))[number].all()
 
 
 @pytest.mark.parametrize("op", ["exp", "log", "sin", "pow", "fmod", "floor", "atan2"])
@@ -302,9 +304,9 @@ def test_bfloat16_conversions_round_to_even(kernel: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(wide, brains.astype(np.float32))
     with np.errstate(all="ignore"):
         singles = np.concatenate([_samples("float32", 20000, 4), wide * np.float32(1.00390625)])
-        want = singles.astype(ml_dtypes.bfloat16).astype(np.float32)
+        expected = singles.astype(ml_dtypes.bfloat16).astype(np.float32)
         got = kernel("convert", "float32", 8, to="bfloat16")(singles).astype(np.float32)
-    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -347,7 +349,7 @@ def test_no_target_needs_libm(triple: str, features: str) -> None:
     assert set(info.undefined) <= {"fmod", "fmodf", "memcpy", "memset"}
 
 
-def test_functions_are_written_once_and_calls_are_found() -> None:
+def test_functions_are_defined_once_and_called() -> None:
     vm = VMath(PLAIN)
     names = iter(f"%{number}" for number in range(9))
     lines, result = vm.emit("tan", ["%x"], "float32", 4, lambda: next(names))
@@ -360,6 +362,6 @@ def test_functions_are_written_once_and_calls_are_found() -> None:
 @pytest.mark.parametrize(
     ("op", "dtype", "lanes"), [("exq", "float32", 4), ("exp", "int32", 4), ("exp", "float32", 3)]
 )
-def test_what_it_cannot_do_is_an_error(op: str, dtype: str, lanes: int) -> None:
+def test_unsupported_operations_are_errors(op: str, dtype: str, lanes: int) -> None:
     with pytest.raises(CodegenError, match="vector math"):
         VMath(PLAIN).emit(op, ["%x"], dtype, lanes, lambda: "%1")

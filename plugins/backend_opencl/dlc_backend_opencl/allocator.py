@@ -26,10 +26,10 @@ class Shared:
         queue.finish()
         self._bytes[offset : offset + given.nbytes] = given
 
-    def read(self, queue: Any, wanted: Any, offset: int) -> None:
+    def read(self, queue: Any, array: Any, offset: int) -> None:
         """Copy bytes from the block, after all earlier commands."""
         queue.finish()
-        wanted[:] = self._bytes[offset : offset + wanted.nbytes]
+        array[:] = self._bytes[offset : offset + array.nbytes]
 
     def free(self, queue: Any) -> None:
         """Free the block, after all earlier commands."""
@@ -48,9 +48,9 @@ class Separate:
         """Copy bytes to the block, after all earlier commands."""
         self._cl.enqueue_copy(queue, self.argument, given, dst_offset=offset, is_blocking=True)
 
-    def read(self, queue: Any, wanted: Any, offset: int) -> None:
+    def read(self, queue: Any, array: Any, offset: int) -> None:
         """Copy bytes from the block, after all earlier commands."""
-        self._cl.enqueue_copy(queue, wanted, self.argument, src_offset=offset, is_blocking=True)
+        self._cl.enqueue_copy(queue, array, self.argument, src_offset=offset, is_blocking=True)
 
     def free(self, queue: Any) -> None:
         """Free the block. OpenCL keeps the memory until earlier commands have finished."""

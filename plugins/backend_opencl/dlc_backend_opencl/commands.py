@@ -86,18 +86,18 @@ class Commands:
 
     def take(self, handles: Sequence[int]) -> None:
         """Set the arguments to these buffers. Raises RuntimeFailure if one is too small."""
-        for place, uses in self._uses.items():
-            handle = handles[place]
-            if self._taken.get(place) == handle:
+        for index, uses in self._uses.items():
+            handle = handles[index]
+            if self._taken.get(index) == handle:
                 continue
             block = self._session.memory.get(handle)
-            if block.size < self._needed[place]:
+            if block.size < self._needed[index]:
                 sizes = [self._session.memory.get(h).size for h in handles]
                 for command in self._commands:
                     check_windows(command.launch, sizes)
             for kernel, argument in uses:
                 kernel.set_arg(argument, block.memory.argument)
-            self._taken[place] = handle
+            self._taken[index] = handle
 
     def submit(self) -> None:
         """Enqueue all launches."""

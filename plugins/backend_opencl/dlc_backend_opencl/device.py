@@ -19,7 +19,7 @@ from dlc_core.backend.opened import OpenedDevice, PolledEvent
 from dlc_core.diag import UnsupportedError
 from dlc_core.target import Artifact, Target
 
-KEPT = 64
+MAX_PREPARED = 64
 """The number of combinations of scalars whose commands an entry point caches."""
 
 
@@ -61,7 +61,7 @@ class Entry:
         found = self.known.get(key)
         if found is None:
             found = self.made(key)
-            if len(self.known) >= KEPT:
+            if len(self.known) >= MAX_PREPARED:
                 self.known.clear()
             self.known[key] = found
         return found
@@ -144,10 +144,10 @@ class OpenclDevice(OpenedDevice[Session]):
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         """Copy bytes from the device to fill `out`, after all earlier commands."""
-        wanted = np.frombuffer(out, np.uint8)
-        block = self.session.memory.window(handle, offset, wanted.nbytes)
-        if wanted.nbytes:
-            self._command("reading memory", lambda: block.read(self.session.queue, wanted, offset))
+        array = np.frombuffer(out, np.uint8)
+        block = self.session.memory.window(handle, offset, array.nbytes)
+        if array.nbytes:
+            self._command("reading memory", lambda: block.read(self.session.queue, array, offset))
 
     def _command(self, what: str, do: Callable[[], None]) -> None:
         try:
@@ -163,10 +163,10 @@ class OpenclDevice(OpenedDevice[Session]):
         """
         _, lists = read_launches(artifact.metadata.get(LAUNCHES))
         session = self.session
-        lacking = [name for name in artifact.metadata.get(NEEDS, ()) if name not in session.extensions]
-        if lacking:
+        missing = [name for name in artifact.metadata.get(NEEDS, ()) if name not in session.extensions]
+        if missing:
             raise UnsupportedError(
-                f"{session.name} has no {', '.join(map(str, lacking))}, which the kernels need",
+                f"{session.name} has no {', '.join(map(str, missing))}, which the kernels need",
                 hint="compile with -device=, so that the code uses only features of the device",
             )
         program = build(session.cl, session.context, session.device, artifact.code.decode())

@@ -67,18 +67,18 @@ def find_device(platform: str = "", device: str = "") -> Any:
     for p, d, each in found:
         if _matches(platform, p, each.platform.name) and _matches(device, d, each.name):
             return each
-    asked = [f"-{name}={text}" for name, text in (("platform", platform), ("device", device)) if text]
+    options = [f"-{name}={text}" for name, text in (("platform", platform), ("device", device)) if text]
     raise TargetError(
-        f"no OpenCL device matches {' '.join(asked)}",
+        f"no OpenCL device matches {' '.join(options)}",
         details=listed(),
         hint="choose one of these, by number or name",
     )
 
 
-def _matches(wanted: str, number: int, name: str) -> bool:
-    if wanted.isdecimal():
-        return int(wanted) == number
-    return wanted.lower() in name.lower()
+def _matches(selector: str, number: int, name: str) -> bool:
+    if selector.isdecimal():
+        return int(selector) == number
+    return selector.lower() in name.lower()
 
 
 def problem() -> str | None:

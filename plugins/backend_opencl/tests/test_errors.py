@@ -49,7 +49,7 @@ def test_without_pyopencl_models_compile_and_do_not_run() -> None:
     assert 'pip install "dlc-backend-opencl[device]"' in problem
 
 
-def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_device_the_error_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platforms, "devices", list)
     problem = platforms.problem()
     assert problem is not None
@@ -62,14 +62,14 @@ def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text", ["opencl -device=99", "opencl -platform=nonsense", "opencl -device=nonsense"]
 )
-def test_devices_that_are_not_there(text: str) -> None:
+def test_missing_devices_are_errors(text: str) -> None:
     with pytest.raises(TargetError, match="no OpenCL device matches -") as caught:
         find_target(text).describe()
     assert "-platform=0 -device=0: " in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("-subgroup=12", "not a power of two"),
         ("-vector-bits=96", "not a power of two"),
@@ -77,8 +77,8 @@ def test_devices_that_are_not_there(text: str) -> None:
         ("-group-threads=-1", "must not be negative"),
     ],
 )
-def test_options_that_mean_nothing(text: str, said: str) -> None:
-    with pytest.raises(TargetError, match=said):
+def test_invalid_options_are_refused(text: str, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
         find_target(f"opencl {text}").describe()
 
 
@@ -95,7 +95,7 @@ def main(A: T.Buffer((2, {n}), "float32"), B: T.Buffer((2, {n}), "float32")):
 
 
 @pytest.mark.usefixtures("opencl")
-def test_launches_that_the_device_cannot_do() -> None:
+def test_launches_beyond_the_device_limits_are_refused() -> None:
     x = np.ones((2, 8), np.float32)
     made = dlc.build(parse(COPIED.format(n=8, shared=8)), "opencl")
     np.testing.assert_array_equal(made(x), x)
@@ -142,7 +142,7 @@ def test_out_of_memory_names_the_largest_buffers(device: Any) -> None:
         device.session.memory.get(handles[0])
 
 
-def test_copies_wait_for_what_was_launched(device: Any) -> None:
+def test_copies_wait_for_launches(device: Any) -> None:
     """Copies of shared blocks and of separate blocks."""
     session = device.session
     data = np.arange(1 << 17, dtype=np.float32)
@@ -174,15 +174,15 @@ def test_devices_without_shared_memory(device: Any) -> None:
         def svm_capabilities(self) -> int:
             raise cl.LogicError("clGetDeviceInfo failed: INVALID_VALUE")
 
-    class Card:
+    class FakeDevice:
         host_unified_memory = False
         svm_capabilities = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
 
     assert not is_shared(cl, Older())
-    assert not is_shared(cl, Card())
+    assert not is_shared(cl, FakeDevice())
 
 
-def test_memory_that_is_too_small(device: Any) -> None:
+def test_buffers_smaller_than_their_accesses_are_refused(device: Any) -> None:
     artifact = dlc.build(parse(COPIED.format(n=8, shared=8)), "opencl").artifact
     entry = device.load(artifact).entry("main")
     handles = [device.alloc(16) for _ in range(4)]
@@ -192,33 +192,33 @@ def test_memory_that_is_too_small(device: Any) -> None:
         device.load(artifact).entry("other")
 
 
-def test_text_that_does_not_compile(device: Any) -> None:
+def test_compile_errors_show_the_text(device: Any) -> None:
     artifact = dlc.build(parse(COPIED.format(n=8, shared=8)), "opencl").artifact
     broken = replace(artifact, code=artifact.code + b"\nkernel void other( { }\n")
     with pytest.raises(CodegenError, match="refuses the kernels") as caught:
         device.load(broken)
     assert len(caught.value.details) > 1, "what the compiler says"
-    lacking = replace(artifact, metadata={**artifact.metadata, "extensions": ["cl_acme_none"]})
+    with_extension = replace(artifact, metadata={**artifact.metadata, "extensions": ["cl_acme_none"]})
     with pytest.raises(UnsupportedError, match="has no cl_acme_none"):
-        device.load(lacking)
-    strange = replace(artifact, metadata={})
+        device.load(with_extension)
+    without_metadata = replace(artifact, metadata={})
     with pytest.raises(ArtifactError, match="malformed"):
-        device.load(strange)
+        device.load(without_metadata)
 
 
-def test_binaries_are_kept(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_are_cached(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache of binaries for drivers without their own cache."""
     artifact = dlc.build(parse(COPIED.format(n=8, shared=8)), "opencl").artifact
     monkeypatch.setattr(programs, "_keeps_itself", lambda device: False)
     with config.override(cache_dir=tmp_path):
         device.load(artifact)
-        (kept,) = (tmp_path / "opencl").iterdir()
-        before = kept.stat().st_mtime_ns
+        (cached,) = (tmp_path / "opencl").iterdir()
+        before = cached.stat().st_mtime_ns
         device.load(artifact)
-        assert kept.stat().st_mtime_ns == before
-        kept.write_bytes(b"damaged")
+        assert cached.stat().st_mtime_ns == before
+        cached.write_bytes(b"damaged")
         device.load(artifact)
-        assert kept.read_bytes() != b"damaged"
+        assert cached.read_bytes() != b"damaged"
 
 
 def test_events(device: Any) -> None:
@@ -233,7 +233,7 @@ def test_events(device: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_device_does_not_outlive_a_fork(device: Any) -> None:
+def test_a_device_cannot_be_used_after_a_fork(device: Any) -> None:
     device._opened = (device.session, -1)
     with pytest.raises(RuntimeFailure, match="before this process was forked"):
         device.alloc(1)

@@ -30,11 +30,11 @@ def test_classifiers(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.onnx"
     onnx.save(light.with_weights(name), path)
     feeds = light.input_of(name)
-    wanted = dlc.compile(path, "llvm" if LLVM else "reference", cache=False).run(feeds)
+    expected = dlc.compile(path, "llvm" if LLVM else "reference", cache=False).run(feeds)
     exe = dlc.compile(path, "opencl -device=0", cache=False)
     assert exe.program is None, "all of it runs on the device"
     for output, found in exe.run(feeds).items():
-        np.testing.assert_allclose(found, wanted[output], 1e-3, 1e-5, err_msg=output)
+        np.testing.assert_allclose(found, expected[output], 1e-3, 1e-5, err_msg=output)
 
 
 @pytest.mark.parametrize(

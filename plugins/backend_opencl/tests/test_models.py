@@ -22,7 +22,7 @@ def compared(exe: dlc.Executable, module: object) -> None:
     np.testing.assert_allclose(exe(*x), dlc.compile(module, "reference")(*x), 1e-4, 1e-5)
 
 
-def test_a_network_with_its_artefact(tmp_path: Path) -> None:
+def test_a_network_and_its_saved_artefact(tmp_path: Path) -> None:
     module = networks.mlp()
     exe = dlc.compile(module, "opencl", cache=False)
     assert exe.program is None, "all of it runs on the device"
@@ -41,7 +41,7 @@ def test_networks(network: object, target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_products_of_few_rows(dtype: str) -> None:
+def test_skinny_gemm(dtype: str) -> None:
     check_few_rows("opencl", dtype)
 
 
@@ -51,14 +51,14 @@ def test_contexts_of_several_threads() -> None:
     exes = [dlc.compile(module, target) for target in ("opencl", "opencl -platform=0 -device=0")]
     assert exes[0].device is not exes[1].device
     inputs = [np.random.default_rng(seed).standard_normal((1, 64)).astype(np.float32) for seed in range(4)]
-    wanted = [dlc.compile(module, "reference")(x) for x in inputs]
+    expected = [dlc.compile(module, "reference")(x) for x in inputs]
     wrong: list[object] = []
 
     def work(number: int) -> None:
         try:
             for _ in range(10):
                 found = exes[number % 2](inputs[number])
-                np.testing.assert_allclose(found, wanted[number], 1e-5, 1e-6)
+                np.testing.assert_allclose(found, expected[number], 1e-5, 1e-6)
         except Exception as error:  # noqa: BLE001 (shown by the assertion)
             wrong.append(error)
 

@@ -32,7 +32,7 @@ def record_of(*words: int) -> ctypes.Array[ctypes.c_char]:
         ("", None),
     ],
 )
-def test_the_best_name_of_which_the_processor_has_everything(flags: str, name: str | None) -> None:
+def test_the_best_name_whose_features_the_processor_has(flags: str, name: str | None) -> None:
     words = f"vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t\t: {flags}\n"
     assert pocl.best_name(words) == name
 
@@ -51,7 +51,7 @@ def test_vector_registers_are_those_of_the_processor(words: str, count: int) -> 
     assert pocl.vector_registers(words) == count
 
 
-def test_names_fit_the_memory_of_what_they_replace() -> None:
+def test_replacement_names_fit_the_memory() -> None:
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_usable_size"):
         pytest.skip("this C library does not tell what malloc gives")
@@ -65,20 +65,20 @@ def test_names_fit_the_memory_of_what_they_replace() -> None:
 
 
 @linux
-def test_the_text_is_replaced_where_the_record_points_to_it_and_nowhere_else() -> None:
+def test_only_the_text_of_the_device_record_is_replaced() -> None:
     name = ctypes.create_string_buffer(b"generic", 24)
     longer = ctypes.create_string_buffer(b"generic-name", 24)
-    apart = ctypes.create_string_buffer(b"generic", 24)
+    separate = ctypes.create_string_buffer(b"generic", 24)
     record = record_of(0, 2**64 - 1, 2**47, ctypes.addressof(longer), ctypes.addressof(name))
     before = record.raw
     assert pocl.rename(ctypes.addressof(record), b"haswell") == 1
-    assert (name.value, longer.value, apart.value) == (b"haswell", b"generic-name", b"generic")
+    assert (name.value, longer.value, separate.value) == (b"haswell", b"generic-name", b"generic")
     assert record.raw == before
     assert pocl.rename(ctypes.addressof(record), b"x86-64") == 0
 
 
 @linux
-def test_only_devices_of_pocl_without_a_name_are_touched() -> None:
+def test_only_pocl_devices_without_a_name_are_changed() -> None:
     if pocl.best_name(pocl.processor_words()) is None:
         pytest.skip("no processor of x86-64")
     for version, changed in (
@@ -92,5 +92,5 @@ def test_only_devices_of_pocl_without_a_name_are_touched() -> None:
         assert (name.value != b"generic") == changed
 
 
-def test_where_memory_is_no_file_nothing_happens(tmp_path: Path) -> None:
+def test_without_a_memory_file_nothing_is_changed(tmp_path: Path) -> None:
     assert pocl.rename(0, b"haswell", tmp_path / "none") == 0

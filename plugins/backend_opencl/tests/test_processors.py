@@ -66,7 +66,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_kernels_mean_the_same(kernel: Callable[[], Node]) -> None:
+def test_kernels_match_the_interpreter(kernel: Callable[[], Node]) -> None:
     func = kernel_of(kernel())
     sizes = dict.fromkeys(func.scalars, 21)
     launched = check_launches(func, PROCESSOR, sizes, rules=RULES)
@@ -75,20 +75,20 @@ def test_kernels_mean_the_same(kernel: Callable[[], Node]) -> None:
     assert launched.shared_bytes == 0
 
 
-def test_cards_are_scheduled_as_cards() -> None:
+def test_gpus_use_rules_for_thread_axes() -> None:
     plain = replace(PROCESSOR, extra={})
     assert check_launches(kernel_of(rows()), plain, rules=RULES).rule.startswith("gpu.")
 
 
-def test_rooflines_are_of_units_of_cards_and_of_cores_of_processors() -> None:
-    card, processor = (
+def test_rooflines_count_gpu_units_and_cpu_cores() -> None:
+    gpu, processor = (
         Machine.of(find_target(f"opencl {words}").describe()) for words in ("", "-vector-bits=256")
     )
-    assert (card.executor, processor.executor) == ("unit", "thread")
-    assert (card.flops, processor.flops) == (2 * 64 * 3e9, 2 * 8 * 2 * 3e9)
+    assert (gpu.executor, processor.executor) == ("unit", "thread")
+    assert (gpu.flops, processor.flops) == (2 * 64 * 3e9, 2 * 8 * 2 * 3e9)
 
 
-def test_vectors_move_without_calls() -> None:
+def test_vector_accesses_are_not_calls() -> None:
     """Vectors are loaded and stored without function calls, around which accumulators would be saved."""
     module = module_of(std.relu(a := tensor(13, 24)), [a])
     for target in ("opencl_simulated -check=true", "opencl_simulated"):
@@ -131,9 +131,9 @@ def test_arithmetic_of_vectors_on_a_device(kernel: Callable[[], Node]) -> None:
     arrays = [rng.standard_normal([int(d) for d in p.shape]).astype(np.float32) for p in params]
     arrays[0].flat[:2] = np.nan, np.inf
     with np.errstate(all="ignore"):
-        wanted = dlc.compile(module, "reference")(*arrays)
+        expected = dlc.compile(module, "reference")(*arrays)
     np.testing.assert_allclose(
-        dlc.compile(module, "opencl -device=0", cache=False)(*arrays), wanted, 1e-4, 1e-5
+        dlc.compile(module, "opencl -device=0", cache=False)(*arrays), expected, 1e-4, 1e-5
     )
 
 
@@ -152,7 +152,7 @@ def main(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32")):
 
 
 @pytest.mark.parametrize(("flags", "registers"), [("avx2 fma", 16), ("avx2 fma avx512vl", 32)])
-def test_tiles_take_all_registers_that_the_processor_has(
+def test_register_tiles_use_all_registers(
     flags: str, registers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu = SimpleNamespace(
@@ -174,7 +174,7 @@ def test_tiles_take_all_registers_that_the_processor_has(
 
 
 @pytest.mark.usefixtures("opencl")
-def test_what_a_kernel_allocates_is_private() -> None:
+def test_allocations_of_kernels_are_private() -> None:
     exe = dlc.build(parse(OWN), "opencl -vector-bits=128")
     assert "((dlc_packed_float4 *)(own" in exe.source("cl")
     x = np.arange(8, dtype=np.float32)
@@ -182,7 +182,7 @@ def test_what_a_kernel_allocates_is_private() -> None:
 
 
 @pytest.mark.usefixtures("opencl")
-def test_a_product_on_a_device() -> None:
+def test_gemm_on_a_device() -> None:
     x, y = (np.random.default_rng(seed).standard_normal((96, 96)).astype(np.float32) for seed in (0, 1))
     a = tensor(96, 96)
     module = module_of(std.relu(std.matmul(a, constant(y))), [a])

@@ -42,7 +42,7 @@ def test_a_transposition_through_shared_memory(target: str) -> None:
 
 @pytest.mark.parametrize("b", ["int8", "uint8"])
 @pytest.mark.parametrize("a", ["int8", "uint8"])
-def test_products_of_bytes_by_the_extension_for_them(a: str, b: str) -> None:
+def test_products_of_bytes_use_the_extension(a: str, b: str) -> None:
     target = "opencl_simulated -extensions=cl_khr_integer_dot_product -check=true"
     exe = check_dots(target, a, b)
     assert "dot(vload4(0, " in exe.source("cl")
@@ -51,7 +51,7 @@ def test_products_of_bytes_by_the_extension_for_them(a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_products_of_few_rows(dtype: str) -> None:
+def test_skinny_gemm(dtype: str) -> None:
     check_few_rows("opencl_simulated -check=true", dtype)
 
 
@@ -75,11 +75,11 @@ def test_attention_in_one_launch(causal: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_floats_are_rounded_to_even(dtype: str) -> None:
+def test_narrow_floats_round_ties_to_even(dtype: str) -> None:
     check_narrow_floats("opencl_simulated", dtype)
 
 
-def test_vectors_of_values_are_written_in_braces() -> None:
+def test_vector_literals_use_braces() -> None:
     text = "vstore4((float4)(a, f(b, (c)), d, e), 0, p); x = (float)(y); z = (int2)(1, 2);"
-    want = "vstore4(((float4){a, f(b, (c)), d, e}), 0, p); x = (float)(y); z = ((int2){1, 2});"
-    assert c_literals(text) == want
+    expected = "vstore4(((float4){a, f(b, (c)), d, e}), 0, p); x = (float)(y); z = ((int2){1, 2});"
+    assert c_literals(text) == expected

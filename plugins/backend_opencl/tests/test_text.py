@@ -14,7 +14,7 @@ from dlc_core.testing.languages import LANGUAGE, SHUFFLES
 
 
 @pytest.mark.parametrize("kernel", LANGUAGE)
-def test_text(kernel: str, bless: bool) -> None:
+def test_text_is_the_golden_one(kernel: str, bless: bool) -> None:
     text = dlc.compile(module_of(*LANGUAGE[kernel]()), "opencl", cache=False).source("cl")
     Golden(Path(__file__).parent / "golden", bless).check(f"{kernel}.cl", text)
 
@@ -36,6 +36,6 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer
 """
 
 
-def test_fences_are_for_the_memory_that_threads_meet_in() -> None:
+def test_barriers_fence_the_memory_that_threads_share() -> None:
     text = dlc.build(parse(GLOBAL), "opencl").source("cl")
     assert "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);" in text

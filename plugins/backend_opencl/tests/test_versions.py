@@ -28,6 +28,6 @@ def test_attention_whose_batch_has_two_symbols(queries: int, level: int) -> None
     module = IRModule({"main": Function("main", (q, keys, values), std.attention(q, keys, values))})
     rng = np.random.default_rng(0)
     feeds = [rng.standard_normal((3, 2, size, 8)).astype(np.float32) for size in (queries, 7, 7)]
-    wanted = dlc.compile(module, "reference")(*feeds)
+    expected = dlc.compile(module, "reference")(*feeds)
     found = dlc.compile(module, "opencl_simulated", opt_level=level, cache=False)(*feeds)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -149,16 +149,16 @@ def _sort(nodes: list[NodeDef], maker: dict[str, int], loc: Location) -> list[No
 
 def _cycle(nodes: list[NodeDef], needs: list[set[int]], waiting: list[int], loc: Location) -> Exception:
     at = next(position for position, count in enumerate(waiting) if count)
-    walked: dict[int, int] = {}
-    while at not in walked:
-        walked[at] = len(walked)
+    visited: dict[int, int] = {}
+    while at not in visited:
+        visited[at] = len(visited)
         at = min(position for position in needs[at] if waiting[position])
-    ring = list(walked)[walked[at] :]
+    cycle = list(visited)[visited[at] :]
     shown = " <- ".join(
-        f"node {nodes[k].index} {quoted(nodes[k].name)} ({shorten(nodes[k].op)})" for k in ring[:8]
+        f"node {nodes[k].index} {quoted(nodes[k].name)} ({shorten(nodes[k].op)})" for k in cycle[:8]
     )
-    more = f" <- ... ({len(ring) - 8} more)" if len(ring) > 8 else ""
-    return nodes[ring[0]].loc.error(
+    more = f" <- ... ({len(cycle) - 8} more)" if len(cycle) > 8 else ""
+    return nodes[cycle[0]].loc.error(
         f"the nodes form a cycle: {shown}{more}", why="each needs an output of the next"
     )
 
@@ -204,8 +204,8 @@ def _check_calls(model: Model) -> None:
                     )
                 del path[key]
             elif other in path:
-                ring = [*list(path)[list(path).index(other) :], other]
-                shown = " -> ".join(quoted(name) for _, name, _ in ring[:8])
+                cycle = [*list(path)[list(path).index(other) :], other]
+                shown = " -> ".join(quoted(name) for _, name, _ in cycle[:8])
                 raise functions[other].loc.error(f"functions call each other in a circle: {shown}")
             elif other not in depth:
                 path[other] = iter(calls[other][1])

@@ -44,7 +44,7 @@ def close(
             needs = holders.remaining_conditions(results, frame)
             needs = needs if branch else holders.split_conditions(needs, frame, own)
         results = holders.attached(results, own, entry=False, checks=checks, needs=needs, frame=frame)
-    edge = {value for value in captured if not _stays(value)} - set(own)
+    edge = {value for value in captured if not _is_duplicated(value)} - set(own)
     outer: list[Node] = []
     made: dict[Node, Node] = {value: value for value in own}
     for current in _inside(results, edge, made):
@@ -86,7 +86,7 @@ def aligned(
     return made, shared
 
 
-def _stays(value: Node) -> bool:
+def _is_duplicated(value: Node) -> bool:
     """Whether a value is duplicated inside instead of passed, because it costs nothing."""
     return value.op is CONST or (not value.args and value.op is not PARAM)
 

@@ -103,7 +103,7 @@ def split_location(location: str, what: str, loc: Location) -> tuple[str, ...]:
         why = "it leads out of the model's folder"
     elif not parts or location.endswith("/"):
         why = "it names no file"
-    elif os.name == "nt" and any(strange_on_windows(part) for part in parts):
+    elif os.name == "nt" and any(is_special_on_windows(part) for part in parts):
         why = "it is a reserved name or a stream"
     else:
         return parts
@@ -114,7 +114,7 @@ def split_location(location: str, what: str, loc: Location) -> tuple[str, ...]:
     )
 
 
-def strange_on_windows(part: str) -> bool:
+def is_special_on_windows(part: str) -> bool:
     stem = part.split(".")[0].rstrip().upper()
     return (
         ":" in part

@@ -153,11 +153,11 @@ class Scope(Frame):
                 f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most or 'any'}"
             )
             raise node.loc.error(f"operator {op} takes {wanted} inputs, not {len(values)}")
-        lacking = next((index for index in sorted(entry.needed) if values[index] is None), None)
-        if lacking is None and None in values[entry.named :]:
-            lacking = values.index(None, entry.named)
-        if lacking is not None:
-            raise node.loc.error(f"operator {op} lacks its input {lacking}")
+        missing = next((index for index in sorted(entry.needed) if values[index] is None), None)
+        if missing is None and None in values[entry.named :]:
+            missing = values.index(None, entry.named)
+        if missing is not None:
+            raise node.loc.error(f"operator {op} needs input {missing}")
         if not entry.sequences and any(isinstance(value, SequenceValue) for value in values):
             raise node.loc.error(f"operator {op} takes tensors, not sequences or optionals")
         call = Call(node, version, self)
@@ -228,7 +228,7 @@ def located(error: DlcError, node: NodeDef) -> None:
     error.at([span])
 
 
-_WANTS_NUMBER = "it must be a number"
+_NUMBER_NEEDED = "it must be a number"
 """A part of the messages of ops that refuse a symbolic dim."""
 
 
@@ -254,7 +254,7 @@ def _refused(
         if " do not broadcast" in error.what:
             make = node.loc.unsupported
             hint = "pin dims that are equal with shapes={...}, or give them one name"
-        elif _WANTS_NUMBER in f"{error.what} {error.hint}":
+        elif _NUMBER_NEEDED in f"{error.what} {error.hint}":
             make = node.loc.unsupported
             hint = "pin the dim with shapes={...}"
     made = make(f"operator {quoted(node.op)} does not fit its inputs", why=error.what, hint=hint)

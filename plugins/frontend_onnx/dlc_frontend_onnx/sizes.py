@@ -217,8 +217,8 @@ class Holders(dict[Var, Node]):
 
     def _within(self, name: str, size: Expr) -> Bounds | None:
         """The bounds of a dim: the intersection of those of its definition and those declared by `shapes`."""
-        known, said = at_most(size), self._bounds(name)
-        return known if said is None else intersected_bounds(f"dim {name!r}", said, known)
+        known, declared = at_most(size), self._bounds(name)
+        return known if declared is None else intersected_bounds(f"dim {name!r}", declared, known)
 
     def _unused(self, name: str) -> str:
         """The name, with a suffix if another data-dependent dim has it."""

@@ -46,7 +46,7 @@ Arrays = Mapping[str, Array]
 MAX_DECISIVE = 4096
 """Inputs with more elements never become constants."""
 
-MAX_KEPT = 16
+MAX_SPECIALIZATIONS = 16
 """Compiled forms of one model that are kept, least recently used first out."""
 
 
@@ -140,7 +140,7 @@ class CallableModel:
                 form = self._compile(frozen(self.model, values), feeds)
                 key = self._key(values, shapes, feeds)
                 self._made[key] = form
-                if len(self._made) > MAX_KEPT:
+                if len(self._made) > MAX_SPECIALIZATIONS:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
             self.latest = form.exe
@@ -212,13 +212,13 @@ class CallableModel:
         own = dict(self._pins(feeds))
         pins = {**self._request.shapes, **own}
         if own and self._request.shapes:
-            said = Symbols(self.model.graph, self._request.shapes)
+            requested = Symbols(self.model.graph, self._request.shapes)
             for name, shape in own.items():
-                said.check_input(name, shape)
+                requested.check_input(name, shape)
             # Shapes of the call replace shapes from `shapes` in which the caller named dims.
             shapes = [pin for pin in pins.values() if isinstance(pin, (tuple, list))]
             left = {dim for shape in shapes for dim in shape if isinstance(dim, str)}
-            pins = {name: pin for name, pin in pins.items() if name in left or name not in said.chosen}
+            pins = {name: pin for name, pin in pins.items() if name in left or name not in requested.chosen}
         pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
         return import_parts(model, pins, examples, self._request.taps)

@@ -51,8 +51,8 @@ class Symbols:
         dims = {d for shape in self._declared.values() for d in shape or () if isinstance(d, str)}
         spelled = {identifier(dim): dim for dim in sorted(dims)}
         known = {*inputs, *dims}
-        said = {name if name in known else spelled.get(name, name): size for name, size in given.items()}
-        self._shapes = Shapes(said, self._declared, names - self._plain)
+        sizes = {name if name in known else spelled.get(name, name): size for name, size in given.items()}
+        self._shapes = Shapes(sizes, self._declared, names - self._plain)
 
     def take(self, name: str) -> Bounds | None:
         """The bounds given for a data-dependent dim."""

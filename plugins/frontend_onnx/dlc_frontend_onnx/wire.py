@@ -1,11 +1,11 @@
 """Parsing a model without copying its weights.
 
 A serialized model consists mostly of `raw_data` of tensors, and protobuf copies every byte of it twice.
-`parse` therefore first walks the wire format along the few fields that lead to tensors, and replaces every
+`parse` therefore first scans the wire format along the few fields that lead to tensors, and replaces every
 large `raw_data` by a short marker. protobuf parses the rest, which is small. `Cuts.resolve` maps a marker
 back to a view of the original bytes (a memory map if the model is a file).
 
-A marker begins with random bytes drawn for this parse, so no model can forge one. The walk changes nothing
+A marker begins with random bytes drawn for this parse, so no model can forge one. The scan changes nothing
 else. Unknown fields, unusual encodings and malformed messages are passed to protobuf unchanged.
 """
 
@@ -18,16 +18,16 @@ from typing import TypeAlias
 import onnx
 
 CUT_FROM = 1 << 12
-"""A `raw_data` of at least this many bytes is extracted. Smaller messages are not walked."""
+"""A `raw_data` of at least this many bytes is extracted. Smaller messages are not scanned."""
 
-WALK_FROM = 1 << 18
-"""Smaller models are parsed without a walk."""
+SCAN_FROM = 1 << 18
+"""Smaller models are parsed without a scan."""
 
 MAX_PARSE = (1 << 31) - 1
 """Limit of bytes that protobuf parses in one message."""
 
 MAX_FIELDS = 1 << 22
-"""Limit of fields that are walked, because protobuf skips a field a hundred times faster."""
+"""The maximum number of fields that are scanned, because protobuf skips a field a hundred times faster."""
 
 _DEEPEST = 128
 
@@ -73,8 +73,8 @@ def parse(data: memoryview) -> tuple[onnx.ModelProto, Cuts]:
     """
     cuts = Cuts()
     body: Buffer = data
-    if len(data) >= WALK_FROM:
-        rope = _walk(data, 0, len(data), "model", 0, cuts)
+    if len(data) >= SCAN_FROM:
+        rope = _scan(data, 0, len(data), "model", 0, cuts)
         if rope is not None:
             body = b"".join(rope)
     if len(body) > MAX_PARSE:
@@ -82,7 +82,7 @@ def parse(data: memoryview) -> tuple[onnx.ModelProto, Cuts]:
     return onnx.ModelProto.FromString(body), cuts
 
 
-def _walk(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: Cuts) -> list[Buffer] | None:
+def _scan(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: Cuts) -> list[Buffer] | None:
     """The message in data[start:end] as pieces with large `raw_data` replaced; `None` if nothing was
     replaced.
     """
@@ -117,7 +117,7 @@ def _walk(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: C
             new = (
                 [cuts.mark(data[at:after])]
                 if inner == "raw"
-                else _walk(data, at, after, inner, depth + 1, cuts)
+                else _scan(data, at, after, inner, depth + 1, cuts)
             )
             if new is not None:
                 pieces += (data[kept:length_at], _encode(sum(map(len, new))), *new)
@@ -151,4 +151,4 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-__all__ = ["CUT_FROM", "MAX_PARSE", "WALK_FROM", "Buffer", "Cuts", "parse"]
+__all__ = ["CUT_FROM", "MAX_PARSE", "SCAN_FROM", "Buffer", "Cuts", "parse"]

@@ -7,7 +7,7 @@ import unittest
 import dlc_frontend_onnx.backend as dlc_backend
 import numpy as np
 import pytest
-from dlc_frontend_onnx.specialized import MAX_KEPT, CallableModel
+from dlc_frontend_onnx.specialized import MAX_SPECIALIZATIONS, CallableModel
 from dlc_frontend_onnx.testing import suite
 from dlc_frontend_onnx.testing.compare import parse
 from onnx import helper, numpy_helper
@@ -168,8 +168,8 @@ def test_one_compilation_serves_all_sizes(op):
     x = np.random.default_rng(0).random([dim.dim_value for dim in dims], np.float32)
     for value in values:
         feeds = {"x": x, "k": np.array(value)}
-        (wanted, *_) = ReferenceEvaluator(proto).run(None, feeds)
-        np.testing.assert_array_equal(model(feeds)[0], wanted)
+        (expected, *_) = ReferenceEvaluator(proto).run(None, feeds)
+        np.testing.assert_array_equal(model(feeds)[0], expected)
     assert model.latest is model.whole
 
 
@@ -211,8 +211,8 @@ def test_dims_that_must_be_static_are_compiled_per_shape(body, of_w, shapes):
     w = rng.random(of_w, np.float32)
     for shape in (*shapes, shapes[0]):
         feeds = {"x": rng.random(shape, np.float32), "w": w}
-        (wanted,) = ReferenceEvaluator(proto).run(None, feeds)
-        np.testing.assert_allclose(model(feeds)[0], wanted, rtol=1e-4, atol=1e-5)
+        (expected,) = ReferenceEvaluator(proto).run(None, feeds)
+        np.testing.assert_allclose(model(feeds)[0], expected, rtol=1e-4, atol=1e-5)
         made.append(model.latest)
     assert len(set(made)) == len(shapes)
     assert made[-1] is made[0]
@@ -240,12 +240,12 @@ def test_invalid_feeds_are_refused_before_compiling():
 
 def test_least_recently_used_forms_are_dropped():
     model = CallableModel(reshaping(), "reference")
-    x, one = np.ones((1, MAX_KEPT + 2), np.float32), np.array(1)
-    for parts in range(MAX_KEPT + 2):
+    x, one = np.ones((1, MAX_SPECIALIZATIONS + 2), np.float32), np.array(1)
+    for parts in range(MAX_SPECIALIZATIONS + 2):
         shape = np.ones(parts + 1, np.int64)
         shape[-1] = -1
-        assert model({"x": x, "shape": shape, "one": one})[0].shape == (*shape[:-1], MAX_KEPT + 2)
-    assert len(model._made) == MAX_KEPT
+        assert model({"x": x, "shape": shape, "one": one})[0].shape == (*shape[:-1], MAX_SPECIALIZATIONS + 2)
+    assert len(model._made) == MAX_SPECIALIZATIONS
 
 
 def test_an_initializer_among_the_inputs_may_be_fed():

@@ -199,14 +199,14 @@ def test_a_plugin_provides_importers(tmp_path):
     import dlc_backend_llvm.plugin as llvm
 
     model = model_of("t = com.acme.Swish(x) m = com.acme.Median(t) y = Neg(m)", outputs="float[n] y")
-    wanted = -np.median(swished(X), -1)
+    expected = -np.median(swished(X), -1)
     with fresh_registry({"onnx": own_plugin, "llvm": llvm, "acme": Acme()}):
         exe = dlc.compile(model)
-        np.testing.assert_allclose(exe(X), wanted, rtol=1e-5)
+        np.testing.assert_allclose(exe(X), expected, rtol=1e-5)
         exe.save(tmp_path / "m.dlc")
-        np.testing.assert_allclose(dlc.open(tmp_path / "m.dlc")(X), wanted, rtol=1e-5)
+        np.testing.assert_allclose(dlc.open(tmp_path / "m.dlc")(X), expected, rtol=1e-5)
         session = InferenceSession(model.SerializeToString())
-        np.testing.assert_allclose(session.run(None, {"x": X})[0], wanted, rtol=1e-5)
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, rtol=1e-5)
     gone = pytest.raises(UnsupportedError, match=r"no host function 'com\.acme::Median'")
     with fresh_registry({"onnx": own_plugin, "llvm": llvm}), gone:
         dlc.open(tmp_path / "m.dlc")(X)

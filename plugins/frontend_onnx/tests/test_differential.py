@@ -164,19 +164,19 @@ def check(case: Case, target: str | None) -> None:
     fed = [0] if op not in ("Add", "MatMul", "Einsum", "Concat") else list(range(len(inputs)))
     model, feeds = model_of(op, inputs, domain="", imported=21, version=21, fed=fed, **attributes)
     with np.errstate(all="ignore"):
-        wanted = np.asarray(ReferenceEvaluator(model).run(None, feeds)[0])
+        expected = np.asarray(ReferenceEvaluator(model).run(None, feeds)[0])
     if target is None:
         (found,) = run(model, feeds)
     else:
         exe = dlc.compile(model, target, opt_level=2, cache=False)
         found = np.asarray(next(iter(exe.run(feeds).values())))
     about = f"{op} of {[f'{x.dtype}{x.shape}' for x in inputs]} with {attributes}"
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), about
-    if wanted.dtype.kind == "f":
-        bound = TOLERANCE[str(wanted.dtype)]
-        np.testing.assert_allclose(found, wanted, rtol=bound, atol=bound, err_msg=about)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), about
+    if expected.dtype.kind == "f":
+        bound = TOLERANCE[str(expected.dtype)]
+        np.testing.assert_allclose(found, expected, rtol=bound, atol=bound, err_msg=about)
     else:
-        np.testing.assert_array_equal(found, wanted, err_msg=about)
+        np.testing.assert_array_equal(found, expected, err_msg=about)
 
 
 @pytest.mark.parametrize("group", GROUPS)

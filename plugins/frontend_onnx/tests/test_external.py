@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[True, False], ids=["handles", "paths"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to open a file: by folder handles, and by checked paths on systems without handles."""
     if request.param and not external.HAS_DIR_FDS:
         pytest.skip("no folder handles here")
@@ -76,7 +76,7 @@ def refused(folder: Path, tensor: TensorProto, match: str) -> None:
     assert "m.onnx" in str(caught.value)
 
 
-pytestmark = pytest.mark.usefixtures("way")
+pytestmark = pytest.mark.usefixtures("reading")
 
 
 # --- valid references ---
@@ -412,5 +412,5 @@ def test_error_names_the_node_and_the_tensor(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["con", "NUL.bin", "com1.txt", "stream:x", "dot.", "space ", "LPT¹"])
 def test_strange_names_of_windows(name: str) -> None:
-    assert external.strange_on_windows(name)
-    assert not external.strange_on_windows("w" + name.strip(". ").replace(":", "_"))
+    assert external.is_special_on_windows(name)
+    assert not external.is_special_on_windows("w" + name.strip(". ").replace(":", "_"))

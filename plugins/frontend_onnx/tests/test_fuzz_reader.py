@@ -45,9 +45,9 @@ def check(report: fuzz.Report, count: int) -> None:
 
 
 @pytest.fixture
-def walked(monkeypatch: pytest.MonkeyPatch) -> None:
+def scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat small models like large ones, whose weights are extracted before parsing."""
-    monkeypatch.setattr(wire, "WALK_FROM", 0)
+    monkeypatch.setattr(wire, "SCAN_FROM", 0)
     monkeypatch.setattr(wire, "CUT_FROM", 8)
 
 
@@ -55,8 +55,8 @@ def test_mutants_are_read_or_refused() -> None:
     check(fuzz.run(constants, 500, seed=0, values=list), 500)
 
 
-@pytest.mark.usefixtures("walked")
-def test_mutants_are_read_or_refused_when_walked() -> None:
+@pytest.mark.usefixtures("scanned")
+def test_mutants_are_read_or_refused_field_by_field() -> None:
     check(fuzz.run(constants, 300, seed=1, values=list), 300)
 
 
@@ -66,12 +66,12 @@ def test_many_mutants() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("walked")
-def test_many_mutants_when_walked() -> None:
+@pytest.mark.usefixtures("scanned")
+def test_many_mutants_field_by_field() -> None:
     check(fuzz.run(constants, 5_000, seed=3, values=list), 5_000)
 
 
-@pytest.mark.usefixtures("walked")
+@pytest.mark.usefixtures("scanned")
 @pytest.mark.parametrize("number", range(300))
 def test_extracting_weights_does_not_change_the_outcome(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, data),) = [*fuzz.mutants(4 + number, 1)]
@@ -84,9 +84,9 @@ def test_extracting_weights_does_not_change_the_outcome(number: int, monkeypatch
         tensors = {name: tensor.shape for name, tensor in model.graph.initializers.items()}
         return ("read", (len(model.graph.nodes), tensors))
 
-    walked = verdict()
-    monkeypatch.setattr(wire, "WALK_FROM", 1 << 62)
-    assert verdict() == walked
+    scanned = verdict()
+    monkeypatch.setattr(wire, "SCAN_FROM", 1 << 62)
+    assert verdict() == scanned
 
 
 def test_seeds_are_valid(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_arena_slots_with_sizes_that_must_be_equal(mode, decisions):
         for name, shape in (("x", (4, 2, 5)), ("h", (2, 2, 3)))
     }
     exe = dlc.compile(model, "llvm", cache=False, config={"guard": mode, "decisions": decisions})
-    wanted = ReferenceEvaluator(model).run(None, feeds)
-    for one, other in zip(exe.run(feeds).values(), wanted, strict=True):
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    for one, other in zip(exe.run(feeds).values(), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 

@@ -21,9 +21,9 @@ def test_casts_to_float8_saturate_by_default(kind, number):
     name = {17: "float8e4m3fn", 19: "float8e5m2"}[number]
     greatest = float(ml_dtypes.finfo(to).max)
     found = made(f"{name}[11] y) {{ y = Cast <to = {number}> (x) }}", VALUES)
-    wanted = np.clip(VALUES, -greatest, greatest).astype(to)
+    expected = np.clip(VALUES, -greatest, greatest).astype(to)
     assert found.dtype == to
-    np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
     found = made(f"{name}[11] y) {{ y = Cast <to = {number}, saturate = 0> (x) }}", VALUES)
     np.testing.assert_array_equal(found.astype(np.float32), VALUES.astype(to).astype(np.float32))
 

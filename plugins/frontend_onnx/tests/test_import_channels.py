@@ -31,5 +31,5 @@ def test_channels(op: str, channels: str, sizes: str, target: str) -> None:
     scale, bias = (v.astype(np.float64)[:, None, None] for v in (s, b))
     mean = bias if axes is None else wide.mean(axes, keepdims=True)
     variance = scale if axes is None else wide.var(axes, keepdims=True)
-    wanted = (wide - mean) / np.sqrt(variance + 1e-5) * scale + bias
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    expected = (wide - mean) / np.sqrt(variance + 1e-5) * scale + bias
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

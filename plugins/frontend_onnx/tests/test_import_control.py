@@ -44,11 +44,11 @@ def test_a_branch_with_invalid_shapes_fails_only_if_taken():
     model = parse(BRANCHES)
     session = InferenceSession(model.SerializeToString())
     x, y = np.ones((2, 6), np.float32), np.ones((2, 5), np.float32)
-    for feeds, wanted in (
+    for feeds, expected in (
         ({"x": x, "c": np.array(True)}, x.reshape(3, 4)),
         ({"x": y, "c": np.array(False)}, -y),
     ):
-        np.testing.assert_array_equal(session.run(None, feeds)[0], wanted)
+        np.testing.assert_array_equal(session.run(None, feeds)[0], expected)
     with pytest.raises(UnsupportedError, match="a branch does not fit the inputs"):
         main_of(model, {"n": 5})
     with pytest.raises(DlcError):
@@ -324,9 +324,9 @@ def test_a_state_that_grows_until_a_data_dependent_end(limited):
         stop = generated(start, w, -1, 5)[0][0][-1]
         feeds = {"start": np.array([start]), "stop": np.array(stop), "w": w}
         tokens, scores = exe.run({**feeds, "most": np.array(most)} if limited else feeds).values()
-        wanted = generated(start, w, stop, most if limited else 99)
-        assert tokens.tolist() == wanted[0]
-        np.testing.assert_allclose(scores, wanted[1], rtol=1e-5)
+        expected = generated(start, w, stop, most if limited else 99)
+        assert tokens.tolist() == expected[0]
+        np.testing.assert_allclose(scores, expected[1], rtol=1e-5)
 
 
 def test_a_state_of_an_invalid_shape_is_an_error():

@@ -108,9 +108,9 @@ def test_one_compilation_serves_all_values(case, target):
     exe = dlc.compile(model, target)
     assert not exe.about.get("host")
     for feeds in calls:
-        wanted = ReferenceEvaluator(model).run(None, feeds)[0]
+        expected = ReferenceEvaluator(model).run(None, feeds)[0]
         (found,) = exe.run(feeds).values()
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("size", [6, 7])
@@ -138,8 +138,8 @@ def test_shapes_of_unpooled_images(target):
     small = np.zeros(16, np.float32)
     small[positions.reshape(-1)] = x.reshape(-1)
     for rows, columns in ((4, 4), (5, 5), (4, 7)):
-        wanted = np.pad(small.reshape(1, 1, 4, 4), [(0, 0), (0, 0), (0, rows - 4), (0, columns - 4)])
-        np.testing.assert_array_equal(exe(x, positions, ints(1, 1, rows, columns)), wanted)
+        expected = np.pad(small.reshape(1, 1, 4, 4), [(0, 0), (0, 0), (0, rows - 4), (0, columns - 4)])
+        np.testing.assert_array_equal(exe(x, positions, ints(1, 1, rows, columns)), expected)
     with pytest.raises(UsageError, match="smaller than"):
         exe(x, positions, ints(1, 1, 3, 4))
 
@@ -210,8 +210,8 @@ def test_operators_of_microsoft_with_sizes_as_inputs(op):
         tensor = onnx.numpy_helper.from_array(value, "k")
         del fixed.graph.initializer[:]
         fixed.graph.initializer.append(tensor)
-        wanted = dlc.compile(fixed).run(feeds)["y"]
-        np.testing.assert_allclose(exe.run({**feeds, "k": value})["y"], wanted, rtol=1e-5, atol=1e-6)
+        expected = dlc.compile(fixed).run(feeds)["y"]
+        np.testing.assert_allclose(exe.run({**feeds, "k": value})["y"], expected, rtol=1e-5, atol=1e-6)
     for value in wrong:
         with pytest.raises(UsageError):
             exe.run({**feeds, "k": value})

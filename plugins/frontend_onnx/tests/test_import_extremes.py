@@ -155,7 +155,7 @@ def test_empty_graphs() -> None:
 @pytest.mark.parametrize("target", ["reference", "llvm"])
 def test_tensors_without_elements(shape: tuple[int, ...], target: str) -> None:
     x, dims = np.zeros(shape, np.float32), ",".join(map(str, shape))
-    wanted = {
+    expected = {
         "Relu (x)": x,
         "Softmax <axis = 0> (x)": x,
         "ReduceSum <keepdims = 0> (x)": np.float32(0),
@@ -165,14 +165,14 @@ def test_tensors_without_elements(shape: tuple[int, ...], target: str) -> None:
         "Concat <axis = 0> (x, x)": np.concatenate([x, x]),
         "NonZero (x)": np.zeros((len(shape), 0), np.int64),
     }
-    for call, expected in wanted.items():
-        out = ",".join(f"o{k}" for k in range(np.ndim(expected)))
-        type_ = "float" if np.asarray(expected).dtype == np.float32 else "int64"
+    for call, result in expected.items():
+        out = ",".join(f"o{k}" for k in range(np.ndim(result)))
+        type_ = "float" if np.asarray(result).dtype == np.float32 else "int64"
         text = f"g (float[{dims}] x) => ({type_}[{out}] y) {{ y = {call} }}"
         text = text.replace(f"{type_}[]", type_)
         found = dlc.compile(parse(text), target, cache=False)(x)
-        assert np.shape(found) == np.shape(expected), call
-        np.testing.assert_array_equal(found, expected, err_msg=call)
+        assert np.shape(found) == np.shape(result), call
+        np.testing.assert_array_equal(found, result, err_msg=call)
 
 
 def test_reductions_without_elements() -> None:

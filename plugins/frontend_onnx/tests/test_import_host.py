@@ -24,9 +24,9 @@ def texts(*values):
 
 def check(text, feeds, *, opset=20, domains=""):
     model = parse(text, opset=opset, domains=domains)
-    wanted = ReferenceEvaluator(model).run(None, feeds)
+    expected = ReferenceEvaluator(model).run(None, feeds)
     for found in (run(model, feeds), backend.run_model(model, feeds)):
-        for a, b in zip(found, wanted, strict=True):
+        for a, b in zip(found, expected, strict=True):
             assert a.shape == b.shape
             assert a.tolist() == b.tolist()
 
@@ -80,8 +80,8 @@ def test_an_invalid_regular_expression_is_refused():
 
 def test_seeded_draws_equal_the_reference():
     text = "g () => (float[3,2] y) { y = RandomNormal <shape = [3, 2], seed = 4.0, mean = 1.0> () }"
-    (wanted,) = ReferenceEvaluator(parse(text)).run(None, {})
-    np.testing.assert_allclose(backend.run_model(parse(text), {})[0], wanted, rtol=1e-5, atol=1e-6)
+    (expected,) = ReferenceEvaluator(parse(text)).run(None, {})
+    np.testing.assert_allclose(backend.run_model(parse(text), {})[0], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("op", ["RandomUniform <low = 2.0, high = 4.0, {}>", "RandomNormal <mean = 3.0, {}>"])

@@ -113,7 +113,7 @@ def test_convolutions_with_offsets(groups, sets, attrs, size, extra):
 @pytest.mark.parametrize("align", [0, 1])
 @pytest.mark.parametrize("border", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
-def test_samples_at_a_grid(mode, border, align, channels):
+def test_grid_sample(mode, border, align, channels):
     """One element at a time, and all channels of a pixel.
 
     onnx's evaluator is not used: it clamps the positions of cubic samples to the image, not their neighbours.
@@ -125,7 +125,7 @@ def test_samples_at_a_grid(mode, border, align, channels):
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_samples_of_any_number_of_images(channels):
+def test_grid_sample_of_a_symbolic_batch(channels):
     model = parse(f"""g (float[n,{channels},5,6] x, float[n,p,q,2] w) => (float[a,b,c,d] y) {{
         y = GridSample (x, w)
     }}""", 20)  # fmt: skip
@@ -134,7 +134,7 @@ def test_samples_of_any_number_of_images(channels):
         check(model, {"x": f(count, channels, 5, 6), "w": grid}, rtol=1e-3, atol=1e-4)
 
 
-def test_samples_of_images_of_unknown_size_are_refused():
+def test_grid_sample_of_symbolic_sizes_is_refused():
     model = parse("""g (float[1,3,h,6] x, float[1,4,2,2] w) => (float[a,b,c,d] y) {
         y = GridSample (x, w)
     }""", 20)  # fmt: skip

@@ -132,10 +132,10 @@ def test_triangles_by_distant_diagonals(k: int, upper: int) -> None:
     model, feeds = model_of(
         "Trilu", [X, np.array(k)], domain="", imported=18, version=18, fed=[0], upper=upper
     )
-    wanted = X if (k < 0) == bool(upper) else np.zeros_like(X)
+    expected = X if (k < 0) == bool(upper) else np.zeros_like(X)
     for target in ("reference", "llvm"):
         found = dlc.compile(model, target, cache=False).run(feeds)
-        np.testing.assert_array_equal(next(iter(found.values())), wanted)
+        np.testing.assert_array_equal(next(iter(found.values())), expected)
     model, feeds = model_of("EyeLike", [X], domain="", imported=18, version=18, fed=[0], k=k)
     for target in ("reference", "llvm"):
         found = dlc.compile(model, target, cache=False).run(feeds)

@@ -72,8 +72,8 @@ def test_rows_with_block_indices(zeros):
     }[zeros]
     given = {"none": None, "packed": packed, "floats": floats}[zeros]
     model = model_of("MatMulNBits", [x, q, scale, given, groups], fed=(0,), **attributes)
-    wanted = x @ ((numbers - points[:, groups]) * scale[:, groups]).T
-    np.testing.assert_allclose(run(*model)[0], wanted, rtol=1e-4, atol=1e-3)
+    expected = x @ ((numbers - points[:, groups]) * scale[:, groups]).T
+    np.testing.assert_allclose(run(*model)[0], expected, rtol=1e-4, atol=1e-3)
 
 
 def test_too_few_rows_are_an_error():

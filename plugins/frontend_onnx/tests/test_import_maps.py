@@ -41,9 +41,9 @@ def model_of(op, given, result, **attributes):
 
 def both(model, x):
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, {"x": x})
+    (expected,) = session.run(None, {"x": x})
     (found,) = CallableModel(model)({"x": x})
-    return found, wanted
+    return found, expected
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_zip_map(labels, rows):
     result = helper.make_sequence_type_proto(map_of(key, FLOAT))
     model = model_of("ZipMap", tensor(FLOAT, "n", 3), result, **labels)
     x = np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
-    found, wanted = both(model, x)
-    assert found == wanted
+    found, expected = both(model, x)
+    assert found == expected
     assert len(found) == rows
 
 
@@ -65,9 +65,9 @@ def test_dicts_of_texts_become_rows(x):
     model = model_of(
         "DictVectorizer", map_of(STRING, FLOAT), tensor(FLOAT), string_vocabulary=["a", "c", "b"]
     )
-    found, wanted = both(model, x)
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    np.testing.assert_array_equal(found, wanted)
+    found, expected = both(model, x)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_dicts_of_numbers_become_rows():
@@ -83,17 +83,17 @@ def test_dicts_of_numbers_become_rows():
 @pytest.mark.parametrize(("to", "x"), [(FLOAT, {5: 2.5, 1: -1.5}), (INT64, {5: 2.0, 1: -1.0, 3: 7.0})])
 def test_dicts_are_cast(form, to, x):
     name = {FLOAT: "TO_FLOAT", INT64: "TO_INT64"}[to]
-    found, wanted = both(model_of("CastMap", map_of(INT64, FLOAT), tensor(to), cast_to=name, **form), x)
-    assert (found.dtype, found.shape, found.tolist()) == (wanted.dtype, wanted.shape, wanted.tolist())
+    found, expected = both(model_of("CastMap", map_of(INT64, FLOAT), tensor(to), cast_to=name, **form), x)
+    assert (found.dtype, found.shape, found.tolist()) == (expected.dtype, expected.shape, expected.tolist())
 
 
 def test_dicts_of_texts_are_cast():
-    for to, name, x, wanted in (
+    for to, name, x, expected in (
         (FLOAT, "TO_FLOAT", {2: "2.5", 0: "-4"}, [[-4.0, 2.5]]),
         (STRING, "TO_STRING", {2: "b", 0: "a"}, [["a", "b"]]),
     ):
         model = model_of("CastMap", map_of(INT64, STRING), tensor(to), cast_to=name)
-        assert CallableModel(model)({"x": x})[0].tolist() == wanted
+        assert CallableModel(model)({"x": x})[0].tolist() == expected
 
 
 def test_dicts_of_numbers_are_cast_to_texts():
@@ -134,8 +134,8 @@ def test_the_number_of_labels_must_match():
 def test_labels_of_the_first_version():
     flags = {"classes_strings": ["x", "y", "z"], "default_int64": 40, "default_string": "none"}
     model = model_of("LabelEncoder", tensor(STRING, 2, 2), tensor(INT64, 2, 2), **flags)
-    found, wanted = both(model, np.array([["y", "?"], ["z", "x"]], object))
-    assert found.tolist() == wanted.tolist() == [[1, 40], [2, 0]]
+    found, expected = both(model, np.array([["y", "?"], ["z", "x"]], object))
+    assert found.tolist() == expected.tolist() == [[1, 40], [2, 0]]
     model = model_of("LabelEncoder", tensor(INT64, 4), tensor(STRING, 4), **flags)
-    found, wanted = both(model, np.array([2, -1, 3, 0]))
-    assert found.tolist() == wanted.tolist() == ["z", "none", "none", "x"]
+    found, expected = both(model, np.array([2, -1, 3, 0]))
+    assert found.tolist() == expected.tolist() == ["z", "none", "none", "x"]

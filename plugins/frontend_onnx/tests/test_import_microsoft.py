@@ -122,7 +122,7 @@ def test_results_are_those_of_onnx_runtime(op, inputs, outputs, attributes):
 def test_packed_heads_equal_separate_ones():
     parts = [f(2, 4, 2, 4) for _ in range(3)]
     apart = [part.reshape(2, 4, 8) for part in parts]
-    (wanted,), _ = check_runtime("MultiHeadAttention", apart, num_heads=2)
+    (expected,), _ = check_runtime("MultiHeadAttention", apart, num_heads=2)
     for packed in ([np.stack(parts, 3)], [apart[0], np.stack(parts[1:], 3)]):
         (found,) = run(*model_of("MultiHeadAttention", packed, num_heads=2))
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

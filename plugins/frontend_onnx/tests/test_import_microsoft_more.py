@@ -113,10 +113,10 @@ def test_channels_may_come_last():
     x, w, bias = f(2, 6, 6, 3), f(4, 3, 3, 3), f(4)
     (found,) = only("NhwcFusedConv", [x, w, bias], activation="Relu", pads=[1, 1, 1, 1])
     image = x.transpose(0, 3, 1, 2)
-    (wanted,), _ = check_runtime(
+    (expected,), _ = check_runtime(
         "FusedConv", [image, w.transpose(0, 3, 1, 2), bias], activation="Relu", pads=[1, 1, 1, 1]
     )
-    np.testing.assert_allclose(found, wanted.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, expected.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
     pooled = {"kernel_shape": [2, 2], "strides": [2, 2]}
     whole = R.integers(0, 200, (1, 4, 4, 3)).astype(np.uint8)
     check_runtime("NhwcMaxPool", [whole], **pooled)
@@ -128,23 +128,23 @@ def test_groups_of_channels_are_normalised(last):
     total = x + skip
     groups = total.reshape(2, 16, 2, 4)
     mean, spread = groups.mean((1, 3), keepdims=True), groups.var((1, 3), keepdims=True)
-    wanted = ((groups - mean) / np.sqrt(spread + 1e-5)).reshape(x.shape) * gamma + beta
-    wanted = wanted / (1 + np.exp(-wanted))
+    expected = ((groups - mean) / np.sqrt(spread + 1e-5)).reshape(x.shape) * gamma + beta
+    expected = expected / (1 + np.exp(-expected))
     if not last:
-        x, skip, wanted, total = (np.moveaxis(a, 3, 1) for a in (x, skip, wanted, total))
+        x, skip, expected, total = (np.moveaxis(a, 3, 1) for a in (x, skip, expected, total))
     found = only("SkipGroupNorm", [x, gamma, beta, skip], 2, groups=2, activation=1, channels_last=last)
-    np.testing.assert_allclose(found[0], wanted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found[1], total, rtol=1e-5)
     (plain,) = only("GroupNorm", [x + skip, gamma, beta], groups=2, activation=1, channels_last=last)
-    np.testing.assert_allclose(plain, wanted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(plain, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_complex_numbers_are_multiplied():
     a, b = f(3, 2), f(3, 2)
     x, y = a[:, 0] + 1j * a[:, 1], b[:, 0] + 1j * b[:, 1]
-    for op, wanted in (("ComplexMul", x * y), ("ComplexMulConj", x * np.conj(y))):
+    for op, expected in (("ComplexMul", x * y), ("ComplexMulConj", x * np.conj(y))):
         (found,) = only(op, [a, b])
-        np.testing.assert_allclose(found[:, 0] + 1j * found[:, 1], wanted, rtol=1e-5)
+        np.testing.assert_allclose(found[:, 0] + 1j * found[:, 1], expected, rtol=1e-5)
 
 
 def test_is_all_finite():
@@ -180,12 +180,12 @@ def test_searches_are_refused_with_a_hint(op):
 
 def test_products_are_followed_by_activations():
     a, b = f(2, 4, 3), f(2, 5, 4)
-    wanted = 0.5 * a.transpose(0, 2, 1) @ b.transpose(0, 2, 1)
+    expected = 0.5 * a.transpose(0, 2, 1) @ b.transpose(0, 2, 1)
     flags = {"transA": 1, "transB": 1, "alpha": 0.5}
     (found,) = only("FusedMatMulActivation", [a, b], activation="Relu", **flags)
-    np.testing.assert_allclose(found, np.maximum(wanted, 0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, np.maximum(expected, 0), rtol=1e-5, atol=1e-6)
     (found,) = only("FusedMatMulActivation", [a, b], activation="LeakyRelu", activation_alpha=0.2, **flags)
-    np.testing.assert_allclose(found, np.where(wanted < 0, 0.2 * wanted, wanted), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, np.where(expected < 0, 0.2 * expected, expected), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -193,8 +193,8 @@ def test_products_are_followed_by_gelu(biased):
     x, w, bias = f(3, 4), f(4, 5), f(5)
     (found,) = only("GemmFastGelu", [x, w, bias] if biased else [x, w])
     wide = x @ w + (bias if biased else 0)
-    wanted = 0.5 * wide * (1 + np.tanh(np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    expected = 0.5 * wide * (1 + np.tanh(np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_embeddings_are_rows_of_the_table():
@@ -215,11 +215,11 @@ def test_means_of_quantized_numbers(dtype, axes, keepdims):
     mean = ((x.astype(np.float32) - 4) * scale).mean(
         None if axes is None else tuple(axes), keepdims=bool(keepdims)
     )
-    wanted = np.clip(np.rint(mean / out_scale) + 9, info.min, info.max)
+    expected = np.clip(np.rint(mean / out_scale) + 9, info.min, info.max)
     assert found.dtype == x.dtype
-    assert found.shape == wanted.shape
+    assert found.shape == expected.shape
     # A mean near a tie may be rounded either way.
-    assert np.abs(found.astype(int) - wanted).max() <= 1
+    assert np.abs(found.astype(int) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("zeros", [(None, None), (4, None), (None, 250), (4, 250)])
@@ -247,9 +247,9 @@ def test_transforms_of_real_signals_and_back():
     x = f(2, 3, 6, 8)
     for dims in (1, 2, 3):
         axes = tuple(range(4 - dims, 4))
-        wanted = np.fft.rfftn(x, axes=axes)
+        expected = np.fft.rfftn(x, axes=axes)
         (found,) = only("Rfft", [x], signal_ndim=dims, onesided=1, normalized=0)
-        np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-3)
+        np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-3)
         (back,) = only("Irfft", [found], signal_ndim=dims, onesided=1, normalized=0)
         np.testing.assert_allclose(back, x, atol=1e-4)
 

@@ -211,8 +211,10 @@ def test_trees_of_the_newer_operator(modes, aggregate, number):
         fold = {"SUM": sum, "MIN": min, "MAX": max, "AVERAGE": lambda v: sum(v) / 2}[aggregate]
         info = np.finfo(np.float32)
         nothing = {"MIN": info.max, "MAX": info.min}.get(aggregate, 0)
-        wanted = [fold(v) if (v := [w for t, w in reached if t == target]) else nothing for target in (0, 1)]
-        assert row.tolist() == wanted
+        expected = [
+            fold(v) if (v := [w for t, w in reached if t == target]) else nothing for target in (0, 1)
+        ]
+        assert row.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -256,8 +258,8 @@ def test_steps_of_optimizers_on_two_tensors(op, kinds, attrs, step):
             feeds[f"v{kind}_{index}"] = np.abs(x_of(*shape)) if kind == kinds - 1 else x_of(*shape)
     outputs = ("float32",) * (2 * (kinds - 1))
     model = model_of(op, feeds, outputs, "ai.onnx.preview.training", 1, **attrs)
-    wanted = ReferenceEvaluator(model).run(None, feeds)
-    for a, b in zip(run(model, feeds), wanted):
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    for a, b in zip(run(model, feeds), expected):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 

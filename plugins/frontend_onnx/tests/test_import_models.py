@@ -28,8 +28,8 @@ def test_networks_give_their_stored_results(name):
     main = main_of(LIGHT / f"light_{name}.onnx")
     (x,) = main.params
     found = evaluate(main, [feed(x.type.shape)])
-    wanted = TensorProto.FromString((LIGHT / f"light_{name}_output_0.pb").read_bytes())
-    np.testing.assert_allclose(found, numpy_helper.to_array(wanted), rtol=1e-3, atol=1e-7)
+    expected = TensorProto.FromString((LIGHT / f"light_{name}_output_0.pb").read_bytes())
+    np.testing.assert_allclose(found, numpy_helper.to_array(expected), rtol=1e-3, atol=1e-7)
 
 
 def test_squeezenet_has_equal_logits():

@@ -80,13 +80,13 @@ SIX = [
 M = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2], np.float32).reshape(4, 3)
 
 
-@pytest.mark.parametrize(("kind", "call", "wanted"), SIX, ids=[call for _, call, _ in SIX])
-def test_operators_of_opset_6(kind, call, wanted):
+@pytest.mark.parametrize(("kind", "call", "expected"), SIX, ids=[call for _, call, _ in SIX])
+def test_operators_of_opset_6(kind, call, expected):
     x, v = x_of(*eval_shape(kind)), np.array([1, 2, 3], np.float32)
     model = parse(f"g ({kind} x) => (float y) {{ {CONSTANTS} y = {call} }}", opset=6)
     model.graph.output[0].type.tensor_type.ClearField("shape")
     (found,) = run(model, {"x": x})
-    np.testing.assert_allclose(found, wanted(x, v), rtol=1e-5)
+    np.testing.assert_allclose(found, expected(x, v), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def folded(call, x):
     """Before version 13 the axes from the given one on are flattened."""
     flat = x.reshape(2, -1)
     powers = np.exp(flat - flat.max(1, keepdims=True))
-    wanted = powers / powers.sum(1, keepdims=True)
+    expected = powers / powers.sum(1, keepdims=True)
     if call.startswith("Log"):
-        wanted = np.log(wanted)
+        expected = np.log(expected)
     if call.startswith("Hard"):
-        wanted = np.arange(flat.shape[1]) == flat.argmax(1)[:, None]
-    return wanted.reshape(x.shape)
+        expected = np.arange(flat.shape[1]) == flat.argmax(1)[:, None]
+    return expected.reshape(x.shape)
 
 
 @pytest.mark.parametrize("opset", [7, 9, 15])
@@ -157,9 +157,9 @@ def test_lp_pool_with_ceil_mode(size, pads, p):
     model = parse(f"g (float[1,2,{size}] x) => (float[a,b,c] y) {{ y = LpPool <{attrs}> (x) }}", opset=18)
     x = x_of(1, 2, size)
     begins = [b for b in range(-pads[0], size, 2) if b == -pads[0] or b - 2 + 3 < size + pads[1]]
-    wanted = [(np.abs(x[..., max(b, 0) : b + 3]) ** p).sum(-1) ** (1 / p) for b in begins]
+    expected = [(np.abs(x[..., max(b, 0) : b + 3]) ** p).sum(-1) ** (1 / p) for b in begins]
     (found,) = run(model, {"x": x})
-    np.testing.assert_allclose(found, np.stack(wanted, -1), rtol=1e-5)
+    np.testing.assert_allclose(found, np.stack(expected, -1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["uint16", "int8"])
@@ -210,9 +210,9 @@ def test_mean_and_variance_of_any_float(dtype, axes):
     (found,) = run(parse(text, 13), {"x": given})
     over = {"": (0, 2, 3), "<axes = [-1]>": (-1,), "<axes = [0, 1]>": (0, 1)}[axes]
     wide = given.astype(np.float64)
-    wanted = (wide - wide.mean(over, keepdims=True)) / (wide.std(over, keepdims=True) + 1e-9)
+    expected = (wide - wide.mean(over, keepdims=True)) / (wide.std(over, keepdims=True) + 1e-9)
     assert found.dtype == given.dtype
-    np.testing.assert_allclose(found, wanted, rtol=2e-3 if dtype == "float16" else 1e-4, atol=1e-3)
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if dtype == "float16" else 1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

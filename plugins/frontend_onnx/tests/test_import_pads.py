@@ -42,7 +42,7 @@ CASES = [
 
 
 def _model(case: tuple[Any, ...]) -> tuple[Any, dict[str, Any], np.ndarray[Any, Any]]:
-    """(model, feeds, wanted)."""
+    """(model, feeds, expected)."""
     kernel, stride, dilation, auto, extra, grown = case
     x, w, bias = _normal(2, 2, 4), _normal(2, 3, kernel), _normal(3)
     reach = 3 * stride + (kernel - 1) * dilation + 1 + extra
@@ -68,17 +68,17 @@ def _model(case: tuple[Any, ...]) -> tuple[Any, dict[str, Any], np.ndarray[Any, 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_transposed_convolutions(case: tuple[Any, ...]) -> None:
-    model, feeds, wanted = _model(case)
+    model, feeds, expected = _model(case)
     (found,) = run(model, feeds)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[::5], ids=str)
 def test_transposed_convolutions_natively(case: tuple[Any, ...]) -> None:
-    model, feeds, wanted = _model(case)
+    model, feeds, expected = _model(case)
     found = dlc.compile(model, "llvm", opt_level=2, cache=False).run(feeds)
-    np.testing.assert_allclose(next(iter(found.values())), wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_negative_pads_of_a_transposed_convolution_hold_the_bias() -> None:
@@ -86,8 +86,8 @@ def test_negative_pads_of_a_transposed_convolution_hold_the_bias() -> None:
     model, feeds = model_of(
         "ConvTranspose", [x, w, bias], domain="", imported=22, version=22, fed=[0], strides=[2], pads=[-2, 1]
     )
-    wanted = _transposed(x, w, 2, 1, -2, 9 + 2 - 1) + bias[:, None]
-    np.testing.assert_allclose(run(model, feeds)[0], wanted, rtol=1e-5, atol=1e-5)
+    expected = _transposed(x, w, 2, 1, -2, 9 + 2 - 1) + bias[:, None]
+    np.testing.assert_allclose(run(model, feeds)[0], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
@@ -109,14 +109,14 @@ def test_windows(auto: str, size: int, kernel: int, stride: int, dilation: int) 
     pooled = {**common, "kernel_shape": [kernel]}
     known = np.isfinite(windows)
     zeros = np.where(known, windows, 0)
-    wanted = {
+    expected = {
         "Conv": (zeros * w[:, 0][None, :, None]).sum(-1),
         "MaxPool": np.nanmax(windows, -1),
         "AveragePool": zeros.sum(-1) / known.sum(-1),
         "LpPool": np.sqrt((zeros**2).sum(-1)),
     }
-    for op, expected in wanted.items():
+    for op, value in expected.items():
         inputs = [x, w] if op == "Conv" else [x]
         attributes: dict[str, Any] = {**common, "group": 2} if op == "Conv" else pooled
         model, feeds = model_of(op, inputs, domain="", imported=22, version=22, **attributes)
-        np.testing.assert_allclose(run(model, feeds)[0], expected, rtol=1e-5, atol=1e-5, err_msg=op)
+        np.testing.assert_allclose(run(model, feeds)[0], value, rtol=1e-5, atol=1e-5, err_msg=op)

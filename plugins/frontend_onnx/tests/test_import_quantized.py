@@ -83,9 +83,9 @@ def test_operators_bit_for_bit(op, domain, inputs, attributes):
     node = helper.make_node(op, names, outputs, domain="com.microsoft" if domain else "", **attributes)
     constants = {n: a for n, a in zip(names, inputs) if n not in fed}
     model = model_of([node], fed, outputs, constants)
-    for found, wanted in zip(run(model, fed), runtime(model, fed), strict=True):
-        assert found.dtype == wanted.dtype
-        np.testing.assert_array_equal(found, wanted)
+    for found, expected in zip(run(model, fed), runtime(model, fed), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("points", ["", "packed", "floats"])
@@ -106,10 +106,10 @@ def test_low_bit_weights(bits, size, depth, rows, points):
     attributes = {"K": depth, "N": columns, "bits": bits, "block_size": size}
     node = helper.make_node("MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", **attributes)
     model = model_of([node], {"x": x}, ["y"], constants)
-    (wanted,) = runtime(model, {"x": x})
-    np.testing.assert_allclose(run(model, {"x": x})[0], wanted, rtol=1e-4, atol=1e-4)
+    (expected,) = runtime(model, {"x": x})
+    np.testing.assert_allclose(run(model, {"x": x})[0], expected, rtol=1e-4, atol=1e-4)
     exe = dlc.compile(model, cache=False)
-    np.testing.assert_allclose(exe(x), wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(exe(x), expected, rtol=1e-4, atol=1e-4)
 
 
 def quantize(name, x, scale, zero, out):
@@ -159,12 +159,12 @@ def test_a_network_of_quantize_and_dequantize():
     ]
     x = R.standard_normal((1, 3, 10, 12)).astype(np.float32)
     model = model_of(nodes, {"x": x}, ["sum_q", "y_q"], constants)
-    wanted, _ = runtime(model, {"x": x})
+    expected, _ = runtime(model, {"x": x})
     for arithmetic in ("integer", "fixed", "float"):
         config = {"quantized": arithmetic}
         found = dlc.compile(model, config=config, cache=False)(x)
         # ONNX Runtime adds with ratios of scales, so ties of the standard's sums may be rounded differently.
-        assert np.abs(found[0].astype(int) - wanted).max() <= 1
+        assert np.abs(found[0].astype(int) - expected).max() <= 1
         if arithmetic != "float":
             other = dlc.compile(model, "reference -level=tir", config=config, cache=False)(x)
             for a, b in zip(found, other, strict=True):
@@ -185,9 +185,9 @@ def test_dynamic_quantization_is_one_product_with_an_epilogue():
     x = R.standard_normal((6, 32)).astype(np.float32)
     constants = {"w": w, "wz": number(0, "int8"), "ws": scale, "bias": bias}
     model = model_of(nodes, {"x": x}, ["y"], constants)
-    (wanted,) = runtime(model, {"x": x})
+    (expected,) = runtime(model, {"x": x})
     exe = dlc.compile(model, cache=False)
-    np.testing.assert_allclose(exe(x), wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(exe(x), expected, rtol=1e-6, atol=1e-6)
     products = [line for line in exe.source("tir").splitlines() if "def fused_matmul" in line]
     assert len(products) == 1
     assert all(word in products[0] for word in ("sub", "cast", "mul", "add", "relu"))
@@ -199,6 +199,6 @@ def test_the_quotient_has_the_precision_of_the_scale(dtype):
     x = np.array([2049.0, 2051.0, 1.0, -3.0]).astype(dtype)
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     model = model_of([node], {"x": x}, ["y"], {"s": number(2, dtype), "z": number(0, "int16")}, opset=21)
-    wanted = np.rint(x / number(2, dtype)).astype(np.int16)
-    np.testing.assert_array_equal(run(model, {"x": x})[0], wanted)
-    np.testing.assert_array_equal(dlc.compile(model, cache=False)(x), wanted)
+    expected = np.rint(x / number(2, dtype)).astype(np.int16)
+    np.testing.assert_array_equal(run(model, {"x": x})[0], expected)
+    np.testing.assert_array_equal(dlc.compile(model, cache=False)(x), expected)

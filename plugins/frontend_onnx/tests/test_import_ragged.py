@@ -39,9 +39,9 @@ def test_a_loop_appends_a_data_dependent_number_of_elements(target):
     x = np.arange(10, dtype=np.float32).reshape(5, 2)
     for rounds, position in ((3, 1), (1, 0), (5, -1), (4, -4)):
         found = exe.run({"n": one(rounds), "x": x, "p": one(position)})
-        wanted = pieces(x, rounds)
-        np.testing.assert_array_equal(found["joined"], np.concatenate(wanted))
-        np.testing.assert_array_equal(found["at"], wanted[position])
+        expected = pieces(x, rounds)
+        np.testing.assert_array_equal(found["joined"], np.concatenate(expected))
+        np.testing.assert_array_equal(found["at"], expected[position])
         assert found["many"] == rounds
     for rounds, position in ((3, 3), (3, -4), (0, 0)):
         with pytest.raises(UsageError, match="do not fit the model"):
@@ -55,11 +55,11 @@ def test_an_output_sequence_is_its_data_and_shapes():
     called = CallableModel(model)
     for rounds in (3, 0, 1):
         found = exe.run({"n": one(rounds), "x": x})
-        wanted = pieces(x, rounds)
-        assert found["s[shapes]"].tolist() == [list(piece.shape) for piece in wanted]
-        assert found["s[data]"].tolist() == [value for piece in wanted for value in piece.reshape(-1)]
+        expected = pieces(x, rounds)
+        assert found["s[shapes]"].tolist() == [list(piece.shape) for piece in expected]
+        assert found["s[data]"].tolist() == [value for piece in expected for value in piece.reshape(-1)]
         (made,) = called({"n": one(rounds), "x": x})
-        assert [piece.tolist() for piece in made] == [piece.tolist() for piece in wanted]
+        assert [piece.tolist() for piece in made] == [piece.tolist() for piece in expected]
     assert called.whole is not None
 
 
@@ -93,13 +93,13 @@ def test_split_to_sequence_with_size_as_input(axis, target):
     exe = dlc.compile(model, target)
     x = np.arange(35, dtype=np.float32).reshape(5, 7)
     for each, position in ((2, 1), (3, -1), (1, 0), (9, 0), (2**40, 0)):
-        wanted = [
+        expected = [
             np.take(x, range(b, min(b + each, x.shape[axis])), axis) for b in range(0, x.shape[axis], each)
         ]
         y, z, many = exe(x, one(each), one(position))
-        np.testing.assert_array_equal(y, wanted[position])
+        np.testing.assert_array_equal(y, expected[position])
         np.testing.assert_array_equal(z, x)
-        assert many == len(wanted)
+        assert many == len(expected)
     for each in (0, -1):
         with pytest.raises(UsageError, match="not positive"):
             exe(x, one(each), one(0))

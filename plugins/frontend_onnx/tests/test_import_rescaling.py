@@ -25,8 +25,8 @@ def agree(model, calls, target="llvm", native=True):
     if native:
         assert not exe.about.get("host")
     for feeds in calls:
-        wanted = ReferenceEvaluator(model).run(None, feeds)[0]
-        np.testing.assert_allclose(exe.run(feeds)["y"], wanted, rtol=1e-4, atol=1e-5, err_msg=str(feeds))
+        expected = ReferenceEvaluator(model).run(None, feeds)[0]
+        np.testing.assert_allclose(exe.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5, err_msg=str(feeds))
 
 
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
@@ -137,8 +137,8 @@ def test_computed_scales(case, tmp_path):
     agree(model, calls, native=native)
     dlc.compile(model).save(tmp_path / "m.dlc")
     opened = dlc.open(tmp_path / "m.dlc")
-    wanted = ReferenceEvaluator(model).run(None, calls[0])[0]
-    np.testing.assert_allclose(opened.run(calls[0])["y"], wanted, rtol=1e-4, atol=1e-5)
+    expected = ReferenceEvaluator(model).run(None, calls[0])[0]
+    np.testing.assert_allclose(opened.run(calls[0])["y"], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -151,10 +151,10 @@ def test_scales_of_upsample(mode):
         found = exe(X, np.float32(scales))
         assert found.shape == tuple(np.int64(np.multiply(X.shape, scales)))
         if mode == "nearest":
-            wanted = X
+            expected = X
             for axis, scale in enumerate(scales):
-                wanted = np.repeat(wanted, scale, axis)
-            np.testing.assert_array_equal(found, wanted)
+                expected = np.repeat(expected, scale, axis)
+            np.testing.assert_array_equal(found, expected)
 
 
 @pytest.fixture(scope="module")

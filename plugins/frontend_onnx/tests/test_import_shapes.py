@@ -160,10 +160,10 @@ SIZES = {"b": 3, "s": 2, "n": 5}
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_shapes_stay_symbolic_and_results_are_right(case):
-    text, wanted = case
+    text, expected = case
     model = parse(text)
     main = main_of(model)
-    assert str(main.body.type) == wanted
+    assert str(main.body.type) == expected
     for more in (0, 2):
         check(model, {p.attrs["name"]: feeds(*concrete(p.type.shape, more)) for p in main.params})
 
@@ -317,7 +317,7 @@ def test_sizes_computed_in_floats_stay_symbolic():
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("past + seq", "past + seq"),
         ("2*seq", "seq * 2"),
@@ -328,11 +328,11 @@ def test_sizes_computed_in_floats_stay_symbolic():
         ("seq*99999999999999999999", "seq_99999999999999999999"),
     ],
 )
-def test_dims_named_as_sums_of_dims_are_these_sums(name, wanted):
+def test_dims_named_as_sums_of_dims_are_these_sums(name, expected):
     model = parse("g (float[past] p, float[seq] x, float[m] mask) => (float[m] y) { y = Relu(mask) }")
     model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = name
     main = main_of(model)
-    assert str(main.body.type) == f"float32[{wanted}]"
+    assert str(main.body.type) == f"float32[{expected}]"
 
 
 @pytest.mark.parametrize("name", ["_", "?", "-1", "None"])

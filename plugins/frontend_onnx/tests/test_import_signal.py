@@ -25,8 +25,8 @@ def test_frames_of_a_signal(onesided):
     w = np.hanning(8)[1:-1].astype(np.float32)
     (found,) = run(model, {"x": X, "w": w})
     frames = np.stack([X[:, begin : begin + 6, 0] * w for begin in range(0, 11, 3)], 1)
-    wanted = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
-    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-5)
+    expected = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10, 60, 97, 128, 2022])
@@ -42,10 +42,10 @@ def test_transforms_of_signals(size, inverse, parts, onesided):
     x = np.random.default_rng(size).normal(size=(3, size, 2, parts)).astype(np.float32)
     (found,) = run(parse(text, 20), {"x": x})
     signal = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
-    wanted = (np.fft.ifft if inverse else np.fft.fft)(signal.astype(complex), axis=1)
-    wanted = wanted[:, : size // 2 + 1] if onesided else wanted
-    scale = np.abs(wanted).max()
-    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-6 * scale)
+    expected = (np.fft.ifft if inverse else np.fft.fft)(signal.astype(complex), axis=1)
+    expected = expected[:, : size // 2 + 1] if onesided else expected
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10, 97, 1200])
@@ -57,8 +57,8 @@ def test_the_real_signal_of_half_a_spectrum(size):
     }}"""
     x = np.random.default_rng(size).normal(size=(2, half, 2)).astype(np.float32)
     (found,) = run(parse(text, 20), {"x": x})
-    wanted = np.fft.irfft((x[..., 0] + 1j * x[..., 1]).astype(complex), size, axis=1)
-    np.testing.assert_allclose(found[..., 0], wanted, atol=1e-6 * np.abs(wanted).max())
+    expected = np.fft.irfft((x[..., 0] + 1j * x[..., 1]).astype(complex), size, axis=1)
+    np.testing.assert_allclose(found[..., 0], expected, atol=1e-6 * np.abs(expected).max())
 
 
 def test_long_transforms_are_factored():
@@ -94,8 +94,8 @@ def test_counts_of_n_grams(least, most, skips, mode, size):
     if size == "rows,n":
         exe = dlc.compile(model)
         for length in (1, 2, 3, 5):
-            (wanted,) = ReferenceEvaluator(model).run(None, {"x": x[:, :length]})
-            np.testing.assert_array_equal(exe.run({"x": x[:, :length]})["y"], wanted)
+            (expected,) = ReferenceEvaluator(model).run(None, {"x": x[:, :length]})
+            np.testing.assert_array_equal(exe.run({"x": x[:, :length]})["y"], expected)
 
 
 @pytest.mark.parametrize("upper", [0, 1])

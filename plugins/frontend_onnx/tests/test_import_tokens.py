@@ -40,9 +40,9 @@ def test_tokens(texts, attributes):
     onnxruntime = pytest.importorskip("onnxruntime")
     x = np.array(texts, object)
     model = tokenizer(x.ndim, **attributes)
-    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     found = dlc.compile(model).run({"x": x})["y"]
-    assert (found.shape, found.tolist()) == (wanted.shape, wanted.tolist())
+    assert (found.shape, found.tolist()) == (expected.shape, expected.tolist())
 
 
 def test_no_strings_have_no_tokens():

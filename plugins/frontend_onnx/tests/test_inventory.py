@@ -28,8 +28,8 @@ def test_every_version_from_opset_7_on_is_imported():
     for name, versions in history.items():
         # The version that opset 7 uses, and all later ones.
         at_7 = max((v for v in versions if v <= 7), default=None)
-        wanted = {v for v in versions if v > 7 or (v == at_7 and v >= 6)}
-        assert wanted <= set(rows["", name]), name
+        expected = {v for v in versions if v > 7 or (v == at_7 and v >= 6)}
+        assert expected <= set(rows["", name]), name
 
 
 def test_every_element_type_is_known():

@@ -115,23 +115,23 @@ def problems(op: str, model: onnx.ModelProto, arrays: list[Any], target: str, ea
             now = arrays[index].shape[axis]
             for size in sorted({1, now - 1, now + 1, 2 * now} - {0, now}):
                 fed = [*arrays[:index], resized(arrays[index], axis, size), *arrays[index + 1 :]]
-                wanted = of_numbers(model, fed)
+                expected = of_numbers(model, fed)
                 about = f"{op} of {', '.join(str(a.shape) for a in fed)} at {dims}"
                 try:
                     found = results(exe, fed)
                 except UsageError as error:
-                    if wanted is not None and (op, size) not in KINDER:
+                    if expected is not None and (op, size) not in KINDER:
                         yield f"{about} is refused: {error}"
                     if "the_node" not in str(error) and op not in ("Scan", "Loop", "If"):
                         yield f"{about} is refused without a name: {error}"
                 except RuntimeFailure as error:
                     # Only data-dependent indices are checked at run time.
-                    if wanted is not None or "out of range" not in str(error):
+                    if expected is not None or "out of range" not in str(error):
                         yield f"{about} fails: {error}"
                 else:
-                    if wanted is None:
+                    if expected is None:
                         yield f"{about} runs"
-                    elif op not in ROUGH and not all(map(near, found, wanted)):
+                    elif op not in ROUGH and not all(map(near, found, expected)):
                         yield f"{about} gives something else"
 
 

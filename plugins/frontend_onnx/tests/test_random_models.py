@@ -76,6 +76,6 @@ def test_defects_found_by_random_models(body):
     kind = "int64[3] y" if "Shape" in body else "float[a, b, c] y"
     model = parse(f"g (float[n, m, k] x) => ({kind}) <float[3] w = {{1, 2, 3}}> {{ {body} }}")
     x = np.arange(30, dtype=np.float32).reshape(2, 3, 5) % 7
-    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
     (found,) = differential.ByDlc()(model, {"x": x})
-    assert differential.difference(found, wanted) == ""
+    assert differential.difference(found, expected) == ""

@@ -196,7 +196,7 @@ def varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def test_walk_stops_after_too_many_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_stops_after_too_many_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     proto, arrays = big_model(1 << 16)
     monkeypatch.setattr(wire, "MAX_FIELDS", 3)
     assert np.array_equal(constants(read_model(proto.SerializeToString()))["v"].to_numpy(), arrays["v"])

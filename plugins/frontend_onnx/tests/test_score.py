@@ -44,7 +44,7 @@ def test_cases_of_common_operators_pass():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("expected", "found"),
     [
         ([np.float32([1, 2])], [np.float32([1, 3])]),
         ([np.float32([1, 2])], [np.float64([1, 2])]),
@@ -58,10 +58,10 @@ def test_cases_of_common_operators_pass():
         ([np.float32([1])], []),
     ],
 )
-def test_the_comparison_is_strict(wanted, found):
-    score.Suite.assert_similar_outputs(wanted, wanted, 1e-3, 1e-7)
+def test_the_comparison_is_strict(expected, found):
+    score.Suite.assert_similar_outputs(expected, expected, 1e-3, 1e-7)
     with pytest.raises(AssertionError):
-        score.Suite.assert_similar_outputs(wanted, found, 1e-3, 1e-7)
+        score.Suite.assert_similar_outputs(expected, found, 1e-3, 1e-7)
 
 
 def unsupported():

@@ -111,7 +111,7 @@ def test_outputs_without_a_type_have_the_inferred_one():
     assert y.shape[1:] == [4]
 
 
-def test_the_words_for_types():
+def test_type_names_are_those_of_onnxruntime():
     made = parse(
         "g (double[2] a, bool[2] b, bfloat16[2] c, seq(float[2]) d, optional(int8[2]) e) => (double[2] f)"
         "{ f = Relu(a) }"
@@ -337,10 +337,10 @@ def test_the_same_as_onnxruntime(model):
         (session.get_outputs(), theirs.get_outputs()),
     ):
         assert [(a.name, a.shape, a.type) for a in own] == [(a.name, a.shape, a.type) for a in other]
-    meta, wanted = session.get_modelmeta(), theirs.get_modelmeta()
+    own_meta, their_meta = session.get_modelmeta(), theirs.get_modelmeta()
     for name in ("producer_name", "graph_name", "domain", "description", "graph_description", "version"):
-        assert getattr(meta, name) == getattr(wanted, name)
-    assert meta.custom_metadata_map == wanted.custom_metadata_map
+        assert getattr(own_meta, name) == getattr(their_meta, name)
+    assert own_meta.custom_metadata_map == their_meta.custom_metadata_map
 
 
 @needs_peer

@@ -147,8 +147,8 @@ def test_data_dependent_sizes_are_checked_where_they_are_computed(case, target, 
     made.save(tmp_path / "m.dlc")
     for exe in (made, dlc.open(tmp_path / "m.dlc")):
         for feeds in right:
-            wanted = ReferenceEvaluator(model).run(None, feeds)[0]
-            np.testing.assert_allclose(exe.run(feeds)["z"], wanted, rtol=1e-6)
+            expected = ReferenceEvaluator(model).run(None, feeds)[0]
+            np.testing.assert_allclose(exe.run(feeds)["z"], expected, rtol=1e-6)
         for feeds in wrong:
             with pytest.raises(UsageError, match="do not fit the model") as caught:
                 exe.run(feeds)
@@ -204,8 +204,8 @@ def test_nodes_used_only_for_their_shapes_are_checked(case, target):
     text, right, wrong = UNREAD[case]
     model = parse(f"g {text}")
     exe = dlc.compile(model, target)
-    wanted = ReferenceEvaluator(model).run(None, right)[0]
-    np.testing.assert_array_equal(exe.run(right)["z"], wanted)
+    expected = ReferenceEvaluator(model).run(None, right)[0]
+    np.testing.assert_array_equal(exe.run(right)["z"], expected)
     for feeds in wrong:
         with pytest.raises(UsageError, match=r"do not fit the model: node 't'"):
             exe.run(feeds)

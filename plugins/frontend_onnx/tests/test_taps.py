@@ -35,8 +35,8 @@ def test_taps_are_outputs_after_the_others():
     model.graph.ClearField("output")
     model.graph.output.extend(parse(CHAIN).graph.output)
     model.graph.output.extend([type(model.graph.output[0])(name=name) for name in names[1:]])
-    wanted = ReferenceEvaluator(model).run(None, {"x": X})
-    for name, array in zip(names, wanted):
+    expected = ReferenceEvaluator(model).run(None, {"x": X})
+    for name, array in zip(names, expected):
         np.testing.assert_allclose(found[name], array, rtol=1e-5)
     assert found["a"].shape == (3, 4)
 

@@ -49,10 +49,10 @@ def samples(row: dtypes.ElementType, shape: tuple[int, ...]) -> npt.NDArray[Any]
     return values.astype(row.numpy).reshape(shape)
 
 
-def same(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> None:
-    assert got.dtype == want.dtype
-    assert got.shape == want.shape
-    assert got.tobytes() == want.tobytes()
+def same(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    assert got.tobytes() == expected.tobytes()
     assert not got.flags.writeable
 
 
@@ -84,35 +84,35 @@ def test_names_and_numbers() -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (0,), (2, 0, 3), (256,)], ids=str)
 @pytest.mark.parametrize("row", NUMERIC, ids=lambda row: row.name)
 def test_raw_and_typed(row: dtypes.ElementType, shape: tuple[int, ...]) -> None:
-    want = samples(row, shape)
-    raw = numpy_helper.from_array(want, "t")
-    same(make(raw).to_numpy(), want)
+    expected = samples(row, shape)
+    raw = numpy_helper.from_array(expected, "t")
+    same(make(raw).to_numpy(), expected)
     typed = TensorProto(name="t", data_type=row.number, dims=shape)
     if row.field == "int32_data":
         packed = row.bits in (2, 4)
-        codes = np.frombuffer(raw.raw_data, np.uint8) if packed else want.view(f"u{want.itemsize}")
+        codes = np.frombuffer(raw.raw_data, np.uint8) if packed else expected.view(f"u{expected.itemsize}")
         typed.int32_data.extend(
-            codes.reshape(-1).astype(np.int64).tolist() if row.bits < 32 else want.reshape(-1)
+            codes.reshape(-1).astype(np.int64).tolist() if row.bits < 32 else expected.reshape(-1)
         )
     elif row.name.startswith("complex"):
-        getattr(typed, row.field).extend(want.reshape(-1).view(f"f{want.itemsize // 2}").tolist())
+        getattr(typed, row.field).extend(expected.reshape(-1).view(f"f{expected.itemsize // 2}").tolist())
     else:
-        getattr(typed, row.field).extend(want.reshape(-1).tolist())
+        getattr(typed, row.field).extend(expected.reshape(-1).tolist())
     if row.name not in ("int8", "int16"):
-        same(make(typed).to_numpy(), want)
+        same(make(typed).to_numpy(), expected)
     tensor = make(raw)
     assert (tensor.dtype, tensor.shape, tensor.size, tensor.nbytes) == (
         row.name,
         shape,
-        want.size,
-        want.nbytes,
+        expected.size,
+        expected.nbytes,
     )
 
 
 def test_signed_values_one_by_one() -> None:
     for name in ("int8", "int16", "int32", "int64"):
-        want = np.array([-128, 127, 0, -1], name)
-        same(make(helper.make_tensor("t", dtypes.number_of(name), [4], want)).to_numpy(), want)
+        expected = np.array([-128, 127, 0, -1], name)
+        same(make(helper.make_tensor("t", dtypes.number_of(name), [4], expected)).to_numpy(), expected)
 
 
 def test_strings() -> None:

@@ -37,9 +37,9 @@ def taken(name: str) -> list[str]:
 @pytest.mark.parametrize("name", [pytest.param("conv", marks=pytest.mark.slow), "matmul", "max_pool"])
 def test_samples_run_on_the_card(name):
     """Not only right, but there: each sample that is taken is a launch."""
-    wanted = taken(name)
-    assert wanted
-    cases = [case for case in op_cases(registry().ops[name]) if case.name in wanted]
+    expected = taken(name)
+    assert expected
+    cases = [case for case in op_cases(registry().ops[name]) if case.name in expected]
     device = registry().devices["vta"]
     before = device.launches
     outcomes = run_cases(cases, usable_target("vta"))

@@ -81,7 +81,7 @@ def module_text(exe: Executable, declared: str) -> str:
         for dim in value.type.static_shape() or ():
             size *= dim
         sizes.append(size)
-    args = ", ".join(f"(void *)args[{place}]" for place in range(len(values)))
+    args = ", ".join(f"(void *)args[{index}]" for index in range(len(values)))
     return f"""\
 #include "net.h"
 

@@ -102,17 +102,18 @@ def frame(sequence: int, code: int, payload: bytes = b"") -> bytes:
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def read_answer(transport: Transport, wanted: int | None = None) -> Answer:
+def read_answer(transport: Transport, expected: int | None = None) -> Answer:
     """Receive the next answer. Raises RuntimeFailure for invalid bytes.
 
-    `wanted` is the expected size of the payload, unless the answer is an error. Without it, sizes up to 16
+    `expected` is the expected size of the payload, unless the answer is an error. Without it, sizes up to 16
     MiB are accepted. Thus a damaged size is detected at once, and not by a timeout.
     """
     head = _received(transport, _HEAD.size)
     magic, sequence, status, size = _HEAD.unpack(head)
-    fits = size <= 1 << 24 if wanted is None else size == _REFUSALS.get(status, wanted)
+    fits = size <= 1 << 24 if expected is None else size == _REFUSALS.get(status, expected)
     if magic != MAGIC or not fits or status not in list(Status):
-        why = f"it begins with {head.hex()}" + ("" if wanted is None else f"; {wanted} bytes are expected")
+        size_text = "" if expected is None else f"; {expected} bytes are expected"
+        why = f"it begins with {head.hex()}{size_text}"
         raise RuntimeFailure("the board sent an invalid answer", why=why)
     payload = _received(transport, size)
     (sent,) = struct.unpack("<I", _received(transport, 4))

@@ -93,11 +93,11 @@ class Module:
                     raise UsageError(
                         f"{kind} {value.name!r} is {array.dtype}{list(array.shape)}, {value.type} is needed"
                     )
-        places = [array.address for array in (*inputs, *outputs)]
+        addresses = [array.address for array in (*inputs, *outputs)]
         if self.address is not None:
-            places.insert(0, self.address)
+            addresses.insert(0, self.address)
         command = Command.CALL if self.address is None else Command.INVOKE
-        data = struct.pack(f"<{len(places)}I", *places)
+        data = struct.pack(f"<{len(addresses)}I", *addresses)
         self._session.request(command, data, self._session.called, size=12)
 
     def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
@@ -160,16 +160,16 @@ class Session:
         if isinstance(where, (str, Board)):
             self._folder = tempfile.TemporaryDirectory(prefix="dlc-session-")
             try:
-                place = self._board = board(where) if isinstance(where, str) else where
-                elf = build_session(model, place, Path(self._folder.name), memory=memory)
-                self._transport: Transport = Emulated(place, elf, seconds)
+                chosen = self._board = board(where) if isinstance(where, str) else where
+                elf = build_session(model, chosen, Path(self._folder.name), memory=memory)
+                self._transport: Transport = Emulated(chosen, elf, seconds)
             except BaseException:
                 self._folder.cleanup()
                 raise
         else:
             self._transport = where
         try:
-            hello = self.ask(Command.HELLO, size=20)
+            hello = self.transact(Command.HELLO, size=20)
             version, self.memory, self._frame, arguments, self._base = struct.unpack("<5I", hello)
             wanted = 0 if model is None else len(model.inputs) + len(model.outputs)
             if version != VERSION or arguments != wanted:
@@ -236,7 +236,7 @@ class Session:
         if not self.queued:
             self.sync()
 
-    def ask(self, command: Command, payload: bytes = b"", *, size: int = 0) -> bytes:
+    def transact(self, command: Command, payload: bytes = b"", *, size: int = 0) -> bytes:
         """Send a request, wait for all answers, and return the payload of `size` bytes of the last one."""
         found: list[bytes] = []
         self.request(command, payload, found.append, size=size)
@@ -292,15 +292,15 @@ class Session:
 
     def alloc(self, size: int) -> int:
         """Allocate `size` bytes on the board, and return their address."""
-        (address,) = struct.unpack("<I", self.ask(Command.ALLOC, struct.pack("<I", size), size=4))
+        (address,) = struct.unpack("<I", self.transact(Command.ALLOC, struct.pack("<I", size), size=4))
         return int(address)
 
     def write(self, address: int, data: bytes) -> None:
         """Copy bytes to the board."""
         step = self._frame - 4
         for begin in range(0, len(data), step):
-            place = struct.pack("<I", address + begin)
-            self.request(Command.WRITE, place + data[begin : begin + step])
+            target = struct.pack("<I", address + begin)
+            self.request(Command.WRITE, target + data[begin : begin + step])
 
     def read(self, address: int, size: int) -> bytes:
         """Copy bytes from the board, after waiting for all earlier calls."""

@@ -24,22 +24,22 @@ class Emulated:
             )
         self._seconds = seconds
         self._folder = tempfile.TemporaryDirectory(prefix="dlc-board-")
-        place = Path(self._folder.name, "serial")
+        socket_path = Path(self._folder.name, "serial")
         listening = socket.socket(socket.AF_UNIX)
-        listening.bind(str(place))
+        listening.bind(str(socket_path))
         listening.listen(1)
         listening.settimeout(0.1)
         command = [EMULATOR, "-M", board.name, "-display", "none", "-monitor", "none", "-semihosting"]
         # Each instruction takes one tick of a clock of 1 GHz / 2^shift, so that cycle counts are
         # deterministic.
-        command += ["-icount", "shift=5,sleep=off", "-serial", f"unix:{place}", "-kernel", str(elf)]
+        command += ["-icount", "shift=5,sleep=off", "-serial", f"unix:{socket_path}", "-kernel", str(elf)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         try:
             self._socket = self._accepted(listening)
         except OSError:
-            why = self._said()
+            why = self._stderr()
             self.close()
             raise RuntimeFailure(f"the emulator of {board.name} does not start", why=why) from None
         finally:
@@ -71,11 +71,11 @@ class Emulated:
             except OSError as error:
                 raise RuntimeFailure("the connection to the board failed", why=str(error)) from None
             if not part:
-                raise RuntimeFailure("the board stopped in the middle of an answer", why=self._said())
+                raise RuntimeFailure("the board stopped in the middle of an answer", why=self._stderr())
             parts += part
         return bytes(parts)
 
-    def _said(self) -> str:
+    def _stderr(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         if self._process.poll() is None or self._process.stderr is None:

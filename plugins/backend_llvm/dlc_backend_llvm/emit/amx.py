@@ -157,7 +157,7 @@ class TileEmitter(FunctionEmitter):
             sums, a, b, *numbers = each.value.args
             unit = unit_of(each.value)
             slot = self._slot(_rows(sums), unit, each.body)
-            indices = _whole(unit.m * unit.n)
+            indices = _all_lanes(unit.m * unit.n)
             return Store(slot, indices, call(MATRIX, (load(slot, indices), a, b, *numbers), each.value.dtype))
 
         return transform_stmt(stmt, stmt_fn=moved)
@@ -265,7 +265,7 @@ def _rows(value: Expr) -> list[Load]:
     return rows
 
 
-def _whole(count: int) -> tuple[Expr]:
+def _all_lanes(count: int) -> tuple[Expr]:
     return (const(0) if count == 1 else ramp(const(0), const(1), count),)
 
 

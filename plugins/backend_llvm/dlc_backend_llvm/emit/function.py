@@ -237,8 +237,8 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self.start(done)
         for index, (b, key) in enumerate(carried):
             type_ = register_type(b.dtype.with_lanes(key[1]))
-            ways = ", ".join(f"[ {values[index]}, %{block} ]" for block, values in arms)
-            self.registers[b][key] = self.emit(f"phi {type_} {ways}", "r")
+            incoming = ", ".join(f"[ {values[index]}, %{block} ]" for block, values in arms)
+            self.registers[b][key] = self.emit(f"phi {type_} {incoming}", "r")
         self._forget(self.written(stmt))
 
     def _if_lanes(self, stmt: If) -> None:
@@ -332,15 +332,15 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
             return self.value(a if test == "true" else b)
         then, orelse, done = self.label("then"), self.label("else"), self.label("end")
         self.lines.append(f"  br i1 {test}, label %{then}, label %{orelse}")
-        ways = []
+        incoming = []
         for label, side in ((then, a), (orelse, b)):
             self.start(label)
             with self.scope():
                 operand = self.value(side)
             self.lines.append(f"  br label %{done}")
-            ways.append(f"[ {operand}, %{self._block} ]")
+            incoming.append(f"[ {operand}, %{self._block} ]")
         self.start(done)
-        return self.emit(f"phi {register_type(a.dtype)} {', '.join(ways)}")
+        return self.emit(f"phi {register_type(a.dtype)} {', '.join(incoming)}")
 
     # Parallel loops
 

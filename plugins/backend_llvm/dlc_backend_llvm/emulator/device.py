@@ -56,7 +56,7 @@ class _Block:
     align: int
     here: bytearray | None
     server: Server | None = None
-    place: int = 0
+    address: int = 0
     layout: Layout | None = None
 
     def move(self, server: Server) -> None:
@@ -64,15 +64,15 @@ class _Block:
         data = self.here
         if data is None and self.server is not None:
             self._protect(True)
-            data = bytearray(self.server.read(self.place, self.size))
+            data = bytearray(self.server.read(self.address, self.size))
             self.release()
         if self.layout is None:
-            place = server.alloc(self.size, self.align)
+            address = server.alloc(self.size, self.align)
         else:
-            place = server.map(self._mapped) + PAGE + self.layout.begin
+            address = server.map(self._mapped) + PAGE + self.layout.begin
         if data:
-            server.write(place, memoryview(data))
-        self.server, self.place, self.here = server, place, None
+            server.write(address, memoryview(data))
+        self.server, self.address, self.here = server, address, None
         self._protect(False)
 
     def release(self) -> None:
@@ -80,9 +80,9 @@ class _Block:
         if self.server is None or not self.server.alive:
             return
         if self.layout is None:
-            self.server.free(self.place)
+            self.server.free(self.address)
         else:
-            self.server.unmap(self.place - self.layout.begin - PAGE, self._mapped)
+            self.server.unmap(self.address - self.layout.begin - PAGE, self._mapped)
 
     @property
     def _mapped(self) -> int:
@@ -93,7 +93,7 @@ class _Block:
         """Allow or forbid accesses of the pages between values."""
         if self.layout is None or self.server is None:
             return
-        first = self.place - self.layout.begin
+        first = self.address - self.layout.begin
         last, end = first - PAGE, first - PAGE + self._mapped
         for _, begin, after in self.layout.pages():
             self.server.protect(last, first + begin - last, touched)
@@ -161,7 +161,7 @@ class EmulatorDevice:
         if block.here is not None:
             block.here[offset : offset + source.nbytes] = source
         elif block.server is not None:
-            block.server.write(block.place + offset, source)
+            block.server.write(block.address + offset, source)
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         block = self._part(handle, offset, out.nbytes)
@@ -170,7 +170,7 @@ class EmulatorDevice:
         if block.here is not None:
             out.cast("B")[:] = block.here[offset : offset + out.nbytes]
         elif block.server is not None:
-            out.cast("B")[:] = block.server.read(block.place + offset, out.nbytes)
+            out.cast("B")[:] = block.server.read(block.address + offset, out.nbytes)
 
     def _part(self, handle: int, offset: int, size: int) -> _Block:
         return self._blocks.window(handle, offset, size)
@@ -180,7 +180,7 @@ class EmulatorDevice:
         block = self._blocks.get(handle).memory
         if block.server is not server:
             block.move(server)
-        return block.place
+        return block.address
 
     # Code
 

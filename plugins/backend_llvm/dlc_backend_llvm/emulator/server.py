@@ -131,12 +131,12 @@ class Server:
         self._lock = threading.RLock()
         self._count = 0
         self._folder = Path(tempfile.mkdtemp(prefix="dlc-emulator-"))
-        self._said = self._folder / "said"
+        self._stderr = self._folder / "said"
         try:
             command = [*emulator(cpu), str(self._build())]
-            with self._said.open("wb") as said:
+            with self._stderr.open("wb") as messages:
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, bufsize=0
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=messages, bufsize=0
                 )
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -153,35 +153,35 @@ class Server:
 
     def alloc(self, size: int, align: int) -> int:
         """Allocate memory and return its address."""
-        place = self._ask(_ALLOC, max(size, 1), max(align, 64))
-        if not place:
+        address = self._request(_ALLOC, max(size, 1), max(align, 64))
+        if not address:
             raise RuntimeFailure(f"the emulated process cannot allocate {size} bytes")
-        return place
+        return address
 
-    def free(self, place: int) -> None:
-        self._ask(_FREE, place)
+    def free(self, address: int) -> None:
+        self._request(_FREE, address)
 
     def map(self, size: int) -> int:
         """Map new pages and return their address."""
-        place = self._ask(_MAP, size)
-        if not place:
+        address = self._request(_MAP, size)
+        if not address:
             raise RuntimeFailure(f"the emulated process cannot allocate {size} bytes")
-        return place
+        return address
 
-    def unmap(self, place: int, size: int) -> None:
-        self._ask(_UNMAP, place, size)
+    def unmap(self, address: int, size: int) -> None:
+        self._request(_UNMAP, address, size)
 
-    def protect(self, place: int, size: int, touched: bool) -> None:
+    def protect(self, address: int, size: int, touched: bool) -> None:
         """Allow or forbid accesses of pages. Raises RuntimeFailure if the system refuses."""
-        if size and self._ask(_PROTECT, place, size, touched):
+        if size and self._request(_PROTECT, address, size, touched):
             raise RuntimeFailure("the emulated process cannot protect pages")
 
-    def write(self, place: int, data: memoryview) -> None:
-        self._ask(_WRITE, place, data.nbytes, data=data)
+    def write(self, address: int, data: memoryview) -> None:
+        self._request(_WRITE, address, data.nbytes, data=data)
 
-    def read(self, place: int, size: int) -> bytes:
+    def read(self, address: int, size: int) -> bytes:
         with self._lock:
-            self._ask(_READ, place, size)
+            self._request(_READ, address, size)
             return self._get(size)
 
     def load(self, code: bytes, *, everywhere: bool = False) -> int:
@@ -193,7 +193,7 @@ class Server:
             path = self._folder / f"code{self._count}.so"
             link_shared([code], path, triple=linked_for(self.cpu), libraries=("m",))
             name = str(path).encode()
-            library = self._ask(_LOAD, len(name), everywhere, data=memoryview(name))
+            library = self._request(_LOAD, len(name), everywhere, data=memoryview(name))
             if not library:
                 why = self._get(_ANSWER.unpack(self._get(8))[0]).decode("utf-8", "replace")
                 raise CodegenError("the emulated process cannot load the code", why=why)
@@ -203,13 +203,13 @@ class Server:
     def symbol(self, library: int, name: str) -> int:
         """The address of a symbol of a library, or 0."""
         data = name.encode()
-        return self._ask(_SYMBOL, library, len(data), data=memoryview(data))
+        return self._request(_SYMBOL, library, len(data), data=memoryview(data))
 
     def call(self, entry: int, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> int:
         """Call an entry point and return its status."""
         count = len(buffers) + len(scalars)
         data = struct.pack(f"<{count}q", *buffers, *scalars)
-        return self._ask(_CALL, entry, len(buffers), len(scalars), threads, data=memoryview(data))
+        return self._request(_CALL, entry, len(buffers), len(scalars), threads, data=memoryview(data))
 
     def close(self) -> None:
         """End the process."""
@@ -217,7 +217,7 @@ class Server:
 
     # The pipe
 
-    def _ask(self, *words: int, data: memoryview | None = None) -> int:
+    def _request(self, *words: int, data: memoryview | None = None) -> int:
         with self._lock:
             request = _REQUEST.pack(*words, *([0] * (6 - len(words))))
             try:
@@ -249,10 +249,10 @@ class Server:
         how = f"ended with status {status}"
         with contextlib.suppress(ValueError):
             how = f"died of {signal.Signals(-status).name}"
-        said = self._said.read_text("utf-8", "replace").split("\n")
+        messages = self._stderr.read_text("utf-8", "replace").split("\n")
         return RuntimeFailure(
             f"the emulated process for {self.cpu.triple} {how}",
-            details=[line for line in said if line][-5:],
+            details=[line for line in messages if line][-5:],
             hint="an illegal instruction is one that the emulated processor does not have",
         )
 

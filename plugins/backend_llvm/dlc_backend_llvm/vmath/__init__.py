@@ -261,10 +261,10 @@ def in_parts(c: Code, part: Code, args: Sequence[str], work: Callable[[list[str]
         return work(list(args))
     starts = range(0, c.lanes, part.lanes)
     results = [work([_extract(c, part, arg, start) for arg in args]) for start in starts]
-    whole = "poison"
+    joined = "poison"
     for index, result in enumerate(results):
-        whole = _insert(c, part, whole, result, index * part.lanes)
-    return whole
+        joined = _insert(c, part, joined, result, index * part.lanes)
+    return joined
 
 
 def _extract(c: Code, part: Code, value: str, start: int) -> str:
@@ -274,11 +274,11 @@ def _extract(c: Code, part: Code, value: str, start: int) -> str:
     return c.put(f"call {part.type} @{name}({c.type} {value}, i64 {start})")
 
 
-def _insert(c: Code, part: Code, whole: str, value: str, start: int) -> str:
+def _insert(c: Code, part: Code, joined: str, value: str, start: int) -> str:
     if part.lanes == 1:
-        return c.put(f"insertelement {c.type} {whole}, {part.type} {value}, i64 {start}")
+        return c.put(f"insertelement {c.type} {joined}, {part.type} {value}, i64 {start}")
     name = f"llvm.vector.insert.{c.mangled}.{part.mangled}"
-    return c.put(f"call {c.type} @{name}({c.type} {whole}, {part.type} {value}, i64 {start})")
+    return c.put(f"call {c.type} @{name}({c.type} {joined}, {part.type} {value}, i64 {start})")
 
 
 @lru_cache(maxsize=512)

@@ -86,8 +86,8 @@ def power(c: Code, x: str, y: str) -> str:
         result = _magnitude(c, x, y, exact=True)
     result = c.select(c.compare("oeq", c.abs(x), 1.0), 1.0, result)
     half = c.mul(y, 0.5)
-    whole = c.compare("oeq", rounding.trunc(c, y), y)
-    odd = c.mask("and", whole, c.compare("one", rounding.trunc(c, half), half))
+    is_integer = c.compare("oeq", rounding.trunc(c, y), y)
+    odd = c.mask("and", is_integer, c.compare("one", rounding.trunc(c, half), half))
     minus = c.mask("and", odd, c.icompare("slt", c.to_bits(x), 0))
     result = c.select(minus, c.neg(result), result)
     negative = c.mask("and", c.compare("olt", x, 0.0), c.compare("ogt", x, -math.inf))
@@ -230,11 +230,11 @@ def _by_lane(c: Code, x: str, y: str) -> str:
 
     if c.lanes == 1:
         return one(x, y)
-    whole = "poison"
+    is_integer = "poison"
     for lane in range(c.lanes):
         a, b = (c.put(f"extractelement {c.type} {value}, i32 {lane}") for value in (x, y))
-        whole = c.put(f"insertelement {c.type} {whole}, {c.scalar_type} {one(a, b)}, i32 {lane}")
-    return whole
+        is_integer = c.put(f"insertelement {c.type} {is_integer}, {c.scalar_type} {one(a, b)}, i32 {lane}")
+    return is_integer
 
 
 def _remainder(c: Code, a: str, b: str) -> str:

@@ -116,11 +116,11 @@ finite:
 
 def _reduced(c: Code, x: str) -> tuple[str, str, str]:
     """(q as integer, r, second word of r) in float64."""
-    whole, q = c.nearest_product(x, 2.0 / math.pi)
-    r = c.fnma(_PIO2[0], whole, x)
-    s, lost = c.two_sum(r, c.mul(whole, -_PIO2[1]))
-    s2, lost2 = c.two_sum(s, c.mul(whole, -_PIO2[2]))
-    low = c.fnma(_PIO2[3], whole, c.add(lost, lost2))
+    nearest, q = c.nearest_product(x, 2.0 / math.pi)
+    r = c.fnma(_PIO2[0], nearest, x)
+    s, lost = c.two_sum(r, c.mul(nearest, -_PIO2[1]))
+    s2, lost2 = c.two_sum(s, c.mul(nearest, -_PIO2[2]))
+    low = c.fnma(_PIO2[3], nearest, c.add(lost, lost2))
     high, low = c.fast_two_sum(s2, low)
     return _repair_huge(c, x, [(q, c.itype), (high, c.type), (low, c.type)])
 
@@ -129,8 +129,8 @@ def _reduced_float32(c: Code, x: str) -> tuple[str, str]:
     """(q, r) of float32 arguments, computed in float64."""
     w = c.wide()
     x64 = c.put(f"fpext {c.type} {x} to {w.type}")
-    whole, q = w.nearest_product(x64, 2.0 / math.pi)
-    r = w.fnma(_PIO2_SECOND, whole, w.fnma(_PIO2[0], whole, x64))
+    nearest, q = w.nearest_product(x64, 2.0 / math.pi)
+    r = w.fnma(_PIO2_SECOND, nearest, w.fnma(_PIO2[0], nearest, x64))
     q, r, _ = _repair_huge(w, x64, [(q, w.itype), (r, w.type), (w.const(0.0), w.type)])
     q32 = c.put(f"trunc {w.itype} {q} to {c.itype}")
     return q32, c.put(f"fptrunc {w.type} {r} to {c.type}")

@@ -41,7 +41,7 @@ class Culprit:
     nodes: tuple[str, ...]
     model: ModelProto
     feeds: Mapping[str, Array]
-    wanted: Mapping[str, Array]
+    expected: Mapping[str, Array]
     inside: tuple[str, ...] = ()
 
     def write(self, path: str | PathLike[str]) -> tuple[Path, Path]:
@@ -52,7 +52,7 @@ class Culprit:
         file = Path(path).with_suffix(".onnx")
         arrays = {f"in_{name}": array for name, array in self.feeds.items()}
         names = [value.name for value in self.model.graph.output]
-        arrays |= {f"out_{i}": self.wanted[name] for i, name in enumerate(names) if name in self.wanted}
+        arrays |= {f"out_{i}": self.expected[name] for i, name in enumerate(names) if name in self.expected}
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(self.model.SerializeToString())
@@ -135,21 +135,21 @@ class _Search:
 
     def whole(self, model: ModelProto, feeds: Mapping[str, Array]) -> Bisection:
         """Find the culprit of a model."""
-        lacking = [value.name for value in model.graph.input if value.name not in feeds]
-        if lacking:
-            raise UsageError(f"input {lacking[0]!r} is not given")
+        missing = [value.name for value in model.graph.input if value.name not in feeds]
+        if missing:
+            raise UsageError(f"input {missing[0]!r} is not given")
         feeds = {value.name: feeds[value.name] for value in model.graph.input}
         outputs = [value.name for value in model.graph.output]
         names = list(dict.fromkeys([n for node in model.graph.node for n in node.output if n] + outputs))
-        wanted = self.reference(model, feeds, names)
-        if not wanted:
+        expected = self.reference(model, feeds, names)
+        if not expected:
             raise UsageError("the reference has none of the model's values")
-        plain = self._compared(self._run(model, feeds, ()), wanted, outputs)
+        plain = self._compared(self._run(model, feeds, ()), expected, outputs)
         types: dict[str, ValueInfoProto] = {}
-        tapped = self._compared(self._run(model, feeds, list(wanted), types), wanted, names)
+        tapped = self._compared(self._run(model, feeds, list(expected), types), expected, names)
         wrong = [each for each in tapped if not each.fits]
         failing = [each.name for each in plain if not each.fits]
-        base = _Base(model, feeds, wanted, types)
+        base = _Base(model, feeds, expected, types)
         found = None
         for name in [each.name for each in wrong[:1]] or self._first_of(base, failing):
             found = self._culprit(base, name)
@@ -179,12 +179,12 @@ class _Search:
         return run_dlc(model, feeds, taps, types, **{**self.options, "shapes": fitting})
 
     def _compared(
-        self, found: Mapping[str, Array], wanted: Mapping[str, Array], names: Sequence[str]
+        self, found: Mapping[str, Array], expected: Mapping[str, Array], names: Sequence[str]
     ) -> list[Comparison]:
         return [
-            compare(name, found[name], wanted[name], self.rtol, self.atol)
+            compare(name, found[name], expected[name], self.rtol, self.atol)
             for name in names
-            if name in found and name in wanted
+            if name in found and name in expected
         ]
 
     # Parts
@@ -193,17 +193,17 @@ class _Search:
         """The part of a model that computes a value: its region, and the `size` - 1 nearest nodes before
         it.
         """
-        known = {**base.feeds, **base.wanted}
+        known = {**base.feeds, **base.expected}
         before = {n: array for n, array in known.items() if n != name}
         graph = base.model.graph
         own = needed_nodes(graph, [name], before)
-        beside = {n for node in own for n in node.output if n}
+        computed = {n for node in own for n in node.output if n}
         rest = needed_nodes(graph, [name])
         rest = [node for node in rest if node not in own]
         for node in rest[::-1][: size - 1]:
-            beside.update(n for n in node.output if n)
+            computed.update(n for n in node.output if n)
         declared = {value.name for value in graph.input}
-        given = {n: array for n, array in before.items() if n not in beside and n not in declared}
+        given = {n: array for n, array in before.items() if n not in computed and n not in declared}
         part = cut(base.model, [name], given, base.types)
         feeds = {value.name: known[value.name] for value in part.graph.input}
         return _Part(part, feeds, name, known[name])
@@ -216,7 +216,7 @@ class _Search:
             found = self._run(part.model, part.feeds, ())
         except DlcError:
             return None
-        mismatch = compare(part.name, found[part.name], part.wanted, self.rtol, self.atol)
+        mismatch = compare(part.name, found[part.name], part.expected, self.rtol, self.atol)
         return None if mismatch.fits else mismatch
 
     def _alone(self, base: _Base, name: str) -> Culprit | None:
@@ -249,11 +249,11 @@ class _Search:
         if not failing:
             return []
         nodes = needed_nodes(base.model.graph, failing[:1])
-        names = [n for node in nodes for n in node.output if n in base.wanted]
+        names = [n for node in nodes for n in node.output if n in base.expected]
 
         def differs(name: str) -> bool:
             part = cut(base.model, [name])
-            return self._differs(_Part(part, base.feeds, name, base.wanted[name])) is not None
+            return self._differs(_Part(part, base.feeds, name, base.expected[name])) is not None
 
         low, high = -1, len(names) - 1
         while high - low > 1:
@@ -267,9 +267,9 @@ class _Search:
         nodes = [_name(node) for node in part.model.graph.node]
         last = part.model.graph.node[-1]
         part.model.graph.ClearField("output")
-        part.model.graph.output.append(describe(part.name, part.wanted))
-        wanted = {part.name: part.wanted}
-        return Culprit(_name(last), last.op_type, mismatch, tuple(nodes), part.model, part.feeds, wanted)
+        part.model.graph.output.append(describe(part.name, part.expected))
+        expected = {part.name: part.expected}
+        return Culprit(_name(last), last.op_type, mismatch, tuple(nodes), part.model, part.feeds, expected)
 
     def _entered(self, part: _Part, mismatch: Comparison) -> Culprit:
         """The culprit inside a subgraph of the node, if something in it differs; else the node."""
@@ -293,7 +293,7 @@ class _Base:
 
     model: ModelProto
     feeds: Mapping[str, Array]
-    wanted: Mapping[str, Array]
+    expected: Mapping[str, Array]
     types: Mapping[str, ValueInfoProto]
 
 
@@ -302,7 +302,7 @@ class _Part:
     model: ModelProto
     feeds: Mapping[str, Array]
     name: str
-    wanted: Array
+    expected: Array
 
 
 def _name(node: NodeProto) -> str:

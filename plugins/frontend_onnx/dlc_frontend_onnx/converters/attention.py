@@ -88,7 +88,7 @@ def self_attention(
         old = std.split(past, sizes=(1, 1), axis=0)
         k = std.concat(std.squeeze(get_item(old, 0), axes=(0,)), k, axis=2)
         v = std.concat(std.squeeze(get_item(old, 1), axes=(0,)), v, axis=2)
-    if c.wants(1):
+    if c.uses_output(1):
         present = std.stack(k, v, axis=0)
     fill = c.real("mask_filter_value", -10000.0)
     added = [] if extra is None else [extra]
@@ -171,7 +171,7 @@ def multi_head_attention(
         added.append(mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
     c.ignore("mask_filter_value")
     made = attend(c, q, k, v, added, head_scale(c, q), causal=c.flag("unidirectional"))
-    return [joined(made), k if c.wants(1) else None, v if c.wants(2) else None]
+    return [joined(made), k if c.uses_output(1) else None, v if c.uses_output(2) else None]
 
 
 @converter("RotaryEmbedding", 1, MICROSOFT)

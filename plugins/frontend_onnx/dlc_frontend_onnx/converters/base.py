@@ -194,7 +194,7 @@ class Call:
 
     # Values
 
-    def wants(self, index: int) -> bool:
+    def uses_output(self, index: int) -> bool:
         """Whether the output is used."""
         return index < len(self.node.outputs) and self.node.outputs[index] != ""
 

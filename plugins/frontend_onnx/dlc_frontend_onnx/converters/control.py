@@ -121,13 +121,13 @@ def loop(
             f" {len(state)} of them state"
         )
     iterations = None if limit is None else _trip_count(c, limit)
-    started = None if go is None else _truth(c, go)
+    started = None if go is None else _constant_condition(c, go)
     if go is not None and started is False:
         iterations = 0
     endless = go is None or started is True
     tensors = [value for value in state if isinstance(value, Node)]
     # Only stacked results need the number of iterations as a dim.
-    stacks = any(c.wants(position) for position in range(len(state), len(body.outputs) - 1))
+    stacks = any(c.uses_output(position) for position in range(len(state), len(body.outputs) - 1))
     by_trip_count = stacks and limit is not None and iterations not in (0, 1)
     known = endless and iterations is not None and iterations not in (0, 1)
     if len(tensors) == len(state) and (by_trip_count or known):
@@ -155,7 +155,7 @@ def _trip_count(c: Call, limit: Value) -> Dim | None:
     return found if isinstance(found, Expr) else max(int(found), 0)
 
 
-def _truth(c: Call, cond: Value) -> bool | None:
+def _constant_condition(c: Call, cond: Value) -> bool | None:
     if not isinstance(cond, Node):
         raise c.error("the condition must be a tensor")
     _check_condition(c, cond)
@@ -204,7 +204,7 @@ def _scanned_loop(
     if results is None or not all(isinstance(value, Node) for value in results):
         return None
     cond, *values = (value for value in results if isinstance(value, Node))
-    if _truth(c, cond) is not True or not _same_types(params, values):
+    if _constant_condition(c, cond) is not True or not _same_types(params, values):
         return None
     iterations = count()
     if iterations is None:
@@ -253,7 +253,7 @@ def _unrolled(c: Call, body: Graph, iterations: int, state: Sequence[Value]) -> 
             if not isinstance(item, Node):
                 raise c.error("a scan output of a loop is a sequence")
             column.append(item)
-        more = _truth(c, go)
+        more = _constant_condition(c, go)
         if more is None and number + 1 < iterations:
             return None
         if more is False:
@@ -347,7 +347,7 @@ def _while_loop(
     next_go = std.reshape(results[0], shape=())
     step = [std.add(number, c.const(1, "int64")), next_go, *results[1 : count + 1]]
     stacked = [
-        position for position in range(count, len(results) - 1) if c.wants(position - count + own_count)
+        position for position in range(count, len(results) - 1) if c.uses_output(position - count + own_count)
     ]
     rows = [results[position + 1] for position in stacked]
     stacking = bool(rows or changing)

@@ -118,9 +118,9 @@ def _products(x: Node, position: int, *, exclusive: bool, reverse: bool) -> Node
     rows = std.transpose(x, axes=order)
     rows = std.flip(rows, axes=(0,)) if reverse else rows
     item = TensorType(rows.shape[1:], x.dtype)
-    so_far, now = param("so_far", item), param("now", item)
-    after = std.mul(so_far, now)
-    body, _ = close("product", (so_far, now), [after, so_far if exclusive else after], (), {})
+    accumulated, now = param("so_far", item), param("now", item)
+    after = std.mul(accumulated, now)
+    body, _ = close("product", (accumulated, now), [after, accumulated if exclusive else after], (), {})
     ones = std.full(shape=item.shape, value=1.0, dtype=x.dtype)
     made = get_item(std.scan(ones, rows, num_state=1, body=body), 1)
     made = std.flip(made, axes=(0,)) if reverse else made

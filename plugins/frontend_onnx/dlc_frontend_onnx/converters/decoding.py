@@ -66,7 +66,7 @@ def decoder_masked_multi_head_attention(
         added.append(mask_bias(c, _fitted(c, mask, k), q.shape[0], k.shape[2], q.dtype, fill))
     c.ignore("mask_filter_value")
     made = attend(c, q, k, v, added, head_scale(c, q), causal=False)
-    return [joined(made), k if c.wants(1) else None, v if c.wants(2) else None]
+    return [joined(made), k if c.uses_output(1) else None, v if c.uses_output(2) else None]
 
 
 def _fitted(c: Call, x: Node, keys: Node) -> Node:

@@ -34,26 +34,28 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
 
     Returns [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
     """
-    whole = as_expr(size)
+    period = as_expr(size)
     what = f"a transform of data-dependent length has at most {MAX_DIRECT} samples"
-    c.require(logical_and(whole >= 1, whole <= MAX_DIRECT), what)
+    c.require(logical_and(period >= 1, period <= MAX_DIRECT), what)
     size = c.size(size, "the length")
-    whole = as_expr(size)
+    period = as_expr(size)
     halves = inverse and onesided
-    used = whole // 2 + 1 if halves else whole
+    used = period // 2 + 1 if halves else period
     rank = len(x.shape)
     rows = c.size(minimum(used, x.shape[-2]), "the samples")
     kept = std.slice(x, begins=(0,), ends=(rows,), axes=(rank - 2,))
     above, imaginary = split_parts(kept)
-    count = c.size(whole if inverse or not onesided else whole // 2 + 1, "the frequencies")
+    count = c.size(period if inverse or not onesided else period // 2 + 1, "the frequencies")
     dtype = "float64" if x.dtype.name == "float64" else "float32"
     time = std.unsqueeze(std.arange(stop=rows, dtype="int64"), axes=(1,))
-    turns = std.mod(std.mul(time, std.arange(stop=count, dtype="int64")), c.number_of(whole))
-    turn = std.div(c.const(2 * math.pi, dtype), c.cast(c.number_of(whole), dtype))
-    angles = std.mul(std.cast(turns, to=dtype), turn)
+    revolutions = std.mod(std.mul(time, std.arange(stop=count, dtype="int64")), c.number_of(period))
+    angle = std.div(c.const(2 * math.pi, dtype), c.cast(c.number_of(period), dtype))
+    angles = std.mul(std.cast(revolutions, to=dtype), angle)
     # Cosines of quarter turns and sines of half turns are exactly 0; rounded angles would give tiny values.
     half, quarter = (
-        std.equal(std.mod(std.mul(turns, c.const(k, "int64")), c.number_of(whole)), c.const(0, "int64"))
+        std.equal(
+            std.mod(std.mul(revolutions, c.const(k, "int64")), c.number_of(period)), c.const(0, "int64")
+        )
         for k in (2, 4)
     )
     zero = c.const(0.0, dtype)
@@ -62,12 +64,12 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
     if not inverse:
         sines = std.neg(sines)
     else:
-        share = std.div(c.const(1.0, dtype), c.cast(c.number_of(whole), dtype))
+        share = std.div(c.const(1.0, dtype), c.cast(c.number_of(period), dtype))
         if halves:
             # Each frequency counts twice, except the first and, for an even length, the middle one.
             alone = std.logical_or(
                 std.equal(time, c.const(0, "int64")),
-                std.equal(std.mul(time, c.const(2, "int64")), c.number_of(whole)),
+                std.equal(std.mul(time, c.const(2, "int64")), c.number_of(period)),
             )
             share = std.where(alone, share, std.mul(share, c.const(2.0, dtype)))
         cosines, sines = std.mul(cosines, share), std.mul(sines, share)
@@ -153,13 +155,13 @@ def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high:
         return std.mul(std.log(std.add(std.div(hertz, number(700.0)), number(1.0))), number(2595 / ln10))
 
     first, last = in_mels(low), in_mels(high)
-    apart = std.div(std.sub(last, first), c.cast(c.number_of(numbers[0] + 2), wide))
+    spacing = std.div(std.sub(last, first), c.cast(c.number_of(numbers[0] + 2), wide))
     above, samples = (c.cast(c.number_of(value), wide) for value in (numbers[1] + 1, numbers[2]))
 
     def position(behind: float) -> Node:
         """The bins at which the triangles begin, or those `behind` mel steps later."""
         steps = std.add(std.arange(stop=count, dtype=wide), number(behind))
-        mels = std.add(first, std.mul(steps, apart))
+        mels = std.add(first, std.mul(steps, spacing))
         hertz = std.mul(std.sub(std.exp(std.mul(mels, number(ln10 / 2595))), number(1.0)), number(700.0))
         return std.floor(std.div(std.mul(hertz, above), samples))
 

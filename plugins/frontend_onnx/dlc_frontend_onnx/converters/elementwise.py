@@ -238,4 +238,4 @@ def dropout(
 
 
 def _ones(c: Call, x: Node, dtype: DType) -> Node | None:
-    return std.full(shape=x.shape, value=1.0, dtype=dtype) if c.wants(1) else None
+    return std.full(shape=x.shape, value=1.0, dtype=dtype) if c.uses_output(1) else None

@@ -157,7 +157,7 @@ def group_query_attention(
         made = _expanded_attention(c, q, keys, values, seen, scale, cap, bias, sink, smooth=smooth)
     else:
         made = std.attention(q, keys, values, seen, scale=scale)
-    return [joined(made), keys if c.wants(1) else None, values if c.wants(2) else None]
+    return [joined(made), keys if c.uses_output(1) else None, values if c.uses_output(2) else None]
 
 
 def _expanded_attention(
@@ -202,5 +202,5 @@ def gemma_rotary_embedding(
     """Queries and keys rotated by angles [batch, length, size]; the inputs include them with exchanged
     halves.
     """
-    cos, sin = (c.cast(std.unsqueeze(turn(angles), axes=(1,)), q.dtype) for turn in (std.cos, std.sin))
+    cos, sin = (c.cast(std.unsqueeze(f(angles), axes=(1,)), q.dtype) for f in (std.cos, std.sin))
     return [std.add(std.mul(x, cos), std.mul(half, sin)) for x, half in ((q, q_half), (k, k_half))]

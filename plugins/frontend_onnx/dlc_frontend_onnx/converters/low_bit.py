@@ -171,8 +171,8 @@ def gather_block_quantized(
     positions = len(indices.shape)
     at = axis if axis < gather_axis else axis + positions - 1
     limit = std.squeeze(c.dims_tensor((data.shape[gather_axis],)), axes=(0,))
-    asked = c.cast(indices, "int64")
-    where = std.where(std.less(asked, c.const(0, "int64")), std.add(asked, limit), asked)
+    signed = c.cast(indices, "int64")
+    where = std.where(std.less(signed, c.const(0, "int64")), std.add(signed, limit), signed)
     inside = std.logical_and(std.greater_equal(where, c.const(0, "int64")), std.less(where, limit))
     where = std.where(inside, where, c.const(0, "int64"))
 
@@ -211,6 +211,6 @@ def gather_block_quantized(
             scales, shape=tuple(data.shape[k] if k == gather_axis else d for k, d in enumerate(scales.shape))
         )
     made = std.mul(numbers, spread(picked(rows)))
-    beside = (1,) * (len(made.shape) - gather_axis - positions)
-    here = std.reshape(inside, shape=(*indices.shape, *beside))
+    trailing = (1,) * (len(made.shape) - gather_axis - positions)
+    here = std.reshape(inside, shape=(*indices.shape, *trailing))
     return std.where(here, made, c.const(0, made.dtype))

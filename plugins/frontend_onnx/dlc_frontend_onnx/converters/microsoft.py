@@ -126,7 +126,7 @@ def simplified_layer_norm(c: Call, x: Node, scale: Node) -> Sequence[Node | None
     c.ignore("stash_type")
     axis, eps = c.axis("axis", -1, len(x.shape)), c.real("epsilon", 1e-5)
     made = std.rms_norm(x, c.cast(scale, x.dtype), axis=axis, eps=eps)
-    if not c.wants(1):
+    if not c.uses_output(1):
         return [made]
     return [made, _inverse_spread(c, c.cast(x, "float32"), axis, eps, centre=False)[1]]
 
@@ -140,7 +140,7 @@ def skip_layer_norm(
     params = [gamma] if beta is None else [gamma, beta]
     made = std.layer_norm(total, *params, axis=-1, eps=eps)
     mean = inverse = None
-    if c.wants(1) or c.wants(2):
+    if c.uses_output(1) or c.uses_output(2):
         wide = c.cast(total, "float32")
         mean, inverse = _inverse_spread(c, wide, len(x.shape) - 1, eps, centre=True)
     return [made, mean, inverse, total]
@@ -183,7 +183,7 @@ def embed_layer_norm(
     if segments is not None and segment_table is not None:
         total = std.add(total, std.gather(segment_table, segments))
     made = std.layer_norm(total, gamma, beta, axis=-1, eps=c.real("epsilon", 1e-12))
-    if not c.wants(1):
+    if not c.uses_output(1):
         counts = None
     elif mask is None:
         counts = std.full(shape=(batch,), value=0.0, dtype="int32")

@@ -218,8 +218,8 @@ def relative_position_bias(c: Call, table: Node, queries: Node, keys: Node) -> N
     size = std.abs(distance) if both else std.maximum(distance, number(0))
     part = c.const((whole - exact) / math.log(limit / exact), "float64")
     ratio = std.div(std.cast(std.maximum(size, number(1)), to="float64"), c.const(exact, "float64"))
-    far = std.add(std.cast(std.mul(std.log(ratio), part), to="int64"), number(exact))
-    positions = std.where(std.less(size, number(exact)), size, std.minimum(far, number(whole - 1)))
+    bucket = std.add(std.cast(std.mul(std.log(ratio), part), to="int64"), number(exact))
+    positions = std.where(std.less(size, number(exact)), size, std.minimum(bucket, number(whole - 1)))
     if both:
         behind = std.cast(std.less(distance, number(0)), to="int64")
         positions = std.add(positions, std.mul(behind, number(whole)))

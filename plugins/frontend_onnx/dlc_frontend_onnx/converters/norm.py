@@ -71,7 +71,7 @@ def layer_norm(c: Call, x: Node, scale: Node, bias: Node | None = None) -> Seque
     axis, eps = c.axis("axis", -1, len(x.shape)), c.real("epsilon", 1e-5)
     args = [x, *(c.cast(v, x.dtype) for v in (scale, bias) if v is not None)]
     made = std.layer_norm(*args, axis=axis, eps=eps)
-    if not c.wants(1) and not c.wants(2):
+    if not c.uses_output(1) and not c.uses_output(2):
         return [made]
     axes = tuple(range(axis, len(x.shape)))
     wide = c.cast(x, "float32" if x.dtype.bits < 32 else x.dtype)

@@ -98,9 +98,9 @@ def paired(c: Call, one: Value, other: Value) -> tuple[Value, Value]:
         raise c.unsupported("the branches return a tensor and a sequence")
     pairs = list(zip(one.items, other.items))
     flat = [(a, b) for a, b in pairs if isinstance(a, Node) and isinstance(b, Node)]
-    alike = all(a.dtype is b.dtype and len(a.shape) == len(b.shape) for a, b in flat)
+    same_types = all(a.dtype is b.dtype and len(a.shape) == len(b.shape) for a, b in flat)
     same = one.kind == other.kind and len(one.items) == len(other.items) == len(flat)
-    if same and alike:
+    if same and same_types:
         return one, other
     form = form_of(one) or form_of(other)
     made = [in_form(c, value, form) for value in (one, other)]

@@ -239,8 +239,8 @@ def _recurrent(
     rounded: Activation = lambda x: x,
 ) -> Sequence[Node]:
     x, w, r, bias, lengths = inputs
-    way = c.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
-    directions = 2 if way == "bidirectional" else 1
+    direction = c.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
+    directions = 2 if direction == "bidirectional" else 1
     batch_first = c.integer("layout", 0) == 1
     if not all(len(value.shape) == 3 for value in (x, w, r)):
         raise c.error(f"x, w and r need three dims, not {x.type}, {w.type}, {r.type}")
@@ -266,7 +266,7 @@ def _recurrent(
             rounded,
         )
         state = [_start(x, s, index, hidden) for s in starts]
-        backwards = way == "reverse" or index == 1
+        backwards = direction == "reverse" or index == 1
         sequence, last = _one_direction(cell, gates, step, x, lengths, state, backwards)
         outputs.append(sequence)
         finals.append(last)

@@ -120,8 +120,8 @@ def resampled(
         if kernel.mode == "nearest":
             made = std.squeeze(taps, axes=(axis + 1,))
         else:
-            beside = (1,) * axis, (1,) * (len(have) - axis - 1)
-            spread = c.const(weights.reshape(*beside[0], *weights.shape, *beside[1]), dtype)
+            outer = (1,) * axis, (1,) * (len(have) - axis - 1)
+            spread = c.const(weights.reshape(*outer[0], *weights.shape, *outer[1]), dtype)
             made = std.reduce_sum(std.mul(taps, spread), axes=(axis + 1,))
         if kind == "tf_crop_and_resize":
             beyond = (positions < 0) | (positions > have[axis] - 1)

@@ -24,7 +24,7 @@ F32 = DType("float32")
 MAX_SIZE = 2.0**31
 """Limit of all dims of results."""
 Region = tuple["float | Expr", "float | Expr"]
-WHOLE: Region = (0.0, 1.0)
+FULL: Region = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,12 @@ def dynamic_sizes(
     wide = DType("float64")
     sizes: list[Dim] = []
     for axis, scale, (begin, end) in zip(axes, scales, regions, strict=True):
-        if scale == 1.0 and (begin, end) == WHOLE:
+        if scale == 1.0 and (begin, end) == FULL:
             sizes.append(x.shape[axis])
             continue
         part = in_floats(scale, wide)
         c.require(logical_and(part > 0.0, part < MAX_SIZE), "a scale is not positive, or too large")
-        if (begin, end) != WHOLE:
+        if (begin, end) != FULL:
             part = part * (in_floats(end, wide) - in_floats(begin, wide))
             c.require(logical_and(part > 0.0, part < MAX_SIZE), "a region is empty, or too large")
         # In float32, as in other runtimes: 10 * 0.7 is rounded to 7, although 0.7 is stored as less.
@@ -188,7 +188,7 @@ def dynamic_sizes(
     return sizes
 
 
-def kept_ratio(
+def keep_aspect_ratio(
     c: Call, have: Sequence[Dim], wanted: Sequence[Dim], *, larger: bool
 ) -> tuple[list[Dim], list[float | Expr]]:
     """Sizes and scales with one ratio for all axes: the smallest or largest of the requested ratios."""
@@ -224,9 +224,9 @@ def dynamic_resize(
     outside: Node | None = None
     for index, axis in enumerate(axes):
         scale = None if scales is None else scales[index]
-        region = WHOLE if regions is None else regions[index]
+        region = FULL if regions is None else regions[index]
         a = Scaled(axis, x.shape[axis], sizes[index], scale, region)
-        if a.size == a.have and scale in (None, 1.0) and region == WHOLE:
+        if a.size == a.have and scale in (None, 1.0) and region == FULL:
             continue
         c.require(as_expr(a.have) > select(as_expr(a.size) > 0, 0, -1), "an empty dim cannot be enlarged")
         positions = by.positions(a)
@@ -240,4 +240,4 @@ def dynamic_resize(
     return made if outside is None else std.where(outside, c.const(filling, x.dtype), made)
 
 
-__all__ = ["WHOLE", "Region", "dynamic_resize", "dynamic_sizes", "kept_ratio", "real"]
+__all__ = ["FULL", "Region", "dynamic_resize", "dynamic_sizes", "keep_aspect_ratio", "real"]

@@ -14,11 +14,11 @@ from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.resampling import Kernel, resampled
 from dlc_frontend_onnx.converters.rescaling import (
-    WHOLE,
+    FULL,
     Region,
     dynamic_resize,
     dynamic_sizes,
-    kept_ratio,
+    keep_aspect_ratio,
     real,
 )
 from dlc_frontend_onnx.shapes import simple
@@ -52,7 +52,7 @@ def upsample(c: Call, x: Node, scales: Node) -> Node:
         "nearest" if c.choice("mode", "nearest", ("nearest", "linear", "bilinear")) == "nearest" else "linear"
     )
     axes = range(len(x.shape))
-    sizes = dynamic_sizes(c, x, axes, found, [WHOLE] * len(axes))
+    sizes = dynamic_sizes(c, x, axes, found, [FULL] * len(axes))
     return dynamic_resize(c, x, Kernel(mode, "floor"), "asymmetric", axes, sizes, found)
 
 
@@ -153,7 +153,7 @@ def resize(
     kernel = Kernel(
         mode, rounding, c.real("cubic_coeff_a", -0.75), c.flag("antialias"), c.flag("exclude_outside")
     )
-    regions = _regions(c, roi, len(axes)) if coordinates == "tf_crop_and_resize" else [WHOLE] * len(axes)
+    regions = _regions(c, roi, len(axes)) if coordinates == "tf_crop_and_resize" else [FULL] * len(axes)
     fixed = [number for region in regions if (number := plain(region)) is not None]
 
     def made(sizes: Sequence[Dim], scales: Sequence[float | Expr] | None) -> Node:
@@ -190,7 +190,7 @@ def resize(
     have = [x.shape[axis] for axis in axes]
     ratios = [Fraction(w, h) for w, h in zip(wanted, have) if isinstance(w, int) and isinstance(h, int) and h]
     if len(ratios) < len(axes):
-        return made(*kept_ratio(c, have, wanted, larger=policy == "not_smaller"))
+        return made(*keep_aspect_ratio(c, have, wanted, larger=policy == "not_smaller"))
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     kept: list[Dim] = [int(size * ratio + Fraction(1, 2)) for size in have if isinstance(size, int)]
     return made(kept, [float(ratio)] * len(axes))
@@ -224,7 +224,7 @@ def _by_weights(
     for index, axis in enumerate(axes):
         have, size = x.shape[axis], sizes[index]
         scale = None if scales is None else scales[index]
-        if have == size and scale in (None, 1.0) and regions[index] == WHOLE:
+        if have == size and scale in (None, 1.0) and regions[index] == FULL:
             continue
         assert isinstance(have, int)
         assert isinstance(size, int)

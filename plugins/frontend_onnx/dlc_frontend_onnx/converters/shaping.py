@@ -301,7 +301,7 @@ def _slice(
     """Ends are clamped to the dim. Symbolic ends are assumed to be inside it."""
     positions = range(len(begins)) if axes is None else axes
     if len(begins) == len(ends) == len(positions):
-        ends = [_whole(c, x, axis, end) for axis, end in zip(positions, ends)]
+        ends = [_clamped_end(c, x, axis, end) for axis, end in zip(positions, ends)]
     return std.slice(
         x,
         begins=tuple(begins),
@@ -311,7 +311,7 @@ def _slice(
     )
 
 
-def _whole(c: Call, x: Node, axis: int, end: Dim) -> Dim:
+def _clamped_end(c: Call, x: Node, axis: int, end: Dim) -> Dim:
     """The end `LARGE` for large numbers that exporters write for "all", such as 1000000000. Calls with a
     larger dim are refused.
     """
@@ -403,9 +403,9 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
         return std.arange(start=first, stop=last, step=step, dtype=start.dtype)
     c.require(ne(step, 0), "the step is 0")
     # The distance and the step have the same sign unless the range is empty.
-    apart = maximum(select(as_expr(step) < 0, -as_expr(step), step), 1)
+    magnitude = maximum(select(as_expr(step) < 0, -as_expr(step), step), 1)
     distance = select(as_expr(step) < 0, as_expr(first) - last, as_expr(last) - first)
-    length = c.size(maximum((distance + apart - 1) // apart, 0), "the length")
+    length = c.size(maximum((distance + magnitude - 1) // magnitude, 0), "the length")
     positions = std.mul(std.arange(stop=length), c.number_of(step))
     return c.cast(std.add(positions, c.number_of(first)), start.dtype)
 
@@ -417,9 +417,9 @@ def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     if length is None:
         wide = DType("float64")
         ends = ((start, "start"), (limit, "limit"), (delta, "delta"))
-        one, other, apart = (in_floats(c.floats(value, what)[0], wide) for value, what in ends)
-        c.require(ne(apart, 0.0), "the step is 0")
-        count = ceil_of((other - one) / apart)
+        begin, end, spacing = (in_floats(c.floats(value, what)[0], wide) for value, what in ends)
+        c.require(ne(spacing, 0.0), "the step is 0")
+        count = ceil_of((end - begin) / spacing)
         c.require(logical_and(count > -LONGEST, count < LONGEST), "a range has no length, or is too long")
         length = truncated(count)
     steps = std.arange(stop=c.size(maximum(length, 0), "the length"), dtype=start.dtype)
@@ -484,8 +484,8 @@ def center_crop_pad(c: Call, x: Node, shape: Node) -> Node:
         if isinstance(difference, Expr) and not has_elements(difference):
             raise c.unsupported(f"a crop of a dim of {have}", hint="pin the dim with shapes={...}")
         c.require(as_expr(size) >= 0, "a size is negative")
-        apart = as_expr(difference)
-        before = simple(select(apart < 0, -((-apart) // 2), apart // 2))
+        excess = as_expr(difference)
+        before = simple(select(excess < 0, -((-excess) // 2), excess // 2))
         pads[axis], pads[rank + axis] = before, simple(difference - before)
     return _padded(c, x, pads, 0.0, "constant")
 

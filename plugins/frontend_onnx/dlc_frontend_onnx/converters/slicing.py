@@ -71,8 +71,8 @@ def _slice_axis(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) ->
 
     first, last = simple(inside(begin)), simple(inside(end))
     length = select(back, as_expr(first) - last, as_expr(last) - first)
-    apart = select(back, -stride, stride)
-    count = c.size(maximum((length + maximum(apart, 1) - 1) // maximum(apart, 1), 0), "a length")
+    distance = select(back, -stride, stride)
+    count = c.size(maximum((length + maximum(distance, 1) - 1) // maximum(distance, 1), 0), "a length")
     if isinstance(step, int) and abs(step) == 1:
         if step < 0:
             x, first = std.flip(x, axes=(axis,)), simple(size - 1 - first)

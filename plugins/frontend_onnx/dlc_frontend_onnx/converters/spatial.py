@@ -26,7 +26,7 @@ def max_pool(c: Call, x: Node) -> tuple[Node, Node | None]:
     column_major = c.integer("storage_order", 0) == 1
     window = pool_window(c, x)
     made = std.max_pool(x, **window)
-    return made, _flat_indices(c, x, made, window, column_major) if c.wants(1) else None
+    return made, _flat_indices(c, x, made, window, column_major) if c.uses_output(1) else None
 
 
 def _flat_indices(c: Call, x: Node, made: Node, window: dict[str, object], column_major: bool) -> Node:

@@ -81,7 +81,7 @@ class Forest:
         return count
 
 
-def _walked(c: Call, x: Node, forest: Forest) -> Node:
+def _leaves(c: Call, x: Node, forest: Forest) -> Node:
     """The leaf of each tree for each row: [rows, trees]."""
     trees = len(forest.roots)
     state = std.broadcast_to(c.const(forest.roots, "int64"), shape=(x.shape[0], trees))
@@ -127,7 +127,7 @@ def scores_of(c: Call, given: Node, forest: Forest, targets: int, aggregate: str
             if not 0 <= target < targets:
                 raise c.error(f"a leaf has a weight of target {target} of {targets}")
             weights[position, target] = weight if rest else weights[position, target] + weight
-    reached = std.gather(c.const(weights, x.dtype), _walked(c, x, forest))
+    reached = std.gather(c.const(weights, x.dtype), _leaves(c, x, forest))
     if aggregate in ("MIN", "MAX"):
         return (std.reduce_min if aggregate == "MIN" else std.reduce_max)(reached, axes=(1,))
     total = std.reduce_sum(reached, axes=(1,))

@@ -98,8 +98,8 @@ def svm_classifier(c: Call, x: Node) -> Sequence[Node]:
     if len(offsets) != len(pairs) or any(slopes and len(s) != len(pairs) for s in (slopes, shifts)):
         raise c.error(f"{len(offsets)} offsets for {len(pairs)} pairs of classes")
     spread = _pair_factors(factors.reshape(classes - 1, count), counts, pairs)
-    alike = _kernels(c, wide, _vectors(c, wide, count))
-    scores = std.add(std.matmul(alike, c.const(spread, "float32")), c.const(offsets, "float32"))
+    similarities = _kernels(c, wide, _vectors(c, wide, count))
+    scores = std.add(std.matmul(similarities, c.const(spread, "float32")), c.const(offsets, "float32"))
     if slopes:
         likely = _of_classes(c, _of_pairs(c, scores, slopes, shifts, pairs, classes))
         return _voted(c, scores, labels, pairs), post_transform(c, likely, kind)
@@ -187,10 +187,11 @@ def _of_classes(c: Call, pairs: Node) -> Node:
     rounds, now = param("rounds", TensorType((), DType("int64"))), param("now", kept)
     held = param("q", q.tensor_type)
     state = (c.const(0, "int64"), start, q)
-    asked = std.logical_and(std.less(rounds, c.const(MAX_STEPS, "int64")), std.reduce_any(_far(c, held, now)))
+    some = std.reduce_any(_unconverged(c, held, now))
+    again = std.logical_and(std.less(rounds, c.const(MAX_STEPS, "int64")), some)
     made = _coupled(c, held, now)
     own = (rounds, now, held)
-    cond, _ = close("far", own, [asked], (), {})
+    cond, _ = close("unconverged", own, [again], (), {})
     body, _ = close("couple", own, [std.add(rounds, c.const(1, "int64")), made, held], (), {})
     return get_item(std.while_(*state, cond=cond, body=body), 1)
 
@@ -201,19 +202,19 @@ def _parts(q: Node, p: Node) -> tuple[Node, Node]:
     return product, std.reduce_sum(std.mul(p, product), axes=(1,), keepdims=True)
 
 
-def _far(c: Call, q: Node, p: Node) -> Node:
+def _unconverged(c: Call, q: Node, p: Node) -> Node:
     """Which rows have not converged, [rows, 1]."""
-    product, whole = _parts(q, p)
+    product, total = _parts(q, p)
     classes = p.shape[1]
     assert isinstance(classes, int)
-    off = std.reduce_max(std.abs(std.sub(product, whole)), axes=(1,), keepdims=True)
+    off = std.reduce_max(std.abs(std.sub(product, total)), axes=(1,), keepdims=True)
     return std.greater_equal(off, c.const(0.005 / classes, "float32"))
 
 
 def _coupled(c: Call, q: Node, p: Node) -> Node:
     """One step for each class in sequence, for rows that have not converged."""
-    far = _far(c, q, p)
-    product, whole = _parts(q, p)
+    unconverged = _unconverged(c, q, p)
+    product, total = _parts(q, p)
     classes = q.shape[1]
     assert isinstance(classes, int)
     one, made = c.const(1, "float32"), p
@@ -221,11 +222,11 @@ def _coupled(c: Call, q: Node, p: Node) -> Node:
         row = std.squeeze(std.slice(q, begins=(t,), ends=(t + 1,), axes=(1,)), axes=(1,))
         pivot = std.slice(row, begins=(t,), ends=(t + 1,), axes=(1,))
         here = std.slice(product, begins=(t,), ends=(t + 1,), axes=(1,))
-        step = std.div(std.sub(whole, here), pivot)
+        step = std.div(std.sub(total, here), pivot)
         grown = std.add(one, step)
         more = std.mul(step, std.add(std.mul(step, pivot), std.add(here, here)))
-        whole = std.div(std.div(std.add(whole, more), grown), grown)
+        total = std.div(std.div(std.add(total, more), grown), grown)
         product = std.div(std.add(product, std.mul(step, row)), grown)
         hot = c.const(np.eye(classes, dtype=np.float32)[t], "float32")
         made = std.div(std.add(made, std.mul(step, hot)), grown)
-    return std.where(far, made, p)
+    return std.where(unconverged, made, p)

@@ -196,9 +196,9 @@ class IOBinding:
         if not self._outputs:
             raise UsageError("no output is bound", hint="binding.bind_output(name)")
         names = [value.name for value in form.exe.inputs]
-        lacking = [name for name in names if name not in feeds]
-        if lacking:
-            raise UsageError(f"input {lacking[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
+        missing = [name for name in names if name not in feeds]
+        if missing:
+            raise UsageError(f"input {missing[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
         # Sizes may depend on elements of bound inputs.
         facts = form.exe.signature.facts([np.asarray(feeds[name]) for name in names])
         key = form.exe, facts

@@ -33,7 +33,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
 QUICK = ("contractions", "normalisations")
 """Families of the fast tests."""
 
-WHOLE = ("resnet50", "shufflenet", "squeezenet")
+WHOLE_MODELS = ("resnet50", "shufflenet", "squeezenet")
 """Networks that are tested with random weights too."""
 
 
@@ -88,7 +88,7 @@ def network_cases(network: str) -> Iterator[Case]:
     arrays = [feeds[str(p.attrs["name"])] for p in stored["main"].params]
     tolerances = {"float32": (1e-3, 1e-6)}
     yield Case("stored", stored, [Trial(arrays, [light.stored_output(network)])], tolerances)
-    if network in WHOLE:
+    if network in WHOLE_MODELS:
         module = load(light.with_weights(network))
         function: Function = module["main"]
         expected = outputs_of(evaluate(function, dict(zip(function.params, arrays, strict=True))))
