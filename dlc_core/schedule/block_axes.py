@@ -106,12 +106,12 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
             )
     stay = [digit.axis in fixed for digit in digits]
     values = [
-        block.values[digit.axis] if kept else var
-        for digit, kept, var in zip(digits, stay, loops, strict=True)
+        block.values[digit.axis] if unchanged else var
+        for digit, unchanged, var in zip(digits, stay, loops, strict=True)
     ]
     made: Stmt = replace(_over_others(block, env, analyzer), axes=axes, values=tuple(values))
-    for var, new, kept in reversed(list(zip(loops, axes, stay, strict=True))):
-        made = made if kept else loop(var, new.dom.extent, made)
+    for var, new, unchanged in reversed(list(zip(loops, axes, stay, strict=True))):
+        made = made if unchanged else loop(var, new.dom.extent, made)
     program.replace({chain[0] if chain else block: made})
 
 
@@ -182,9 +182,9 @@ def _positions(block: Block, old: Sequence[IterVar], fused: Var, analyzer: Analy
     nothing: dict[Var, Expr] = {axis.var: const(0) for axis in old}
     found: dict[Expr, Expr] = {}
     inside = [s for part in (block.init, block.body) if part is not None for s in stmts(part)]
-    places: list[Load | Store] = [e for s in inside for e in loads_in(*exprs_of(s))]
-    places += [s for s in inside if isinstance(s, Store)]
-    for index in dict.fromkeys(i for place in places for i in place.indices):
+    uses: list[Load | Store] = [e for s in inside for e in loads_in(*exprs_of(s))]
+    uses += [s for s in inside if isinstance(s, Store)]
+    for index in dict.fromkeys(i for access in uses for i in access.indices):
         factor = analyzer.coefficient_of(index, old[-1].var)
         if factor is None or const_value(factor) == 0:
             continue
@@ -202,13 +202,13 @@ def _over_others(
     `known` maps indices to simpler forms than the substitution gives.
     """
 
-    def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def simplified(indices: Sequence[Expr]) -> tuple[Expr, ...]:
         # Keep an axis of extent 1 as a variable: simplified to a number, it would not be an axis any more.
         return tuple(i if isinstance(i, Var) else analyzer.simplify(i) for i in indices)
 
     def settled(stmt: Stmt) -> Stmt:
         return move_accesses(
-            substitute_stmt(transform_stmt(stmt, expr_fn=known.get), env), lambda b, i: (b, place(i))
+            substitute_stmt(transform_stmt(stmt, expr_fn=known.get), env), lambda b, i: (b, simplified(i))
         )
 
     def moved(region: Region) -> Region:

@@ -24,7 +24,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.reduction import init_nest
-from dlc_core.schedule.regions import bind_all, full_region, iter_map, span
+from dlc_core.schedule.regions import bind_all, iter_map, span
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt
@@ -60,7 +60,7 @@ def nest_of(program: Program, at: Stmt, what: str) -> tuple[list[For], Block]:
         raise program.error(
             what,
             at,
-            why=f"a {type(stmt).__name__} stands in its loops: they must hold one block and nothing else",
+            why=f"a {type(stmt).__name__} is in its loops: they must contain one block and nothing else",
             hint="do this before other blocks are computed inside",
         )
     return inner, stmt
@@ -128,7 +128,7 @@ class _Division:
         moving = [axis.var for axis, _ in self.inner]
         ranges: list[Range] = []
         for r, size, whole in zip(
-            region.ranges, region.buffer.shape, full_region(region.buffer).ranges, strict=True
+            region.ranges, region.buffer.shape, Region.whole(region.buffer).ranges, strict=True
         ):
             first = span(r.begin, moving, self.analyzer)
             last = span(r.begin + r.extent - 1, moving, self.analyzer)

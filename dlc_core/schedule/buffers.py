@@ -12,10 +12,10 @@ from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.lookup import buffer_of
 from dlc_core.schedule.query import read_by, readers, writers, written_by
-from dlc_core.schedule.regions import Span, accesses, clipped, extent_of, hull, point_region
+from dlc_core.schedule.regions import Span, accesses, clipped, extent_of, hull
 from dlc_core.schedule.tree import Program, renamed
 from dlc_core.tir.functor import block_list, copy_buffer, stmts, substitute_stmt
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Region, Stmt, Store, loop, seq
 
 
 def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -> None:
@@ -182,8 +182,8 @@ def copy_nest(
         name,
         tuple(IterVar(v, dom) for v, dom in zip(axes, domains, strict=True)),
         tuple(item.low + var for item, var in zip(box, loops, strict=True)),
-        (point_region(source, axes),),
-        (point_region(target, axes),),
+        (Region.point(source, axes),),
+        (Region.point(target, axes),),
         Store(target, axes, source[axes]),
     )
     for var, item in reversed(list(zip(loops, box, strict=True))):

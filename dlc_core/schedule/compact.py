@@ -129,13 +129,13 @@ def exact_box(writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None
     if not writes:
         return None
     first = _box_of(writes[0], analyzer)
-    places = {(writes[0].indices, writes[0].loops)}
+    seen = {(writes[0].indices, writes[0].loops)}
     for write in writes[1:]:
         if first is None:
             return None
-        if (write.indices, write.loops) in places or write.indices == writes[0].indices:
+        if (write.indices, write.loops) in seen or write.indices == writes[0].indices:
             continue
-        places.add((write.indices, write.loops))
+        seen.add((write.indices, write.loops))
         box = _box_of(write, analyzer)
         if box is None or not (contains(first, box, analyzer) and contains(box, first, analyzer)):
             return None

@@ -75,7 +75,7 @@ def compute_at(
     for buffer in buffers if not late else ():
         found = program.tree.allocs[buffer]
         program.replace({found: found.body})
-    _place(program, target, first, nest, buffers if not late else [])
+    _insert_at(program, target, first, nest, buffers if not late else [])
     for user in late:
         _check_made_before(program, program.block(handle), user, target, what)
 
@@ -129,16 +129,16 @@ def reverse_compute_at(
             box = _made(program, buffer, at, analyzer, block, what)
             _match_reads(program, block, buffer, box, spans, analyzer, what)
     inside = _below(at.body)
-    place = max(_parts_with(inside, inner)) + 1
+    position = max(_parts_with(inside, inner)) + 1
     if index is not None:
         touched = {*read_by(block), *written}
         users = [b for b in readers(program, written) if b is not block]
         changed = [b for b in writers(program, touched) if b is not block and b not in inner]
-        before = [i for i in _parts_with(inside, [*users, *changed]) if i >= place]
-        place = _checked_index(program, at, index, place, min(before, default=len(inside)), what)
+        before = [i for i in _parts_with(inside, [*users, *changed]) if i >= position]
+        position = _checked_index(program, at, index, position, min(before, default=len(inside)), what)
     nest = _nest(block, spans, analyzer, units)
     program.replace({block: EMPTY_STMT})
-    _place(program, target, place, nest, [])
+    _insert_at(program, target, position, nest, [])
 
 
 def _parts_with(parts: Sequence[Stmt], blocks: Sequence[Block]) -> list[int]:
@@ -157,7 +157,7 @@ def _checked_index(program: Program, at: For, index: int, low: int, high: int, w
     return index
 
 
-def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Sequence[Buffer]) -> None:
+def _insert_at(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Sequence[Buffer]) -> None:
     at = program.loop(target)
     program.replace({at: replace(at, body=_insert(at.body, index, nest, buffers))})
     at = program.loop(target)
@@ -273,16 +273,17 @@ def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: s
     parts: dict[Var, Part] = {}
     axes = {a.var: a for a in block.axes}
     for buffer in written_by(block):
-        places = {tuple(r.begin for r in region.ranges) for region in block.writes if region.buffer is buffer}
-        if len(places) != 1:
-            raise program.error(what, block, why=f"it does not write {buffer.name} at one place")
+        own = (region for region in block.writes if region.buffer is buffer)
+        index_lists = {tuple(r.begin for r in region.ranges) for region in own}
+        if len(index_lists) != 1:
+            raise program.error(what, block, why=f"it writes {buffer.name} at several indices")
         needs = [a for a in accesses(at.body, [buffer]) if a.block is not block]
         if not needs:
             raise program.error(what, block, at, why=f"nothing reads {buffer.name} there")
         together = threads_around(program, at) if is_shared(buffer) else []
         exact = hull(needs, analyzer, outer=together)
         loose = hull(needs, analyzer, outer=together, clip=False)
-        for index, tight, wide, size in zip(next(iter(places)), exact, loose, buffer.shape, strict=True):
+        for index, tight, wide, size in zip(next(iter(index_lists)), exact, loose, buffer.shape, strict=True):
             if isinstance(index, Var) and index in axes and axes[index].kind == "spatial":
                 part = _choose(tight, wide, size, analyzer)
                 before = parts.get(index)
@@ -329,10 +330,10 @@ def _match_reads(
 ) -> None:
     """Add to `parts` the ranges of the block's axes that read a box of a producer's buffer."""
     axes = {a.var: a for a in block.axes}
-    places = {a.indices for a in accesses(block.body, [buffer])}
-    if len(places) != 1:
+    index_lists = {a.indices for a in accesses(block.body, [buffer])}
+    if len(index_lists) != 1:
         raise program.error(what, block, why=f"it reads {buffer.name} at several indices")
-    for index, item, size in zip(next(iter(places)), box, buffer.shape, strict=True):
+    for index, item, size in zip(next(iter(index_lists)), box, buffer.shape, strict=True):
         shift = _shift(index, axes, analyzer)
         if shift is None:
             if analyzer.prove_equal(item.low, 0) and analyzer.prove_equal(item.high, size - 1):

@@ -20,7 +20,7 @@ def decide(program: Program, handle: LoopRV) -> None:
 
 def _decided(program: Program, block: Block) -> Block:
     analyzer = program.analyzer(*list(program.tree.ancestors(block))[:1])
-    places = {axis.var: at for axis, at in zip(block.axes, block.values, strict=True)}
+    bindings = {axis.var: at for axis, at in zip(block.axes, block.values, strict=True)}
 
     def choose(e: Expr) -> Expr | None:
         if isinstance(e, Call) and e.name == "if_then_else":
@@ -29,7 +29,7 @@ def _decided(program: Program, block: Block) -> Block:
             cond, then, otherwise = e.cond, e.a, e.b
         else:
             return None
-        known = substitute(cond, places)
+        known = substitute(cond, bindings)
         if loads_in(known):
             return None
         if analyzer.prove(known):

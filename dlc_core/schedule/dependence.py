@@ -12,7 +12,7 @@ from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
-from dlc_core.schedule.recurrence import order_kept, passes_on, recurrent_buffers
+from dlc_core.schedule.recurrence import passes_on, recurrent_buffers, violated_by_order
 from dlc_core.schedule.regions import Access, accesses, bind_all, escapes, hull, iter_map
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, block_list, stmts
@@ -222,7 +222,7 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
         return
     _check_loose_stores(program, loop, own, what)
     for buffer, found in shared_buffers(loop.body).items():
-        if not _apart(program, loop, found):
+        if not _are_disjoint(program, loop, found):
             raise program.error(
                 what,
                 loop,
@@ -248,12 +248,12 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
             case Eval():
                 raise program.error(what, loop, stmt, why="it calls something for its effect")
             case Store(buffer=buffer) if buffer not in own:
-                if not _apart(program, loop, accesses(loop.body, [buffer])):
+                if not _are_disjoint(program, loop, accesses(loop.body, [buffer])):
                     why = f"elements of {buffer.name} may be touched by several iterations"
                     raise program.error(what, loop, stmt, why=why)
 
 
-def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
+def _are_disjoint(program: Program, loop: For, found: Sequence[Access]) -> bool:
     """Whether different iterations provably access different elements.
 
     There are three proofs: in some dim all indices of an iteration are below those of the next one; the
@@ -265,15 +265,15 @@ def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
     for low, high in box:
         if analyzer.prove(high < _at(low, following)) and analyzer.prove(low <= _at(low, following)):
             return True
-    if any(_tells(analyzer, loop, found, dim) for dim in range(len(box))):
+    if any(_identifies_iteration(analyzer, loop, found, dim) for dim in range(len(box))):
         return True
     tiles = [_tile(analyzer, low, high, loop.var) for low, high in box]
-    places = [tile for tile in tiles if tile is not None]
-    mapped = iter_map(places, [loop], TRUE, analyzer) if len(places) > 1 else None
+    tiles_found = [tile for tile in tiles if tile is not None]
+    mapped = iter_map(tiles_found, [loop], TRUE, analyzer) if len(tiles_found) > 1 else None
     return mapped is not None and mapped[0].injective
 
 
-def _tells(analyzer: Analyzer, loop: For, found: Sequence[Access], dim: int) -> bool:
+def _identifies_iteration(analyzer: Analyzer, loop: For, found: Sequence[Access], dim: int) -> bool:
     """Whether all indices in a dim have the iteration number as the same digit."""
     digit: tuple[int, int] | None = None
     for access in found:
@@ -328,7 +328,7 @@ def check_reorder(program: Program, chain: Sequence[For], order: Sequence[For]) 
                 "cannot reorder", *moved, stmt, why="statements outside of blocks have no axes that allow it"
             )
     for block in outer_blocks(body):
-        passed = order_kept(program, block, chain, order)
+        passed = violated_by_order(program, block, chain, order)
         if passed is not None:
             raise program.error(
                 "cannot reorder " + ", ".join(stmt.var.name for stmt in moved),

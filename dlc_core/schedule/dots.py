@@ -58,13 +58,13 @@ def _buffers(dot: Dot, lanes: int, scope: str) -> tuple[Buffer, Buffer, Buffer]:
 
 
 def _description(dot: Dot, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
-    lane, place = Var("vl"), Var("vj")
-    product = cast_to(c.dtype, load(a, (place,))) * cast_to(c.dtype, load(b, (lane * dot.group + place,)))
-    regions = [(a, place), (b, lane * dot.group + place), (c, lane)]
+    lane, element = Var("vl"), Var("vj")
+    product = cast_to(c.dtype, load(a, (element,))) * cast_to(c.dtype, load(b, (lane * dot.group + element,)))
+    regions = [(a, element), (b, lane * dot.group + element), (c, lane)]
     reads = tuple(Region(buffer, (Range(index, const(1)),)) for buffer, index in regions)
     axes = (
         IterVar(lane, Range(const(0), const(dot.lanes))),
-        IterVar(place, Range(const(0), const(dot.group)), "reduce"),
+        IterVar(element, Range(const(0), const(dot.group)), "reduce"),
     )
     loops = [Var("l"), Var("j")]
     body = Block("dot", axes, tuple(loops), reads, reads[2:], Store(c, (lane,), load(c, (lane,)) + product))
@@ -73,12 +73,12 @@ def _description(dot: Dot, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
 
 def _implementation(a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
     def all_of(buffer: Buffer) -> Expr:
-        return load(buffer, _whole(buffer))
+        return load(buffer, _all_elements(buffer))
 
-    return PrimFunc("dot", (a, b, c), Store(c, _whole(c), vector_dot(all_of(c), all_of(a), all_of(b))))
+    return PrimFunc("dot", (a, b, c), Store(c, _all_elements(c), vector_dot(all_of(c), all_of(a), all_of(b))))
 
 
-def _whole(buffer: Buffer) -> tuple[Expr]:
+def _all_elements(buffer: Buffer) -> tuple[Expr]:
     """The index of all elements of a buffer of one dim."""
     shape = buffer.static_shape()
     assert shape is not None

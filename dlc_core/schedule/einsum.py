@@ -25,11 +25,11 @@ from dlc_core.ir.expr import (
 from dlc_core.schedule.block_axes import plain_nest
 from dlc_core.schedule.dependence import check_not_exposed
 from dlc_core.schedule.handles import BlockRV
-from dlc_core.schedule.regions import point_region, read_regions
+from dlc_core.schedule.regions import read_regions
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.combine import combination_of
 from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Region, Stmt, Store, loop, seq
 
 
 def pad_einsum(program: Program, handle: BlockRV, padding: Sequence[int]) -> list[BlockRV]:
@@ -37,7 +37,7 @@ def pad_einsum(program: Program, handle: BlockRV, padding: Sequence[int]) -> lis
     what = f"cannot pad block {block.name!r} to multiples of {list(padding)}"
     if len(padding) != len(block.axes) or any(p < 1 for p in padding):
         raise program.error(
-            what, block, why=f"it wants {len(block.axes)} positive numbers, one for each axis"
+            what, block, why=f"it needs {len(block.axes)} positive numbers, one for each axis"
         )
     store, source = _einsum(program, block, what)
     chain = plain_nest(program, block, what)
@@ -69,7 +69,7 @@ def pad_einsum(program: Program, handle: BlockRV, padding: Sequence[int]) -> lis
     moved = replace(
         block,
         axes=tuple(IterVar(a.var, Range(const(0), padder.extent(a)), a.kind) for a in block.axes),
-        writes=(point_region(target, point),),
+        writes=(Region.point(target, point),),
         body=Store(target, point, accumulated),
         init=Store(target, point, block.init.value),
     )
@@ -111,7 +111,7 @@ def _einsum(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
             shown = f"{buffer.name}[{', '.join(map(str, indices))}]"
             raise program.error(what, block, why=f"the indices of {shown} are not axes, each once")
     if any(axes[i].kind == "reduce" for i in point if isinstance(i, Var)):
-        raise program.error(what, block, why="it writes at a place that a reduction moves")
+        raise program.error(what, block, why="its write index depends on a reduction axis")
     missing = [a.var.name for a in block.axes if a.kind == "spatial" and a.var not in point]
     if missing:
         raise program.error(what, block, why=f"axis {missing[0]} is no index of {store.buffer.name}")
@@ -220,7 +220,7 @@ class _Padder:
             tuple(IterVar(v, Range(const(0), size)) for v, size in zip(axes, sizes, strict=True)),
             tuple(loops),
             (),
-            (point_region(store.buffer, store.indices),),
+            (Region.point(store.buffer, store.indices),),
             store,
         )
         nest: Stmt = replace(block, reads=read_regions(block))

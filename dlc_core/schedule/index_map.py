@@ -161,9 +161,9 @@ class IndexMap:
         for axis in range(len(self.inputs)):
             own = sorted((o for o, d in enumerate(digits) if d.axis == axis), key=lambda o: digits[o].lower)
             step = 1
-            for place, output in enumerate(own):
+            for number, output in enumerate(own):
                 digit = digits[output]
-                if digit.lower != step or (digit.extent is None) != (place == len(own) - 1):
+                if digit.lower != step or (digit.extent is None) != (number == len(own) - 1):
                     return None
                 step *= digit.extent or 1
             if not own:
@@ -212,8 +212,8 @@ class IndexMap:
         result.fill(pad_value)
         if array.size:
             grid = np.ogrid[tuple(slice(0, size) for size in array.shape)]
-            places = compile_exprs(list(self.outputs), self.inputs)(*grid)
-            result[tuple(np.broadcast_to(np.asarray(p), array.shape) for p in places)] = array
+            source_indices = compile_exprs(list(self.outputs), self.inputs)(*grid)
+            result[tuple(np.broadcast_to(np.asarray(p), array.shape) for p in source_indices)] = array
         return result
 
     @staticmethod

@@ -75,26 +75,26 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
             what, block, why=f"{source.name} must be written by one block and read by this one alone"
         )
     maker = makers[0]
-    places = {load.indices for load in loads_in(body.value) if load.buffer is source}
-    if len(places) != 1:
+    index_lists = {load.indices for load in loads_in(body.value) if load.buffer is source}
+    if len(index_lists) != 1:
         raise program.error(what, block, why=f"it reads {source.name} at several indices")
-    place = _distinct_axes(program, block, next(iter(places)), what)
-    missing = [a.var.name for a in block.axes if a.var not in place and const_value(a.dom.extent) != 1]
+    axes_read = _distinct_axes(program, block, next(iter(index_lists)), what)
+    missing = [a.var.name for a in block.axes if a.var not in axes_read and const_value(a.dom.extent) != 1]
     if missing:
         raise program.error(what, block, why=f"axes {', '.join(missing)} do not index {source.name}")
     _covers(program, maker, source, what)
     check_not_exposed(program, source, block, what)
     analyzer = program.analyzer()
     doms = {a.var: a.dom for a in block.axes}
-    for var, size in zip(place, source.shape, strict=True):
-        whole = (
+    for var, size in zip(axes_read, source.shape, strict=True):
+        covered = (
             const_value(size) == 1
             if var is None
             else analyzer.prove_equal(doms[var].begin, 0) and analyzer.prove_equal(doms[var].extent, size)
         )
-        if not whole:
+        if not covered:
             raise program.error(what, block, why=f"it reads only a part of {source.name}")
-    env: dict[Var, Expr] = {v: i for v, i in zip(place, made.indices, strict=True) if v is not None}
+    env: dict[Var, Expr] = {v: i for v, i in zip(axes_read, made.indices, strict=True) if v is not None}
     env.update((a.var, a.dom.begin) for a in block.axes if a.var not in env)
 
     # The stored value is over the producer's axes, so a marker replaces the load while axes are substituted.
@@ -179,12 +179,12 @@ def _covers(program: Program, block: Block, buffer: Buffer, what: str) -> None:
     doms = {a.var: a.dom for a in block.axes}
     for index, size in zip(block.body.indices, buffer.shape, strict=True):
         dom = doms.get(index) if isinstance(index, Var) else None
-        whole = (
+        covered = (
             const_value(size) == 1
             if dom is None
             else analyzer.prove_equal(dom.begin, 0) and analyzer.prove_equal(dom.extent, size)
         )
-        if not whole:
+        if not covered:
             raise program.error(what, block, why=f"{block.name!r} writes only a part of {buffer.name}")
 
 

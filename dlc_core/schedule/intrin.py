@@ -74,7 +74,7 @@ class TensorIntrin:
                     f"intrinsic {self.name}: buffer {described.name} is {described!r} in {described.scope} "
                     f"in desc, and {own!r} in {own.scope} in impl"
                 )
-        known = {*self.places, *(v for v in self.impl.scalars if v.name in self._scalars)}
+        known = {*self.layout_params, *(v for v in self.impl.scalars if v.name in self._scalars)}
         unknown = [v.name for v in self.impl.scalars if v not in known]
         if unknown:
             raise UsageError(
@@ -87,7 +87,7 @@ class TensorIntrin:
         return {v.name for v in self.desc.scalars}
 
     @property
-    def places(self) -> dict[Var, tuple[Buffer, int | None]]:
+    def layout_params(self) -> dict[Var, tuple[Buffer, int | None]]:
         """Map by-value parameters of `impl` to (buffer, dim) of a stride, or (buffer, None) of an offset."""
         found: dict[Var, tuple[Buffer, int | None]] = {}
         for buffer in self.impl.buffers:

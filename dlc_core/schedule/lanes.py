@@ -44,8 +44,8 @@ def lanes_intrin(op: str, width: int, lanes: int, axis: str, dtype: str = "float
         i, r, x = (Var(name) for name in ("vi", "vr", "vx"))
         sizes = (*shape, lanes)
         reads, writes = (
-            (Region(of, tuple(Range(at, const(1)) for at in place)),)
-            for of, place in ((a, (i, x)), (b, (i, r)))
+            (Region(of, tuple(Range(at, const(1)) for at in indices)),)
+            for of, indices in ((a, (i, x)), (b, (i, r)))
         )
         axes = tuple(
             IterVar(var, Range(const(0), const(size)), kind)
@@ -60,16 +60,16 @@ def lanes_intrin(op: str, width: int, lanes: int, axis: str, dtype: str = "float
     def made() -> PrimFunc:
         a, b = buffers()
         lane = Var("lane")
-        place = (lane // lanes, lane % lanes)
+        indices = (lane // lanes, lane % lanes)
         steps: list[tuple[Var, Expr]] = []
-        value: Expr = load(a, place)
+        value: Expr = load(a, indices)
         away = 1
         while away < lanes:
             one = Var("known", a.dtype)
             steps.append((one, value))
             value = binary(op, one, intrinsic("subgroup_shuffle_xor", one, as_expr(away), as_expr(lanes)))
             away *= 2
-        body: Stmt = Store(b, place, value)
+        body: Stmt = Store(b, indices, value)
         for var, known in reversed(steps):
             body = Let(var, known, body)
         return PrimFunc("together", (a, b), loop(lane, width, body, "thread", thread=axis))

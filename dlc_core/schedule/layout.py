@@ -79,8 +79,8 @@ def _replace_buffer(program: Program, old: Buffer, new: Buffer, layout: IndexMap
         if region.buffer is not old:
             return region
         if all(const_value(r.extent) == 1 for r in region.ranges):
-            return Region(new, tuple(Range(i, const(1)) for i in mapped([r.begin for r in region.ranges])))
-        return Region(new, tuple(Range(const(0), d) for d in new.shape))
+            return Region.point(new, mapped([r.begin for r in region.ranges]))
+        return Region.whole(new)
 
     body = move_accesses(
         program.func.body, lambda buffer, at: (new, mapped(at)) if buffer is old else None, region=on_region
@@ -159,7 +159,7 @@ def _retile_writer(
         block,
         axes=tuple(IterVar(v, Range(const(0), size)) for v, size in zip(names, sizes, strict=True)),
         values=tuple(loops),
-        writes=(Region(old, tuple(Range(i, const(1)) for i in back)),),
+        writes=(Region.point(old, back),),
         body=body,
         predicate=predicate,
     )

@@ -85,7 +85,7 @@ def _sizes(
         raise program.error(
             f"split of {old.var.name!r} by {_show(factors)}",
             old,
-            why="it wants two factors or more, at most one of them None",
+            why="it needs two factors or more, at most one of them None",
         )
     for size in sizes:
         if size is not None and not analyzer.prove(size > 0):
@@ -141,7 +141,7 @@ def _split_evenly(program: Program, old: For, sizes: Sequence[Expr | None], anal
         raise program.error(
             f"cannot split loop {old.var.name!r} evenly by {_show(sizes)}",
             old,
-            why="it wants an extent and a largest tile that are known, as factors [None, size]",
+            why="it needs a known extent and a known largest tile, as factors [None, size]",
         )
     tiles = -(-whole // size)
     low, extra = divmod(whole, tiles)
@@ -263,7 +263,7 @@ def partition(program: Program, handle: LoopRV, points: Sequence[ExprLike]) -> l
 
 def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
     if len(handles) < 2:
-        raise program.error("fuse wants two loops or more")
+        raise program.error("fuse needs two loops or more")
     chain = [program.loop(h) for h in handles]
     for outer, inner in itertools.pairwise(chain):
         if outer.body is not inner:
@@ -326,10 +326,10 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
         raise program.error("reorder was given a loop twice")
     if len(handles) < 2:
         return
-    wanted = [program.loop(h) for h in handles]
-    chain = _chain(program, wanted)
-    order = iter(wanted)
-    new_order = [next(order) if old in wanted else old for old in chain]
+    chosen = [program.loop(h) for h in handles]
+    chain = _chain(program, chosen)
+    order = iter(chosen)
+    new_order = [next(order) if old in chosen else old for old in chain]
     for i, inner in enumerate(new_order):
         later = {o.var for o in new_order[i:]}
         bad = later & set(free_vars(inner.begin, inner.extent))
@@ -351,21 +351,21 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
             raise program.error("cannot reorder " + ", ".join(h.name for h in handles), stmt, why=message)
 
 
-def _chain(program: Program, wanted: Sequence[For]) -> list[For]:
+def _chain(program: Program, chosen: Sequence[For]) -> list[For]:
     """The loops from the outermost to the innermost of the given ones, which must be directly nested."""
-    depth = {stmt: len(list(program.tree.ancestors(stmt))) for stmt in wanted}
-    innermost = max(wanted, key=lambda stmt: depth[stmt])
-    outermost = min(wanted, key=lambda stmt: depth[stmt])
+    depth = {stmt: len(list(program.tree.ancestors(stmt))) for stmt in chosen}
+    innermost = max(chosen, key=lambda stmt: depth[stmt])
+    outermost = min(chosen, key=lambda stmt: depth[stmt])
     path = program.tree.path(innermost)
-    if any(stmt not in path for stmt in wanted):
-        raise program.error("cannot reorder loops that are not nested in each other", *wanted)
+    if any(stmt not in path for stmt in chosen):
+        raise program.error("cannot reorder loops that are not nested in each other", *chosen)
     between = path[path.index(outermost) :]
     for stmt in between:
         if not isinstance(stmt, For):
             raise program.error(
                 "cannot reorder across other statements",
-                *wanted,
-                why=f"{type(stmt).__name__} stands between {outermost.var.name!r} and {innermost.var.name!r}",
+                *chosen,
+                why=f"{type(stmt).__name__} is between {outermost.var.name!r} and {innermost.var.name!r}",
                 hint="reorder before computing other blocks inside, or split the nest",
             )
     return [stmt for stmt in between if isinstance(stmt, For)]

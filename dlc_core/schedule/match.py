@@ -47,7 +47,7 @@ class Window:
     starts: tuple[Expr, ...]
     dims: tuple[int | None, ...]
 
-    def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def indices_of(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The buffer's indices of an element of the window."""
         moved = dict(enumerate(self.starts))
         for dim, index in zip(self.dims, indices, strict=True):
@@ -72,20 +72,20 @@ class Scattered:
     indices: tuple[Expr, ...]
     carriers: tuple[Var | None, ...]
 
-    def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def indices_of(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The buffer's indices of an element of the described buffer."""
         values = {v: i for v, i in zip(self.carriers, indices, strict=True) if v is not None}
         return tuple(substitute(index, values) for index in self.indices)
 
 
-Place = Window | Scattered
+Location = Window | Scattered
 
 
 @record(frozen=True)
 class Match:
     """The positions of the described buffers, and the values of the described scalars."""
 
-    windows: Mapping[Buffer, Place]
+    windows: Mapping[Buffer, Location]
     scalars: Mapping[Var, Expr]
 
 
@@ -122,8 +122,8 @@ class Matcher:
         self.described, self.block = _settled(described), _settled(block)
         self.scalars = set(scalars)
         self.analyzer = analyzer
-        self.want = {a.var: a for a in self.described.axes}
-        self.have = {a.var: a for a in self.block.axes}
+        self.desc = {a.var: a for a in self.described.axes}
+        self.actual = {a.var: a for a in self.block.axes}
         self.state = _State({}, {}, {}, {}, {}, [])
 
     def match(self) -> Match:
@@ -141,17 +141,17 @@ class Matcher:
     def _check_aliases(self) -> None:
         for store in stores_in(self.described.body):
             written = self.state.buffers[store.buffer]
-            for want, have in self.state.buffers.items():
-                if have is written and want is not store.buffer:
+            for desc, actual in self.state.buffers.items():
+                if actual is written and desc is not store.buffer:
                     raise MismatchError(
-                        f"{store.buffer.name} and {want.name} are described as different buffers, "
-                        f"both are {have.name}"
+                        f"{store.buffer.name} and {desc.name} are described as different buffers, "
+                        f"both are {actual.name}"
                     )
 
     def _count_axes(self) -> None:
-        want, have = self._axes_text(self.want), self._axes_text(self.have)
-        if sorted(want) != sorted(have):
-            raise MismatchError(f"axes: described ({', '.join(want)}), there ({', '.join(have)})")
+        desc, actual = self._axes_text(self.desc), self._axes_text(self.actual)
+        if sorted(desc) != sorted(actual):
+            raise MismatchError(f"axes: described ({', '.join(desc)}), there ({', '.join(actual)})")
 
     @staticmethod
     def _axes_text(axes: Mapping[Var, IterVar]) -> list[str]:
@@ -159,75 +159,77 @@ class Matcher:
 
     # Statements.
 
-    def _stmt(self, want: Stmt, have: Stmt, path: str) -> None:
-        if type(want) is not type(have):
+    def _stmt(self, desc: Stmt, actual: Stmt, path: str) -> None:
+        if type(desc) is not type(actual):
             raise MismatchError(
-                f"{path}: described a {type(want).__name__}, there is a {type(have).__name__}"
+                f"{path}: described a {type(desc).__name__}, there is a {type(actual).__name__}"
             )
-        if isinstance(want, Store) and isinstance(have, Store):
-            self._access(want.buffer, want.indices, have.buffer, have.indices, f"{path}: the store")
-            self._expr(want.value, have.value, path)
-        elif isinstance(want, Seq) and isinstance(have, Seq):
-            if len(want.stmts) != len(have.stmts):
+        if isinstance(desc, Store) and isinstance(actual, Store):
+            self._access(desc.buffer, desc.indices, actual.buffer, actual.indices, f"{path}: the store")
+            self._expr(desc.value, actual.value, path)
+        elif isinstance(desc, Seq) and isinstance(actual, Seq):
+            if len(desc.stmts) != len(actual.stmts):
                 raise MismatchError(
-                    f"{path}: described {len(want.stmts)} statements, there are {len(have.stmts)}"
+                    f"{path}: described {len(desc.stmts)} statements, there are {len(actual.stmts)}"
                 )
-            for number, (a, b) in enumerate(zip(want.stmts, have.stmts, strict=True)):
+            for number, (a, b) in enumerate(zip(desc.stmts, actual.stmts, strict=True)):
                 self._stmt(a, b, f"{path}[{number}]")
-        elif isinstance(want, Let) and isinstance(have, Let):
-            self._expr(want.value, have.value, f"{path}: {want.var.name}")
-            self.state.lets[want.var] = have.var
-            self._stmt(want.body, have.body, path)
-        elif isinstance(want, If) and isinstance(have, If):
-            if (want.orelse is None) != (have.orelse is None):
+        elif isinstance(desc, Let) and isinstance(actual, Let):
+            self._expr(desc.value, actual.value, f"{path}: {desc.var.name}")
+            self.state.lets[desc.var] = actual.var
+            self._stmt(desc.body, actual.body, path)
+        elif isinstance(desc, If) and isinstance(actual, If):
+            if (desc.orelse is None) != (actual.orelse is None):
                 raise MismatchError(f"{path}: one has an else, the other none")
-            self._expr(want.cond, have.cond, f"{path}: the condition")
-            self._stmt(want.then, have.then, f"{path}.then")
-            if want.orelse is not None and have.orelse is not None:
-                self._stmt(want.orelse, have.orelse, f"{path}.orelse")
+            self._expr(desc.cond, actual.cond, f"{path}: the condition")
+            self._stmt(desc.then, actual.then, f"{path}.then")
+            if desc.orelse is not None and actual.orelse is not None:
+                self._stmt(desc.orelse, actual.orelse, f"{path}.orelse")
         else:
-            raise MismatchError(f"{path}: a {type(want).__name__} is not compared")
+            raise MismatchError(f"{path}: a {type(desc).__name__} is not compared")
 
     # Expressions.
 
-    def _expr(self, want: Expr, have: Expr, path: str) -> None:
+    def _expr(self, desc: Expr, actual: Expr, path: str) -> None:
         def differ() -> MismatchError:
-            return MismatchError(f"{path}: described {want}, there is {have}")
+            return MismatchError(f"{path}: described {desc}, there is {actual}")
 
-        if want.dtype is not have.dtype:
-            raise MismatchError(f"{path}: described {want} of {want.dtype}, there is {have} of {have.dtype}")
-        if isinstance(want, Load):
-            if not isinstance(have, Load):
+        if desc.dtype is not actual.dtype:
+            raise MismatchError(
+                f"{path}: described {desc} of {desc.dtype}, there is {actual} of {actual.dtype}"
+            )
+        if isinstance(desc, Load):
+            if not isinstance(actual, Load):
                 raise differ()
-            self._access(want.buffer, want.indices, have.buffer, have.indices, f"{path}: {have}")
+            self._access(desc.buffer, desc.indices, actual.buffer, actual.indices, f"{path}: {actual}")
             return
-        if isinstance(want, Var) and want in self.scalars:
-            moving = {*self.have}
-            if loads_in(have) or not moving.isdisjoint(free_vars(have)):
+        if isinstance(desc, Var) and desc in self.scalars:
+            moving = {*self.actual}
+            if loads_in(actual) or not moving.isdisjoint(free_vars(actual)):
                 raise differ()
-            if not self.analyzer.prove_equal(self.state.scalars.setdefault(want, have), have):
+            if not self.analyzer.prove_equal(self.state.scalars.setdefault(desc, actual), actual):
                 raise differ()
             return
-        if want.dtype is INDEX and not loads_in(want):
-            self._index(want, have, path)
+        if desc.dtype is INDEX and not loads_in(desc):
+            self._index(desc, actual, path)
             return
-        if type(want) is not type(have):
+        if type(desc) is not type(actual):
             raise differ()
-        if isinstance(want, Var):
-            if self.state.lets.get(want) is not have:
+        if isinstance(desc, Var):
+            if self.state.lets.get(desc) is not actual:
                 raise differ()
-        elif isinstance(want, Const):
-            if want is not have:
+        elif isinstance(desc, Const):
+            if desc is not actual:
                 raise differ()
-        elif want.data != have.data or len(want.children) != len(have.children):
+        elif desc.data != actual.data or len(desc.children) != len(actual.children):
             raise differ()
         else:
-            self._operands(want, have, path)
+            self._operands(desc, actual, path)
 
-    def _operands(self, want: Expr, have: Expr, path: str) -> None:
-        pairs = list(zip(want.children, have.children, strict=True))
-        swapped = list(zip(want.children, reversed(have.children), strict=True))
-        swaps = isinstance(want, Binary) and want.op in COMMUTES
+    def _operands(self, desc: Expr, actual: Expr, path: str) -> None:
+        pairs = list(zip(desc.children, actual.children, strict=True))
+        swapped = list(zip(desc.children, reversed(actual.children), strict=True))
+        swaps = isinstance(desc, Binary) and desc.op in COMMUTES
         before = self.state.copy()
         try:
             for a, b in pairs:
@@ -245,54 +247,59 @@ class Matcher:
                 return
             raise
 
-    def _index(self, want: Expr, have: Expr, path: str) -> None:
+    def _index(self, desc: Expr, actual: Expr, path: str) -> None:
         """Compare index arithmetic in values: equal after the axes matched so far are substituted."""
-        if isinstance(want, Var) and isinstance(have, Var) and want in self.want and have in self.have:
-            self._bind(want, have, path)
+        if isinstance(desc, Var) and isinstance(actual, Var) and desc in self.desc and actual in self.actual:
+            self._bind(desc, actual, path)
             return
-        known = substitute(want, dict(self.state.axes))
-        if not self.analyzer.prove_equal(known, have):
-            raise MismatchError(f"{path}: described {want}, there is {have}")
+        known = substitute(desc, dict(self.state.axes))
+        if not self.analyzer.prove_equal(known, actual):
+            raise MismatchError(f"{path}: described {desc}, there is {actual}")
 
     # Accesses.
 
     def _access(
-        self, want: Buffer, asked: Sequence[Expr], have: Buffer, given: Sequence[Expr], path: str
+        self,
+        desc: Buffer,
+        desc_indices: Sequence[Expr],
+        actual: Buffer,
+        actual_indices: Sequence[Expr],
+        path: str,
     ) -> None:
-        if want.dtype is not have.dtype or want.scope != have.scope:
+        if desc.dtype is not actual.dtype or desc.scope != actual.scope:
             raise MismatchError(
-                f"{path}: described {want.name} of {want.dtype} in {want.scope}, "
-                f"there is {have.name} of {have.dtype} in {have.scope}"
+                f"{path}: described {desc.name} of {desc.dtype} in {desc.scope}, "
+                f"there is {actual.name} of {actual.dtype} in {actual.scope}"
             )
-        if self.state.buffers.setdefault(want, have) is not have:
+        if self.state.buffers.setdefault(desc, actual) is not actual:
             raise MismatchError(
-                f"{path}: described {want.name}, which is {self.state.buffers[want].name}; "
-                f"there is {have.name}"
+                f"{path}: described {desc.name}, which is {self.state.buffers[desc].name}; "
+                f"there is {actual.name}"
             )
         # An index may contain an axis without depending on it: (16 * o + i) // 48 with i below 16.
-        given = [i if isinstance(i, Var) else self.analyzer.simplify(i) for i in given]
-        wanted = [(i, index) for i, index in enumerate(asked) if self._moves(index, self.want)]
-        there = [(i, index) for i, index in enumerate(given) if self._moves(index, self.have)]
+        actual_indices = [i if isinstance(i, Var) else self.analyzer.simplify(i) for i in actual_indices]
+        wanted = [(i, index) for i, index in enumerate(desc_indices) if self._moves(index, self.desc)]
+        there = [(i, index) for i, index in enumerate(actual_indices) if self._moves(index, self.actual)]
         if len(wanted) != len(there) and not self._same_axes(wanted, there):
-            raise self._elsewhere(want, asked, have, given, path)
+            raise self._differ_at(desc, desc_indices, actual, actual_indices, path)
         dims = tuple(i for i, _ in there)
-        if self.state.dims.setdefault(want, dims) != dims:
-            raise MismatchError(f"{path}: other dims of {have.name} move than before")
+        if self.state.dims.setdefault(desc, dims) != dims:
+            raise MismatchError(f"{path}: other dims of {actual.name} move than before")
         for (_, a), (_, b) in zip(wanted, there, strict=False):
             if len(wanted) != len(there):
                 break
-            part = self.analyzer.simplify(b - self._first(b, self.have))
-            if isinstance(a, Var) and isinstance(part, Var) and a in self.want and part in self.have:
+            part = self.analyzer.simplify(b - self._first(b, self.actual))
+            if isinstance(a, Var) and isinstance(part, Var) and a in self.desc and part in self.actual:
                 self._bind(a, part, path)
-        self.state.accesses.append((want, tuple(asked), tuple(given), path))
+        self.state.accesses.append((desc, tuple(desc_indices), tuple(actual_indices), path))
 
     @staticmethod
-    def _elsewhere(
-        want: Buffer, asked: Sequence[Expr], have: Buffer, given: Sequence[Expr], path: str
+    def _differ_at(
+        desc: Buffer, desc_indices: Sequence[Expr], actual: Buffer, actual_indices: Sequence[Expr], path: str
     ) -> MismatchError:
         return MismatchError(
-            f"{path}: described {want.name}[{', '.join(map(str, asked))}], "
-            f"there is {have.name}[{', '.join(map(str, given))}]"
+            f"{path}: described {desc.name}[{', '.join(map(str, desc_indices))}], "
+            f"there is {actual.name}[{', '.join(map(str, actual_indices))}]"
         )
 
     def _same_axes(self, wanted: Sequence[tuple[int, Expr]], there: Sequence[tuple[int, Expr]]) -> bool:
@@ -307,44 +314,48 @@ class Matcher:
     def _first(self, index: Expr, axes: Mapping[Var, IterVar]) -> Expr:
         return substitute(index, {v: axis.dom.begin for v, axis in axes.items()})
 
-    def _bind(self, want: Var, have: Var, path: str) -> None:
-        known = self.state.axes.get(want)
-        if known is None and have in self.state.axes.values():
-            other = next(a for a, b in self.state.axes.items() if b is have)
-            raise MismatchError(f"{path}: described {want.name}, there is {have.name}, which is {other.name}")
-        if known is not None and known is not have:
-            raise MismatchError(f"{path}: described {want.name}, which is {known.name}; there is {have.name}")
-        a, b = self.want[want], self.have[have]
+    def _bind(self, desc: Var, actual: Var, path: str) -> None:
+        known = self.state.axes.get(desc)
+        if known is None and actual in self.state.axes.values():
+            other = next(a for a, b in self.state.axes.items() if b is actual)
+            raise MismatchError(
+                f"{path}: described {desc.name}, there is {actual.name}, which is {other.name}"
+            )
+        if known is not None and known is not actual:
+            raise MismatchError(
+                f"{path}: described {desc.name}, which is {known.name}; there is {actual.name}"
+            )
+        a, b = self.desc[desc], self.actual[actual]
         if a.kind != b.kind or const_value(a.dom.extent) != const_value(b.dom.extent):
             raise MismatchError(
-                f"{path}: axis {want.name} is described as {a.kind} of {a.dom.extent}, "
-                f"{have.name} is {b.kind} of {b.dom.extent}"
+                f"{path}: axis {desc.name} is described as {a.kind} of {a.dom.extent}, "
+                f"{actual.name} is {b.kind} of {b.dom.extent}"
             )
-        self.state.axes[want] = have
+        self.state.axes[desc] = actual
 
     def _rest_of_axes(self) -> None:
         """Match the remaining axes in order: no index is such an axis alone."""
         bound = set(self.state.axes.values())
-        left = [have for have in self.have if have not in bound]
-        for want in self.want:
-            if want not in self.state.axes:
-                self._bind(want, left.pop(0), "axes")
+        left = [actual for actual in self.actual if actual not in bound]
+        for desc in self.desc:
+            if desc not in self.state.axes:
+                self._bind(desc, left.pop(0), "axes")
 
-    def _windows(self) -> dict[Buffer, Place]:
+    def _windows(self) -> dict[Buffer, Location]:
         shifts: dict[Var, Expr] = {}
-        for var, axis in self.want.items():
+        for var, axis in self.desc.items():
             own = self.state.axes[var]
-            shifts[var] = own - self.have[own].dom.begin + axis.dom.begin
-        found: dict[Buffer, Place] = {}
+            shifts[var] = own - self.actual[own].dom.begin + axis.dom.begin
+        found: dict[Buffer, Location] = {}
         for access in self.state.accesses:
-            want, asked, given, path = access
-            place = self._window(access, shifts) or self._scattered(access)
-            if place is None:
-                raise self._elsewhere(want, asked, self.state.buffers[want], given, path)
-            self._check_same(found.setdefault(want, place), place, path)
+            desc, desc_indices, actual_indices, path = access
+            location = self._window(access, shifts) or self._scattered(access)
+            if location is None:
+                raise self._differ_at(desc, desc_indices, self.state.buffers[desc], actual_indices, path)
+            self._check_same(found.setdefault(desc, location), location, path)
         return found
 
-    def _check_same(self, before: Place, here: Place, path: str) -> None:
+    def _check_same(self, before: Location, here: Location, path: str) -> None:
         """Check that all accesses to a described buffer agree on its position."""
         name = here.buffer.name
         if isinstance(before, Window) and isinstance(here, Window):
@@ -357,49 +368,50 @@ class Matcher:
 
     def _window(self, access: Access, shifts: Mapping[Var, Expr]) -> Window | None:
         """The window of an access; None if a dim of the described buffer is no dim of the actual one."""
-        want, asked, given, path = access
-        if len(self.state.dims[want]) != sum(self._moves(index, self.want) for index in asked):
+        desc, desc_indices, actual_indices, path = access
+        if len(self.state.dims[desc]) != sum(self._moves(index, self.desc) for index in desc_indices):
             return None
-        dims = iter(self.state.dims[want])
+        dims = iter(self.state.dims[desc])
         at: list[int | None] = []
-        rest = list(given)
-        for index in asked:
-            if self._moves(index, self.want):
+        rest = list(actual_indices)
+        for index in desc_indices:
+            if self._moves(index, self.desc):
                 dim = next(dims)
                 at.append(dim)
-                rest[dim] = self.analyzer.simplify(given[dim] - substitute(index, shifts))
+                rest[dim] = self.analyzer.simplify(actual_indices[dim] - substitute(index, shifts))
             elif const_value(index) == 0:
                 at.append(None)
             else:
-                raise MismatchError(f"{path}: the index {index} of {want.name} stays in place, and is not 0")
-        if any(v in self.have for e in rest for v in free_vars(e)):
+                raise MismatchError(f"{path}: the index {index} of {desc.name} stays in place, and is not 0")
+        if any(v in self.actual for e in rest for v in free_vars(e)):
             return None
-        return Window(self.state.buffers[want], tuple(rest), tuple(at))
+        return Window(self.state.buffers[desc], tuple(rest), tuple(at))
 
     def _scattered(self, access: Access) -> Scattered | None:
         """The position of a described buffer with a dim that the program's buffer does not have.
 
         In each dim one axis must carry the index, and the other axes must not contribute; else None.
         """
-        want, asked, given, _ = access
-        origin = {v: a.dom.begin for v, a in self.want.items()}
+        desc, desc_indices, actual_indices, _ = access
+        origin = {v: a.dom.begin for v, a in self.desc.items()}
         carriers: list[Var | None] = []
-        for index in asked:
-            own = [v for v in free_vars(index) if v in self.want]
+        for index in desc_indices:
+            own = [v for v in free_vars(index) if v in self.desc]
             alone = (v for v in own if self.analyzer.prove_equal(_but(index, v, origin), v))
             carrier = next(alone, None)
             if own and carrier is None:
                 return None
             carriers.append(None if carrier is None else self.state.axes[carrier])
-        mapped = {w: h for w, h in self.state.axes.items() if h in self.have}
-        values: dict[Var, Expr] = {v: axis.dom.begin for v, axis in self.have.items()}
-        for carrier, index in zip(carriers, asked, strict=True):
+        mapped = {w: h for w, h in self.state.axes.items() if h in self.actual}
+        values: dict[Var, Expr] = {v: axis.dom.begin for v, axis in self.actual.items()}
+        for carrier, index in zip(carriers, desc_indices, strict=True):
             if carrier is not None:
                 values[carrier] = substitute(index, mapped)
-        kept = {v: a.dom.begin for v, a in self.have.items() if v not in carriers}
-        if not all(self.analyzer.prove_equal(e, substitute(e, values)) for e in given):
+        kept = {v: a.dom.begin for v, a in self.actual.items() if v not in carriers}
+        if not all(self.analyzer.prove_equal(e, substitute(e, values)) for e in actual_indices):
             return None
-        return Scattered(self.state.buffers[want], tuple(substitute(e, kept) for e in given), tuple(carriers))
+        indices = tuple(substitute(e, kept) for e in actual_indices)
+        return Scattered(self.state.buffers[desc], indices, tuple(carriers))
 
 
 def _but(index: Expr, var: Var, values: Mapping[Var, Expr]) -> Expr:
@@ -419,4 +431,4 @@ def _settled(block: Block) -> Block:
     )
 
 
-__all__ = ["Match", "Matcher", "MismatchError", "Place", "Scattered", "Window"]
+__all__ = ["Location", "Match", "Matcher", "MismatchError", "Scattered", "Window"]

@@ -54,8 +54,8 @@ class Tiles:
 
     @property
     def name(self) -> str:
-        turned = "at" * self.a_transposed + "bt" * self.b_transposed + "held" * self.a_held
-        return f"matrix.{self.unit.name}.{self.down}x{self.across}.{self.axis}{turned}"
+        options = "at" * self.a_transposed + "bt" * self.b_transposed + "held" * self.a_held
+        return f"matrix.{self.unit.name}.{self.down}x{self.across}.{self.axis}{options}"
 
 
 @record(frozen=True)
@@ -84,14 +84,14 @@ def chain_of(unit: MatrixUnit) -> list[tuple[int, int]] | None:
     acc = {unit.of_acc.element(t, i): (t, i) for t in range(unit.width) for i in range(unit.of_acc.count)}
     found = []
     for number in range(unit.of_a.count):
-        places = set()
+        sources = set()
         for thread in range(unit.width):
             row, column = divmod(unit.of_a.element(thread, number), unit.k)
             owner, own = acc[row * unit.n + column % unit.n]
-            places.add((column // unit.n, own) if owner == thread else None)
-        if len(places) > 1 or None in places:
+            sources.add((column // unit.n, own) if owner == thread else None)
+        if len(sources) > 1 or None in sources:
             return None
-        found += [place for place in places if place is not None]
+        found += [source for source in sources if source is not None]
     return found if unit.k % unit.n == 0 else None
 
 
@@ -144,16 +144,18 @@ def _buffers(tiles: Tiles) -> tuple[Buffer, Buffer, Buffer]:
     ):
         row = row_of(unit, of)
         parts = (size // row, unit.k, row) if unit.in_place else (unit.k, size)
-        lies = parts if k_outer else (size, unit.k)
+        dims = parts if k_outer else (size, unit.k)
         if tiles.a_held and name == "A":
             held = [d.extent for d in threads] + [tiles.down, unit.k // unit.n] + [d.extent for d in own]
             operands.append(Buffer(name, tuple(held), of, scope="local"))
         else:
-            operands.append(Buffer(name, lies, of, scope=operand_scope(unit)))
+            operands.append(Buffer(name, dims, of, scope=operand_scope(unit)))
     return operands[0], operands[1], Buffer("C", tuple(shape), unit.acc, scope="local")
 
 
-def _place(tiles: Tiles, buffer: Buffer, step: ExprLike, tile: ExprLike, inner: ExprLike) -> list[Expr]:
+def _operand_indices(
+    tiles: Tiles, buffer: Buffer, step: ExprLike, tile: ExprLike, inner: ExprLike
+) -> list[Expr]:
     """The indices of an operand's element for a K step and a row or column `inner` of a tile."""
     of_a, unit = buffer.name == "A", tiles.unit
     size = unit.m if of_a else unit.n
@@ -173,40 +175,39 @@ def _description(tiles: Tiles) -> PrimFunc:
     a, b, c = _buffers(tiles)
     threads, own = digits_of(unit.of_acc)
     names = [*(f"t{i}" for i in range(len(threads))), "i", "j", *(f"o{i}" for i in range(len(own)))]
-    places = [Var(f"v{name}") for name in names]
+    axes_of_c = [Var(f"v{name}") for name in names]
     k = Var("vk")
     at: list[Expr] = [const(0), const(0)]
-    digits = zip((*threads, *own), _without_tile(places, len(threads)), strict=True)
-    for digit, place in digits:
-        at[digit.dim] = at[digit.dim] + place * digit.step
-    i, j = places[len(threads) : len(threads) + 2]
-    left, right = _place(tiles, a, k, i, at[0]), _place(tiles, b, k, j, at[1])
+    digits = zip((*threads, *own), _without_tile(axes_of_c, len(threads)), strict=True)
+    for digit, index in digits:
+        at[digit.dim] = at[digit.dim] + index * digit.step
+    i, j = axes_of_c[len(threads) : len(threads) + 2]
+    left, right = _operand_indices(tiles, a, k, i, at[0]), _operand_indices(tiles, b, k, j, at[1])
     if tiles.a_held:
         analyzer = Analyzer()
         analyzer.bind(k, 0, unit.k)
         inner = k % unit.n
         own_of = [
-            place if digit.dim == 0 else analyzer.simplify(inner // digit.step % digit.extent)
-            for digit, place in zip((*threads, *own), _without_tile(places, len(threads)), strict=True)
+            index if digit.dim == 0 else analyzer.simplify(inner // digit.step % digit.extent)
+            for digit, index in zip((*threads, *own), _without_tile(axes_of_c, len(threads)), strict=True)
         ]
         left = [*own_of[: len(threads)], i, analyzer.simplify(k // unit.n), *own_of[len(threads) :]]
-    sum_, one, other = load(c, places), load(a, left), load(b, right)
+    sum_, one, other = load(c, axes_of_c), load(a, left), load(b, right)
     value = sum_ + cast_to(c.dtype, one) * cast_to(c.dtype, other)
     reads = tuple(
-        Region(buffer, tuple(Range(i, const(1)) for i in indices))
-        for buffer, indices in ((a, left), (b, right), (c, places))
+        Region.point(buffer, indices) for buffer, indices in ((a, left), (b, right), (c, axes_of_c))
     )
     sizes = c.static_shape() or ()
-    axes = [IterVar(v, Range(const(0), const(size))) for v, size in zip(places, sizes, strict=True)]
+    axes = [IterVar(v, Range(const(0), const(size))) for v, size in zip(axes_of_c, sizes, strict=True)]
     axes.append(IterVar(k, Range(const(0), const(unit.k)), "reduce"))
     loops = [Var(name) for name in (*names, "k")]
-    body = Block("product", tuple(axes), tuple(loops), reads, reads[2:], Store(c, tuple(places), value))
+    body = Block("product", tuple(axes), tuple(loops), reads, reads[2:], Store(c, tuple(axes_of_c), value))
     return PrimFunc("product", (a, b, c), over_its_axes(body))
 
 
-def _without_tile(places: Sequence[Var], threads: int) -> list[Var]:
+def _without_tile(indices: Sequence[Var], threads: int) -> list[Var]:
     """The indices of a result without those of its tile, which follow the first `threads` indices."""
-    return [*places[:threads], *places[threads + 2 :]]
+    return [*indices[:threads], *indices[threads + 2 :]]
 
 
 def _implementation(tiles: Tiles) -> PrimFunc:
@@ -220,7 +221,7 @@ def _implementation(tiles: Tiles) -> PrimFunc:
         parts = []
         for number in range(fragment.count):
             at = fragment.position(thread, number)
-            parts.append(load(buffer, _place(tiles, buffer, at[1 - dim], tile, at[dim])))
+            parts.append(load(buffer, _operand_indices(tiles, buffer, at[1 - dim], tile, at[dim])))
         var = Var(f"{buffer.name.lower()}{tile}", buffer.dtype.with_lanes(fragment.count))
         lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))
         return var
@@ -234,40 +235,40 @@ def _implementation(tiles: Tiles) -> PrimFunc:
         lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))
         return var
 
-    first = [_digit(thread, [d.extent for d in threads], place) for place in range(len(threads))]
+    first = [_digit(thread, [d.extent for d in threads], number) for number in range(len(threads))]
     left = [in_threads(i) if tiles.a_held else held(a, unit.of_a, 0, i) for i in range(tiles.down)]
     right = [held(b, unit.of_b, 1, j) for j in range(tiles.across)]
     steps = []
     for i in range(tiles.down):
         for j in range(tiles.across):
-            places = [
+            elements = [
                 (*first, as_expr(i), as_expr(j), *map(as_expr, _number(number, own)))
                 for number in range(unit.of_acc.count)
             ]
-            steps.append(_step(unit, c, places, left[i], right[j]))
+            steps.append(_step(unit, c, elements, left[i], right[j]))
     body: Stmt = seq(*steps)
     for var, value in reversed(lets):
         body = Let(var, value, body)
     return PrimFunc("product", (a, b, c), loop(thread, unit.width, body, "thread", thread=tiles.axis))
 
 
-def _step(unit: MatrixUnit, c: Buffer, places: Sequence[Sequence[ExprLike]], a: Expr, b: Expr) -> Stmt:
+def _step(unit: MatrixUnit, c: Buffer, elements: Sequence[Sequence[ExprLike]], a: Expr, b: Expr) -> Stmt:
     """One call of the unit, which updates the accumulators at these indices."""
-    parts = [load(c, place) for place in places]
+    parts = [load(c, indices) for indices in elements]
     made = Var("sum", c.dtype.with_lanes(len(parts)))
     acc = vector_concat(*parts) if len(parts) > 1 else parts[0]
     stores = [
-        Store(c, tuple(map(as_expr, place)), vector_shuffle(made, [lane]) if len(parts) > 1 else made)
-        for lane, place in enumerate(places)
+        Store(c, tuple(map(as_expr, indices)), vector_shuffle(made, [lane]) if len(parts) > 1 else made)
+        for lane, indices in enumerate(elements)
     ]
     return Let(made, matrix_product(unit, acc, a, b), seq(*stores))
 
 
-def _digit(value: Expr, extents: Sequence[int], place: int) -> Expr:
-    """Digit number `place` of a value in a mixed radix; `extents` are those of the digits, highest first."""
-    below = reduce(lambda x, y: x * y, extents[place + 1 :], 1)
+def _digit(value: Expr, extents: Sequence[int], number: int) -> Expr:
+    """Digit `number` of a value in a mixed radix; `extents` are those of the digits, highest first."""
+    below = reduce(lambda x, y: x * y, extents[number + 1 :], 1)
     digit = value // below if below > 1 else value
-    return digit % extents[place] if place else digit
+    return digit % extents[number] if number else digit
 
 
 def _number(number: int, digits: Sequence[Digit]) -> list[int]:
@@ -279,10 +280,10 @@ def _number(number: int, digits: Sequence[Digit]) -> list[int]:
     return found[::-1]
 
 
-def _whole(lies: Array, k_outer: bool) -> Array:
+def _with_k_innermost(operand: Array, k_outer: bool) -> Array:
     """Return an operand with K innermost."""
-    whole = lies.transpose(1, 0, 2).reshape(lies.shape[1], -1) if lies.ndim > 2 else lies
-    return whole.T if k_outer else whole
+    rows = operand.transpose(1, 0, 2).reshape(operand.shape[1], -1) if operand.ndim > 2 else operand
+    return rows.T if k_outer else rows
 
 
 @record(frozen=True)
@@ -291,34 +292,34 @@ class _Reference:
 
     def __call__(self, a: Array, b: Array, c: Array) -> None:
         unit = self.tiles.unit
-        left = self._held(a) if self.tiles.a_held else _whole(a, self.tiles.a_transposed)
-        right = _whole(b, not self.tiles.b_transposed)
+        left = self._held(a) if self.tiles.a_held else _with_k_innermost(a, self.tiles.a_transposed)
+        right = _with_k_innermost(b, not self.tiles.b_transposed)
         made = left.astype(c.dtype) @ right.astype(c.dtype).T
         threads, own = digits_of(unit.of_acc)
-        for place in np.ndindex(*c.shape):
+        for index in np.ndindex(*c.shape):
             digits, (i, j), values = (
-                place[: len(threads)],
-                place[len(threads) :][:2],
-                place[len(threads) + 2 :],
+                index[: len(threads)],
+                index[len(threads) :][:2],
+                index[len(threads) + 2 :],
             )
             at = [i * unit.m, j * unit.n]
             for digit, value in zip((*threads, *own), (*digits, *values), strict=True):
                 at[digit.dim] += value * digit.step
-            c[place] += made[at[0], at[1]]
+            c[index] += made[at[0], at[1]]
 
     def _held(self, a: Array) -> Array:
         """Assemble the first operand from the values that the threads hold."""
         unit, down = self.tiles.unit, self.tiles.down
-        whole = np.empty((down, unit.m, unit.k), a.dtype)
+        operand = np.empty((down, unit.m, unit.k), a.dtype)
         threads, own = digits_of(unit.of_acc)
-        for place in np.ndindex(*a.shape):
-            digits = (*place[: len(threads)], *place[len(threads) + 2 :])
-            tile, part = place[len(threads) : len(threads) + 2]
+        for index in np.ndindex(*a.shape):
+            digits = (*index[: len(threads)], *index[len(threads) + 2 :])
+            tile, part = index[len(threads) : len(threads) + 2]
             at = [0, part * unit.n]
             for digit, value in zip((*threads, *own), digits, strict=True):
                 at[digit.dim] += value * digit.step
-            whole[tile, at[0], at[1]] = a[place]
-        return whole.reshape(down * unit.m, unit.k)
+            operand[tile, at[0], at[1]] = a[index]
+        return operand.reshape(down * unit.m, unit.k)
 
 
 __all__ = [

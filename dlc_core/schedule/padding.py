@@ -53,16 +53,16 @@ def decompose_padding(program: Program, handle: BlockRV, target: LoopRV) -> list
     writes = [a for a in accesses(at, [body.buffer]) if a.writes]
     if const_value(block.predicate) != 1 or exact_box(writes, analyzer) is None:
         raise program.error(what, at, block, why="its loops leave out elements of the box that it writes")
-    whole: Limits = {}
+    domain: Limits = {}
     with analyzer.scope():
         bind_all(analyzer, own)
         for axis, bound in zip(block.axes, block.values, strict=True):
             found = span(bound, [s.var for s in own], analyzer)
             if found is None:
                 raise program.error(what, at, block, why=f"the range of axis {axis.var.name} is not known")
-            whole[axis.var] = found
-    inner = _interior(program, block, cond, whole, analyzer, what)
-    boxes = _border(block, whole, inner, analyzer)
+            domain[axis.var] = found
+    inner = _interior(program, block, cond, domain, analyzer, what)
+    boxes = _border(block, domain, inner, analyzer)
     names: list[BlockRV] = []
     parts: list[Stmt] = []
     for box in boxes:
@@ -89,10 +89,10 @@ def _own_loops(program: Program, block: Block, at: For, what: str) -> list[For]:
 
 
 def _interior(
-    program: Program, block: Block, cond: Expr, whole: Limits, analyzer: Analyzer, what: str
+    program: Program, block: Block, cond: Expr, domain: Limits, analyzer: Analyzer, what: str
 ) -> Limits:
-    """The box, within `whole`, where a condition is true."""
-    inner = dict(whole)
+    """The box, within `domain`, where a condition is true."""
+    inner = dict(domain)
     axes = {a.var for a in block.axes}
     for item in conjuncts(cond):
         bound = _bound(item, axes, analyzer)
@@ -125,7 +125,7 @@ def _bound(cond: Expr, axes: set[Var], analyzer: Analyzer) -> tuple[Var, Expr | 
     return (used[0], analyzer.simplify(-rest), None) if sign == 1 else (used[0], None, rest)
 
 
-def _border(block: Block, whole: Limits, inner: Limits, analyzer: Analyzer) -> list[Limits]:
+def _border(block: Block, domain: Limits, inner: Limits, analyzer: Analyzer) -> list[Limits]:
     """Return disjoint boxes that cover everything but the interior.
 
     For each axis these are the parts below and above the interior, within the interior of earlier axes.
@@ -133,11 +133,11 @@ def _border(block: Block, whole: Limits, inner: Limits, analyzer: Analyzer) -> l
     boxes: list[Limits] = []
     done: Limits = {}
     for position, axis in enumerate(block.axes):
-        full, own = whole[axis.var], inner[axis.var]
+        full, own = domain[axis.var], inner[axis.var]
         split_at = minimum(maximum(own.low, full.low), full.high + 1)
         below = Span(full.low, analyzer.simplify(split_at - 1))
         above = Span(analyzer.simplify(maximum(own.high + 1, split_at)), full.high)
-        later = {a.var: whole[a.var] for a in block.axes[position + 1 :]}
+        later = {a.var: domain[a.var] for a in block.axes[position + 1 :]}
         boxes += [
             {**done, axis.var: side, **later}
             for side in (below, above)

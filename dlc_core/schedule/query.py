@@ -46,14 +46,14 @@ def _used(root: Stmt, *, writes: bool) -> tuple[dict[Buffer, None], set[Buffer]]
 
 def writers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
     """The outermost blocks that write one of the buffers."""
-    wanted = set(buffers)
-    return [b for b in program.tree.outermost if not wanted.isdisjoint(written_by(b))]
+    selected = set(buffers)
+    return [b for b in program.tree.outermost if not selected.isdisjoint(written_by(b))]
 
 
 def readers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
     """The outermost blocks that read one of the buffers."""
-    wanted = set(buffers)
-    return [b for b in program.tree.outermost if not wanted.isdisjoint(read_by(b))]
+    selected = set(buffers)
+    return [b for b in program.tree.outermost if not selected.isdisjoint(read_by(b))]
 
 
 def producers(program: Program, handle: BlockRV) -> list[BlockRV]:

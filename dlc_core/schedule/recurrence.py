@@ -42,7 +42,9 @@ def passes_on(program: Program, block: Block, loop: For) -> Buffer | None:
     return None
 
 
-def order_kept(program: Program, block: Block, old: Sequence[For], new: Sequence[For]) -> Buffer | None:
+def violated_by_order(
+    program: Program, block: Block, old: Sequence[For], new: Sequence[For]
+) -> Buffer | None:
     """A buffer whose dependences another loop order would violate, if there is one.
 
     `old` and `new` are the same nested loops around the block, in two orders.
@@ -65,10 +67,10 @@ def _is_free(program: Program, block: Block, buffer: Buffer, loop: For, others: 
     analyzer = program.analyzer(*list(program.tree.ancestors(loop))[:1])
     writes = {a.indices: a for a in found if a.writes}
     reads = {a.indices: a for a in found if not a.writes and a.indices not in writes}
-    return all(_apart(w, r, loop, moving, analyzer) for w in writes.values() for r in reads.values())
+    return all(_are_disjoint(w, r, loop, moving, analyzer) for w in writes.values() for r in reads.values())
 
 
-def _apart(write: Access, read: Access, loop: For, moving: Sequence[For], analyzer: Analyzer) -> bool:
+def _are_disjoint(write: Access, read: Access, loop: For, moving: Sequence[For], analyzer: Analyzer) -> bool:
     """Whether a write and a read of different iterations are provably disjoint.
 
     In some dim all indices read must be below, or all above, those that other iterations write.
@@ -106,4 +108,4 @@ def _at(item: Span, var: Var, value: Expr) -> Span:
     return Span(substitute(item.low, {var: value}), substitute(item.high, {var: value}))
 
 
-__all__ = ["order_kept", "passes_on", "recurrent_buffers"]
+__all__ = ["passes_on", "recurrent_buffers", "violated_by_order"]

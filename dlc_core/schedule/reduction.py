@@ -26,12 +26,12 @@ from dlc_core.schedule.dependence import (
 )
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, written_by
-from dlc_core.schedule.regions import bind_all, point_region, read_regions, span
+from dlc_core.schedule.regions import bind_all, read_regions, span
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.combine import OPERATIONS, Combination, combination_of, update, violated_property
 from dlc_core.tir.functor import free_vars_stmt, region_exprs, rename_bound, substitute_stmt
 from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Seq, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Region, Seq, Stmt, Store, loop, seq
 
 TRUE = const(True, BOOL)
 
@@ -194,7 +194,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         shape.insert(axis, at.extent)
         partial.append(Buffer(f"{result.name}_rf", shape, result.dtype))
 
-    def place(at_lane: Expr) -> tuple[Expr, ...]:
+    def indices_at(at_lane: Expr) -> tuple[Expr, ...]:
         return (*old.point[:axis], at_lane - at.begin, *old.point[axis:])
 
     kept = [
@@ -210,14 +210,14 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     if sometimes is not TRUE:
         inside = substitute(sometimes, to_axis)
         terms = tuple(if_then_else(inside, t, i) for t, i in zip(terms, identity, strict=True))
-    point = place(lane.var)
+    point = indices_at(lane.var)
     name = program.fresh_block_name(f"{block.name}_rf")
     first = Block(
         name,
         (*(a for a, _ in spatial), lane, *kept),
         (*(v for _, v in spatial), at.var, *moved),
         (),
-        tuple(point_region(b, point) for b in partial),
+        tuple(Region.point(b, point) for b in partial),
         substitute_stmt(update(partial, point, terms, old.combine), env),
         seq(*(Store(b, point, i) for b, i in zip(partial, identity, strict=True))),
         always,
@@ -225,12 +225,12 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     )
     first = replace(first, reads=read_regions(first))
     step = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent), "reduce")
-    source = place(step.var)
+    source = indices_at(step.var)
     total: Stmt = Block(
         block.name,
         (*(a for a, _ in spatial), step),
         (*(v for _, v in spatial), at.var),
-        tuple(point_region(b, source) for b in partial),
+        tuple(Region.point(b, source) for b in partial),
         block.writes,
         update(old.buffers, old.point, tuple(load(b, source) for b in partial), old.combine),
         block.init,

@@ -32,8 +32,6 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.ir.expr import substitute as substitute_expr
-from dlc_core.tir.axes import full_region as full_region
-from dlc_core.tir.axes import point_region as point_region
 from dlc_core.tir.functor import block_list, bound_buffers, child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Seq, Stmt, Store, View
 
@@ -103,7 +101,7 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
 
     Loops that never run are skipped.  Opaque blocks access their whole declared regions.
     """
-    wanted = None if buffers is None else set(buffers)
+    selected = None if buffers is None else set(buffers)
     found: list[Access] = []
 
     def visit(
@@ -121,7 +119,7 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
                 if is_opaque(stmt):
                     for regions, writes in ((stmt.reads, False), (stmt.writes, True)):
                         for region in regions:
-                            if wanted is None or region.buffer in wanted:
+                            if selected is None or region.buffer in selected:
                                 indices, around = _all_of(region, env)
                                 loops_there = (*loops, *around)
                                 found.append(
@@ -137,9 +135,9 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
 
         if not isinstance(stmt, Alloc):
             for e in loads_in(*exprs_of(stmt)):
-                if wanted is None or e.buffer in wanted:
+                if selected is None or e.buffer in selected:
                     found.append(Access(e.buffer, placed(e.indices), False, loops, block, predicate))  # noqa: PERF401
-        if isinstance(stmt, Store) and (wanted is None or stmt.buffer in wanted):
+        if isinstance(stmt, Store) and (selected is None or stmt.buffer in selected):
             found.append(Access(stmt.buffer, placed(stmt.indices), True, loops, block, predicate))
         for child in child_stmts(stmt):
             visit(child, env, loops, block, predicate)
@@ -201,16 +199,16 @@ def hull(
     groups: dict[tuple[For, ...], dict[tuple[Expr, ...], None]] = {}
     for access in found:
         groups.setdefault(access.loops, {})[access.indices] = None
-    wholes = [Span(const(0), analyzer.simplify(size - 1)) for size in buffer.shape]
+    full_spans = [Span(const(0), analyzer.simplify(size - 1)) for size in buffer.shape]
     totals: list[Span | None] = [None] * buffer.ndim
-    for loops, places in groups.items():
+    for loops, index_lists in groups.items():
         moving = (*outer, *loops)
         names = [s.var for s in moving]
         with analyzer.scope():
             bind_all(analyzer, moving)
             for dim in range(buffer.ndim):
-                for index in dict.fromkeys(place[dim] for place in places):
-                    one = span(index, names, analyzer) or wholes[dim]
+                for index in dict.fromkeys(indices[dim] for indices in index_lists):
+                    one = span(index, names, analyzer) or full_spans[dim]
                     before = totals[dim]
                     totals[dim] = one if before is None or before == one else _union([before, one], analyzer)
     box: list[Span] = []
@@ -243,7 +241,7 @@ def read_regions(block: Block) -> tuple[Region, ...]:
     """
     if any(map(block_list, child_stmts(block))):
         return _boxes_read(block)
-    places: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    index_lists: dict[Buffer, list[tuple[Expr, ...]]] = {}
     written: set[tuple[Buffer, tuple[Expr, ...]]] = set()
     work: list[Stmt] = [block.body]
     inner: set[Var] = set()
@@ -255,16 +253,16 @@ def read_regions(block: Block) -> tuple[Region, ...]:
             case Store():
                 written.add((stmt.buffer, stmt.indices))
         for expr in loads_in(*exprs_of(stmt)):
-            known = places.setdefault(expr.buffer, [])
+            known = index_lists.setdefault(expr.buffer, [])
             if expr.indices not in known:
                 known.append(expr.indices)
         work.extend(reversed(child_stmts(stmt)))
     regions: list[Region] = []
-    for buffer, found in places.items():
-        if all((buffer, place) in written for place in found):
+    for buffer, found in index_lists.items():
+        if all((buffer, indices) in written for indices in found):
             continue
         point = len(found) == 1 and not any(isinstance(e, Load) or e in inner for e in post_order(*found[0]))
-        regions.append(point_region(buffer, found[0]) if point else full_region(buffer))
+        regions.append(Region.point(buffer, found[0]) if point else Region.whole(buffer))
     return tuple(regions)
 
 
@@ -283,8 +281,8 @@ def _boxes_read(block: Block) -> tuple[Region, ...]:
     regions: list[Region] = []
     for buffer, its in found.items():
         reads = [a for a in its if not a.writes]
-        places = {a.indices for a in its if a.writes}
-        if any(a.indices not in places for a in reads):
+        index_lists = {a.indices for a in its if a.writes}
+        if any(a.indices not in index_lists for a in reads):
             box = hull(reads, analyzer)
             regions.append(Region(buffer, tuple(Range(x.low, extent_of(x, analyzer)) for x in box)))
     return tuple(regions)

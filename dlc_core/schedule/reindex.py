@@ -28,7 +28,6 @@ from dlc_core.schedule.regions import (
     bind_all,
     extent_of,
     iter_map,
-    point_region,
     read_regions,
     span,
 )
@@ -47,7 +46,7 @@ def reindex(program: Program, handle: BlockRV, which: str | tuple[str, int]) -> 
     check_not_exposed(program, buffer, block, what)
     check_free_axes(program, block, what)
     check_not_recurrent(program, block, what)
-    point = _place(program, block, buffer, what)
+    point = _accessed_index(program, block, buffer, what)
     own = [a for a in block.axes if a.var in free_vars(*point) and const_value(a.dom.extent) != 1]
     _check_inside(program, block, buffer, point, what)
     top = top_of(program, block)
@@ -67,7 +66,7 @@ def reindex(program: Program, handle: BlockRV, which: str | tuple[str, int]) -> 
     return BlockRV(name)
 
 
-def _place(program: Program, block: Block, buffer: Buffer, what: str) -> tuple[Expr, ...]:
+def _accessed_index(program: Program, block: Block, buffer: Buffer, what: str) -> tuple[Expr, ...]:
     """The only index at which a block accesses a buffer, over the block's axes."""
     found: dict[tuple[Expr, ...], None] = {}
     inside = [s for part in (block.init, block.body) if part is not None for s in stmts(part)]
@@ -190,13 +189,13 @@ def _copy(
     loops = [Var(a.var.name.removeprefix("v_")) for a in own]
     store = Store(buffer, there, fresh[here]) if writes else Store(fresh, here, buffer[there])
     source, target = (fresh, buffer) if writes else (buffer, fresh)
-    places = (here, there) if writes else (there, here)
+    sides = (here, there) if writes else (there, here)
     nest: Stmt = Block(
         name,
         tuple(axes),
         tuple(item.low + var for item, var in zip(box, loops, strict=True)),
-        (point_region(source, places[0]),),
-        (point_region(target, places[1]),),
+        (Region.point(source, sides[0]),),
+        (Region.point(target, sides[1]),),
         store,
     )
     for var, item in reversed(list(zip(loops, box, strict=True))):
@@ -208,7 +207,7 @@ def _with_buffer(block: Block, old: Buffer, fresh: Buffer, own: Sequence[IterVar
     here = tuple(a.var - a.dom.begin for a in own)
 
     def on_region(region: Region) -> Region:
-        return point_region(fresh, here) if region.buffer is old else region
+        return Region.point(fresh, here) if region.buffer is old else region
 
     changed = move_accesses(
         block, lambda buffer, _: (fresh, here) if buffer is old else None, region=on_region

@@ -63,8 +63,8 @@ class Sampling(Traced):
             # Choose uniformly how many of the prime each factor gets (stars and bars).
             bars = sorted(self._draw().sample(range(power + count - 2), count - 2))
             ends = [-1, *bars, power + count - 2]
-            for place, (low, high) in enumerate(itertools.pairwise(ends)):
-                factors[place] *= prime ** (high - low - 1)
+            for part, (low, high) in enumerate(itertools.pairwise(ends)):
+                factors[part] *= prime ** (high - low - 1)
         return [*factors, last]
 
     @primitive

@@ -101,7 +101,7 @@ class Schedule(Sampling):
         """Select the function for `func`, for `get_block` without a function, and for handles without a
         function.
         """
-        self._home(BlockRV("", func))
+        self._function_name(BlockRV("", func))
         self._working = func
 
     def show(self) -> str:
@@ -127,7 +127,7 @@ class Schedule(Sampling):
         names.
         """
         if func is not None:
-            self._active = self._home(BlockRV(name, func))
+            self._active = self._function_name(BlockRV(name, func))
         self._program.block(BlockRV(name))
         return BlockRV(name)
 
@@ -310,29 +310,29 @@ class Schedule(Sampling):
         self,
         loop: LoopRV,
         buffer: str,
-        ahead: int,
-        among: Sequence[LoopRV] = (),
-        rounds: Sequence[int] = (),
+        distance: int,
+        shared_by: Sequence[LoopRV] = (),
+        extents: Sequence[int] = (),
     ) -> None:
-        """Prefetch in each iteration of a loop the memory `ahead` elements after its reads of a buffer.
+        """Prefetch in each iteration of a loop the memory `distance` elements after its reads of a buffer.
 
-        The distance is in memory order, whatever the buffer's shape.  It may leave the buffer, because
-        prefetches cannot fault.  If iterations of the surrounding loops `among` read the same data, each
-        prefetches a part of the cache lines; `rounds` are the full extents of these loops.
+        `distance` counts in memory order, whatever the buffer's shape.  It may leave the buffer, because
+        prefetches cannot fault.  If iterations of the surrounding loops `shared_by` read the same data, each
+        prefetches a part of the cache lines; `extents` are the full extents of these loops.
         """
-        prefetching.prefetch(self._program, loop, buffer, ahead, among, rounds)
+        prefetching.prefetch(self._program, loop, buffer, distance, shared_by, extents)
 
     @primitive
     def prefetch_at(
-        self, loop: LoopRV, buffer: str, counts: Sequence[LoopRV], places: IndexMap | Callable[..., Any]
+        self, loop: LoopRV, buffer: str, loops: Sequence[LoopRV], index_map: IndexMap | Callable[..., Any]
     ) -> None:
         """Prefetch in each iteration of a loop one element of a parameter, which the loop need not read.
 
-        `places` computes the element's index from `counts`, which are this loop or loops around it.
+        `index_map` computes the element's index from the variables of `loops`: this loop or loops around it.
         """
-        chosen = places if isinstance(places, IndexMap) else IndexMap.of(places)
-        prefetching.prefetch_at(self._program, loop, buffer, counts, chosen)
-        self._record(loop, buffer, counts, chosen)
+        index = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+        prefetching.prefetch_at(self._program, loop, buffer, loops, index)
+        self._record(loop, buffer, loops, index)
 
     @primitive
     def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:

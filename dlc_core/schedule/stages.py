@@ -374,8 +374,8 @@ class StagedSchedule:
         stage.of, stage.op, stage.block, stage.axes = self, op, handle, tuple(axes)
         stage.attached, stage._steps = None, []
         loops = {loop.var: loop for loop in self.schedule.get_loops(handle)}
-        places: list[tuple[IterVar, Expr]] = list(zip(axes, block.values, strict=True))
-        stage._loops = {a: loops[v] for a, e in places if (v := _moving(e, loops)) is not None}
+        bindings: list[tuple[IterVar, Expr]] = list(zip(axes, block.values, strict=True))
+        stage._loops = {a: loops[v] for a, e in bindings if (v := _moving(e, loops)) is not None}
         return Tensor(buffer, op)
 
     @contextmanager

@@ -14,7 +14,7 @@ from dlc_core.ir.expr import Expr, Var, const, const_value
 from dlc_core.schedule.blockize import blockize, nest_of
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.intrin import TensorIntrin
-from dlc_core.schedule.match import Match, Matcher, MismatchError, Place, Scattered, Window
+from dlc_core.schedule.match import Location, Match, Matcher, MismatchError, Scattered, Window
 from dlc_core.schedule.query import read_by
 from dlc_core.schedule.reduction import init_nest
 from dlc_core.schedule.regions import escapes, is_opaque, iter_map
@@ -47,7 +47,7 @@ def tensorize(program: Program, target: LoopRV | BlockRV, intrin: TensorIntrin) 
     inner, block = nest_of(program, outer.body, what)
     described = _described(program, intrin, what)
     analyzer = program.analyzer(outer)
-    _check_whole(program, inner, block, analyzer, what)
+    _check_covers_domain(program, inner, block, analyzer, what)
     for axis in block.axes:
         analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
     for axis in described.axes:
@@ -88,14 +88,16 @@ def _described(program: Program, intrin: TensorIntrin, what: str) -> Block:
         body = body.body
     inside = Program(replace(intrin.desc, body=body))
     chain, block = nest_of(inside, body, f"{what}: the description of {intrin.name}")
-    _check_whole(inside, chain, block, inside.analyzer(), f"{what}: the description of {intrin.name}")
-    strange = [b for b in free_buffers(block) if b not in intrin.desc.buffers]
-    if strange:
-        raise program.error(what, why=f"the description uses {strange[0].name}, which is no parameter of it")
+    _check_covers_domain(inside, chain, block, inside.analyzer(), f"{what}: the description of {intrin.name}")
+    unknown = [b for b in free_buffers(block) if b not in intrin.desc.buffers]
+    if unknown:
+        raise program.error(what, why=f"the description uses {unknown[0].name}, which is no parameter of it")
     return block
 
 
-def _check_whole(program: Program, inner: list[For], block: Block, analyzer: Analyzer, what: str) -> None:
+def _check_covers_domain(
+    program: Program, inner: list[For], block: Block, analyzer: Analyzer, what: str
+) -> None:
     """Check that the loops run each point of the block's axes exactly once."""
     if const_value(block.predicate) != 1:
         raise program.error(
@@ -138,16 +140,16 @@ def _implementation(
             )
     values: dict[Var, Expr] = {}
     for var in impl.scalars:
-        place = intrin.places.get(var)
-        if place is None:
+        location = intrin.layout_params.get(var)
+        if location is None:
             values[var] = next(value for d, value in match.scalars.items() if d.name == var.name)
             continue
-        window = windows[place[0]]
+        window = windows[location[0]]
         assert isinstance(window, Window)
-        if place[1] is None:
+        if location[1] is None:
             values[var] = window.buffer.linear_index(window.starts)
         else:
-            values[var] = window.strides()[place[1]]
+            values[var] = window.strides()[location[1]]
     values = {var: analyzer.simplify(value) for var, value in values.items()}
     body = _on_windows(program, rename_bound(substitute_stmt(impl.body, values)), windows, what)
     names: dict[str, str] = {}
@@ -181,7 +183,7 @@ def _check_layout(
                 what,
                 outer,
                 why=f"dim {dim} of {window.buffer.name} has the stride {found}, "
-                f"the implementation wants {needed}",
+                f"the implementation needs {needed}",
                 hint="declare the stride as a parameter of the implementation, or change the layout",
             )
     if own.align > own.dtype.itemsize:
@@ -191,10 +193,10 @@ def _check_layout(
             raise program.error(what, outer, why=why)
 
 
-def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], what: str) -> Stmt:
-    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Location], what: str) -> Stmt:
+    def location(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
         window = windows.get(buffer)
-        return None if window is None else (window.buffer, window.place(indices))
+        return None if window is None else (window.buffer, window.indices_of(indices))
 
     def on_region(region: Region) -> Region:
         window = windows.get(region.buffer)
@@ -204,7 +206,7 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], w
             raise program.error(
                 what, why=f"the parts of {region.buffer.name} that the implementation reads are no region"
             )
-        begins = window.place([r.begin for r in region.ranges])
+        begins = window.indices_of([r.begin for r in region.ranges])
         extents: list[Expr] = [const(1)] * len(begins)
         for dim, r in zip(window.dims, region.ranges, strict=True):
             if dim is not None:
@@ -225,7 +227,7 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], w
         moved.offset = stmt.buffer.offset + start // stmt.buffer.dtype.itemsize
         return View(moved, window.buffer, substitute_stmt(stmt.body, {}, {stmt.buffer: moved}))
 
-    return move_accesses(body, place, region=on_region, stmt_fn=on_view)
+    return move_accesses(body, location, region=on_region, stmt_fn=on_view)
 
 
 def _reads(made: Block, intrin: TensorIntrin, match: Match) -> tuple[Region, ...]:

@@ -47,14 +47,14 @@ def _description(unit: MatrixUnit, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
     group = group_of(unit)
     i, o, step = (Var(f"v{name}") for name in "ios")
     one_group = unit.k == group
-    lies = (const(0), o * group + step) if one_group else (step // group, o * group + step % group)
-    places: list[tuple[Buffer, tuple[Expr, ...]]] = [
+    b_indices = (const(0), o * group + step) if one_group else (step // group, o * group + step % group)
+    accesses: list[tuple[Buffer, tuple[Expr, ...]]] = [
         (a, (i, step)),
-        (b, lies),
+        (b, b_indices),
         (c, (i, o)),
     ]
-    reads = tuple(Region(buffer, tuple(Range(e, const(1)) for e in at)) for buffer, at in places)
-    one, other, total = (load(buffer, at) for buffer, at in places)
+    reads = tuple(Region.point(buffer, at) for buffer, at in accesses)
+    one, other, total = (load(buffer, at) for buffer, at in accesses)
     value = total + cast_to(c.dtype, one) * cast_to(c.dtype, other)
     sizes = ((i, unit.m), (o, unit.n), (step, unit.k))
     axes = tuple(

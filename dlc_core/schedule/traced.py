@@ -66,13 +66,13 @@ class Traced:
             return self._active
         found: dict[str, Handle] = {}
         for handle in _handles(arguments):
-            found.setdefault(self._home(handle), handle)
+            found.setdefault(self._function_name(handle), handle)
         if len(found) > 1:
             pairs = ", ".join(f"{handle!r} of {func!r}" for func, handle in found.items())
             raise ScheduleError("handles of several functions in one call", why=pairs)
         return next(iter(found), self._working)
 
-    def _home(self, handle: Handle) -> str:
+    def _function_name(self, handle: Handle) -> str:
         if isinstance(handle, BlockRV):
             name = handle.func or self._working
             if name not in self._programs:

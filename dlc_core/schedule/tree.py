@@ -281,17 +281,17 @@ class Program:
 
         ScheduleError if an allocation would leave a loop, block or branch.
         """
-        wanted = list(users)
+        users_left = list(users)
         for buffer in buffers:
             alloc = self.tree.allocs.get(buffer)
-            if alloc is None or all(alloc in self.tree.path(user) for user in wanted):
+            if alloc is None or all(alloc in self.tree.path(user) for user in users_left):
                 continue
-            common = self.tree.common([alloc, *wanted])
+            common = self.tree.common([alloc, *users_left])
             between = self.tree.path(alloc)[self.tree.path(alloc).index(common) : -1]
             crossed = [s for s in between if isinstance(s, (For, Block, While, If))]
             if crossed:
                 raise self.error(
-                    what, *crossed, *wanted, why=f"{buffer.name} exists only inside the loops around it"
+                    what, *crossed, *users_left, why=f"{buffer.name} exists only inside the loops around it"
                 )
             inside = Tree(common).replace({alloc: alloc.body})
             self.replace({common: Alloc(buffer, inside)})

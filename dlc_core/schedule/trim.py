@@ -38,13 +38,13 @@ def trim(program: Program, handle: LoopRV) -> None:
     value = _conditional(block)
     if value is None:
         return
-    places = {axis.var: at for axis, at in zip(block.axes, block.values, strict=True)}
+    bindings = {axis.var: at for axis, at in zip(block.axes, block.values, strict=True)}
     analyzer = program.analyzer(nest[-1])
     outside = program.analyzer(*list(program.tree.ancestors(loop))[:1])
     sizes: list[Expr] = []
     left: list[Expr] = []
     for part in conjuncts(value.cond):
-        solved = solve_condition(analyzer, substitute(part, places), loop.var)
+        solved = solve_condition(analyzer, substitute(part, bindings), loop.var)
         last = solved.values.high
         if last is None or solved.values.low is not None or not set(free_vars(last)).isdisjoint(inner):
             left.append(part)

@@ -27,7 +27,6 @@ from dlc_core.ir.expr import (
 from dlc_core.script.scope import Scope
 from dlc_core.script.source import Source, short, suggestion
 from dlc_core.script.static import is_static
-from dlc_core.tir.axes import full_region
 from dlc_core.tir.stmt import Range, Region
 
 NUMBER = (bool, int, float)
@@ -217,7 +216,7 @@ class ValueParser:
         if isinstance(node, ast.Name):
             found = self.name(node)
             if isinstance(found, Buffer):
-                return full_region(found)
+                return Region.whole(found)
         if not isinstance(node, ast.Subscript):
             return self.fail(node, f"{short(node)} is not a region", "write A[i, 0:8]")
         buffer = self.buffer(node.value)

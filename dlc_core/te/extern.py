@@ -12,7 +12,6 @@ from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, Var, as_expr
 from dlc_core.ir.types import Dim
 from dlc_core.te.tensor import Operation, Tensor, make_tensors
-from dlc_core.tir.axes import full_region
 from dlc_core.tir.functor import (
     buffers_read,
     buffers_written,
@@ -24,7 +23,7 @@ from dlc_core.tir.functor import (
     substitute_stmt,
 )
 from dlc_core.tir.intrinsics import has_effect
-from dlc_core.tir.stmt import Block, Eval, PrimFunc, Stmt, seq
+from dlc_core.tir.stmt import Block, Eval, PrimFunc, Region, Stmt, seq
 
 Body = Callable[[list[Buffer], list[Buffer]], "Stmt | Expr | Sequence[Stmt | Expr]"]
 
@@ -64,8 +63,8 @@ def extern_nest(op: ExternOp, results: Sequence[Buffer]) -> Stmt:
     body = substitute_stmt(op.body, {}, dict(zip(op.formal, results, strict=True)))
     if op.blocks:
         return rename_bound(body)
-    reads = tuple(full_region(b) for b in op.reads())
-    return Block(op.name, (), (), reads, tuple(full_region(b) for b in results), rename_bound(body))
+    reads = tuple(Region.whole(b) for b in op.reads())
+    return Block(op.name, (), (), reads, tuple(Region.whole(b) for b in results), rename_bound(body))
 
 
 def extern(

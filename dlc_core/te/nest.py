@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, load, loads_in, select, substitute
 from dlc_core.te.tensor import ComputeOp, Reduction
-from dlc_core.tir.axes import full_region, point_region
 from dlc_core.tir.combine import update
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, seq
 
@@ -33,7 +32,7 @@ def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
     regions = []
     for buffer, (first, *others) in points.items():
         single = not others and not loads_in(*first)
-        regions.append(point_region(buffer, first) if single else full_region(buffer))
+        regions.append(Region.point(buffer, first) if single else Region.whole(buffer))
     return tuple(regions)
 
 
@@ -88,7 +87,7 @@ def compute_nest(
         tuple(block_axes),
         tuple(values),
         reads,
-        tuple(point_region(b, point) for b in results),
+        tuple(Region.point(b, point) for b in results),
         body,
         init,
         annotations=dict(op.annotations),
@@ -108,8 +107,8 @@ def copy_nest(name: str, source: Buffer, target: Buffer, rows: Expr) -> Stmt:
         name,
         axes,
         tuple(loops),
-        (point_region(source, point),),
-        (point_region(target, point),),
+        (Region.point(source, point),),
+        (Region.point(target, point),),
         Store(target, point, load(source, point)),
     )
     for var, extent in reversed(list(zip(loops, extents, strict=True))):

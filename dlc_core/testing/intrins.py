@@ -53,7 +53,7 @@ def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int])
     """Run the implementation on windows of larger arrays, and return the windows. Dims that must be
     contiguous are not padded.
     """
-    places = intrin.places
+    params = intrin.layout_params
     known: dict[Var, int] = {}
     arguments: list[Array] = []
     windows: list[Array] = []
@@ -65,7 +65,7 @@ def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int])
             continue
         for stride in reversed(buffer.element_strides()):
             if isinstance(stride, Var) and stride not in known:
-                dim = places[stride][1]
+                dim = params[stride][1]
                 assert dim is not None
                 known[stride] = int(np.prod(values.shape[dim + 1 :])) + MARGIN
         if isinstance(buffer.offset, Var):

@@ -142,7 +142,7 @@ def check_dots(target: str, a: str, b: str) -> Any:
     return exe
 
 
-def check_few_rows(target: str, dtype: str) -> None:
+def check_skinny_gemm(target: str, dtype: str) -> None:
     """Check skinny GEMMs of three rows and a symbolic number of columns, in both layouts. They must be one
     launch with split-K over threads. Values are small, so that sums are exact in all dtypes.
     """
@@ -153,7 +153,7 @@ def check_few_rows(target: str, dtype: str) -> None:
         product = std.integer_matmul if dtype == "int8" else std.matmul
         module = module_of(product(x, std.transpose(w, axes=(1, 0)) if turned else w), [x, w])
         exe = compile_model(module, target, cache=False)
-        assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.few_rows"]
+        assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.skinny_gemm"]
         a, b = (random.integers(-2, 3, shape) for shape in ((3, 64), (64, 21)))
         given = (b.T if turned else b).astype(dtype)
         np.testing.assert_array_equal(exe(a.astype(dtype), np.ascontiguousarray(given)), a @ b)
@@ -181,11 +181,11 @@ __all__ = [
     "SHUFFLES",
     "TILES",
     "check_dots",
-    "check_few_rows",
     "check_missing_barrier",
     "check_narrow_floats",
     "check_network",
     "check_shuffles",
+    "check_skinny_gemm",
     "check_transposition",
     "numbers",
 ]

@@ -22,7 +22,6 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
-from dlc_core.tir.axes import full_region
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, IterVar, Let, Range, Region, Stmt, Store, View
 
@@ -105,7 +104,7 @@ class _Accesses:
             if isinstance(e, Call) and e.name == "address_of":
                 for load in loads_in(*e.args):
                     for table in (self.reads, self.writes):
-                        self._add(table, load.buffer, full_region(load.buffer).ranges)
+                        self._add(table, load.buffer, Region.whole(load.buffer).ranges)
 
     def _nested(self, block: Block) -> None:
         """Record the declared regions of an inner block, over its own axes."""
@@ -134,7 +133,7 @@ class _Accesses:
         if buffer in self.views:
             while buffer in self.views:
                 buffer = self.views[buffer]
-            ranges = full_region(buffer).ranges
+            ranges = Region.whole(buffer).ranges
         if buffer in self.local:
             return
         box = tuple(self._bounded(r, dim) for r, dim in zip(ranges, buffer.shape, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,15 +30,15 @@ class Region:
     buffer: Buffer
     ranges: tuple[Range, ...]
 
+    @staticmethod
+    def point(buffer: Buffer, indices: Iterable[Expr]) -> Region:
+        """The region of one element."""
+        return Region(buffer, tuple(Range(index, const(1)) for index in indices))
 
-def point_region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-    """One element of a buffer."""
-    return Region(buffer, tuple(Range(i, const(1)) for i in indices))
-
-
-def full_region(buffer: Buffer) -> Region:
-    """All elements of a buffer."""
-    return Region(buffer, tuple(Range(const(0, d.dtype), d) for d in buffer.shape))
+    @staticmethod
+    def whole(buffer: Buffer) -> Region:
+        """The region of all elements."""
+        return Region(buffer, tuple(Range(const(0, size.dtype), size) for size in buffer.shape))
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,5 +47,5 @@ def test_operands_have_the_axes_of_all_that_they_are_computed_from(shared):
     else:
         assert found is not None
         assert found.lhs.load.buffer.name == "X"
-        assert len(found.lhs.beside) == 2
+        assert len(found.lhs.other_factors) == 2
         assert len(found.m) == 1

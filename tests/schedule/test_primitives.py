@@ -12,7 +12,7 @@ from dlc_core.ir.expr import Var, as_expr, const, const_value, free_vars, logica
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
 from dlc_core.passes.tir.prefetch import inject_prefetches
 from dlc_core.schedule import BlockRV, IndexMap, LoopRV, Schedule
-from dlc_core.tir.axes import IterVar, Range, point_region
+from dlc_core.tir.axes import IterVar, Range, Region
 from dlc_core.tir.functor import loads_in, stmts
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.intrinsics import if_then_else
@@ -44,7 +44,7 @@ def test_show_numbers_nested_variables_of_the_same_name():
         tuple(map(IterVar, axes, domains)),
         (loops[0], loops[1] + loops[0]),
         (),
-        (point_region(a, axes),),
+        (Region.point(a, axes),),
         Store(a, axes, const(1.0, "float32")),
         predicate=loops[0] < loops[1],
     )
@@ -296,9 +296,9 @@ def test_rounds_that_read_the_same_share_what_they_ask_for():
     sch.vectorize(lane)
     first, rest = sch.partition(tiles, [1])
     for copy in (first, rest):
-        with pytest.raises(ScheduleError, match="known to be within 0 rounds"):
+        with pytest.raises(ScheduleError, match="known to stay within 0 iterations"):
             sch.prefetch(copy[steps], "B", 512, [copy.loop], [0])
-        with pytest.raises(ScheduleError, match="1 loops have 2 numbers"):
+        with pytest.raises(ScheduleError, match="1 loops have 2 extents"):
             sch.prefetch(copy[steps], "B", 512, [copy.loop], [3, 1])
         with pytest.raises(ScheduleError, match="not around it"):
             sch.prefetch(copy[steps], "B", 512, [copy[row]], [2])

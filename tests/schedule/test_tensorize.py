@@ -192,7 +192,7 @@ def test_an_implementation_that_wants_rows_in_sequence():
 
     intrin = TensorIntrin("packed", desc, packed, product)
     sch, _, inner = tiled(matmul(32, 32, 32))
-    refused(sch, inner[0], intrin, "dim 0 of A has the stride 32, the implementation wants 16")
+    refused(sch, inner[0], intrin, "dim 0 of A has the stride 32, the implementation needs 16")
     sch, outer, inner = tiled(matmul(32, 32, 32))
     cache(sch, BlockRV("C"), outer)
     sch.compact_buffers()

@@ -251,7 +251,7 @@ class _Loops:
         reads = [e for e in dict.fromkeys(loads_in(made)) if init is None or e.buffer is not to.buffer]
 
         def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-            return Region(buffer, tuple(Range(index, const(1)) for index in indices))
+            return Region.point(buffer, indices)
 
         block: Stmt = Block(
             f"attention_{name}",

@@ -24,14 +24,14 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.thread_base import ThreadPass, has_threads
 from dlc_core.schedule.dependence import TRUE, axis_kinds
 from dlc_core.schedule.reduction import parts_of
-from dlc_core.schedule.regions import point_region, read_regions
+from dlc_core.schedule.regions import read_regions
 from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.tir.functor import block_list, rename_bound, stmts
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
 from dlc_core.tir.threads import THREAD, has_axes, level, level_of
 
 
@@ -108,7 +108,7 @@ def _lower(program: Program, found: CrossThread, subgroup: int) -> None:
                 block.name,
                 (*(a for a, _ in spatial), *lanes),
                 (*(v for _, v in spatial), *(s.var for s in outer)),
-                (point_region(parts, place),),
+                (Region.point(parts, place),),
                 block.writes,
                 Store(result, found.combination.point, load(parts, place)),
                 predicate=parts_of(block.predicate, _reducing(found))[0],
@@ -153,7 +153,7 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
         (*(a for a, _ in spatial), lane, *kept),
         (*(v for _, v in spatial), at.var, *(s.var for s in found.inner)),
         (),
-        (point_region(own, (const(0),)),),
+        (Region.point(own, (const(0),)),),
         Store(own, (const(0),), value),
         Store(own, (const(0),), block.init.value),
         always,
@@ -169,8 +169,8 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
         program.fresh_block_name(f"{block.name}_shown"),
         tuple(lanes),
         tuple(s.var for s in (*outer, at)),
-        (point_region(own, (const(0),)),),
-        (point_region(parts, place),),
+        (Region.point(own, (const(0),)),),
+        (Region.point(parts, place),),
         Store(parts, place, own[0]),
         predicate=TRUE if width == 1 else eq((at.var - at.begin) % width, 0),
     )
@@ -178,7 +178,7 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
     first: Stmt | None = None
     if always is not TRUE:
         # Threads without a contribution store, and exchange, the identity.
-        region = (point_region(own, (const(0),)),)
+        region = (Region.point(own, (const(0),)),)
         name = program.fresh_block_name(f"{block.name}_nothing")
         first = Block(name, (), (), (), region, Store(own, (const(0),), block.init.value))
     return replace(at, body=Alloc(own, seq(first, nest, exchange, show)))
@@ -198,7 +198,7 @@ def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> 
         step = Store(own, (const(0),), value)
         steps.append(step if other is None else Let(other, given, step))
         distance //= 2
-    region = (point_region(own, (const(0),)),)
+    region = (Region.point(own, (const(0),)),)
     return Block(
         program.fresh_block_name(f"{found.block.name}_exchanged"), (), (), region, region, seq(*steps)
     )
@@ -217,8 +217,8 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
         name,
         (*lanes, lane),
         (*(s.var for s in outer), var),
-        (point_region(parts, here), point_region(parts, there)),
-        (point_region(parts, here),),
+        (Region.point(parts, here), Region.point(parts, there)),
+        (Region.point(parts, here),),
         Store(parts, here, value),
     )
     return loop(var, count, block, "thread", thread=at.thread)

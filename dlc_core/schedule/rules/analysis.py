@@ -43,15 +43,15 @@ def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -
 class Operand:
     """A load in the source of a reduction, with the factors of the block's axes in its offset.
 
-    `beside` are the factors in other loads of the operand, such as scales.
+    `other_factors` are the factors in other loads of the operand, such as scales.
     """
 
     load: Load
     factors: Mapping[Var, Expr]
-    beside: tuple[Mapping[Var, Expr], ...] = ()
+    other_factors: tuple[Mapping[Var, Expr], ...] = ()
 
     def uses(self, axis: IterVar) -> bool:
-        return any(const_value(factors[axis.var]) != 0 for factors in (self.factors, *self.beside))
+        return any(const_value(factors[axis.var]) != 0 for factors in (self.factors, *self.other_factors))
 
 
 @record(frozen=True)

@@ -80,10 +80,10 @@ def axes_along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]
             body = s.get(producer).body
             assert isinstance(body, Store)
             owners = along.setdefault(producer, {})
-            for place, index in zip(body.indices, load.indices, strict=True):
-                if isinstance(place, Var):
+            for position, index in zip(body.indices, load.indices, strict=True):
+                if isinstance(position, Var):
                     owner = known.get(index) if isinstance(index, Var) else None
-                    owners[place] = owner if owners.get(place, owner) is owner else None
+                    owners[position] = owner if owners.get(position, owner) is owner else None
     return along
 
 

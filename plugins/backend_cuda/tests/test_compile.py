@@ -68,7 +68,7 @@ def test_gemm_kernels_compile(arch: str, dtype: str) -> None:
 def test_skinny_gemm_kernels_compile(arch: str, dtype: str) -> None:
     exe = dlc.compile(module_of(*product(dtype, 7, 1000, 768)), f"cuda -arch={arch}", cache=False)
     unspilt(exe)
-    assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.few_rows"]
+    assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.skinny_gemm"]
 
 
 MATRICES = {

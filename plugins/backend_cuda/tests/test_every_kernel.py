@@ -23,7 +23,7 @@ from dlc_core.testing.models import all_models
 
 Cases = Callable[[OpDecl, tuple[str, ...]], Iterator[Case]]
 DTYPES = ("float32", "float16", "int8")
-CONTRACTIONS = ("gpu.attention", "gpu.attention_matrix", "gpu.contraction", "gpu.few_rows", "gpu.matrix")
+CONTRACTIONS = ("gpu.attention", "gpu.attention_matrix", "gpu.contraction", "gpu.skinny_gemm", "gpu.matrix")
 """Rules whose kernels keep all their values in registers, so that they must not spill."""
 PRODUCTS = (
     ("float16", "float32"),

@@ -22,11 +22,11 @@ from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     check_dots,
-    check_few_rows,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
     check_shuffles,
+    check_skinny_gemm,
     check_transposition,
     numbers,
 )
@@ -63,7 +63,7 @@ def test_int8_gemm_uses_dot_products(a: str, b: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_skinny_gemm(dtype: str) -> None:
-    check_few_rows("cuda_simulated -check=true", dtype)
+    check_skinny_gemm("cuda_simulated -check=true", dtype)
 
 
 def test_shuffles_of_bools() -> None:

@@ -11,7 +11,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.runtime.call.arrays import NDArray
 from dlc_core.testing import networks
-from dlc_core.testing.languages import check_few_rows
+from dlc_core.testing.languages import check_skinny_gemm
 
 pytestmark = pytest.mark.usefixtures("opencl")
 
@@ -42,7 +42,7 @@ def test_networks(network: object, target: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_skinny_gemm(dtype: str) -> None:
-    check_few_rows("opencl", dtype)
+    check_skinny_gemm("opencl", dtype)
 
 
 def test_contexts_of_several_threads() -> None:

@@ -15,10 +15,10 @@ from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     check_dots,
-    check_few_rows,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
+    check_skinny_gemm,
     check_transposition,
     numbers,
 )
@@ -52,7 +52,7 @@ def test_products_of_bytes_use_the_extension(a: str, b: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_skinny_gemm(dtype: str) -> None:
-    check_few_rows("opencl_simulated -check=true", dtype)
+    check_skinny_gemm("opencl_simulated -check=true", dtype)
 
 
 def test_a_missing_barrier_is_reported() -> None:

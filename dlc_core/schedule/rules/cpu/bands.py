@@ -30,7 +30,7 @@ BORDER = Decision(
 )
 
 
-def place_borders(
+def tile_producers(
     schedule: Schedule,
     producers: Sequence[BlockRV],
     loops: Sequence[LoopRV],
@@ -101,4 +101,4 @@ def _rows(extent: int, total: int, machine: Machine) -> int | None:
     return None
 
 
-__all__ = ["place_borders"]
+__all__ = ["tile_producers"]

@@ -180,7 +180,7 @@ class Contract:
             bool(found.shared),
             bytes_of(found.rhs.load.buffer),
             self._weights(),
-            bool(found.rhs.beside),
+            bool(found.rhs.other_factors),
             sums.itemsize,
             sums.is_float,
             None if step is None else step * lhs.dtype.itemsize,
@@ -246,14 +246,14 @@ class Contract:
         accumulator = s.get(self.block).body
         assert isinstance(accumulator, Store)
         own = s.get(self.block).axes[self._position(axis)].var
-        place = next((i for i, e in enumerate(accumulator.indices) if e is own), None)
-        if place is None:
+        dim = next((i for i, e in enumerate(accumulator.indices) if e is own), None)
+        if dim is None:
             raise ScheduleError(f"no dim of {accumulator.buffer.name} is axis {own.name} alone")
         values = {a.var: value for a, value in zip(block.axes, block.values, strict=True)}
         seen = Analyzer()
         for loop in s.get_loops(out):
             seen.bind(loop.var, 0, s.extent(loop))
-        used = set(free_vars(seen.simplify(substitute(load.indices[place], values))))
+        used = set(free_vars(seen.simplify(substitute(load.indices[dim], values))))
         found = [loop for loop in s.get_loops(out) if loop.var in used]
         if not found:
             raise ScheduleError(f"no loop around block {out.name!r} runs with axis {own.name}")
@@ -299,14 +299,14 @@ class Contract:
 
         def packed(*indices: Expr) -> tuple[ExprLike, ...]:
             column, steps = indices[columns], [indices[i] for i in inner]
-            place = column % width
+            dim = column % width
             if group > 1:
-                place = place * group + steps[-1] % group
+                dim = dim * group + steps[-1] % group
                 steps[-1] = steps[-1] // group
             outer = [indices[i] for i in lead]
             if part:
-                return (column // part, *outer, column % part // width, *steps, place)
-            return (*outer, column // width, *steps, place)
+                return (column // part, *outer, column % part // width, *steps, dim)
+            return (*outer, column // width, *steps, dim)
 
         self.parts = parts
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
@@ -526,7 +526,7 @@ class Contract:
             for loop in spatial[:-1]:
                 s.unroll(loop)
             self.dotted.append(spatial[-1])
-        if self.found.rhs.beside:
+        if self.found.rhs.other_factors:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
 

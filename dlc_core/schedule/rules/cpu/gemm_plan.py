@@ -98,7 +98,7 @@ class Gemm:
     """Whether both operands have batches or groups."""
     rhs_bytes: Extent = None
     weights: Weights | None = None
-    beside: bool = False
+    has_other_factors: bool = False
     """Whether the right-hand side has further factors, such as scales."""
     sum_bytes: int = 4
     float_sums: bool = True
@@ -129,7 +129,7 @@ class Gemm:
             return True
         return self.all_rows >= self.columns
 
-    def near(self, machine: Machine) -> bool:
+    def rhs_fits_l2(self, machine: Machine) -> bool:
         """Whether the right-hand side fits in L2."""
         caches = machine.description.caches
         return self.rhs_bytes is None or self.rhs_bytes <= caches[min(1, len(caches) - 1)]
@@ -224,7 +224,7 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
         return tile_of(gemm.unit, gemm.rows, gemm.columns)
     distribution = ALONE
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
-        distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.near(machine))
+        distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.rhs_fits_l2(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
     preferred = choose(*sizes, distribution, machine.description.rates)
     cycles = gemm.cycles(machine)
@@ -249,16 +249,16 @@ def _loop_order(gemm: Gemm, machine: Machine) -> str:
     if not gemm.by_rows:
         why = f"threads get panels: {gemm.columns} columns are more than {gemm.all_rows} rows"
         return LOOP_ORDER.choose(PANELS_FIRST, refused=lambda order: why)
-    batched, near = any(extent != 1 for extent in gemm.outer), gemm.near(machine)
+    batched, rhs_fits_l2 = any(extent != 1 for extent in gemm.outer), gemm.rhs_fits_l2(machine)
     size = "a right-hand side of unknown size" if gemm.rhs_bytes is None else bytes_text(gemm.rhs_bytes)
     reasons = {
         PANELS_FIRST: "threads get rows, which are not fewer than the columns",
         PANELS_IN_BATCH: f"L2 holds all panels, {size}: each row is read and written once",
         TILES_FIRST: "loops around the rows would read all panels again"
-        if near
+        if rhs_fits_l2
         else f"each tile of rows would read all panels, {size}, from beyond L2",
     }
-    preferred = PANELS_IN_BATCH if batched or not near else TILES_FIRST
+    preferred = PANELS_IN_BATCH if batched or not rhs_fits_l2 else TILES_FIRST
     return LOOP_ORDER.choose(preferred, refused=reasons.__getitem__)
 
 
@@ -272,7 +272,7 @@ def _k_block(
     gemm: Gemm, machine: Machine, tile: Tile, inside: Sequence[Extent], shape: tuple[int, ...]
 ) -> int:
     """Return the K block, or 0 for all of K."""
-    if gemm.dot is not None or gemm.beside or None in inside:
+    if gemm.dot is not None or gemm.has_other_factors or None in inside:
         return 0
     assert gemm.weights is not None
     rows = tile.rows * math.prod(extent or 1 for extent in inside)
@@ -299,11 +299,11 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     if gemm.row_bytes is None or gemm.columns is None:
         return False
     facts = machine.description
-    way = facts.caches[0] // facts.cache_ways
-    sets = max(1, way // math.gcd(gemm.row_bytes, way))
+    way_bytes = facts.caches[0] // facts.cache_ways
+    sets = max(1, way_bytes // math.gcd(gemm.row_bytes, way_bytes))
     # A copy exists anyway, so padding its rows is free.
     fine = -(-tile.rows // sets) <= facts.cache_ways // (4 if gemm.lhs_copied else 2)
-    few = gemm.columns < GEMM.many_columns and not gemm.lhs_copied
+    narrow = gemm.columns < GEMM.many_columns and not gemm.lhs_copied
     conflict = f"{tile.rows} rows, {gemm.row_bytes} bytes apart, begin at {sets} offsets in a way of L1"
     reasons = {
         "dense": f"{conflict} and would evict each other",
@@ -311,7 +311,7 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
         if fine
         else f"a copy of the rows does not pay for {gemm.columns} columns",
     }
-    return PAD_ROWS.choose("dense" if fine or few else "padded", refused=reasons.__getitem__) == "padded"
+    return PAD_ROWS.choose("dense" if fine or narrow else "padded", refused=reasons.__getitem__) == "padded"
 
 
 def _partial_sums(gemm: Gemm, tile: Tile) -> int:
@@ -323,7 +323,7 @@ def _partial_sums(gemm: Gemm, tile: Tile) -> int:
     single = gemm.rows is None or gemm.rows // -(-gemm.rows // tile.rows) <= 1
     if count is None or len(gemm.steps) > 1 or not single or not gemm.float_sums:
         return 0
-    if gemm.dot is not None or gemm.beside:
+    if gemm.dot is not None or gemm.has_other_factors:
         return 0
     sizes = range(GEMM.chunk // 4, GEMM.chunk + 1) if count > GEMM.chunk else ()
     best = max((size for size in sizes if count % size == 0), default=0)

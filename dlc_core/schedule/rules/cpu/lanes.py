@@ -31,7 +31,7 @@ from dlc_core.schedule.rules.analysis import (
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.bands import BORDER, place_borders
+from dlc_core.schedule.rules.cpu.bands import BORDER, tile_producers
 from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders, inline_tests
 from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
@@ -120,13 +120,13 @@ class LanesRule(ScheduleRule):
             tile = _Tile(block, strips, tiles, point, strip, edges)
         s.compute_at(block, strips if tile.tiles is None or edges is not None else tile.tiles)
         s.set_scope(block, 0, "local")
-        nest = [*outer, *tile.loops] if edges else place_borders(s, borders, outer, strips, machine)
+        nest = [*outer, *tile.loops] if edges else tile_producers(s, borders, outer, strips, machine)
         if worth_threads(machine, work, "window taps"):
             parallelize(s, nest)
-        whole = s.get(out).axes[-1].dom.extent // width
-        for part in tile.cut(s, strips, strip, [whole]) if edges is None else [tile]:
+        full = s.get(out).axes[-1].dom.extent // width
+        for part in tile.cut(s, strips, strip, [full]) if edges is None else [tile]:
             for piece in part.cut(s, part.tiles, part.point, cuts):
-                for last in piece.cut(s, piece.strips, piece.strip, [whole]):
+                for last in piece.cut(s, piece.strips, piece.strip, [full]):
                     last.schedule(s, lanes)
 
 
@@ -151,8 +151,8 @@ class _Tile:
         self, s: Schedule, loop: LoopRV | None, inner: LoopRV | None, points: Sequence[ExprLike]
     ) -> Iterator[_Tile]:
         """Yield the parts of a loop over tiles; one part if all its tiles are equal."""
-        alike = self.edges is None or loop == self.strips
-        if loop is None or inner is None or (alike and const_value(s.extent(inner)) is not None):
+        same_loops = self.edges is None or loop == self.strips
+        if loop is None or inner is None or (same_loops and const_value(s.extent(inner)) is not None):
             yield self
             return
         for copy in s.partition(loop, points):
@@ -200,7 +200,7 @@ def _bands(
 
     Returns the loops outside of a tile, a band of rows per thread first, and the loop over strips.
     """
-    size = _near(s.get(handle), s.extent(strips), width, machine)
+    size = _strip_in_l1(s.get(handle), s.extent(strips), width, machine)
     if size is None or not outer:
         return outer, strips
     *before, row = outer
@@ -215,7 +215,7 @@ def _bands(
     return [*before, *bands, groups, row], strips
 
 
-def _near(block: Block, count: Expr, width: int, machine: Machine) -> int | None:
+def _strip_in_l1(block: Block, count: Expr, width: int, machine: Machine) -> int | None:
     """Return how many strips of `width` channels fit in L1 with the rows of a window.
 
     None if all strips fit, or fewer than two.
@@ -231,8 +231,8 @@ def _near(block: Block, count: Expr, width: int, machine: Machine) -> int | None
         for size, index in zip(load.buffer.shape[:-1], load.indices[:-1], strict=True):
             used = free_vars(index)
             steps = [taps[var] for var in used if var in taps]
-            whole = const_value(size) if row in used else math.prod(step or 1 for step in steps)
-            one *= whole or 1
+            full = const_value(size) if row in used else math.prod(step or 1 for step in steps)
+            one *= full or 1
         total += one
     fitting = machine.description.caches[0] // total
     best = max((n for n in range(1, min(fitting, strips) + 1) if strips % n == 0), default=1)

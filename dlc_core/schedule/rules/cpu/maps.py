@@ -26,8 +26,8 @@ from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
-_TURNS = ("cos", "sin", "tan", "cosh", "sinh", "tanh")
-LONG = frozenset((*_TURNS, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt"))
+_TRIGONOMETRIC = ("cos", "sin", "tan", "cosh", "sinh", "tanh")
+LONG = frozenset((*_TRIGONOMETRIC, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt"))
 """Functions with long dependency chains or a long latency."""
 GROUP = Decision(
     "map.registers",

@@ -83,18 +83,18 @@ def steps_at_once(
     # A single step of a single axis would leave no reduction loop for the tiles.
     blocks = [count for count in range(1 + (len(extents) == 1), first) if first % count == 0]
     best = max((n for n in blocks if 2 * n * panel <= first * _second_cache(machine)), default=0)
-    whole = _why_whole(machine, panel, itemsize, extents, rows, sums, best)
+    unblocked = _why_unblocked(machine, panel, itemsize, extents, rows, sums, best)
     reuse = f"L2 does not hold a panel of {bytes_text(panel)} and the next one between tiles of rows"
     return K_BLOCK.pick(
-        0 if whole else best,
+        0 if unblocked else best,
         lambda: [0, *blocks],
         lambda count: "blocked" if count else "whole",
-        refused=lambda count: (whole or f"{best} is the largest block that fits L2") if count else reuse,
+        refused=lambda count: (unblocked or f"{best} is the largest block that fits L2") if count else reuse,
         compared=lambda: [0, best] if best else [0, *blocks[-1:]],
     )
 
 
-def _why_whole(
+def _why_unblocked(
     machine: Machine,
     panel: int,
     itemsize: int,

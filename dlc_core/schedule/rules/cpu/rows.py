@@ -181,9 +181,9 @@ def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
     """Vectorise a reduction over a spatial axis if it has one, else by partial results in lanes."""
     block = s.get(handle)
     own = s.get_loops(handle)[-len(block.axes) :]
-    places = list(zip(own, block.axes, strict=True))
-    wide = [loop for loop, a in places if a.kind == "spatial" and const_value(s.extent(loop)) != 1]
-    inner = [loop for loop, a in places if a.kind == "reduce"]
+    pairs = list(zip(own, block.axes, strict=True))
+    wide = [loop for loop, a in pairs if a.kind == "spatial" and const_value(s.extent(loop)) != 1]
+    inner = [loop for loop, a in pairs if a.kind == "reduce"]
     if wide:
         s.reorder(*(loop for loop in own if loop != wide[-1]), wide[-1])
         s.decompose_reduction(handle, _outermost(s, handle, inner))
@@ -209,9 +209,9 @@ def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
     s.set_scope(partial, 0, "local")
     init = s.decompose_reduction(partial, _outermost(s, partial, (*inner, steps)))
     s.vectorize(s.get_loops(init)[-1])
-    whole = length // lanes
+    vectors = length // lanes
     exact = extent is not None and extent % lanes == 0
-    for copy in [Copy(steps)] if exact else s.partition(steps, [whole]):
+    for copy in [Copy(steps)] if exact else s.partition(steps, [vectors]):
         s.vectorize(copy[lane])
     s.unroll(s.get_loops(handle)[-1])
 

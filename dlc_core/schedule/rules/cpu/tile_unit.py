@@ -58,8 +58,8 @@ def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit, 
     s = schedule
     outer: list[LoopRV] = []
     inner: list[LoopRV] = []
-    for place, size in enumerate((unit.m, unit.n, unit.k)):
-        loop, others = nest[place], nest[place + 1 :]
+    for dim, size in enumerate((unit.m, unit.n, unit.k)):
+        loop, others = nest[dim], nest[dim + 1 :]
         s.reorder(loop, *outer, *inner, *others)
         if (const_value(s.extent(loop)) or 0) < size:
             _by_dots(s, [*inner, loop, *others], dot, outer)
@@ -67,7 +67,7 @@ def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit, 
         parts = s.split(loop, [None, size], tail="partition")
         if parts.tail is not None:
             kept = [parts.tail[each] for each in (*inner, *others)]
-            rest = [*kept[:place], parts.tail.loop, *kept[place:]]
+            rest = [*kept[:dim], parts.tail.loop, *kept[dim:]]
             _by_dots(s, rest, dot, [parts.tail[each] for each in outer])
         outer.append(parts[0])
         inner.append(parts[1])

@@ -59,9 +59,9 @@ def transposed_read(block: Block, machine: Machine) -> TransposedRead | None:
     for each in steps[1:]:
         if const_value(each[axes[-1].var]) in (0, 1):
             continue
-        for place, run in enumerate(runs[:-1]):
+        for at, run in enumerate(runs[:-1]):
             if const_value(each[axes[run[-1]].var]) == 1:
-                return TransposedRead(tuple(map(tuple, runs)), place)
+                return TransposedRead(tuple(map(tuple, runs)), at)
     return None
 
 
@@ -87,7 +87,7 @@ def schedule_transpose(
         s.fuse(*(loops[n] for n in run)) if len(run) > 1 else loops[run[0]]
         for run in (found.runs[found.across], found.runs[-1])
     )
-    others = [loops[n] for place, run in enumerate(found.runs[:-1]) if place != found.across for n in run]
+    others = [loops[n] for at, run in enumerate(found.runs[:-1]) if at != found.across for n in run]
     s.reorder(*others, row, column)
     if dealt:
         return [*others, _interleaved(s, row, column, lanes)]

@@ -67,7 +67,7 @@ def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool
     buffer, axes = rhs.load.buffer, {a.var for a in found.block.axes}
     if SHUFFLE not in machine.description.intrinsics or buffer not in func.params:
         return False
-    if is_constant(func, found) or rhs.beside or const_value(buffer.num_elements()) is None:
+    if is_constant(func, found) or rhs.other_factors or const_value(buffer.num_elements()) is None:
         return False
     if any(index not in axes for index in rhs.load.indices) or const_value(rhs.factors[found.n.var]) == 1:
         return False

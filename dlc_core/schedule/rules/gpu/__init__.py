@@ -2,15 +2,15 @@
 
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.schedule.rules.gpu.contraction import ContractionRule
-from dlc_core.schedule.rules.gpu.few_rows import FewRowsRule
 from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
 from dlc_core.schedule.rules.gpu.matrix import MatrixRule
 from dlc_core.schedule.rules.gpu.rows import RowsRule
+from dlc_core.schedule.rules.gpu.skinny_gemm import SkinnyGemmRule
 from dlc_core.schedule.rules.gpu.windows import WindowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
-    FewRowsRule(),
+    SkinnyGemmRule(),
     MatrixRule(),
     ContractionRule(),
     WindowsRule(),

@@ -127,7 +127,7 @@ def problem_of(found: Contraction) -> Problem:
             total *= extent
         return total
 
-    def lies(operand: Operand, *own: IterVar) -> tuple[bool, int]:
+    def contiguity_of(operand: Operand, *own: IterVar) -> tuple[bool, int]:
         return neighbours(operand, own[0], found.k[-1]) if own and found.k else (True, 1)
 
     longest = max((size(a) or 1 for a in found.k), default=1)
@@ -139,7 +139,7 @@ def problem_of(found: Contraction) -> Problem:
         max(found.lhs.load.dtype.bits, found.rhs.load.dtype.bits),
         body.buffer.dtype.bits,
         longest,
-        (lies(found.lhs, *found.m[-1:]), lies(found.rhs, found.n)),
+        (contiguity_of(found.lhs, *found.m[-1:]), contiguity_of(found.rhs, found.n)),
     )
 
 
@@ -232,7 +232,7 @@ class Contract:
             self._inline_into(copy)
             if self.dot and side.both:
                 group_steps(s, copy, self.dot.group)
-            self._keep_apart(copy, width)
+            self._pad_rows(copy, width)
         registers = [s.cache_read(block, s.get(copy).writes[0].buffer.name, "local") for copy in copies]
         for copy in registers:
             s.compute_at(copy, ki)
@@ -303,7 +303,7 @@ class Contract:
             for producer in made:
                 s.compute_inline(producer)
 
-    def _keep_apart(self, copy: BlockRV, width: int) -> None:
+    def _pad_rows(self, copy: BlockRV, width: int) -> None:
         """Pad rows of a tile, so that writes of a column go to different banks."""
         buffer = self.s.get(copy).writes[0].buffer
         size = buffer.dtype.itemsize

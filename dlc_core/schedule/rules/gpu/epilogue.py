@@ -35,20 +35,20 @@ def epilogue_order(s: Schedule, out: BlockRV, body: Store, order: Sequence[IterV
     plan = [single.pop(0) if number is None and single else number for number in found]
     known = [number for number in plan if number is not None]
     if len(known) < len(plan) or sorted(known) != list(range(len(axes))):
-        raise _strange(out, body.buffer)
+        raise _unsupported_order(out, body.buffer)
     return known
 
 
-def _strange(out: BlockRV, buffer: Buffer) -> ScheduleError:
-    return ScheduleError(f"block {out.name!r} reads {buffer.name} in an order of its own")
+def _unsupported_order(out: BlockRV, buffer: Buffer) -> ScheduleError:
+    return ScheduleError(f"block {out.name!r} reads {buffer.name} in an order that the tile does not support")
 
 
 def _result_indices(s: Schedule, out: BlockRV, buffer: Buffer) -> tuple[Expr, ...]:
     """Return the indices at which an output reads the results; they must be the same in all loads."""
-    places = dict.fromkeys(e.indices for e in loads_of(s.get(out)) if e.buffer is buffer)
-    if len(places) != 1:
-        raise _strange(out, buffer)
-    (place,) = places
+    index_lists = dict.fromkeys(e.indices for e in loads_of(s.get(out)) if e.buffer is buffer)
+    if len(index_lists) != 1:
+        raise _unsupported_order(out, buffer)
+    (place,) = index_lists
     return place
 
 
@@ -96,7 +96,7 @@ def _check_digits(out: BlockRV, buffer: Buffer, index: Expr, parts: Sequence[Ite
     for axis in parts[1:]:
         total = total * axis.dom.extent + axis.var
     if not Analyzer().prove_equal(index, total):
-        raise _strange(out, buffer)
+        raise _unsupported_order(out, buffer)
 
 
 __all__ = ["epilogue_order"]

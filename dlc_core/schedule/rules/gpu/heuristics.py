@@ -72,7 +72,7 @@ class MatrixHeuristics:
     measured."""
     hiding: int = 8
     """Subgroups of a unit from which latencies are hidden.  Not measured."""
-    apart: float = 0.1
+    unoverlapped: float = 0.1
     """The share of each resource's time that does not overlap the others.  Not measured."""
     latency: int = 800
     """Cycles from the request of a tile until it is in shared memory.  Not measured."""
@@ -91,8 +91,8 @@ class MatrixHeuristics:
 
 
 @record(frozen=True)
-class FewRowsHeuristics:
-    """The numbers of skinny GEMM (`few_rows.py`)."""
+class SkinnyGemmHeuristics:
+    """The numbers of skinny GEMM (`skinny_gemm.py`)."""
 
     rows: int = 8
     """The most rows; with more, the kernel is no longer memory-bound.  Not measured."""
@@ -137,7 +137,7 @@ class RowHeuristics:
 
     short: int = 8
     """Elements of a row that a single thread reduces.  Not measured."""
-    kept: int = 32
+    row_registers: int = 32
     """Values of a row that a thread holds in registers.  Not measured."""
     columns: int = 32
     """Neighbouring threads if there are few columns: a subgroup of most GPUs.  Not measured."""
@@ -202,11 +202,19 @@ class GridHeuristics:
 
 TILES = family("gpu.tiles", TileHeuristics())
 MATRIX = family("gpu.matrix", MatrixHeuristics())
-FEW_ROWS = family("gpu.few_rows", FewRowsHeuristics())
+SKINNY = family("gpu.skinny_gemm", SkinnyGemmHeuristics())
 ROW = family("gpu.rows", RowHeuristics())
 GRID = family("gpu.grid", GridHeuristics())
 
 __all__ = [
-    "FEW_ROWS", "GRID", "MATRIX", "ROW", "TILES", "FewRowsHeuristics", "GridHeuristics", "MatrixHeuristics",
-    "RowHeuristics", "TileHeuristics",
+    "GRID",
+    "MATRIX",
+    "ROW",
+    "SKINNY",
+    "TILES",
+    "GridHeuristics",
+    "MatrixHeuristics",
+    "RowHeuristics",
+    "SkinnyGemmHeuristics",
+    "TileHeuristics",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ matter; nothing is measured.  The costs explain decisions and do not make them.
 from __future__ import annotations
 
 from dlc_core.decisions import short_number
-from dlc_core.schedule.rules.gpu.heuristics import FEW_ROWS, GRID, TILES
+from dlc_core.schedule.rules.gpu.heuristics import GRID, SKINNY, TILES
 from dlc_core.support.record import record
 
 
@@ -44,9 +44,9 @@ class Units:
         if stride:
             started = -(-min(stride, groups) // self.count)
             tiles = max(tiles, -(-groups // stride))
-        most = min(TILES.most_groups, (self.threads or FEW_ROWS.unit_threads) // threads)
+        most = min(TILES.most_groups, (self.threads or SKINNY.unit_threads) // threads)
         at_once = max(1, min(started, most))
-        latency = FEW_ROWS.latency * (1 + (steps - 1) * GRID.exposed)
+        latency = SKINNY.latency * (1 + (steps - 1) * GRID.exposed)
         waits = -(-tiles // at_once) * (latency + combined)
         each = threads * steps * served * GRID.step_cycles + (GRID.stride_cycles if stride else 0.0)
         return waits + started * GRID.group_cycles + tiles * each
@@ -59,21 +59,25 @@ def row_cycles(
     threads: int,
     *,
     lanes: int = 1,
-    beside: int = 1,
+    rows_per_group: int = 1,
     spread: int = 1,
     exchanged: bool = True,
 ) -> float:
-    """Cycles to reduce `count` rows of `length` terms by `threads` threads each, `beside` rows per group.
+    """Cycles to reduce `count` rows of `length` terms; `threads` threads share a row.
 
-    Threads load vectors of `lanes` terms. Memory transfers `spread` times what they use. Partial results are
-    `exchanged` in a subgroup, or go through shared memory.
+    A group reduces `rows_per_group` rows. Threads load vectors of `lanes` terms. Memory transfers `spread`
+    times what they use. Partial results are `exchanged` in a subgroup, or go through shared memory.
     """
     steps = -(-length // (threads * lanes))
-    combined = float(FEW_ROWS.exchange * (threads - 1).bit_length())
+    combined = float(SKINNY.exchange * (threads - 1).bit_length())
     if not exchanged:
-        combined = float(FEW_ROWS.store + FEW_ROWS.load * threads) if threads > 1 else 0.0
+        combined = float(SKINNY.store + SKINNY.load * threads) if threads > 1 else 0.0
     return units.cycles(
-        -(-count // beside), threads * beside, steps=steps, served=lanes * spread, combined=combined
+        -(-count // rows_per_group),
+        threads * rows_per_group,
+        steps=steps,
+        served=lanes * spread,
+        combined=combined,
     )
 
 

@@ -32,8 +32,8 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     count, length = count_of(s, rows), count_of(s, steps)
     if count is None or length is None or count < 1:
         return None
-    beside = is_beside(s, handle)
-    if beside:
+    across_columns = reduces_columns(s, handle)
+    if across_columns:
         enough = count >= ROW.few_columns * grid.units or length < ROW.part_steps * ROW.column_parts
         parts = min(-(-length // ROW.part_steps), ROW.threads_of_unit * grid.units // count)
     else:
@@ -41,14 +41,14 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
         parts = min(
             -(-length // ROW.part), ROW.groups_per_unit * grid.units // count, grid.most_groups // count
         )
-    most = min(length, grid.most_groups if beside else grid.most_groups // count)
+    most = min(length, grid.most_groups if across_columns else grid.most_groups // count)
     preferred = 1 if enough or parts < 2 else parts
-    few = f"{count} rows are too few for {grid.units} units"
+    too_few = f"{count} rows are too few for {grid.units} units"
     parts = choose_parts(
         preferred,
         lambda: (1, *(n for n in ROW.forced_parts if n <= most)),
         handle.name,
-        refused=lambda n: few if n == 1 else "rows are many, or short" if preferred == 1 else "",
+        refused=lambda n: too_few if n == 1 else "rows are many, or short" if preferred == 1 else "",
     )
     if parts < 2:
         return None
@@ -62,7 +62,7 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     values = {value: a.kind for a, value in zip(s.get(partial).axes, s.get(partial).values, strict=True)}
     lead = [loop for loop in around if values.get(loop.var) == "spatial"]
     rest = [loop for loop in around if loop not in lead]
-    if beside:
+    if across_columns:
         # The part is the outermost dim of the partial results, so rows stay contiguous.
         (own,) = [loop for loop in lead if loop.var is s.get(partial).values[0]]
         lead = [own, *(loop for loop in lead if loop != own)]
@@ -110,7 +110,7 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
     return True
 
 
-def is_beside(s: Schedule, handle: BlockRV) -> bool:
+def reduces_columns(s: Schedule, handle: BlockRV) -> bool:
     """Whether neighbouring results are reduced from neighbouring inputs."""
     block = s.get(handle)
     axes = [a for a in spatial(block) if const_value(a.dom.extent) != 1]

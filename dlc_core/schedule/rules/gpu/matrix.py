@@ -154,19 +154,19 @@ class MatrixContract(Contract):
             s.bind(s.fuse(*subgroup) if len(subgroup) > 1 else subgroup[0], self.grid.rows)
         init = s.decompose_reduction(block, loops["ko"])
         copies = [s.cache_read(block, side, operand_scope(unit)) for side in (a, b)]
-        lies = [self._is_transposed(side) for side in (normal.a, normal.b)]
-        for copy, transposed in zip(copies, lies, strict=True):
+        transposed_ab = [self._is_transposed(side) for side in (normal.a, normal.b)]
+        for copy, transposed in zip(copies, transposed_ab, strict=True):
             if transposed:
                 rank = s.get(copy).writes[0].buffer.ndim
                 s.transform_layout(copy, ("write", 0), _swapped(rank))
                 s.reorder_block_axes(copy, [*range(rank - 2), rank - 1, rank - 2])
-        for copy, transposed in zip(copies, lies, strict=True):
+        for copy, transposed in zip(copies, transposed_ab, strict=True):
             s.compute_at(copy, loops["ko"])
             self._inline_into(copy)
             inner_extent = s.get_loops(copy)[-1]
             width = const_value(s.extent(inner_extent))
             if not unit.in_place:
-                self._keep_apart(copy, width if isinstance(width, int) else 1)
+                self._pad_rows(copy, width if isinstance(width, int) else 1)
             elif not transposed:
                 buffer = s.get(copy).writes[0].buffer
                 rows = _in_rows(buffer.ndim, row_of(unit, buffer.dtype.name))
@@ -174,11 +174,11 @@ class MatrixContract(Contract):
         s.transform_layout(block, ("write", 0), layout.of_results())
         s.compact_buffers()
         # The first operand is [k, m] in normal form, and [m, k] for the unit.
-        tiles = Tiles(unit, tile.down, tile.across, self.grid.threads, not lies[0], lies[1])
+        tiles = Tiles(unit, tile.down, tile.across, self.grid.threads, not transposed_ab[0], transposed_ab[1])
         s.tensorize(loops["thread0"], matrix_intrin(tiles))
         batches = [loops[f"b{i}"] for i in range(normal.batch)]
         self._bind_groups(batches, loops["mo"], loops["no"])
-        for copy, side, transposed in zip(copies, (normal.a, normal.b), lies, strict=True):
+        for copy, side, transposed in zip(copies, (normal.a, normal.b), transposed_ab, strict=True):
             if not self._fill_in_bulk(copy, loops["ko"], side, transposed):
                 self._fill_from(_inside(s.get_loops(copy), loops["ko"]), side, transposed)
         if self._twice():
@@ -212,12 +212,13 @@ class MatrixContract(Contract):
         rows, columns = s.get_loops(out)[-2:]
         found: dict[tuple[str, int], LoopRV] = {}
         threads, own = digits_of(unit.of_acc)
-        whose = [("thread", i, d) for i, d in enumerate(threads)] + [("own", i, d) for i, d in enumerate(own)]
+        every = [("thread", i, d) for i, d in enumerate(threads)]
+        every += [("own", i, d) for i, d in enumerate(own)]
         rest = []
         for dim, loop in ((0, rows), (1, columns)):
             size = const_value(s.extent(loop))
             # Digits beyond the extent of a narrow result are always 0.
-            inside = [x for x in whose if x[2].dim == dim and (size is None or x[2].step < size)]
+            inside = [x for x in every if x[2].dim == dim and (size is None or x[2].step < size)]
             digits = sorted(inside, key=lambda x: -x[2].step)
             outer, *parts = s.split(loop, [None, *(d.extent for _, _, d in digits)])
             rest.append(outer)
@@ -299,8 +300,8 @@ class MatrixContract(Contract):
         if count < 3 and not self.unit.in_place:
             return
         stages = [stage * (count - 1 - spare) for stage in self.s.get_for(loop).annotations[STAGE]]
-        places = sorted(range(len(stages)), key=lambda part: -stages[part] * self.unit.in_place)
-        order = [places.index(part) for part in range(len(stages))]
+        by_stage = sorted(range(len(stages)), key=lambda part: -stages[part] * self.unit.in_place)
+        order = [by_stage.index(part) for part in range(len(stages))]
         self.s.software_pipeline(loop, stages, order, spare)
 
     def _twice(self) -> bool:

@@ -86,7 +86,7 @@ class MatrixTile:
         than the machine's smallest one.
         """
         count, threads = 0, self.subgroups * self.unit.width
-        for side, (along, run) in zip((self.rows, self.columns), problem.lies, strict=True):
+        for side, (along, run) in zip((self.rows, self.columns), problem.contiguity, strict=True):
             elements, together = side * self.depth // threads, run & -run
             if together * problem.bits < 8 * facts.copy_bytes:
                 count += elements // together
@@ -214,14 +214,14 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
         reads,
         (tile.rows + tile.columns) * size / MATRIX.bytes_per_cycle,
     )
-    step = max(parts) + MATRIX.apart * sum(parts)
+    step = max(parts) + MATRIX.unoverlapped * sum(parts)
     at_once = max(1, tile.resident(problem, facts, tile.buffers(problem.k)))
-    under_way = max(1, stages_of(tile, problem, machine, grid) - 1)
+    in_flight = max(1, stages_of(tile, problem, machine, grid) - 1)
     waves = -(-groups // grid.units)
-    side_by_side = min(at_once, waves)
-    hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding))
+    concurrent = min(at_once, waves)
+    hidden = min(1.0, concurrent * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding))
     # Double buffering overlaps copies with arithmetic; without it the groups of a unit wait for copies.
-    each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / side_by_side / under_way)
+    each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / concurrent / in_flight)
     write = own * problem.result_bits / 8 / MATRIX.bytes_per_cycle * (2 if tile.splits > 1 else 1)
     total = waves * (steps / tile.depth * each + TILES.overhead + write)
     return total if tile.splits == 1 else total + TILES.split_overheads * TILES.overhead

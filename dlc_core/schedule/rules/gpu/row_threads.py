@@ -30,7 +30,8 @@ class Distribution:
 class Sharing:
     """The choice of a distribution for `count` rows of `length` terms (None: symbolic).
 
-    A thread loads up to `widest` contiguous terms. `beside` says whether neighbouring rows are contiguous.
+    A thread loads up to `widest` contiguous terms. `contiguous_rows` says whether neighbouring rows are
+    contiguous.
     """
 
     machine: Machine
@@ -38,12 +39,12 @@ class Sharing:
     count: int | None
     length: int | None
     widest: int
-    beside: bool
+    contiguous_rows: bool
 
     def choose(self) -> Distribution:
         """Decide the distribution of rows."""
         grid, length = self.grid, self.length
-        points = self.beside or (length is not None and length <= ROW.short)
+        points = self.contiguous_rows or (length is not None and length <= ROW.short)
         preferred = self._columns() if points else self._row()
 
         def candidates() -> list[Distribution]:
@@ -91,13 +92,15 @@ class Sharing:
         # Threads that load from different sectors use one element of each, unless a row is one sector.
         words = max(1, self.machine.description.sector_bytes // WORD)
         if dist.axis == grid.threads:
-            together, spread = self._most_beside(dist.threads), words if self.beside else 1
+            together, spread = self._max_rows_per_group(dist.threads), words if self.contiguous_rows else 1
             return row_cycles(
-                grid.busy, rows, terms, dist.threads, lanes=dist.lanes, beside=together, spread=spread
+                grid.busy, rows, terms, dist.threads, lanes=dist.lanes, rows_per_group=together, spread=spread
             )
-        spread = 1 if self.beside else min(words, -(-terms // words))
+        spread = 1 if self.contiguous_rows else min(words, -(-terms // words))
         width = min(ROW.columns, grid.most_threads) if dist.threads > 1 else grid.width(self.count)
-        return row_cycles(grid.busy, rows, terms, dist.threads, beside=width, spread=spread, exchanged=False)
+        return row_cycles(
+            grid.busy, rows, terms, dist.threads, rows_per_group=width, spread=spread, exchanged=False
+        )
 
     def _parts(self) -> int:
         """Threads per column, if there are few columns."""
@@ -132,33 +135,33 @@ class Sharing:
         while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
             lanes //= 2
         # Vectors of a row are copied to registers, which must hold them.
-        return lanes if length <= most * ROW.kept else 1
+        return lanes if length <= most * ROW.row_registers else 1
 
-    def _most_beside(self, threads: int) -> int:
+    def _max_rows_per_group(self, threads: int) -> int:
         """The preferred rows per group: several if they are short and divide the count."""
         grid, count = self.grid, self.count
         if not grid.rows or count is None:
             return 1
         most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW.row_threads // 2 // threads))
-        beside = 1
-        while beside * 2 <= most and count % (beside * 2) == 0 and count // (beside * 2) >= grid.units:
-            beside *= 2
-        return beside
+        rows = 1
+        while rows * 2 <= most and count % (rows * 2) == 0 and count // (rows * 2) >= grid.units:
+            rows *= 2
+        return rows
 
-    def choose_beside(self, threads: int) -> int:
+    def choose_rows_per_group(self, threads: int) -> int:
         """Decide the rows per group, if `threads` threads share a row."""
         grid, count = self.grid, self.count
-        beside = self._most_beside(threads)
+        rows = self._max_rows_per_group(threads)
         if not grid.rows or count is None:
-            return beside
+            return rows
         limit = min(grid.most_rows, grid.group_threads // threads)
         return ROWS_PER_GROUP.pick(
-            beside,
+            rows,
             lambda: [n for n in powers_of_two(1, limit) if count % n == 0],
             lambda n: "one" if n == 1 else "several",
             refused=lambda n: (
                 f"{self.grid.units} units would have fewer groups than they can run"
-                if n > beside
+                if n > rows
                 else "short rows would leave threads of a group idle"
             ),
         )

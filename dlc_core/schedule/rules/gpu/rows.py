@@ -90,7 +90,9 @@ class _Rows:
         lead = [loops[v] for v in rows]
         inner = [loop for v, loop in loops.items() if v not in rows]
         count = count_of(s, lead)
-        sharing = Sharing(self.machine, self.grid, count, length, self._widest(), self._beside(rows))
+        sharing = Sharing(
+            self.machine, self.grid, count, length, self._widest(), self._are_rows_contiguous(rows)
+        )
         dist = sharing.choose()
         self._inline(set(rows), dist.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
@@ -110,7 +112,7 @@ class _Rows:
 
     # Distribution of rows over groups and threads
 
-    def _beside(self, rows: Sequence[Var]) -> bool:
+    def _are_rows_contiguous(self, rows: Sequence[Var]) -> bool:
         """Whether neighbouring results reduce neighbouring inputs, so that neighbouring threads take them."""
         s, axes = self.s, self.s.get(self.out).axes
         if not rows or rows[-1] is not axes[-1].var:
@@ -142,18 +144,20 @@ class _Rows:
         if dist.axis != grid.threads:
             return bind_points(s, grid, lead, min(ROW.columns, grid.most_threads) if dist.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
-        beside = sharing.choose_beside(dist.threads)
+        rows_per_group = sharing.choose_rows_per_group(dist.threads)
         tiles: LoopRV | None = None
-        if beside > 1:
-            row, one = s.split(row, [None, beside])
-            count = None if count is None else count // beside
+        if rows_per_group > 1:
+            row, one = s.split(row, [None, rows_per_group])
+            count = None if count is None else count // rows_per_group
         # With several tiles per group the last is guarded, and guarded rows are not copied to registers.
-        groups = grid.choose_groups(count, dist.threads * beside, strides=dist.lanes == 1, where="rows")
+        groups = grid.choose_groups(
+            count, dist.threads * rows_per_group, strides=dist.lanes == 1, where="rows"
+        )
         if groups is not None:
             tiles, row = s.split(row, [None, groups])
             s.reorder(row, tiles)
         s.bind(row, grid.groups)
-        if beside > 1:
+        if rows_per_group > 1:
             s.bind(one, grid.rows)
             return one
         return row if tiles is None else tiles
@@ -196,7 +200,7 @@ class _Rows:
             return
         lanes = dist.lanes
         if lanes > 1 and (
-            vector_lanes(s.get(handle), self.machine) < lanes or not self._whole(loops[-1], lanes)
+            vector_lanes(s.get(handle), self.machine) < lanes or not self._is_divisible(loops[-1], lanes)
         ):
             lanes_kind = "serial"
         else:
@@ -210,7 +214,7 @@ class _Rows:
         if thread is not None:
             s.bind(thread, dist.axis)
 
-    def _whole(self, loop: LoopRV, lanes: int) -> bool:
+    def _is_divisible(self, loop: LoopRV, lanes: int) -> bool:
         extent = const_value(self.s.extent(loop))
         return isinstance(extent, int) and extent % lanes == 0
 
@@ -261,7 +265,7 @@ class _Rows:
 
     def _unroll(self, steps: LoopRV) -> None:
         extent = const_value(self.s.extent(steps))
-        if isinstance(extent, int) and extent <= ROW.kept:
+        if isinstance(extent, int) and extent <= ROW.row_registers:
             self.s.unroll(steps)
 
 
@@ -287,7 +291,7 @@ def _fits(across: Sequence[IterVar], threads: int) -> bool:
         if not isinstance(extent, int):
             return False
         total *= extent
-    return total <= ROW.kept * threads
+    return total <= ROW.row_registers * threads
 
 
 def _loads_by_buffer(block: Block) -> dict[str, list[Load]]:

@@ -53,7 +53,7 @@ class Problem:
     result_bits: int
     splittable: int = 1
     """K may be split into any divisor of this number."""
-    lies: tuple[tuple[bool, int], tuple[bool, int]] = field(
+    contiguity: tuple[tuple[bool, int], tuple[bool, int]] = field(
         default_factory=lambda: ((True, TILES.unknown), (True, TILES.unknown))
     )
     """For each operand: whether it is contiguous along K, and the least number of contiguous elements."""

@@ -28,7 +28,7 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, RESULTS_PER_THREAD, choose_lanes
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import GRID
-from dlc_core.schedule.rules.gpu.long_rows import inline_producers, is_beside
+from dlc_core.schedule.rules.gpu.long_rows import inline_producers, reduces_columns
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, row_axes
 from dlc_core.schedule.schedule import Schedule
@@ -60,7 +60,7 @@ class WindowsRule(ScheduleRule):
         inline_producers(s, block)
         out = epilogue_of(s, block)
         axes, loops = s.get(out).axes, s.get_loops(out)
-        if not is_beside(s, block) or row_axes(s, out, axes_along(s, out)) != [a.var for a in axes]:
+        if not reduces_columns(s, block) or row_axes(s, out, axes_along(s, out)) != [a.var for a in axes]:
             raise ScheduleError("channels of windows are not contiguous")
         if len(loops) != len(axes) or len(loops) < 2:
             raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")

@@ -14,9 +14,9 @@ from dlc_core.tir.stmt import PrimFunc
 from tests.algorithms.attention import test_gpu_matrix_rule, test_gpu_rule
 from tests.schedule.rules.gpu.machines import QUICK, USUAL
 from tests.schedule.rules.gpu.test_contraction import TINY, product, tensor
-from tests.schedule.rules.gpu.test_few_rows import turned
 from tests.schedule.rules.gpu.test_matrix import PLACES
 from tests.schedule.rules.gpu.test_matrix import TINY as UNITS
+from tests.schedule.rules.gpu.test_skinny_gemm import turned
 
 M, N = Var("m"), Var("n")
 DEEP = replace(UNITS, pipeline_stages=4)

@@ -15,14 +15,14 @@ QUERIES = Case(lambda: test_gpu_matrix_rule.kernel(19, 21, 5, 7), test_gpu_matri
 KERNELS = {
     "gpu.tiles": ("small product", "plain product", "batches", "unknown rows"),
     "gpu.matrix": ("small units", "units of many steps"),
-    "gpu.few_rows": ("few rows", "few rows turned"),
+    "gpu.skinny_gemm": ("few rows", "few rows turned"),
     "gpu.rows": ("softmax", "sums of columns", "layer norm", "sum"),
     "gpu.grid": ("pooling", "elementwise", "depthwise"),
     "attention.two_pass": ("attention",),
     "attention.online": ("queries",),
 }
 """For each family the kernels whose rules use it, a quick one first."""
-FAST = ("gpu.tiles", "gpu.few_rows", "gpu.rows", "gpu.grid")
+FAST = ("gpu.tiles", "gpu.skinny_gemm", "gpu.rows", "gpu.grid")
 NUMBERS = [name for name in declared() if family_of(name) in KERNELS]
 QUICK = [name for index, name in enumerate(NUMBERS) if family_of(name) in FAST and index % 3 == 0]
 """What every run tries; the slow tests try all."""

@@ -162,9 +162,9 @@ def test_tiles_fit(m, n, k):
         assert k % tile.splits == 0
 
 
-def best_tile(unit, registers=255, **lies):
+def best_tile(unit, registers=255, **contiguity):
     machine = Machine(replace(LARGE, matrix_units=(unit,), thread_registers=registers), LARGE.cores)
-    problem = Problem(1, 4096, 4096, 4096, 8, 32, 4096, **lies)
+    problem = Problem(1, 4096, 4096, 4096, 8, 32, 4096, **contiguity)
     return choose_matrix([unit], problem, machine, Grid.of(machine)), problem
 
 
@@ -176,12 +176,12 @@ def test_operands_that_the_machine_widens_take_registers():
     assert less.down * less.across < plain.down * plain.across
 
 
-@pytest.mark.parametrize("lies", [(True, 4095), (False, 4096)])
-def test_what_threads_copy_themselves_takes_registers(lies):
+@pytest.mark.parametrize("contiguity", [(True, 4095), (False, 4096)])
+def test_what_threads_copy_themselves_takes_registers(contiguity):
     """Elements that are no whole words, or words whose elements come to lie elsewhere."""
     plain, problem = best_tile(replace(WIDE, transposable=False))
-    found, other = best_tile(replace(WIDE, transposable=False), lies=(lies, lies))
+    found, other = best_tile(replace(WIDE, transposable=False), contiguity=(contiguity, contiguity))
     assert plain.copied(problem, LARGE) == 0 < plain.copied(other, LARGE)
     assert found.registers(other, LARGE) <= 255
     turning = replace(plain, unit=replace(plain.unit, transposable=True))
-    assert (turning.copied(other, LARGE) == 0) is (lies == (False, 4096))
+    assert (turning.copied(other, LARGE) == 0) is (contiguity == (False, 4096))

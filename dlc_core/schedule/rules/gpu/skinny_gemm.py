@@ -43,7 +43,7 @@ from dlc_core.schedule.rules.gpu.choices import (
 )
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid
-from dlc_core.schedule.rules.gpu.heuristics import FEW_ROWS, TILES
+from dlc_core.schedule.rules.gpu.heuristics import SKINNY, TILES
 from dlc_core.schedule.rules.gpu.normal import Normal, is_product
 from dlc_core.schedule.rules.gpu.tile import Problem, Tile, splits_of
 from dlc_core.schedule.schedule import Schedule
@@ -53,29 +53,29 @@ from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 @record(frozen=True)
 class Plan:
-    """The group: `threads` x `beside` threads. A thread loads vectors of `lanes` elements, for `own` columns
-    if K is contiguous, else for `own` steps.
+    """The group: `threads` x `thread_rows` threads. A thread loads vectors of `lanes` elements, for `own`
+    columns if K is contiguous, else for `own` steps.
     """
 
     along_k: bool
     threads: int
-    beside: int
+    thread_rows: int
     lanes: int
     own: int
     splits: int = 1
 
     def __str__(self) -> str:
-        return f"{self.columns}x{self.depth}/{self.threads}x{self.beside}"
+        return f"{self.columns}x{self.depth}/{self.threads}x{self.thread_rows}"
 
     @property
     def columns(self) -> int:
         """Columns of a group."""
-        return self.beside * self.own if self.along_k else self.threads * self.lanes
+        return self.thread_rows * self.own if self.along_k else self.threads * self.lanes
 
     @property
     def depth(self) -> int:
         """Steps of K per iteration of a group."""
-        return self.threads * self.lanes if self.along_k else self.beside * self.own
+        return self.threads * self.lanes if self.along_k else self.thread_rows * self.own
 
     @property
     def sums(self) -> int:
@@ -84,14 +84,14 @@ class Plan:
 
 
 @record(frozen=True)
-class FewRowsRule(ScheduleRule):
+class SkinnyGemmRule(ScheduleRule):
     """The rule for GEMV and GEMM with few rows.
 
     It applies if the kernel has one GEMM with at most `ROWS` rows and a K of at least `LEAST_STEPS`, or a
     symbolic K.
     """
 
-    name: ClassVar[str] = "gpu.few_rows"
+    name: ClassVar[str] = "gpu.skinny_gemm"
     priority: ClassVar[int] = 115
     decisions: ClassVar[tuple[str, ...]] = (TILE.name, SPLIT_K.name, EPILOGUE.name, *GRID_DECISIONS)
 
@@ -100,7 +100,7 @@ class FewRowsRule(ScheduleRule):
         if found is None or not found.m or not is_product(found.block):
             return False
         rows, steps = _size(found.m), _size(found.k)
-        return rows is not None and rows <= FEW_ROWS.rows and (steps is None or steps >= FEW_ROWS.least_steps)
+        return rows is not None and rows <= SKINNY.rows and (steps is None or steps >= SKINNY.least_steps)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
@@ -187,15 +187,15 @@ def _plans(
         widest //= 2
     # The cost of sums over threads grows with the threads, so wide loads are better along K only.
     lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
-    most = min(grid.group_threads, FEW_ROWS.most_along if along else FEW_ROWS.groups[-1])
-    groups = [n for n in FEW_ROWS.groups if n <= most] or [1 << (most.bit_length() - 1)]
+    most = min(grid.group_threads, SKINNY.most_along if along else SKINNY.groups[-1])
+    groups = [n for n in SKINNY.groups if n <= most] or [1 << (most.bit_length() - 1)]
     for group in groups:
-        for beside in (1 << n for n in range(group.bit_length())):
-            if beside > (grid.most_rows if grid.rows else 1) or group // beside > grid.most_threads:
+        for thread_rows in (1 << n for n in range(group.bit_length())):
+            if thread_rows > (grid.most_rows if grid.rows else 1) or group // thread_rows > grid.most_threads:
                 continue
             for lane in lanes:
-                for own in FEW_ROWS.columns if along else FEW_ROWS.steps:
-                    plan = Plan(along, group // beside, beside, lane, own)
+                for own in SKINNY.columns if along else SKINNY.steps:
+                    plan = Plan(along, group // thread_rows, thread_rows, lane, own)
                     if _fits(plan, problem, bits, machine, grid):
                         yield from _shared(plan, problem, grid)
 
@@ -217,7 +217,7 @@ def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
 def allowed_splits(plan: Plan, problem: Problem, grid: Grid) -> list[int]:
     """The candidates for split-K: one part, and numbers that give the units few groups each."""
     groups, k = groups_of(plan, problem), problem.k or 0
-    most = FEW_ROWS.groups_per_unit * grid.units
+    most = SKINNY.groups_per_unit * grid.units
     return [
         splits
         for splits in splits_of(problem)
@@ -232,9 +232,9 @@ def groups_of(plan: Plan, problem: Problem) -> int:
 
 def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> bool:
     """Whether a plan fits the machine."""
-    facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.beside
+    facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.thread_rows
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
-    if rows * plan.sums > FEW_ROWS.sums or group < grid.subgroup:
+    if rows * plan.sums > SKINNY.sums or group < grid.subgroup:
         return False
     if together < facts.sector_bytes <= group:
         return False
@@ -243,7 +243,7 @@ def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid)
     registers = TILES.spare_registers + rows * plan.sums * words + loaded * -(-bits // 32)
     if facts.unit_registers and registers * group > facts.unit_registers:
         return False
-    shared = 0 if plan.along_k else plan.beside * plan.columns * rows * words * 4
+    shared = 0 if plan.along_k else plan.thread_rows * plan.columns * rows * words * 4
     return not facts.shared_bytes or shared <= facts.shared_bytes
 
 
@@ -252,31 +252,31 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     facts = machine.description
     n, k = (TILES.unknown if size is None else size for size in (problem.n, problem.k))
     rows = problem.m or 1
-    group = plan.threads * plan.beside
+    group = plan.threads * plan.thread_rows
     groups = groups_of(plan, problem) * plan.splits
     waves = -(-groups // grid.units)
-    at_once = min(waves, max(1, (facts.unit_threads or FEW_ROWS.unit_threads) // group))
+    at_once = min(waves, max(1, (facts.unit_threads or SKINNY.unit_threads) // group))
     steps = ceil(k / plan.splits / plan.depth)
     taken = plan.lanes * plan.own * bits // 8
     # Rows are read too, from L1.
     loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // (8 * facts.load_bytes)))
     rate = min(
-        at_once * group * taken / FEW_ROWS.latency,
+        at_once * group * taken / SKINNY.latency,
         TILES.bytes_per_cycle * grid.units / min(groups, grid.units),
-        FEW_ROWS.burst * TILES.bytes_per_cycle,
+        SKINNY.burst * TILES.bytes_per_cycle,
     )
     # A cache line is fully used only if neighbours are read together.
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
     line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
     rate *= min(1.0, together / max(1, line))
-    begun = loads + rows * plan.lanes * plan.own / FEW_ROWS.products_per_issue
-    read = waves * steps * max(group * taken / rate, group * begun / FEW_ROWS.issue)
+    begun = loads + rows * plan.lanes * plan.own / SKINNY.products_per_issue
+    read = waves * steps * max(group * taken / rate, group * begun / SKINNY.issue)
     sums = rows * plan.sums
-    add = sums * (FEW_ROWS.store + FEW_ROWS.load * plan.beside)
+    add = sums * (SKINNY.store + SKINNY.load * plan.thread_rows)
     if plan.along_k:
-        add = sums * FEW_ROWS.exchange * plan.threads.bit_length()
+        add = sums * SKINNY.exchange * plan.threads.bit_length()
     total = read + TILES.overhead + waves * add
-    return total if plan.splits == 1 else total + FEW_ROWS.launch
+    return total if plan.splits == 1 else total + SKINNY.launch
 
 
 # Schedule
@@ -294,13 +294,13 @@ class _Stream(Contract):
             raise ScheduleError("the columns of the GEMM are a vector")
         self._pad()
         sides = self._operands()
-        (self._along if self.plan.along_k else self._beside)(sides)
+        (self._along if self.plan.along_k else self._across)(sides)
 
     def _along(self, sides: Sequence[str]) -> None:
         """Let threads share each column."""
         s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
-        tile, column, j = s.split(n, [None, plan.beside, plan.own])
+        tile, column, j = s.split(n, [None, plan.thread_rows, plan.own])
         ko, thread, lane = s.split(k, [None, plan.threads, plan.lanes])
         s.reorder(*batches, tile, column, m, j, thread, ko, lane)
         partial = s.rfactor(thread, 0)
@@ -323,12 +323,12 @@ class _Stream(Contract):
         for loop in unrolled:
             s.unroll(loop)
 
-    def _beside(self, sides: Sequence[str]) -> None:
+    def _across(self, sides: Sequence[str]) -> None:
         """Give each thread columns of its own, and let threads share K."""
         s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, thread, lane = s.split(n, [None, plan.threads, plan.lanes])
-        ko, part, step = s.split(k, [None, plan.beside, plan.own])
+        ko, part, step = s.split(k, [None, plan.thread_rows, plan.own])
         s.reorder(*batches, tile, m, thread, lane, part, ko, step)
         partial = s.rfactor(part, 0)
         shown = s.cache_write(partial, 0, "local")
@@ -338,7 +338,7 @@ class _Stream(Contract):
         s.reverse_compute_at(out, tile)
         s.compute_at(shown, tile)
         results = s.fuse(*s.get_loops(out)[-2:])
-        turn, row, point = s.split(results, [None, plan.beside, plan.threads])
+        pass_, row, point = s.split(results, [None, plan.thread_rows, plan.threads])
         s.compute_at(block, point)
         shares, *_, i, n = s.get_loops(shown)[-len(s.get(shown).axes) :]
         own, vector = s.split(n, [plan.threads, plan.lanes])
@@ -355,7 +355,7 @@ class _Stream(Contract):
             for loop in (shares, row):
                 s.bind(loop, grid.rows)
         self._bind_tiles(batches, tile)
-        for loop in (turn, s.get_loops(block)[-1], i, step, ii, j, *s.get_loops(init)[-2:]):
+        for loop in (pass_, s.get_loops(block)[-1], i, step, ii, j, *s.get_loops(init)[-2:]):
             s.unroll(loop)
         if plan.lanes > 1:
             s.vectorize(vector)
@@ -377,10 +377,12 @@ class _Stream(Contract):
                 own = [*outer, last, step]
             lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
             extent = const_value(s.extent(own[-1]))
-            whole = isinstance(extent, int) and extent > 1 and lanes % extent == 0 and side.run % extent == 0
+            divides = (
+                isinstance(extent, int) and extent > 1 and lanes % extent == 0 and side.run % extent == 0
+            )
             for loop in own[:-1]:
                 s.unroll(loop)
-            width = extent if whole and isinstance(extent, int) else 1
+            width = extent if divides and isinstance(extent, int) else 1
             if choose_lanes(width, (1, width), where=side.buffer) > 1:
                 s.vectorize(own[-1])
             else:
@@ -390,4 +392,4 @@ class _Stream(Contract):
         self.s.bind(self.s.fuse(*batches, tile) if batches else tile, self.grid.groups)
 
 
-__all__ = ["FewRowsRule", "Plan", "cost", "plan_for"]
+__all__ = ["Plan", "SkinnyGemmRule", "cost", "plan_for"]

@@ -12,8 +12,8 @@ from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.gpu.few_rows import plan_for
 from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.schedule.rules.gpu.skinny_gemm import plan_for
 from dlc_core.schedule.rules.gpu.tile import Problem
 from dlc_core.testing.launches import Launched, check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
@@ -26,7 +26,7 @@ LARGE = replace(USUAL, cores=132, unit_shared_bytes=228 << 10)
 
 def streams(launched: Launched, launches: int = 1) -> Launched:
     assert launched.scheduled.attrs["why_not"] == ()
-    assert launched.rule == "gpu.few_rows"
+    assert launched.rule == "gpu.skinny_gemm"
     assert len(launched.kernels) == launches
     return launched
 
@@ -113,8 +113,8 @@ def test_plans_fit(machine, along, n, k, m, bits):
     grid = Grid.of(facts)
     plan = plan_for(Problem(1, m, n, k, bits, 32, k or 1), along, k if along else n, bits, facts, grid)
     assert plan is not None
-    assert plan.threads * plan.beside <= grid.group_threads
+    assert plan.threads * plan.thread_rows <= grid.group_threads
     assert plan.threads <= grid.most_threads
-    assert plan.beside <= grid.most_rows
+    assert plan.thread_rows <= grid.most_rows
     assert ((k if along else n) or 1) % plan.lanes == 0
     assert (k or 1) % plan.splits == 0
