@@ -65,7 +65,7 @@ def test_it_passes_its_slow_tests(package: Path, installed: dict[str, Path], tmp
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_it_is_a_whole_package(package: Path, installed: dict[str, Path]) -> None:
+def test_it_is_a_complete_package(package: Path, installed: dict[str, Path]) -> None:
     site = installed[package.name]
     (entry_points,) = site.glob("*.dist-info/entry_points.txt")
     assert "[dlc]" in entry_points.read_text()
@@ -74,5 +74,5 @@ def test_it_is_a_whole_package(package: Path, installed: dict[str, Path]) -> Non
         assert not PRIVATE.search(path.read_text()), f"{path}: a private name of the core"
 
 
-def test_there_are_some() -> None:
+def test_examples_are_found() -> None:
     assert PACKAGES

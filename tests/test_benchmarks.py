@@ -158,7 +158,7 @@ def test_a_peer_that_fails_has_dashes_and_a_reason(models: Path, capsys: pytest.
     assert speed.count("–") - speed.count("[") == 6, "the times and ratios of three"
 
 
-def test_float64_is_the_reference_where_nothing_is_stored(models: Path) -> None:
+def test_without_stored_outputs_float64_is_the_reference(models: Path) -> None:
     (case,) = folder_cases(models)
     result = measured(Case(case.name, case.make, case.feeds), tripled)
     assert result.reference == "float64"
@@ -166,7 +166,7 @@ def test_float64_is_the_reference_where_nothing_is_stored(models: Path) -> None:
     assert result.errors["tripled"] > 1
 
 
-def test_a_precision_is_told_to_peers_that_can(models: Path, tmp_path: Path) -> None:
+def test_a_precision_is_passed_to_peers_that_support_it(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     few = ("--threads", "1", "--seconds", "0.01", "--no-memory", "--precision", "bfloat16")
     text = run("--models", str(models), *few, "--json", str(out), cache=tmp_path / "cache")
@@ -240,7 +240,7 @@ def test_old_operator_sets_are_not_evaluated(tmp_path):
         exact.outputs(tmp_path / "old.onnx", {"x": np.zeros((1, 4, 1, 1), np.float32)})
 
 
-def test_operators_are_measured_beside_onnxruntime(tmp_path: Path) -> None:
+def test_operators_are_measured_against_onnxruntime(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     text = run("relu", "softmax 512×128", cache=tmp_path, module="benchmarks.operators")
     assert "geometric mean of the ratios" in text
@@ -255,7 +255,7 @@ def test_models_of_operators_compile() -> None:
         assert dlc.load(each.model()).entry == "main", each.name
 
 
-def test_our_targets_stand_side_by_side(models: Path, tmp_path: Path) -> None:
+def test_own_targets_are_compared(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     few = ("--models", str(models), "--threads", "1", "--seconds", "0.01", "--peers", "", "--json", str(out))
     targets = ("--targets", "reference -level=tir", "reference")
@@ -271,7 +271,7 @@ def test_our_targets_stand_side_by_side(models: Path, tmp_path: Path) -> None:
     assert "times the time for reference" in text
 
 
-def test_generated_models_beside_those_of_a_folder(models: Path, tmp_path: Path) -> None:
+def test_generated_models_and_models_of_a_folder(models: Path, tmp_path: Path) -> None:
     text = run("nothing", "--models", str(models), "--generated", cache=tmp_path / "cache", code=2)
     assert "twice, bvlc_alexnet" in text
 
@@ -294,7 +294,7 @@ def test_flash_and_memory_of_a_perceptron(tmp_path: Path) -> None:
     assert sizes["dlc `-opt-for=size`"][0].flash < small.flash
 
 
-def test_devices_with_threads(tmp_path: Path) -> None:
+def test_gpus_are_measured(tmp_path: Path) -> None:
     pytest.importorskip("dlc_backend_cuda")
     arguments = ["product 32", "--target", "cuda_simulated", "--scale", "128", "--runs", "1"]
     text = run(*arguments, "--json", str(tmp_path / "gpu.json"), cache=tmp_path, module="benchmarks.gpu")
@@ -304,7 +304,9 @@ def test_devices_with_threads(tmp_path: Path) -> None:
     assert len(record["cases"]) == 4
 
 
-def test_no_device_with_threads(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     kind = pytest.importorskip("dlc_backend_cuda.kind").KIND
     monkeypatch.setitem(kind.__dict__, "problem", lambda: "there is none")
     assert gpu.main([]) == 2
@@ -332,7 +334,7 @@ def test_wrong_results_are_counted() -> None:
     assert numerics.cell(found, exact, sizes, 1) == "2.7, 3 wrong"
 
 
-def test_the_machine_is_measured_beside_its_description(tmp_path):
+def test_the_machine_is_compared_with_its_description(tmp_path):
     out = tmp_path / "fit.json"
     text = run("--json", str(out), cache=tmp_path / "cache", module="benchmarks.fit")
     assert "described" in text

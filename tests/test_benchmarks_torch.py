@@ -185,7 +185,7 @@ def outputs(model: onnx.ModelProto, folder: Path) -> tuple[Path, list[Any], list
 
 @needs_torch
 @pytest.mark.parametrize("text", GRAPHS)
-def test_operators_mean_what_onnx_says(text: str, tmp_path: Path) -> None:
+def test_operators_match_onnx(text: str, tmp_path: Path) -> None:
     _, found, expected = outputs(model_of(text), tmp_path)
     for got, right in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
@@ -217,7 +217,7 @@ def test_old_operator_sets(tmp_path: Path) -> None:
 
 
 @needs_torch
-def test_norms_scales_and_shifts_go_into_convolutions(tmp_path: Path) -> None:
+def test_norms_scales_and_shifts_are_folded_into_convolutions(tmp_path: Path) -> None:
     vectors = "".join(f", float[4] {name} = {{0.5, 1.5, 2.5, 3.5}}" for name in "bmv")
     text = (
         f"({IMAGE}) => (float[] y) <float[4, 4, 1, 1] w = {{{', '.join(map(str, range(16)))}}}{vectors},"
@@ -239,7 +239,7 @@ GELUS = {
 
 @needs_torch
 @pytest.mark.parametrize("form", GELUS)
-def test_activations_are_found_however_they_are_written(form: str, tmp_path: Path) -> None:
+def test_activations_are_recognised_in_any_form(form: str, tmp_path: Path) -> None:
     constants = (
         "<float root = {1.41421356}, float one = {1.0}, float half = {0.5}, float three = {3.0},"
         " float k = {0.044715}, float r = {0.79788456}>"
@@ -255,7 +255,7 @@ def test_activations_are_found_however_they_are_written(form: str, tmp_path: Pat
 
 
 @needs_torch
-def test_attention_is_torchs_own(tmp_path: Path) -> None:
+def test_attention_becomes_scaled_dot_product_attention(tmp_path: Path) -> None:
     text = (
         "(float[1, 2, 5, 4] q, float[1, 2, 7, 4] k, float[1, 2, 7, 4] v, float[5, 7] m) => (float[] y)"
         "<float four = {4.0}> { t = Transpose <perm = [0, 1, 3, 2]> (k) a = MatMul(q, t) b = Div(a, four)"
@@ -267,7 +267,7 @@ def test_attention_is_torchs_own(tmp_path: Path) -> None:
 
 
 @needs_torch
-def test_what_others_read_is_not_written_over(tmp_path: Path) -> None:
+def test_values_with_other_readers_are_not_overwritten(tmp_path: Path) -> None:
     text = (
         "(float[2, 3] x, float[3] z) => (float[] y, float[] u)"
         "{ a = Sub(x, z) u = Relu(a) b = Add(z, x) y = Add(a, b) }"
@@ -293,7 +293,7 @@ def test_what_others_read_is_not_written_over(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_known_is_named(text: str, reason: str, tmp_path: Path) -> None:
+def test_unknown_operators_are_named(text: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError, match=reason):
         outputs(model_of(text), tmp_path)
 
@@ -321,7 +321,7 @@ def test_peers_run_a_perceptron(name: str, tmp_path: Path) -> None:
     assert result.times[name].median > 0
 
 
-def test_tinygrad_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tinygrad_names_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(RuntimeError, match="tinygrad compiles with clang, which is not on this machine"):

@@ -56,7 +56,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_built(form):
+def test_tensors_functions_and_schedules_are_built(form):
     exe = dlc.build(*FORMS[form](), TARGET)
     np.testing.assert_array_equal(exe(X, Y), X * 2 + Y)
     np.testing.assert_array_equal(exe(X[:1], Y), X[:1] * 2 + Y)
@@ -66,7 +66,7 @@ def test_what_is_built(form):
     assert all(not block_list(f.body) for f in module.of_kind(PrimFunc).values())
 
 
-def test_inputs_come_in_the_order_of_the_arguments():
+def test_inputs_have_the_order_of_the_arguments():
     exe = dlc.build(staged(), [B, A, C], TARGET)
     np.testing.assert_array_equal(exe(Y, X), X * 2 + Y)
     exe = dlc.build([C, B, A], target=TARGET)
@@ -101,13 +101,13 @@ def test_several_results():
         (lambda: dlc.lower([A, B, C], target="reference"), "does not compile tensor programs"),
     ],
 )
-def test_what_is_refused(make, message):
+def test_invalid_programs_are_refused(make, message):
     with pytest.raises(UsageError) as error:
         make()
     assert message in str(error.value)
 
 
-def test_a_value_that_no_shape_gives_is_refused():
+def test_a_variable_that_no_shape_determines_is_refused():
     shift = te.var("shift", "float32")
     moved = te.compute((4,), lambda i: B[i] + shift, "moved")
     with pytest.raises(DlcError, match="shift"):
@@ -153,7 +153,7 @@ def test_parameters_in_another_layout_are_refused():
 @pytest.mark.parametrize(
     "make", [lambda target: dlc.build(C, target), lambda target: dlc.lower(C, target=target)]
 )
-def test_kinds_that_take_regions_alone_build_nothing(make):
+def test_targets_without_a_code_generator_are_refused(make):
     kind = TargetKind("acme", "parts of graphs alone", codegen="", device="acme")
     with pytest.raises(UsageError, match="has no code generator"):
         make(Target(kind))

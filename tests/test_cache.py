@@ -61,7 +61,7 @@ def compiled(factor=2.0):
     return dlc.compile(module(factor), TENSOR, cache=True)
 
 
-def test_keys_name_the_code_that_took_part(model, tmp_path, monkeypatch):
+def test_keys_contain_the_code_that_took_part(model, tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -102,7 +102,7 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
         assert file_digest([file]) == first
 
 
-def test_old_facts_are_forgotten():
+def test_old_facts_are_removed():
     assert disk_cache.disk_cached("a", "key", lambda: b"old") == b"old"
     assert disk_cache.disk_cached("a", "key", lambda: b"new") == b"old"
     assert disk_cache.disk_cached("a", "other", lambda: b"new") == b"new"
@@ -132,7 +132,7 @@ def test_flipped_bits_are_found(place):
     np.testing.assert_array_equal(again(X), 2 * X)
 
 
-def test_a_file_of_another_place_is_compared_once(monkeypatch):
+def test_a_moved_file_is_compared_once(monkeypatch):
     compiled()
     store = Store()
     (entry,) = store.entries()
@@ -145,7 +145,7 @@ def test_a_file_of_another_place_is_compared_once(monkeypatch):
     assert checked == [True, False, False]
 
 
-def test_why_something_is_not_kept(model):
+def test_reasons_for_not_caching_are_reported(model):
     asked = CompileRequest.of(TENSOR)
     assert explain(module(), asked, Store()).why == "the cache is empty"
     compiled()
@@ -204,7 +204,7 @@ def test_processes_share_the_folder(own_folder, models, request):
     assert not list(Store().folder.glob(".*.part"))
 
 
-def test_a_small_disk_is_left_half_of_what_it_has(own_folder, monkeypatch):
+def test_a_small_disk_is_filled_by_half_at_most(own_folder, monkeypatch):
     """With room for ten artefacts beside everything else, five are kept, the last one always."""
     first = compiled(2.0)
     size = Store().entries()[0].size
@@ -225,7 +225,7 @@ def test_a_small_disk_is_left_half_of_what_it_has(own_folder, monkeypatch):
     np.testing.assert_array_equal(first(X), 2 * X)
 
 
-def test_a_full_disk_keeps_nothing_and_fails_nothing(own_folder):
+def test_a_full_disk_is_no_error(own_folder):
     """A limit on the size of files stands for the disk that is full."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -241,7 +241,7 @@ def test_a_full_disk_keeps_nothing_and_fails_nothing(own_folder):
     assert compiled().report["cache"] == "stored"
 
 
-def test_a_folder_that_may_only_be_read_still_serves(own_folder, monkeypatch):
+def test_a_read_only_folder_is_used(own_folder, monkeypatch):
     compiled()
 
     def refuse(*arguments, **options):
@@ -256,7 +256,7 @@ def test_a_folder_that_may_only_be_read_still_serves(own_folder, monkeypatch):
     assert compiled().report["cache"] == "hit"
 
 
-def test_models_for_several_targets_are_kept_by_all_of_them():
+def test_models_for_several_targets_are_cached_by_all_targets():
     both = {"targets": ["reference", TENSOR]}
 
     def made(**asked):

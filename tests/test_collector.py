@@ -20,7 +20,7 @@ def _own_thresholds() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def test_thresholds_are_raised_inside_and_restored_behind_the_last_block() -> None:
+def test_thresholds_are_raised_inside_and_restored_after_the_last_block() -> None:
     with fewer_collections():
         assert gc.get_threshold() == THRESHOLDS
         with fewer_collections():
@@ -36,20 +36,20 @@ def test_an_error_restores_them() -> None:
 
 
 @pytest.mark.parametrize("chosen", [(0, 10, 10), (1_000_000, 5, 5)])
-def test_a_collector_that_is_off_or_rarer_stays_so(chosen: tuple[int, int, int]) -> None:
+def test_a_disabled_or_rarer_collector_is_unchanged(chosen: tuple[int, int, int]) -> None:
     gc.set_threshold(*chosen)
     with fewer_collections():
         assert gc.get_threshold() == chosen
     assert gc.get_threshold() == chosen
 
 
-def test_what_others_set_meanwhile_is_kept() -> None:
+def test_thresholds_that_others_set_meanwhile_are_kept() -> None:
     with fewer_collections():
         gc.set_threshold(123, 4, 5)
     assert gc.get_threshold() == (123, 4, 5)
 
 
-def test_compiles_and_builds_run_so() -> None:
+def test_compiles_and_builds_raise_the_thresholds() -> None:
     seen = []
 
     class Watch:

@@ -92,7 +92,7 @@ def test_illegal_override():
     assert "did you mean 'num_threads'?" in str(caught.value)
 
 
-def test_a_knob_cannot_be_assigned():
+def test_a_setting_cannot_be_assigned():
     with pytest.raises(UsageError, match=r"with config\.override\(debug=\.\.\.\)"):
         config.debug = 3
 
@@ -137,7 +137,7 @@ def test_plugin_restriction(monkeypatch):
     assert config.plugins == ("acme", "other")
 
 
-def test_every_knob_tells_its_meaning():
+def test_every_setting_is_documented():
     for knob in Config.knobs():
         assert knob.help.endswith(".")
         assert knob.legal

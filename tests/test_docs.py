@@ -223,13 +223,13 @@ def entry_points(package: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_blocks_are_run_or_say_why_not(name: str) -> None:
+def test_blocks_are_run_or_state_why_not(name: str) -> None:
     found = complaints(name, (ROOT / name).read_text(encoding="utf-8"))
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTS, "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_links_lead_somewhere(name: str) -> None:
+def test_link_targets_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", outside):
@@ -280,7 +280,7 @@ def test_programs_keep_the_lines_of_the_document() -> None:
     assert complaints("sample", SAMPLE) == []
 
 
-def test_blocks_that_are_not_run_are_complained_of() -> None:
+def test_blocks_that_are_not_run_are_reported() -> None:
     bare = SAMPLE.replace("<!-- not run: it installs packages -->", "")
     assert complaints("sample", bare) == [
         "sample:15: 'pip install dlc-core' is not run, and no comment says why"
@@ -289,7 +289,7 @@ def test_blocks_that_are_not_run_are_complained_of() -> None:
     assert "never run" in complaints("sample", "<!-- not run: why -->\n\n```text\n```")[0]
 
 
-def test_what_is_printed_is_compared() -> None:
+def test_printed_text_is_compared() -> None:
     shown = "```python\nprint(1)\n```\n\n<!-- prints -->\n\n```text\n1\n```\n"
     assert complaints("sample", shown) == []
     assert program(shown).split("\n")[6] == "check_output(['1'])"

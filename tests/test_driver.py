@@ -90,7 +90,7 @@ def test_a_frontend_is_chosen_by_suffix(scaling, model, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "said"), [("int", "a whole number"), ("bool", "true or false")])
-def test_options_say_what_they_take(kind: str, said: str) -> None:
+def test_options_list_their_values(kind: str, said: str) -> None:
     with pytest.raises(TargetError, match=f"-units=x: not {said}\n  hint: those that there are"):
         Option("units", kind, 0, "those that there are").parse("x")
 
@@ -108,7 +108,7 @@ def test_targets_are_found_by_text_json_and_value(scaling):
     assert {plugin.name for plugin in dlc.plugins()} == {"core", "scaling"}
 
 
-def test_a_compiled_model_is_kept_and_found(scaling, model):
+def test_a_compiled_model_is_cached_and_found(scaling, model):
     first = dlc.compile(model, TENSOR)
     assert (first.report["cache"], scaling.loads) == ("stored", 1)
     again = dlc.compile(model, TENSOR)
@@ -139,7 +139,7 @@ def test_every_setting_is_in_the_key(scaling, model, changed):
         assert dlc.compile(model, **settings).report["cache"] == "stored"
 
 
-def test_the_cache_is_off_where_it_may_not_or_cannot_be(scaling, model, monkeypatch):
+def test_the_cache_is_off_if_disabled_or_impossible(scaling, model, monkeypatch):
     dlc.compile(model, TENSOR)
     assert dlc.compile(model, TENSOR, cache=False).report["cache"] == "off"
     assert dlc.compile(model, TENSOR, verify="structure").report["cache"] == "off"
@@ -155,7 +155,7 @@ def test_the_cache_is_off_where_it_may_not_or_cannot_be(scaling, model, monkeypa
     assert dlc.compile(model, TENSOR).report["cache"] == "off"
 
 
-def test_damaged_entries_are_dropped(scaling, model):
+def test_damaged_entries_are_removed(scaling, model):
     dlc.compile(model, TENSOR)
     (entry,) = Store().entries()
     for data in (b"", entry.path.read_bytes()[:-5], b"\0" * 5000):
@@ -166,7 +166,7 @@ def test_damaged_entries_are_dropped(scaling, model):
     assert dlc.compile(model, TENSOR).report["cache"] == "hit"
 
 
-def test_a_cache_that_cannot_be_written_fails_nothing(scaling, model, tmp_path):
+def test_an_unwritable_cache_is_no_error(scaling, model, tmp_path):
     (tmp_path / "file").write_text("")
     with config.override(cache_dir=tmp_path / "file"):
         exe = dlc.compile(model, TENSOR)
@@ -174,7 +174,7 @@ def test_a_cache_that_cannot_be_written_fails_nothing(scaling, model, tmp_path):
     np.testing.assert_array_equal(exe(X), 2 * X)
 
 
-def test_the_longest_unused_go_first(scaling, model, tmp_path):
+def test_least_recently_used_entries_are_removed_first(scaling, model, tmp_path):
     exe = dlc.compile(model, TENSOR, cache=False)
     store = Store(tmp_path / "own", limit=1 << 30)
     for age, key in ((300, "a"), (200, "b"), (100, "c")):
@@ -195,7 +195,7 @@ def test_the_longest_unused_go_first(scaling, model, tmp_path):
     assert store.get("d") is None
 
 
-def test_progress_is_told_step_by_step(scaling):
+def test_progress_is_reported_for_each_step(scaling):
     told = []
     dlc.compile(relu_module(), TENSOR, progress=told.append)
     assert [step.done for step in told] == list(range(told[0].total))
@@ -203,7 +203,7 @@ def test_progress_is_told_step_by_step(scaling):
     assert list(dict.fromkeys(step.stage for step in told)) == ["graph", "lower", "tir", "main", "codegen"]
 
 
-def test_watchers_and_verification_see_the_passes(scaling):
+def test_watchers_and_verification_run_after_each_pass(scaling):
     class Names:
         name = "names"
         seen = ()

@@ -82,7 +82,7 @@ def test_example_runs(script: str, cache: Path, site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo_runs_and_finds_all_numbers_right(cache: Path) -> None:
+def test_the_demo_runs_and_checks_its_results(cache: Path) -> None:
     printed = run("demo_resnet50.py", cache, "--threads", "1")
     assert printed.count("fits") == 2
     assert "WRONG" not in printed
@@ -90,7 +90,7 @@ def test_demo_runs_and_finds_all_numbers_right(cache: Path) -> None:
     assert "from the cache" in printed
 
 
-def test_every_example_is_run_and_listed() -> None:
+def test_every_example_is_run_and_listed_in_the_readme() -> None:
     scripts = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     scripts = {path for path in scripts if path.split("/")[0] not in PACKAGED}
     assert scripts - {"op_plugin/dlc_example_ops.py"} == {*SCRIPTS, *SLOW}

@@ -28,7 +28,7 @@ def test_an_unknown_operator_is_the_outcome(tmp_path):
     assert "Unheard" in exported.check_one(path)["outcome"]
 
 
-def test_outputs_that_the_inputs_do_not_change_say_little(tmp_path):
+def test_outputs_that_do_not_depend_on_the_inputs_are_marked(tmp_path):
     path = tmp_path / "m.onnx"
     text = TEXT.replace("y = Relu(x)", "z = Mul(x, small) y = Add(z, one)")
     text = text.replace("(float[3] y) {", "(float[3] y) <float small = {1e-9}, float one = {1}> {")

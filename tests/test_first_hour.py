@@ -49,7 +49,7 @@ def here(command: str) -> str:
     return command
 
 
-def test_the_guide_says_how_many_lines_are_written(tmp_path: Path) -> None:
+def test_the_guide_states_the_number_of_written_lines(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "dlc_core", "new-backend", "acme"]
     subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
     lines = sum(len(path.read_text().splitlines()) for path in tmp_path.rglob("*.py"))
@@ -59,7 +59,7 @@ def test_the_guide_says_how_many_lines_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
-def test_the_first_hour(tmp_path: Path) -> None:
+def test_commands_of_the_guide_run(tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("DLC_", "PYTHON", "PYTEST"))}

@@ -338,12 +338,12 @@ LAWS = (
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_the_tree_keeps_the_law(law, tree):
+def test_imports_follow_the_layers(law, tree):
     complaints = law(tree)
     assert not complaints, "\n".join(complaints)
 
 
-def test_the_tree_is_really_read(tree):
+def test_all_modules_are_read(tree):
     assert {
         "dlc_core/hooks.py",
         "dlc_core/plugin/registry.py",
@@ -414,13 +414,13 @@ def test_hooks_import_nothing_of_the_core(tree):
         (text_complaints, "tests/a.py", "# TO" + "DO later", "unfinished"),
     ],
 )
-def test_the_law_can_be_broken(law, path, text, complaint):
+def test_violations_are_found(law, path, text, complaint):
     known = {"dlc_core/graph/n.py": "", "dlc_core/passes/base.py": "", "dlc_core/ir/types.py": ""}
     assert not law(known)
     assert [c for c in law({**known, path: text}) if complaint in c]
 
 
-def test_a_cycle_within_a_floor_is_found():
+def test_a_cycle_within_a_layer_is_found():
     te_uses_op = {"dlc_core/te/a.py": "from dlc_core.op import declare"}
     assert not floor_complaints(te_uses_op)
     both = {**te_uses_op, "dlc_core/op/b.py": "from dlc_core.te import tensor"}
@@ -437,14 +437,14 @@ def test_a_cycle_within_a_floor_is_found():
         "a = lazy('dlc_core.ir.a')",
     ],
 )
-def test_a_circle_of_modules_is_found(back):
+def test_a_cycle_of_modules_is_found(back):
     one_way = {"dlc_core/ir/a.py": "from dlc_core.ir.b import y", "dlc_core/ir/b.py": "y = 1"}
     assert not circle_complaints(one_way)
     complaints = circle_complaints({**one_way, "dlc_core/ir/b.py": back, "dlc_core/ir/c.py": back})
     assert complaints == ["a circle of modules: dlc_core.ir.a, dlc_core.ir.b"]
 
 
-def test_a_circle_inside_a_plugin_is_found():
+def test_a_cycle_inside_a_plugin_is_found():
     texts = {
         "plugins/backend_acme/dlc_backend_acme/__init__.py": "",
         "plugins/backend_acme/dlc_backend_acme/a.py": "from dlc_backend_acme import b",
@@ -453,12 +453,12 @@ def test_a_circle_inside_a_plugin_is_found():
     assert circle_complaints(texts) == ["a circle of modules: dlc_backend_acme.a, dlc_backend_acme.b"]
 
 
-def test_excused_circles_are_still_there(tree):
+def test_allowed_cycles_still_exist(tree):
     left = circles(module_imports({p: t for p, t in tree.items() if p.startswith("dlc_core/ir/")}))
     assert set(CIRCLES) <= set(left)
 
 
-def test_rooms_import_what_is_below_them():
+def test_packages_import_only_lower_ones():
     texts = {
         "dlc_core/runtime/memory/a.py": "",
         "dlc_core/runtime/call/b.py": "from dlc_core.runtime.memory import a",
@@ -472,7 +472,7 @@ def test_rooms_import_what_is_below_them():
     ]
 
 
-def test_a_plugin_is_foreign_to_the_core():
+def test_the_core_does_not_import_plugins():
     texts = {"plugins/backend_acme/pyproject.toml": "", "dlc_core/a.py": "# see dlc-backend-acme"}
     assert foreign_complaints(texts) == ["dlc_core/a.py:1: names 'dlc-backend-acme'"]
 
@@ -486,6 +486,6 @@ def test_a_plugin_is_foreign_to_the_core():
         "x = 'hipster'",
     ],
 )
-def test_what_is_allowed_is_not_complained_of(text):
+def test_allowed_imports_are_not_reported(text):
     texts = {"dlc_core/hooks.py": "", "dlc_core/diag.py": "", "dlc_core/op/a.py": text}
     assert [complaint for law in LAWS for complaint in law(texts)] == []

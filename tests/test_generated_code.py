@@ -25,7 +25,7 @@ def test_differences_are_shown_with_their_lines(tmp_path: Path) -> None:
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 0
 
 
-def test_samples_are_thinned_and_networks_are_kept() -> None:
+def test_every_nth_sample_and_all_networks_are_recorded() -> None:
     names = [name for name, _ in programs("relu", every=3)]
     assert len(names) < len([name for name, _ in programs("relu")])
     assert {"networks/mlp", "blocks/encoder"} <= {name for name, _ in programs(every=100)}

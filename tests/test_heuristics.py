@@ -59,7 +59,7 @@ def kernels(**options: object) -> int:
     return len(exe.explain().kernels)
 
 
-def test_each_number_says_what_it_is_and_where_it_comes_from():
+def test_each_heuristic_has_a_docstring_with_its_source():
     found = declared_everywhere()
     assert {"gemm.chunk", "gpu.tiles.depths", "strassen.gain", "fusion.most_ops"} <= found.keys()
     for name, number in found.items():
@@ -96,13 +96,13 @@ def reads(path: Path) -> Iterator[tuple[str, bool]]:
     return visit(tree, False)
 
 
-def test_each_number_is_read_and_only_where_an_override_holds():
+def test_each_heuristic_is_read_where_overrides_apply():
     found = [one for path in sorted(CORE.rglob("*.py")) for one in reads(path)]
     assert {name for name, _ in found} == {n for n in declared_everywhere() if not n.startswith("test_")}
     assert [name for name, runs in found if not runs] == []
 
 
-def test_a_block_overrides_a_number():
+def test_a_context_overrides_a_heuristic():
     before = FUSION.most_ops
     with overridden("fusion.most_ops=12, gpu.tiles.depths=(8, 64)"):
         assert (FUSION.most_ops, TILES.depths, TILES.products) == (12, (8, 64), 128)
@@ -115,7 +115,7 @@ def test_a_block_overrides_a_number():
     assert not in_force().text
 
 
-def test_of_a_mapping_some_entries_are_overridden():
+def test_single_entries_of_a_mapping_are_overridden():
     with overridden({"loops.work_per_cycle": {"elements": 9}}):
         assert LOOPS.work_per_cycle["elements"] == 9
         assert LOOPS.work_per_cycle["iterations"] == 2
@@ -136,7 +136,7 @@ def test_of_a_mapping_some_entries_are_overridden():
         ("loops.work_per_cycle={'things': 3}", "of the same kind as"),
     ],
 )
-def test_what_is_no_number_is_refused(text, words):
+def test_invalid_values_are_refused(text, words):
     declared_everywhere()
     with pytest.raises(UsageError) as error:
         merged(text).check()
@@ -159,7 +159,7 @@ def test_a_family_is_declared_once():
         family("test_of_heuristics", Own(4))
 
 
-def test_what_is_cached_depends_on_the_numbers():
+def test_cache_keys_depend_on_heuristics():
     @cached(maxsize=4)
     def doubled(factor: int) -> int:
         return factor * FUSION.most_ops
@@ -170,7 +170,7 @@ def test_what_is_cached_depends_on_the_numbers():
     assert doubled(2) == 96
 
 
-def test_the_numbers_that_are_read_are_recorded():
+def test_heuristics_that_are_read_are_recorded():
     @cached(maxsize=4)
     def doubled(factor: int) -> int:
         return factor * FUSION.most_ops
@@ -190,7 +190,7 @@ def test_the_numbers_that_are_read_are_recorded():
         assert kernels() == 1
 
 
-def test_scaled_numbers_stay_of_their_kind():
+def test_scaled_heuristics_keep_their_type():
     assert scaled({"a": 3, "b": (0.5, True)}, 0.5) == {"a": 1, "b": (0.25, True)}
     assert scaled(1, 0.5) == 1
     for name, number in declared_everywhere().items():
@@ -198,7 +198,7 @@ def test_scaled_numbers_stay_of_their_kind():
             assert number.takes(scaled(number.default, factor)), name
 
 
-def test_a_compile_takes_numbers_from_each_source(monkeypatch):
+def test_a_compile_reads_heuristics_from_each_source(monkeypatch):
     assert kernels() == 1
     few = {"heuristics": {"fusion.most_ops": 3}}
     assert kernels(config=few) == 3
@@ -217,7 +217,7 @@ def test_a_compile_takes_numbers_from_each_source(monkeypatch):
         assert kernels() == 2
 
 
-def test_expected_times_are_those_of_the_compile():
+def test_predicted_times_use_the_heuristics_of_the_compile():
     def seconds(**config):
         exe = dlc.compile(chain(), NAMED, cache=False, config=config)
         return exe.explain().kernels[0].estimate.seconds
@@ -225,7 +225,7 @@ def test_expected_times_are_those_of_the_compile():
     assert seconds(heuristics={"roofline.attained": 0.4}) > seconds()
 
 
-def test_numbers_are_part_of_the_request():
+def test_heuristics_are_part_of_the_request():
     given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain": 30, "fusion.most_ops": 3}})
     assert given.config["heuristics"] == "fusion.most_ops=3,memory.gain=30"
     assert CompileRequest.of_record(given.record()).config == given.config

@@ -42,7 +42,7 @@ def cls(make: Any) -> Any:
     return Thing
 
 
-def test_arguments_are_taken_by_place_and_by_name(cls):
+def test_arguments_are_positional_or_keyword(cls):
     thing = cls("a", size=2)
     assert (thing.name, thing.size, thing.parts, thing.unit) == ("a", 2, [], "m")
     assert cls("a", 2, [3], unit="s") == cls(unit="s", parts=[3], size=2, name="a")
@@ -80,11 +80,11 @@ def test_it_is_frozen(cls):
     assert thing == cls("a")
 
 
-def test_its_text_names_the_fields(cls):
+def test_repr_names_the_fields(cls):
     assert repr(cls("a")).endswith("Thing(name='a', size=1, parts=[], unit='m')")
 
 
-def test_the_tools_of_dataclasses_know_it(cls):
+def test_functions_of_dataclasses_accept_it(cls):
     assert dataclasses.is_dataclass(cls)
     assert [field.name for field in dataclasses.fields(cls)] == ["name", "size", "parts", "unit"]
     assert dataclasses.replace(cls("a"), size=3) == cls("a", 3)
@@ -140,7 +140,7 @@ def test_values_compare_and_hash_within_one_class(make):
         hash(One([1]))
 
 
-def test_identity_may_be_kept(make):
+def test_eq_false_compares_by_identity(make):
     @make(frozen=True, eq=False)
     class Node:
         """Equal to nothing else."""
@@ -153,7 +153,7 @@ def test_identity_may_be_kept(make):
     assert len({one, Node(1)}) == 2
 
 
-def test_what_the_class_says_itself_holds(make):
+def test_methods_of_the_class_are_not_replaced(make):
     @make(frozen=True)
     class Own:
         """With a text and an equality of its own."""
@@ -209,7 +209,7 @@ def test_a_frozen_dataclass_is_derived_from_either(make):
         Derived().a = 2
 
 
-def test_a_plain_class_derived_from_one_has_attributes_besides(make):
+def test_a_plain_derived_class_has_further_attributes(make):
     @make(frozen=True)
     class Base:
         """The first field."""
@@ -240,7 +240,7 @@ def test_records_are_ordered_copied_and_pickled():
     assert copy.deepcopy(places) == places
 
 
-def test_a_record_is_frozen_or_none():
+def test_records_must_be_frozen():
     with pytest.raises(TypeError, match="a record is frozen"):
         record(frozen=False)
 

@@ -80,7 +80,7 @@ def test_wrong_requests_are_refused_when_they_are_made(options, said):
         dlc.compile(doubled(), **options)
 
 
-def test_one_request_compiles_models_and_is_kept_in_them(tmp_path):
+def test_one_request_compiles_several_models_and_is_stored_in_them(tmp_path):
     request = CompileRequest.of(TENSOR, num_threads=1, config={"processes": 1, "note": print})
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     exe = compile_request(doubled(), request)
@@ -91,7 +91,7 @@ def test_one_request_compiles_models_and_is_kept_in_them(tmp_path):
     assert kept == replace(request, config={**request.config, "note": repr(print)})
 
 
-def test_guard_mode_is_that_of_the_arguments_before_that_of_the_environment():
+def test_guard_mode_of_arguments_overrides_the_environment():
     with config.override(guard="begin"):
         assert CompileRequest.of("reference").config["guard"] == "begin"
         assert CompileRequest.of("reference", config={"guard": "end"}).config["guard"] == "end"

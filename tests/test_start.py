@@ -81,7 +81,7 @@ def run(code: str, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_package_imports_nearly_nothing(tmp_path):
+def test_importing_the_package_imports_few_modules(tmp_path):
     assert run(IMPORT, tmp_path) == ["['dlc_core', 'dlc_core.version']"]
 
 
@@ -100,12 +100,12 @@ def test_the_cache_is_read_without_the_compiler(folder):
     assert run(COMPILE, folder) == ["hit", "[]"]
 
 
-def test_a_saved_model_is_opened_with_nothing_of_other_backends(folder):
+def test_opening_a_saved_model_imports_no_other_backend(folder):
     run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', folder)
     run(OPEN, folder)  # what is remembered of this machine may have to be found out first
     assert run(OPEN, folder) == ["['dlc_backend_llvm.kind'] []", "[]"]
 
 
-def test_a_start_compiles_hardly_any_dataclass(folder):
+def test_importing_compiles_few_dataclasses(folder):
     run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', folder)
     assert int(run(DATACLASSES, folder)[0]) <= 2  # those of the hooks, which import nothing of the core

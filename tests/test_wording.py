@@ -19,7 +19,7 @@ PHRASES = banned((ROOT / GLOSSARY).read_text())
 PATTERN = pattern_of(PHRASES)
 
 
-def test_the_glossary_says_what_to_write_instead():
+def test_the_glossary_has_replacements():
     assert "ask ahead" in PHRASES
     assert PHRASES["ask ahead"] == "prefetch"
     assert all(PHRASES.values())
@@ -45,7 +45,7 @@ def test_phrases_are_found_in_pages_but_not_in_their_code():
     assert [found.split(": ")[0] for found in phrases_in("a.md", page, PHRASES, PATTERN)] == ["a.md:3"]
 
 
-def test_names_are_no_phrases():
+def test_identifiers_are_not_checked():
     assert not list(phrases_in("a.py", "places = [dealt, is_told]\n", PHRASES, PATTERN))
 
 

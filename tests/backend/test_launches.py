@@ -67,7 +67,7 @@ def whole_numbers(*shape, seed=0):
 
 
 @BOTH
-def test_a_product_through_shared_memory(target):
+def test_gemm_through_shared_memory(target):
     exe = dlc.build(matmul(), target)
     x, y = whole_numbers(32, 32), whole_numbers(32, 32, seed=1)
     np.testing.assert_array_equal(exe(x, y), x @ y)
@@ -76,7 +76,7 @@ def test_a_product_through_shared_memory(target):
 
 
 @BOTH
-def test_threads_share_a_reduction(target):
+def test_cross_thread_reduction(target):
     rows, r = te.placeholder((4, 40), name="X"), te.reduce_axis(40, "r")
     sch = Schedule(te.create_prim_func([rows], [te.compute((4,), lambda i: te.sum(rows[i, r], axis=r), "t")]))
     i, k = sch.get_loops(sch.get_block("t"))
@@ -123,7 +123,7 @@ def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8, 32), "float32"), C: T.
 
 
 @BOTH
-def test_vectors_are_lanes_that_move_together(target):
+def test_vector_loads_and_stores(target):
     exe = dlc.build(parse(VECTORS), target)
     x, y = whole_numbers(8, 32), whole_numbers(8, 32, seed=1)
     column = np.arange(32)
@@ -133,7 +133,7 @@ def test_vectors_are_lanes_that_move_together(target):
 
 
 @BOTH
-def test_kernels_without_threads_run_as_one(target):
+def test_kernels_without_threads_run_on_one_thread(target):
     exe = dlc.compile(mlp(), target)
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
     np.testing.assert_allclose(exe(x), dlc.compile(mlp(), "reference")(x), 1e-5, 1e-6)
@@ -192,7 +192,7 @@ RACE = (
         ("S[t + 8] = A[g, t]; B[g, t] = S[t + 8]", "takes element 8 of an array 'float [8]'"),
     ],
 )  # fmt: skip
-def test_checked_simulations_say_what_is_wrong(body, said):
+def test_checked_simulations_report_errors(body, said):
     lines = body.replace("; ", "\n            ")
     exe = faulty(lines)
     with pytest.raises(RuntimeFailure) as caught:
@@ -224,7 +224,7 @@ def test_too_large_groups_are_refused():
         dlc.build(parse(text), "card")
 
 
-def test_what_no_host_of_kernels_does_is_told():
+def test_unsupported_host_programs_are_errors():
     text = """
 @T.prim_func
 def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64")):
@@ -236,7 +236,7 @@ def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64")):
         dlc.build(parse(text), "card")
 
 
-def test_artefacts_are_saved_and_read_with_care(tmp_path):
+def test_artefacts_are_validated_when_read(tmp_path):
     exe = dlc.build(symbolic(), "card")
     exe.save(tmp_path / "twice.dlc")
     x = whole_numbers(100)
@@ -269,7 +269,7 @@ def test_artefacts_are_saved_and_read_with_care(tmp_path):
         read_launches(None)
 
 
-def test_launches_stay_in_their_memory():
+def test_launches_are_checked_against_buffer_sizes():
     exe = dlc.build(symbolic(), "card")
     data = json.loads(json.dumps(exe.artifact.metadata[LAUNCHES]))
     data["entries"]["main"]["steps"][0]["buffers"][0][1] = 64
@@ -311,21 +311,21 @@ def test_a_device_may_stand_for_several(monkeypatch, tmp_path):
     assert chosen == [True, True]
 
 
-def test_a_language_without_an_axis_says_so(card):
+def test_a_language_without_an_axis_is_an_error(card):
     module = dlc.lower(parse(SHUFFLES.format("float32")))
     table = replace(card.dialect(module, dlc.Target("card")), kernels=Kernels("void", {}))
     with pytest.raises(CodegenError, match=r"has no axis block\.x"):
         emit_kernels(module, table)
 
 
-def test_profiles_tell_the_time_of_each_kernel():
+def test_profiles_have_the_time_of_each_kernel():
     exe = dlc.compile(mlp(), "card")
     report = exe.profile([np.ones((1, 64), np.float32)], runs=3)
     assert sorted(row.kernel for row in report) == sorted(site["kernel"] for site in exe.about["sites"])
     assert all(row.calls == 1 and row.milliseconds > 0 for row in report)
 
 
-def test_what_fills_the_memory_is_named():
+def test_out_of_memory_names_the_largest_buffers():
     device = dlc.compile(mlp(), "card").device
     most = device.memory_bytes
     taken = device.alloc(1 << 20)
@@ -337,7 +337,7 @@ def test_what_fills_the_memory_is_named():
 
 
 @BOTH
-def test_a_language_s_own_function_adds_at_once_for_all_threads(target):
+def test_atomic_add_of_the_language(target):
     text = """
 @T.prim_func
 def main(A: T.Buffer((4, 32), "int32"), B: T.Buffer((5,), "int32")):
@@ -352,7 +352,7 @@ def main(A: T.Buffer((4, 32), "int32"), B: T.Buffer((5,), "int32")):
     np.testing.assert_array_equal(found, np.bincount(x.ravel(), minlength=5))
 
 
-def test_many_models_share_a_run_of_the_compiler(monkeypatch):
+def test_models_are_compiled_in_batches(monkeypatch):
     """Names of launches in them differ, as their kernels do."""
     codegen, emitted = registry().codegens["card"], []
     emit = type(codegen).emit

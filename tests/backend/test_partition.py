@@ -103,7 +103,7 @@ def test_models_run_on_several_targets(card, listed, tmp_path):
     np.testing.assert_array_equal(bound(), exe(X))
 
 
-def test_neighbouring_matches_are_one_region_and_the_rest_says_why(card):
+def test_neighbouring_matches_are_one_region_and_others_have_reasons(card):
     exe = dlc.compile(mlp(), targets=["card", "reference"])
     (region,) = exe.about["placed"]["regions"]
     assert region["ops"] == ["matmul", "add", "relu", "matmul", "add"]
@@ -122,7 +122,7 @@ def test_a_predicate_refuses_with_its_reason(card):
     same(exe, mlp(), X)
 
 
-def test_a_near_miss_tells_where_the_pattern_does_not_fit(card):
+def test_a_near_miss_reports_the_mismatch(card):
     a, b = param("a", tensor_type((4, 4))), param("b", tensor_type((4, 4)))
     exe = dlc.compile(module([a, b], call("matmul", a, b)), targets=["card", "reference"])
     (told,) = exe.about["placed"]["why_not"]
@@ -130,13 +130,13 @@ def test_a_near_miss_tells_where_the_pattern_does_not_fit(card):
     assert not exe.regions
 
 
-def test_a_target_without_a_code_generator_has_this_machine_behind_it(card):
+def test_a_target_without_a_code_generator_falls_back_to_this_machine(card):
     exe = dlc.compile(mlp(), "card")
     assert str(exe.target) == "reference"
     same(exe, mlp(), X)
 
 
-def test_what_a_region_gets_has_its_constants_and_parts():
+def test_regions_have_their_constants_and_parts():
     seen = []
 
     def compile_(region, target):
@@ -155,7 +155,7 @@ def test_what_a_region_gets_has_its_constants_and_parts():
     assert region.parts[0].match["w"].attrs["value"].data.shape == (64, 32)
 
 
-def test_regions_are_not_merged_around_what_is_elsewhere(card):
+def test_regions_are_not_merged_across_other_targets(card):
     """exp between two sums: one region would need its own result."""
     a = param("a", tensor_type((4, 4)))
     first = call("add", a, a)
@@ -165,7 +165,7 @@ def test_regions_are_not_merged_around_what_is_elsewhere(card):
     same(exe, module([a], last), np.ones((4, 4), np.float32))
 
 
-def test_a_branch_beside_does_not_split_a_region(card):
+def test_a_parallel_branch_does_not_split_a_region(card):
     a = param("a", tensor_type((4, 4)))
     first = call("add", a, a)
     last = call("add", first, call("exp", a))
@@ -189,7 +189,7 @@ def test_values_used_outside_of_a_pattern_split_it(card):
     same(exe, model, np.ones((1, 4), np.float32))
 
 
-def test_what_is_not_worth_it_goes_to_the_next():
+def test_regions_that_do_not_pay_go_to_the_next_target():
     def worth(region, target):
         return len(region.parts) > 3 or f"{len(region.parts)} parts are not worth the way"
 
@@ -202,7 +202,7 @@ def test_what_is_not_worth_it_goes_to_the_next():
         same(exe, mlp(), X)
 
 
-def test_partitioners_that_keep_matches_apart():
+def test_partitioners_may_keep_matches_separate():
     with fresh_registry({"card": CardPlugin(merge=False)}):
         exe = dlc.compile(mlp(), targets=["card", "reference"])
         assert len(exe.regions) == 3
@@ -218,7 +218,7 @@ def test_failures_of_a_compiler_name_the_region():
         dlc.compile(mlp(), targets=["card", "reference"])
 
 
-def test_the_host_can_take_what_a_compiler_fails_on(tmp_path):
+def test_the_host_may_take_regions_that_fail_to_compile(tmp_path):
     def compile_(region, target):
         raise RuntimeError("no registers left")
 
@@ -276,7 +276,7 @@ def test_ops_and_patterns_are_placed_by_name(card):
     same(exe, mlp(), X)
 
 
-def test_names_that_mean_nothing_are_refused(card):
+def test_unknown_names_are_refused(card):
     with pytest.raises(UsageError, match=r"no op and no pattern[\s\S]*card-dense.dense_relu"):
         dlc.compile(mlp(), targets=["card", "reference"], place={"conv2dd": "card"})
     with pytest.raises(DlcError, match="there is no target 'cart'"):
@@ -318,7 +318,7 @@ def test_bodies_of_control_flow_are_partitioned(card):
 
 
 @needs_compiler
-def test_dtypes_that_a_target_has_not_stay_behind(card):
+def test_unsupported_dtypes_stay_on_the_host(card):
     a = param("a", tensor_type((4, 4), "float64"))
     model = module([a], call("cast", call("exp", a), to="float32"))
     exe = dlc.compile(model, targets=["toy", "reference"])
@@ -327,7 +327,7 @@ def test_dtypes_that_a_target_has_not_stay_behind(card):
 
 
 @needs_compiler
-def test_shapes_alone_are_not_worth_a_region(card):
+def test_shape_ops_alone_are_no_region(card):
     a = param("a", tensor_type((4, 4)))
     model = module([a], call("tanh", call("reshape", call("tanh", a), shape=(2, 8))))
     exe = dlc.compile(model, targets=["toy", "reference"], place={"tanh": "reference"})

@@ -61,7 +61,7 @@ def test_eight_lines_compute_a_model():
 
 
 @needs_compiler
-def test_what_does_not_fit_is_refused_and_the_rest_goes_on():
+def test_out_of_memory_is_an_error_and_the_device_still_works():
     x = np.ones((1, 64), np.float32)
     with fresh_registry({"toy": Plugin()}):
         exe = dlc.compile(mlp(), "toy")
@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_refused_and_the_rest_goes_on():
         np.testing.assert_array_equal(exe(x), first)
 
 
-def test_handles_are_no_addresses_and_are_checked():
+def test_handles_are_opaque_and_checked():
     device = Device()
     handle = device.alloc(8)
     data = np.arange(8, dtype=np.uint8)
@@ -91,7 +91,7 @@ def test_handles_are_no_addresses_and_are_checked():
         device.free(handle)
 
 
-def test_commands_run_in_order_and_events_tell_how_far():
+def test_commands_run_in_order_and_events_report_progress():
     queue, gate, seen = CommandQueue("q"), threading.Event(), []
     queue.submit(lambda: gate.wait(10) and seen.append(1))
     half = queue.record()

@@ -136,19 +136,19 @@ def check(exe: dlc.Executable, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", CASES)
-def test_samples_are_apart(case, threads):
+def test_samples_are_independent(case, threads):
     shape, make = CASES[case]
     check(dlc.compile(module_of(shape, make), "llvm", cache=False, num_threads=threads), shape)
 
 
 @pytest.mark.parametrize("case", ["matmul", "large matmul", "perceptron"])
-def test_samples_of_an_unknown_number_are_apart(case):
+def test_samples_of_a_symbolic_batch_are_independent(case):
     shape, make = CASES[case]
     check(dlc.compile(module_of(shape, make, Var("n")), "llvm", cache=False, num_threads=1), shape)
 
 
 @pytest.mark.parametrize("make", [attention, recurrent])
-def test_samples_of_networks_are_apart(make):
+def test_samples_of_networks_are_independent(make):
     shape, exe = make()
     check(exe, shape)
 
@@ -175,7 +175,7 @@ def test_zeros_stay_zeros(case):
 
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(1024, 1024, 1024), (1024, 512, 768), (7, 3000, 40)])
 @pytest.mark.parametrize("kind", ["even", "rows", "columns", "cancelling"])
-def test_errors_are_those_of_a_plain_product(rows, inner, columns, kind):
+def test_errors_are_those_of_plain_gemm(rows, inner, columns, kind):
     """A small multiple of k ε (|A| |B|) for each element, however its row and column are."""
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal(s).astype(np.float32) for s in ((rows, inner), (inner, columns)))

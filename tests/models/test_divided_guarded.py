@@ -61,7 +61,7 @@ class _Plugin:
 @pytest.mark.slow  # a C compiler translates some dozens of convolutions for the simulated device
 @pytest.mark.parametrize("guard", ["end", "begin"])
 @pytest.mark.parametrize("network", ["densenet121", "inception_v1", "inception_v2", "squeezenet"])
-def test_segments_of_the_host_stay_in_their_values(network, guard):
+def test_segments_stay_inside_their_values(network, guard):
     model, feeds = light.with_weights(network), light.input_of(network)
     with fresh_registry({"npu": _Plugin(), "onnx": onnx_plugin, "llvm": llvm_plugin}):
         expected = dlc.compile(model, "llvm", cache=False).run(feeds)

@@ -117,7 +117,7 @@ def test_parts_of_networks(tmp_path, name):
     assert found == dict.fromkeys(phases.PHASES, "right")
 
 
-def test_each_phase_has_a_process_and_one_that_dies_is_an_outcome(tmp_path, monkeypatch):
+def test_each_phase_has_a_process_whose_death_is_an_outcome(tmp_path, monkeypatch):
     path = written(tmp_path, STEP)
     found = phases.outcomes(path, ("2 threads", "cached"))
     assert phases.all_right(found)
@@ -134,7 +134,7 @@ def test_each_phase_has_a_process_and_one_that_dies_is_an_outcome(tmp_path, monk
     assert "0 of 1 right" in phases.rows({"m": found})
 
 
-def test_wrong_values_are_told(tmp_path):
+def test_wrong_values_are_reported(tmp_path):
     path = written(tmp_path, STEP)
     with np.load(path.with_suffix(".npz")) as saved:
         arrays = dict(saved)

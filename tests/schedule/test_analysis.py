@@ -29,7 +29,7 @@ def test_dot_products_take_whole_groups_of_steps(kind, steps, suited):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_operands_have_the_axes_of_all_that_they_are_computed_from(shared):
+def test_operands_have_the_axes_of_all_their_inputs(shared):
     """Numbers, a zero point for each row or for each column, and a scale for each step."""
     x, w = te.placeholder((6, 8), "int8", name="X"), te.placeholder((8, 10), "int8", name="W")
     zero = te.placeholder((10,) if shared else (6,), "int8", name="Z")

@@ -41,7 +41,7 @@ class NoBounds:
 
 
 @pytest.mark.parametrize("all_dims", [False, True])
-def test_a_rule_that_bounds_put_off_does_not_look_at_them(all_dims):
+def test_rules_that_refuse_bounds_are_retried_without_them(all_dims):
     context = PassContext(target=target_of(Description()), schedule_rules=(NoBounds(all_dims),))
     made = ScheduleKernels().run_function(parse(KERNEL), context)
     assert (made.attrs["rule"] == NoBounds.name) is not all_dims
@@ -59,7 +59,7 @@ def test_a_rule_that_bounds_put_off_does_not_look_at_them(all_dims):
         run(made, np.ones((9, 5), np.float32), np.ones((9, 5), np.float32))
 
 
-def test_loops_of_one_round_at_most_are_parallel():
+def test_loops_of_at_most_one_iteration_are_parallel():
     text = KERNEL.replace("T.dim(1, 8)", "T.dim(1, 3)").replace("T.grid(n, m)", "T.grid(n, m // 2)")
     text = text.replace("m: T.int64", "m: T.dim(2, 3)")
     context = PassContext(target=target_of(Description()))

@@ -53,7 +53,7 @@ def test_results_are_initialised_before_loops_that_hold_producers(size):
     assert sch.get_blocks()[0] == BlockRV("y_init")
 
 
-def test_results_that_others_touch_are_not_initialised_early():
+def test_results_that_other_blocks_access_are_not_initialised_early():
     func = chain(6)
     sch = Schedule(func)
     i, k = sch.get_loops(Y)
@@ -91,7 +91,7 @@ def test_copies_are_statements_of_their_own():
     check_schedule_trace(func, {}, sch)
 
 
-def test_copies_for_a_block_hold_what_is_there_already():
+def test_copies_for_a_block_contain_earlier_values():
     func = chain(5)
     sch = Schedule(func)
     i, _ = sch.get_loops(Y)

@@ -56,7 +56,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("description", MACHINES.values(), ids=MACHINES)
-def test_laws_of_plans(shape, description):
+def test_invariants_of_plans(shape, description):
     machine = Machine(description, description.cores)
     facts = gemm(*shape, lanes=machine.lanes(32))
     plan = plan_gemm(facts, machine)
@@ -91,7 +91,7 @@ def test_threads_need_work():
     assert plan_gemm(gemm(512, 512, 512), machine).threads
 
 
-def test_a_given_tile_is_kept():
+def test_a_forced_tile_is_used():
     assert plan_gemm(gemm(64, 64, 64), Machine(USUAL, 2), Tile(3, 1)).tile == Tile(3, 1)
 
 
@@ -103,7 +103,7 @@ def test_the_shape_of_packed_weights(width, group, shape):
     assert replace(weights, columns=None).packed_shape(width) is None
 
 
-def test_a_plan_is_a_line():
+def test_a_plan_prints_as_one_line():
     plan = GemmPlan(
         Tile(6, 2), TILES_FIRST, threads=True, packed=True, k_block=4, tails=(6, 4), pad_rows=True
     )

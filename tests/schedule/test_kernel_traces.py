@@ -104,7 +104,7 @@ MODELS = {
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_printed_traces_make_the_same_kernels(make, machine):
+def test_printed_traces_reproduce_kernels(make, machine):
     module, context = lowered(make(), machine)
     kernels = module.of_kind(PrimFunc)
     assert len(kernels) >= 2
@@ -115,7 +115,7 @@ def test_printed_traces_make_the_same_kernels(make, machine):
         assert difference is None, f"{name}: {difference}"
 
 
-def test_traces_are_kept_only_where_they_are_asked_for():
+def test_traces_are_stored_only_on_request():
     module, context = lowered(network(1), MACHINES["usual"])
     for func in module.of_kind(PrimFunc).values():
         bare = ScheduleKernels().run_function(func, context.with_(config={TRACES: False}))
@@ -153,7 +153,7 @@ class Private(ScheduleRule):
         schedule._program.set_func(replace(func, attrs=MappingProxyType({**func.attrs, "secret": 1})))
 
 
-def test_rules_that_do_something_else_are_found():
+def test_rules_that_bypass_primitives_are_found():
     func = kernel_of(std.relu(param("x", tensor_type((4,)))))
     with pytest.raises(AssertionError, match="the trace of private gives another kernel"):
         check_schedule(func, MACHINES["usual"], rules=[Private()], trace=True)

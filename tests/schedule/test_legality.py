@@ -36,7 +36,7 @@ def test_errors_show_the_loop_nest_with_a_mark(sch):
     assert "hint: use rfactor" in text
 
 
-def test_unknown_names_and_dead_handles(sch):
+def test_unknown_names_and_stale_handles(sch):
     refused(sch, lambda: sch.get_block("mat"), "no block 'mat'", "matmul, bias, relu")
     i, j = sch.get_loops(RELU)
     sch.fuse(i, j)
@@ -116,13 +116,13 @@ def test_loop_kinds(sch, matmul):
     refused(symbolic, lambda: symbolic.unroll(i), "not a constant", "split it")
 
 
-def test_one_iteration_is_parallel_to_nothing(sch):
+def test_a_loop_of_one_iteration_is_serial(sch):
     unit = sch.add_unit_loop(sch.get_loops(sch.get_block("bias"))[0])
     sch.parallel(unit)
     assert sch.get_for(unit).kind == "parallel"
 
 
-def test_repeated_writes_are_no_parallel_work():
+def test_repeated_writes_cannot_be_parallel():
     twice = Schedule(
         parse("""
 @T.prim_func
@@ -157,7 +157,7 @@ def halves(a: T.Buffer((6, 48), "float32"), z: T.Buffer((6, 48), "float32")):
 """Two blocks that write the same part of the columns in an iteration, or parts some columns apart."""
 
 
-def test_iterations_that_all_indices_tell():
+def test_iterations_identified_by_indices_are_independent():
     for offset, legal in ((0, True), (2, False)):
         sch = Schedule(parse(HALVES.replace("OFFSET", str(offset))))
         share = sch.get_loops(BlockRV("above"))[0]
@@ -200,7 +200,7 @@ def read_twice(first: int, second: int) -> Schedule:
 
 
 @pytest.mark.parametrize(("sizes", "reader"), [((8, 8), "z"), ((5, 8), "y")], ids=["before", "a part"])
-def test_what_is_read_outside_of_a_loop_is_not_all_made_there(sizes, reader):
+def test_a_block_read_outside_of_a_loop_cannot_move_into_it(sizes, reader):
     sch = read_twice(*sizes)
     loop = sch.get_loops(sch.get_block(reader))[0]
     refused(sch, lambda: sch.compute_at(sch.get_block("x"), loop), "reads its result outside of that loop")
@@ -214,7 +214,7 @@ def test_reverse_compute_at(sch):
     refused(sch, lambda: sch.reverse_compute_at(BIAS, j), "still accumulates over loop 'r'")
 
 
-def test_only_a_part_is_ready():
+def test_partial_reductions_cannot_be_consumed():
     a = te.placeholder((8, 8), name="A")
     r = te.reduce_axis(8, "r")
     with te.collect() as made:
@@ -226,7 +226,7 @@ def test_only_a_part_is_ready():
     sch.reverse_compute_at(BlockRV("y"), i)
 
 
-def test_compacted_blocks_stay(sch):
+def test_compacted_blocks_cannot_move(sch):
     i, j = sch.get_loops(RELU)
     sch.compute_at(BIAS, i)
     sch.compact_buffers()
@@ -306,14 +306,14 @@ def test_binding_to_hardware_axes(sch):
     refused(sch, lambda: sch.swizzle(k, middle, 2), "only statement")
 
 
-def test_axes_of_groups_stay_outside_those_of_threads(sch):
+def test_group_axes_must_be_outside_thread_axes(sch):
     i, j = sch.get_loops(sch.get_block("relu"))
     sch.bind(i, "block.x")
     sch.bind(j, "thread.x")
     refused(sch, lambda: sch.reorder(j, i), "cannot reorder", "stands inside the axis thread.x of threads")
 
 
-def test_an_axis_twice_in_a_nest_needs_equal_extents_and_no_dependence(sch):
+def test_a_repeated_axis_needs_equal_extents_and_no_dependence(sch):
     i, j = sch.get_loops(sch.get_block("relu"))
     a, b = sch.split(i, [None, 4])
     c, d = sch.split(j, [None, 8])
@@ -322,7 +322,7 @@ def test_an_axis_twice_in_a_nest_needs_equal_extents_and_no_dependence(sch):
     refused(sch, lambda: sch.bind(d, "thread.x"), "depends on 'i_0'")
 
 
-def test_reductions_shared_by_threads(sch):
+def test_cross_thread_reductions(sch):
     r = sch.get_loops(sch.get_block("matmul"))[-1]
     outer, inner = sch.split(r, [None, 4])
     refused(sch, lambda: sch.bind(inner, "block.x"), "accumulates over it", "rfactor")

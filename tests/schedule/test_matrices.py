@@ -10,7 +10,7 @@ from tests.schedule.rules.gpu.test_matrix import unit
 
 
 @pytest.mark.parametrize("name", ["1x1", "2x1.thread.xat", "1x2.thread.xbt", "1x1.thread.xatbt"])
-def test_agree(name: str) -> None:
+def test_descriptions_implementations_and_references_agree(name: str) -> None:
     tiles = {t.name: t for t in matrix_tiles(unit("float16", "float32"), "thread.x")}
     (found,) = [t for full, t in tiles.items() if full.endswith(name if "." in name else f"{name}.thread.x")]
     assert (found.rows, found.columns) == (4 * found.down, 4 * found.across)

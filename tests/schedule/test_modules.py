@@ -33,7 +33,7 @@ def test_functions_by_name(module):
     assert sch.get(one).name == "relu"
 
 
-def test_a_function_alone_is_a_module_of_one(sch):
+def test_a_function_is_a_module_of_one_function(sch):
     assert list(sch.mod) == ["main"]
     sch.compute_inline(BlockRV("bias"))
     assert sch.mod["main"] is sch.func
@@ -42,7 +42,7 @@ def test_a_function_alone_is_a_module_of_one(sch):
         sch.get_block("relu", func="other")
 
 
-def test_handles_that_do_not_belong_together(module):
+def test_handles_of_several_functions_are_refused(module):
     sch = Schedule(module)
     i = sch.get_loops(sch.get_block("relu"))[0]
     j = sch.get_loops(sch.get_block("relu", func="small"))[0]
@@ -56,7 +56,7 @@ def test_handles_that_do_not_belong_together(module):
     assert structural_equal(sch.mod, before)
 
 
-def test_functions_that_share_loops_are_told_apart():
+def test_functions_that_share_loops_are_distinguished():
     func = program()
     sch = Schedule(IRModule({"main": func, "again": func}))
     i, _ = sch.get_loops(sch.get_block("relu", func="again"))

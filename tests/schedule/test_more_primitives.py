@@ -61,7 +61,7 @@ def allocated(sch: Schedule, name: str):
 
 
 @pytest.mark.parametrize("sizes", [(32, 48, 16), (30, 41, 13)], ids=["whole tiles", "cut tiles"])
-def test_tiles_become_blocks(matmul, sizes):
+def test_tiles_are_blockized(matmul, sizes):
     sch = matmul(*sizes)
     func = sch.func
     i, j, k = sch.get_loops(MATMUL)
@@ -82,7 +82,7 @@ def test_tiles_become_blocks(matmul, sizes):
     same(sch, func)
 
 
-def test_a_whole_reduction_inside_keeps_its_initialisation(sch):
+def test_a_complete_reduction_inside_keeps_its_initialisation(sch):
     func = sch.func
     sch.split(sch.get_loops(MATMUL)[1], [None, 8])
     outer = sch.blockize(sch.get_loops(MATMUL)[2])
@@ -92,7 +92,7 @@ def test_a_whole_reduction_inside_keeps_its_initialisation(sch):
     same(sch, func)
 
 
-def test_blocks_of_blocks_of_blocks(sch):
+def test_blockize_nested_blocks(sch):
     func = sch.func
     i, j, k = sch.get_loops(MATMUL)
     inner = [sch.split(loop, [None, 2, 4]) for loop in (i, j, k)]
@@ -103,7 +103,7 @@ def test_blocks_of_blocks_of_blocks(sch):
     same(sch, func)
 
 
-def test_a_block_alone(sch):
+def test_blockize_without_loops(sch):
     func = sch.func
     outer = sch.blockize(RELU)
     assert sch.get_loops(RELU) == []
@@ -111,7 +111,7 @@ def test_a_block_alone(sch):
     same(sch, func)
 
 
-def test_symbolic_tiles(matmul):
+def test_blockize_symbolic_tiles(matmul):
     m = Var("m")
     sch = matmul(m * 8, 48, 16)
     func = sch.func
@@ -138,7 +138,7 @@ def test_blocks_of_blocks_are_units(sch):
     assert sch.get_consumers(outer) == [RELU]
 
 
-def test_what_is_no_block(sch):
+def test_blockize_refusals(sch):
     fused = sch.fuse(*sch.get_loops(MATMUL)[:2])
     a, b = sch.split(fused, [None, 7])
     refused(sch, lambda: sch.blockize(b), "is no sum of a part of the loops outside")
@@ -146,14 +146,14 @@ def test_what_is_no_block(sch):
     refused(sch, lambda: sch.blockize(inner), "depends on i_0 outside")
     refused(sch, lambda: sch.blockize(a), "do not run over a box")
     sch.compute_at(BIAS, outer)
-    refused(sch, lambda: sch.blockize(outer), "they must hold one block and nothing else")
+    refused(sch, lambda: sch.blockize(outer), "they must contain one block and nothing else")
 
 
 # Padded products.
 
 
 @pytest.mark.parametrize("padding", [[16, 16, 16], [1, 16, 1], [1, 1, 8], [4, 1, 5]], ids=str)
-def test_padded_products(matmul, padding):
+def test_pad_einsum_pads_operands_and_result(matmul, padding):
     sch = matmul(30, 41, 13)
     func = sch.func
     made = sch.pad_einsum(MATMUL, padding)
@@ -167,7 +167,7 @@ def test_padded_products(matmul, padding):
     same(sch, func)
 
 
-def test_nothing_to_pad(sch):
+def test_pad_einsum_without_padding(sch):
     before = sch.func
     assert sch.pad_einsum(MATMUL, [8, 16, 4]) == []
     assert sch.func is before
@@ -181,7 +181,7 @@ def test_symbolic_products_are_padded(matmul):
     same(sch, func, 13)
 
 
-def test_what_is_no_product(sch):
+def test_pad_einsum_refusals(sch):
     refused(sch, lambda: sch.pad_einsum(RELU, [8, 8]), "no sum from 0")
     refused(sch, lambda: sch.pad_einsum(MATMUL, [8, 8]), "3 positive numbers")
     refused(sch, lambda: sch.pad_einsum(MATMUL, [8, 0, 8]), "3 positive numbers")
@@ -210,7 +210,7 @@ def conv():
     return te.create_prim_func([x, f], [y])
 
 
-def test_reads_in_the_order_of_the_block():
+def test_reindex_reads_in_the_order_of_the_block():
     func = conv()
     sch = Schedule(func)
     block = BlockRV("y")
@@ -231,7 +231,7 @@ def test_reads_in_the_order_of_the_block():
     same(sch, func)
 
 
-def test_reindex_inside_loops_of_others(sch):
+def test_reindex_inside_shared_loops(sch):
     func = sch.func
     i, _ = sch.get_loops(RELU)
     sch.compute_at(BIAS, i)
@@ -259,7 +259,7 @@ def test_reindex_refusals(sch):
 # Strides.
 
 
-def test_rows_are_kept_apart(sch):
+def test_storage_align_pads_rows(sch):
     func = sch.func
     sch.storage_align(BIAS, 0, -2, 32, 8)
     assert [const_value(s) for s in allocated(sch, "bias").strides] == [72, 1]
@@ -278,7 +278,7 @@ def test_rows_are_kept_apart(sch):
     same(sch, func)
 
 
-def test_strides_of_symbolic_rows(matmul):
+def test_storage_align_of_symbolic_rows(matmul):
     n = Var("n")
     sch = matmul(6, n, 4)
     func = sch.func
@@ -301,7 +301,7 @@ def test_alignment_refusals(sch):
 # Axes.
 
 
-def test_axes_in_another_order(sch):
+def test_reorder_block_axes(sch):
     func = sch.func
     sch.reorder_block_axes(BIAS, [1, 0])
     sch.compute_at(BIAS, sch.add_unit_loop(sch.get_loops(RELU)[0]))
@@ -311,7 +311,7 @@ def test_axes_in_another_order(sch):
         refused(sch, lambda order=order: sch.reorder_block_axes(BIAS, order), "each of their numbers once")
 
 
-def test_blocks_run_over_other_axes(sch):
+def test_transform_block_layout(sch):
     func = sch.func
     sch.transform_block_layout(BIAS, lambda i, j: (j // 12, i, j % 12))
     assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BIAS)] == [4, 32, 12]
@@ -323,7 +323,7 @@ def test_blocks_run_over_other_axes(sch):
     same(sch, func)
 
 
-def test_neighbouring_axes_become_one(sch):
+def test_fuse_block_axes(sch):
     func = sch.func
     sch.fuse_block_axes(BIAS, 0, 2)
     assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BIAS)] == [32 * 48]
@@ -338,7 +338,7 @@ def test_neighbouring_axes_become_one(sch):
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 3), (0, 2), (1, 2), (1, 1)])
-def test_some_of_three_axes_become_one(first, count):
+def test_fuse_some_block_axes(first, count):
     a = te.placeholder((3, 6, 4), name="A")
     y = te.compute((3, 6, 4), lambda i, j, k: a[i, j, k] * 2.0 + a[2 - i, j, 3 - k], "y")
     func = te.create_prim_func([a], [y])
@@ -350,7 +350,7 @@ def test_some_of_three_axes_become_one(first, count):
     same(sch, func)
 
 
-def test_places_of_rows_of_open_length_are_those_of_one_axis():
+def test_fuse_block_axes_of_symbolic_rows():
     """Index `n * i + j` and twice as much are over the one axis what they are over both."""
     n = Var("n")
     a = te.placeholder((n * 8 + 1,), name="A")
@@ -365,7 +365,7 @@ def test_places_of_rows_of_open_length_are_those_of_one_axis():
     same(sch, func, 0)
 
 
-def test_other_axes_refusals(sch):
+def test_refusals_of_primitives_on_block_axes(sch):
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i: (i,)), "it has 2 axes")
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i, j: (i + j, j)), "must be a digit")
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i, j: (i,)), "must be a digit")
@@ -379,7 +379,7 @@ def test_other_axes_refusals(sch):
 # Options of moving.
 
 
-def test_loops_of_one_point_may_be_left_out(sch):
+def test_unit_loops_may_be_omitted(sch):
     func = sch.func
     i = sch.get_loops(RELU)[0]
     other = sch.copy()
@@ -390,7 +390,7 @@ def test_loops_of_one_point_may_be_left_out(sch):
     same(other, func)
 
 
-def test_the_place_among_statements(sch):
+def test_compute_at_index(sch):
     func = sch.func
     cached = sch.cache_read(BIAS, "C", "global")
     i, _ = sch.get_loops(RELU)
@@ -407,7 +407,7 @@ def test_the_place_among_statements(sch):
     assert k == i
 
 
-def test_the_place_after_producers(sch):
+def test_reverse_compute_at_index(sch):
     func = sch.func
     i, _ = sch.get_loops(BIAS)
     refused(sch, lambda: sch.reverse_compute_at(RELU, i, index=0), "1 … 1 are possible")

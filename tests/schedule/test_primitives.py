@@ -57,7 +57,7 @@ def test_show_numbers_nested_variables_of_the_same_name():
     ]
 
 
-def test_the_first_names_are_kept_where_blocks_share_one():
+def test_duplicate_block_names_get_numbers():
     a = te.placeholder((4,), name="A")
     with te.collect() as made:
         x = te.compute((4,), lambda i: a[i] + 1.0, "x")
@@ -95,7 +95,7 @@ def test_shrunk_tiles_become_constant_by_partition(sch):
     assert full[block] == block
 
 
-def test_a_partitioned_tail_is_a_loop_of_its_own(matmul):
+def test_a_partitioned_tail_is_a_separate_loop(matmul):
     n = Var("n")
     sch = matmul(n)
     block = sch.get_block("relu")
@@ -106,7 +106,7 @@ def test_a_partitioned_tail_is_a_loop_of_its_own(matmul):
     assert loops.tail[block] == BlockRV("relu_1")
 
 
-def test_fuse_and_reorder_keep_the_handles_they_should(sch):
+def test_fuse_and_reorder_keep_valid_handles(sch):
     block = sch.get_block("matmul")
     i, j, r = sch.get_loops(block)
     sch.reorder(r, i)
@@ -219,14 +219,14 @@ def test_a_trace_reads_as_python(sch):
     )
 
 
-def test_a_copy_goes_its_own_way(sch):
+def test_a_copy_is_independent(sch):
     other = sch.copy()
     other.compute_inline(BlockRV("bias"))
     assert len(sch.get_blocks()) == 3
     assert len(other.get_blocks()) == 2
 
 
-def test_compute_at_takes_only_the_region_needed(matmul):
+def test_compute_at_computes_only_the_needed_region(matmul):
     sch = matmul(Var("m"))
     relu, bias = sch.get_block("relu"), sch.get_block("bias")
     i, j = sch.get_loops(relu)
@@ -239,7 +239,7 @@ def test_compute_at_takes_only_the_region_needed(matmul):
     assert sch.get_loops(bias)[:2] == [i, j0]
 
 
-def test_what_is_made_in_one_loop_may_be_read_behind_it():
+def test_results_of_a_loop_may_be_read_after_it():
     """The first reader makes all of it on its way; memory stays around both."""
     a = te.placeholder((8, 4), name="A")
     with te.collect() as made:
@@ -262,7 +262,7 @@ def test_what_is_made_in_one_loop_may_be_read_behind_it():
     np.testing.assert_array_equal(second, np.full((6, 4), -1, np.float32))
 
 
-def test_a_hint_for_any_place():
+def test_prefetch_at_inserts_a_hint_for_any_index():
     """It reads nothing, and the program goes on as before."""
     a = te.placeholder((8, 4), name="A")
     with te.collect() as made:
@@ -280,7 +280,7 @@ def test_a_hint_for_any_place():
     np.testing.assert_array_equal(out, source + 1)
 
 
-def test_rounds_that_read_the_same_share_what_they_ask_for():
+def test_iterations_that_read_the_same_data_share_prefetches():
     """Three tiles of rows read 8 rows of 4 lines: each asks for a third of what is to come."""
     a, b = te.placeholder((5, 8), name="A"), te.placeholder((8, 64), name="B")
     r = te.reduce_axis(8, "r")
@@ -319,7 +319,7 @@ def test_rounds_that_read_the_same_share_what_they_ask_for():
     assert set(range(32)) <= {line for _, line in asked} <= set(range(33))
 
 
-def test_windows_overlap_and_padding_is_cut():
+def test_overlapping_windows_are_clipped_to_the_buffer():
     a = te.placeholder((20,), name="A")
     with te.collect() as made:
         x = te.compute((20,), lambda i: a[i] * 2.0, "x")
@@ -332,7 +332,7 @@ def test_windows_overlap_and_padding_is_cut():
     assert sch.get(BlockRV("x")).writes[0].buffer.static_shape() == (8,)
 
 
-def test_caches_are_made_of_what_is_touched(sch):
+def test_caches_contain_the_accessed_region(sch):
     matmul = sch.get_block("matmul")
     reading = sch.cache_read(matmul, "B", "shared")
     writing = sch.cache_write(matmul, 0, "local")
@@ -408,7 +408,7 @@ def test_layouts_move_every_element(function, rank, shape):
             assert tuple(const_value(e) for e in back(*there)) == place
 
 
-def test_padding_becomes_borders_and_a_copy():
+def test_padding_is_decomposed_into_fills_and_a_copy():
     a = te.placeholder((5, 6), name="A")
     with te.collect() as made:
         x = te.compute(
@@ -429,7 +429,7 @@ def test_padding_becomes_borders_and_a_copy():
 
 
 @pytest.mark.parametrize(("before", "size"), [(1, 7), (3, 4), (6, 4), (9, 4)])
-def test_padding_that_leaves_little_of_what_is_inside(before, size):
+def test_padding_with_an_empty_interior(before, size):
     """The interior may begin behind the end: there is a border alone, and nothing is written after it."""
     a = te.placeholder((5,), name="A")
     with te.collect() as made:
@@ -443,7 +443,7 @@ def test_padding_that_leaves_little_of_what_is_inside(before, size):
     assert np.array_equal(out, np.pad(values, (before, 4))[:size])
 
 
-def test_duplicates_serve_their_own_readers():
+def test_duplicates_have_their_own_readers():
     a = te.placeholder((8,), name="A")
     with te.collect() as made:
         x = te.compute((8,), lambda i: a[i] * 2.0, "x")

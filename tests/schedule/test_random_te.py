@@ -91,7 +91,7 @@ def test_thousands_of_random_schedules():
     assert set(done) == set(MOVES)
 
 
-def test_programs_follow_from_their_seed():
+def test_programs_are_determined_by_their_seed():
     for seed in range(40):
         one, two = (random_te_program(random.Random(seed)) for _ in range(2))
         assert structural_equal(one.func, two.func)

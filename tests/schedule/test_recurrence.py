@@ -58,7 +58,7 @@ W, START = RNG.standard_normal((8, 8)).astype("f4") / 4, RNG.standard_normal((1,
 OTHER = "that other iterations write"
 
 
-def test_columns_of_running_sums_are_free():
+def test_columns_of_running_sums_are_independent():
     func = cumsum()
     sch = Schedule(func)
     t, i = sch.get_loops(STEP)
@@ -71,7 +71,7 @@ def test_columns_of_running_sums_are_free():
 
 
 @pytest.mark.parametrize("kind", ["parallel", "vectorize", "bind"])
-def test_the_time_stays_serial(kind):
+def test_the_time_loop_stays_serial(kind):
     sch = Schedule(cumsum())
     t, _ = sch.get_loops(STEP)
     before = sch.func
@@ -87,7 +87,7 @@ def test_the_time_stays_serial(kind):
         sch.parallel(fused)
 
 
-def test_steps_of_time_keep_their_order():
+def test_time_steps_keep_their_order():
     func = cumsum()
     sch = Schedule(func)
     t, i = sch.get_loops(STEP)
@@ -112,7 +112,7 @@ def test_symbolic_steps():
     np.testing.assert_allclose(out, np.cumsum(X, 0), rtol=1e-5)
 
 
-def test_within_a_step_a_state_is_free():
+def test_loops_within_a_step_are_independent():
     func = rnn()
     sch = Schedule(func)
     t, i, k = sch.get_loops(STEP)
@@ -131,7 +131,7 @@ def test_within_a_step_a_state_is_free():
     same(sch, func, W, START, shape=(5, 8))
 
 
-def test_what_would_take_steps_apart_is_refused():
+def test_reordering_time_steps_is_refused():
     sch = Schedule(rnn())
     _, _, k = sch.get_loops(STEP)
     with pytest.raises(ScheduleError, match="it computed before"):

@@ -186,7 +186,7 @@ ALL = [name for name in primitive_names(Schedule) if name not in GETTERS]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_wrong_arguments_change_nothing(name: str) -> None:
+def test_refused_arguments_change_nothing(name: str) -> None:
     scene = Scene()
     sch = scene.sch
     lists = calls(name, scene)

@@ -99,7 +99,7 @@ def allocated(sch: Schedule, name: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_partial_results_of_a_loop_that_begins_later(axis):
+def test_rfactor_of_a_loop_with_nonzero_begin(axis):
     func = text(TOTAL)
     sch = Schedule(func)
     partial = sch.rfactor(sch.get_loops(BlockRV("total"))[1], axis)
@@ -109,7 +109,7 @@ def test_partial_results_of_a_loop_that_begins_later(axis):
 
 
 @pytest.mark.parametrize("which", ["A", "X"])
-def test_axes_that_begin_later_are_indices_from_zero(which):
+def test_axes_with_nonzero_begin_are_indices_from_zero(which):
     func = text(CHAIN)
     sch = Schedule(func)
     sch.reindex(X, which)
@@ -117,7 +117,7 @@ def test_axes_that_begin_later_are_indices_from_zero(which):
     same(sch, func)
 
 
-def test_a_consumer_goes_where_a_loop_that_begins_later_makes_its_input():
+def test_a_consumer_moves_into_a_loop_with_nonzero_begin():
     func = text(CHAIN)
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
@@ -128,7 +128,7 @@ def test_a_consumer_goes_where_a_loop_that_begins_later_makes_its_input():
     same(sch, func)
 
 
-def test_a_producer_goes_where_a_loop_that_begins_later_reads_it():
+def test_a_producer_moves_into_a_loop_with_nonzero_begin():
     """The iterations of a producer begin where those of the cut consumer do."""
     func = text(WINDOWS)
     sch = Schedule(func)
@@ -143,7 +143,7 @@ def test_a_producer_goes_where_a_loop_that_begins_later_reads_it():
     same(sch, func)
 
 
-def test_a_producer_stays_in_its_buffer_where_windows_do_not():
+def test_a_producer_is_clipped_to_its_buffer():
     """Windows reach beyond both ends of a buffer of which each tile makes as much."""
     value = " + ".join(f"T.if_then_else(w + {k} >= 0 and w + {k} < 16, X[w + {k}], 0)" for k in (-1, 1, 2))
     func = text(GUARDED.format(first=0, size=16, value=value))
@@ -154,7 +154,7 @@ def test_a_producer_stays_in_its_buffer_where_windows_do_not():
     same(sch, func)
 
 
-def test_all_is_made_where_data_says_what_is_read():
+def test_data_dependent_reads_need_the_whole_buffer():
     """The last element is read too."""
     func = text(GUARDED.format(first=0, size=16, value='X[(A[w] % 2).astype("int64") + 14]'))
     sch = Schedule(func)
@@ -165,7 +165,7 @@ def test_all_is_made_where_data_says_what_is_read():
 
 
 @pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 0), (0, 14, 2), (2, 14, -2), (1, 13, 2)])
-def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer(first, size, shift):
+def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer_moves(first, size, shift):
     func = text(GUARDED.format(first=first, size=size, value=f"X[w + {shift}]"))
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
@@ -174,7 +174,7 @@ def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer(first, size, shift):
 
 
 @pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 1), (0, 15, 2), (2, 14, -3), (1, 16, -2)])
-def test_a_consumer_whose_reads_a_condition_guards_stays(first, size, shift):
+def test_a_consumer_with_guarded_reads_cannot_move(first, size, shift):
     value = f"T.if_then_else(w + {shift} >= 0 and w + {shift} < 16, X[w + {shift}], 0)"
     func = text(GUARDED.format(first=first, size=size, value=value))
     sch = Schedule(func)
@@ -208,7 +208,7 @@ ROWS = """
 
 
 @pytest.mark.parametrize(("shift", "steps"), [(0, 9), (1, 8), (2, 3), (6, 3)])
-def test_a_sum_over_a_part_of_a_row_goes_where_the_row_is_made(shift, steps):
+def test_a_sum_over_a_part_of_a_row_moves_into_the_loop_of_rows(shift, steps):
     func = text(ROWS.format(rows=8, steps=steps, row="u", column=f"s + {shift}"))
     sch = Schedule(func)
     sch.reverse_compute_at(Y, sch.get_loops(X)[0])
@@ -216,7 +216,7 @@ def test_a_sum_over_a_part_of_a_row_goes_where_the_row_is_made(shift, steps):
 
 
 @pytest.mark.parametrize("shift", [2, -1])
-def test_a_sum_that_a_condition_keeps_in_the_row_stays(shift):
+def test_a_sum_guarded_by_a_condition_cannot_move(shift):
     source = ROWS.format(rows=8, steps=9, row="u", column=f"s + {shift}")
     read = f"X[u, s + {shift}]"
     guarded = f"T.if_then_else(s + {shift} >= 0 and s + {shift} < 9, {read}, 0)"
@@ -226,7 +226,7 @@ def test_a_sum_that_a_condition_keeps_in_the_row_stays(shift):
 
 
 @pytest.mark.parametrize("row", ["0", "7"])
-def test_a_consumer_of_one_row_goes_where_whole_columns_are_made(row):
+def test_a_consumer_of_one_row_moves_into_the_loop_of_columns(row):
     func = text(ROWS.format(rows=8, steps=1, row=row, column="u"))
     sch = Schedule(func)
     i, j = sch.get_loops(X)
@@ -236,7 +236,7 @@ def test_a_consumer_of_one_row_goes_where_whole_columns_are_made(row):
     same(sch, func)
 
 
-def test_a_copy_is_made_of_the_domain_where_tiles_reach_beyond():
+def test_copies_of_partial_tiles_are_clipped_to_the_domain():
     func = text(WINDOWS)
     sch = Schedule(func)
     sch.split(sch.get_loops(X)[0], [None, 4])
@@ -246,7 +246,7 @@ def test_a_copy_is_made_of_the_domain_where_tiles_reach_beyond():
     same(sch, func)
 
 
-def test_blocks_of_tiles_declare_what_they_touch():
+def test_blocks_of_tiles_declare_their_regions():
     func = text(WINDOWS)
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops(Y)[0], [None, 4])
@@ -261,7 +261,7 @@ def test_blocks_of_tiles_declare_what_they_touch():
 
 
 @pytest.mark.parametrize("sizes", [None, [None, 3], [None, 4]], ids=str)
-def test_blocks_of_axes_that_begin_later(sizes):
+def test_blockize_axes_with_nonzero_begin(sizes):
     func = text(CHAIN)
     sch = Schedule(func)
     loop = sch.get_loops(X)[0]
@@ -269,7 +269,7 @@ def test_blocks_of_axes_that_begin_later(sizes):
     same(sch, func)
 
 
-def test_factors_that_cover_a_cut_tile():
+def test_splits_of_shrunk_tiles_need_factors_that_cover_them():
     func = text(WINDOWS)
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops(X)[0], [None, 4], tail="shrink")
@@ -279,7 +279,7 @@ def test_factors_that_cover_a_cut_tile():
     same(sch, func)
 
 
-def test_blocks_of_cut_tiles_declare_no_more_than_there_is():
+def test_regions_of_partial_tiles_are_clipped():
     func = text(WINDOWS)
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops(X)[0], [None, 4])
@@ -305,7 +305,7 @@ def test_the_elements_of_a_vector_access():
         assert all(analyzer.prove_equal(a, b) for a, b in zip(found, ends, strict=True))
 
 
-def test_loops_that_begin_later_become_one():
+def test_fusing_loops_with_nonzero_begin():
     func = text(TOTAL.replace("range(6)", "range(1, 5)").replace("spatial(6, i)", "spatial((1, 4), i)"))
     sch = Schedule(func)
     fused = sch.fuse(*sch.get_loops(BlockRV("total")))

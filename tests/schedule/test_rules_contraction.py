@@ -69,7 +69,7 @@ MATMULS = {
 
 
 @pytest.mark.parametrize("columns", [10, 16, 32, 512])
-def test_panels_of_machines_without_vectors_are_hardly_padded(columns):
+def test_panels_of_machines_without_vectors_have_little_padding(columns):
     width = choose(1, columns, 1, 16).vectors
     assert width >= 4
     assert -columns % width * 32 <= columns
@@ -112,13 +112,13 @@ def test_symbolic_products(make, machine):
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 17])
-def test_an_unknown_number_of_rows_is_whole_tiles_some_of_few_rows_and_single_ones(rows):
+def test_symbolic_rows_are_full_tiles_short_tiles_and_single_rows(rows):
     func = check_schedule(matmul((M, 6), (6, 16), constants=(1,)), MACHINES["usual"], {M: rows})
     dealt = [str(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
     assert dealt == ["m // 6", "m % 6 // 4", "m % 6 % 4"]
 
 
-def test_rows_that_whole_tiles_leave_by_twos_are_single_ones():
+def test_tails_of_two_rows_are_single_rows():
     func = check_schedule(matmul((M, 2, 6), (6, 16), constants=(1,)), MACHINES["usual"], {M: 3})
     is_contraction(func)
 
@@ -239,14 +239,14 @@ def test_weights_of_point_convolutions_are_repacked():
 
 
 @pytest.mark.parametrize(("inner", "expected"), [(64, False), (256, True)])
-def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, expected):
+def test_weights_larger_than_l2_are_prefetched(inner, expected):
     machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10))
     func = check_schedule(matmul((28, inner), (inner, 96), constants=(1,)), machine)
     noted = [s.annotations["prefetch"] for s in stmts(func.body) if isinstance(s, For) and s.annotations]
     assert noted == [("p1", (512 << 10) // 8 // 4)] * expected
 
 
-def test_rows_of_unknown_windows_are_there():
+def test_symbolic_windows_need_no_test_of_the_first_row():
     """None is tested for lying before the first one, and sums stay in registers."""
     x, w = tensor("x", 1, M, N, 3), tensor("w", 2, 2, 3, 8)
     made = std.conv(x, w, layout="NXC", kernel_layout="XIO")
@@ -256,14 +256,14 @@ def test_rows_of_unknown_windows_are_there():
     assert not any("max" in place for place in places)
 
 
-def test_products_of_few_rows_leave_it_to_the_processor_to_read_ahead():
+def test_skinny_gemm_relies_on_hardware_prefetching():
     machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10))
     func = check_schedule(matmul((1, 256), (256, 96), constants=(1,)), machine)
     assert not any(isinstance(s, For) and s.annotations for s in stmts(func.body))
 
 
 @pytest.mark.parametrize(("columns", "shared"), [(384, True), (336, False)])
-def test_tiles_of_rows_share_what_they_ask_for_of_the_next_panels(columns, shared):
+def test_tiles_of_rows_share_prefetches_of_the_next_panels(columns, shared):
     """Nobody asks for the first panel, which one of few is too much for."""
     machine = replace(MACHINES["wide"], cores=1, caches=(32 << 10, 512 << 10))
     func = schedule_for(matmul((49, 256), (256, columns), constants=(1,)), machine)
@@ -279,14 +279,14 @@ def test_tiles_of_rows_share_what_they_ask_for_of_the_next_panels(columns, share
     ("rows", "inner", "steps"),
     [(1, 2048, 128), (1, 300, 100), (1, 128, 0), (2, 2048, 0), (1, 257, 0)],
 )
-def test_long_sums_of_single_rows_are_sums_of_sums(rows, inner, steps):
+def test_long_sums_of_single_rows_use_blocked_summation(rows, inner, steps):
     func = schedule_for(matmul((rows, inner), (inner, 96), constants=(1,)), MACHINES["wide"])
     is_contraction(func)
     loops = [const_value(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "serial"]
     assert (steps in loops and inner // steps in loops) if steps else inner in loops
 
 
-def test_sums_of_sums_are_rounded_less():
+def test_blocked_summation_has_smaller_errors():
     rng = np.random.default_rng(3)
     a, b = rng.random((1, 1024), np.float32), rng.standard_normal((1024, 32), np.float32)
     func = check_schedule(matmul((1, 1024), (1024, 32)), MACHINES["wide"])
@@ -300,7 +300,7 @@ def test_sums_of_sums_are_rounded_less():
 @machines
 @pytest.mark.parametrize("columns", [48, 49, 100])
 @pytest.mark.parametrize("rows", [29, 100, 512])
-def test_every_tile_at_the_borders_of_rows_and_columns_is_in_registers(machine, rows, columns):
+def test_tiles_at_all_edges_are_in_registers(machine, rows, columns):
     func = schedule_for(matmul((rows, 16), (16, columns), constants=(1,)), machine)
     is_contraction(func)
     assert not [
@@ -309,7 +309,7 @@ def test_every_tile_at_the_borders_of_rows_and_columns_is_in_registers(machine, 
 
 
 @pytest.mark.parametrize(("inner", "dealt"), [(64, 28), (1024, 6)])
-def test_rows_are_dealt_out_where_weights_stay_near(inner, dealt):
+def test_rows_are_distributed_if_weights_fit_l2(inner, dealt):
     """All panels of a tile of rows while these are near, else all rows of a panel while that is."""
     machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10), cores=2)
     func = schedule_for(conv(inner, (28, 14), 192, (1, 1)), machine)
@@ -317,7 +317,7 @@ def test_rows_are_dealt_out_where_weights_stay_near(inner, dealt):
     assert const_value(parallel[-1].extent) == dealt
 
 
-def test_small_kernels_wake_no_threads_and_large_ones_do():
+def test_only_large_kernels_are_parallel():
     def kinds(func):
         return {s.kind for s in stmts(schedule_for(func, MACHINES["usual"]).body) if isinstance(s, For)}
 
@@ -332,7 +332,7 @@ extents = st.one_of(st.none(), st.integers(0, 300))
 
 
 @given(extents, extents, st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 33))
-def test_tiles_fit_and_no_smaller_choice_is_cheaper(rows, columns, lanes, registers):
+def test_tiles_fit_and_are_the_cheapest(rows, columns, lanes, registers):
     tile = choose(rows, columns, lanes, registers)
     assert tile.rows >= 1
     assert tile.vectors >= 1
@@ -349,14 +349,14 @@ def test_tiles_fit_and_no_smaller_choice_is_cheaper(rows, columns, lanes, regist
                 assert best <= domain_cycles(rows, needed, height, width)
 
 
-def test_tiles_of_usual_machines():
+def test_tiles_of_common_machines():
     # Six rows of two vectors leave room for the vectors of a step and a broadcast among 16 registers.
     assert choose(960, 960, 8, 16) == Tile(6, 2)
     assert choose(1, 1024, 8, 16).rows == 1
     assert choose(None, None, 8, 16).vectors == 1
 
 
-def test_rows_a_power_of_two_apart_are_kept_apart():
+def test_power_of_two_row_strides_are_padded():
     """They would share a set of L1: a copy spreads them."""
     machine = replace(MACHINES["wide"], caches=(1 << 10, 1 << 16))
 
@@ -373,7 +373,7 @@ def test_rows_a_power_of_two_apart_are_kept_apart():
 
 
 @pytest.mark.parametrize("name", ["padded", "strides", "1d", "3d"])
-def test_rows_of_a_padded_copy_are_kept_apart(name):
+def test_row_strides_of_padded_copies_are_odd_cache_lines(name):
     """Several blocks write the copy, its borders and what is inside: one of them is asked for its strides."""
     machine = replace(MACHINES["usual"], caches=(1 << 11, 1 << 14), cache_ways=2)
     func = check_schedule(CONVS[name](), machine)
@@ -381,7 +381,7 @@ def test_rows_of_a_padded_copy_are_kept_apart(name):
     assert any(s.buffer.strides is not None for s in stmts(func.body) if isinstance(s, Alloc))
 
 
-def test_panels_are_dealt_out_evenly():
+def test_panels_are_distributed_evenly():
     """Five panels would leave one of two threads idle for a third of the time."""
     assert choose(49, 160, 16, 32).vectors == 2
     evenly = choose(49, 160, 16, 32, Distribution(2))
@@ -392,7 +392,7 @@ def test_panels_are_dealt_out_evenly():
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(196, 408), (30, 100)])
-def test_tiles_of_a_last_narrow_panel_are_dealt_out(rows, columns):
+def test_tiles_of_a_last_narrow_panel_are_distributed(rows, columns):
     """It is no part of the loop over panels, so that one thread would compute it while others wait."""
     machine = replace(MACHINES["wide"], cores=2)
     func = schedule_for(matmul((rows, 64), (64, columns), constants=(1,)), machine)
@@ -408,7 +408,7 @@ def dealt_out(func: PrimFunc) -> list[For]:
     return [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
 
 
-def test_what_is_left_of_panels_counts_for_evenness():
+def test_partial_panels_count_for_balance():
     for rows, columns in ((196, 408), (196, 912), (49, 408)):
         panels = -(-columns // 16) // choose(rows, columns, 16, 32, Distribution(2)).vectors
         assert panels % 2 == 0 or panels > 8
@@ -423,7 +423,7 @@ ACROSS = {
 
 @machines
 @pytest.mark.parametrize("make", ACROSS.values(), ids=ACROSS)
-def test_computed_weights_whose_neighbours_are_terms_are_copied(make, machine):
+def test_computed_weights_contiguous_along_k_are_packed(make, machine):
     scheduled = check_schedule(make(), replace(machine, intrinsics=frozenset({"vector_shuffle"})))
     is_contraction(scheduled)
     assert any(isinstance(s, Alloc) and s.buffer.scope == "global" for s in stmts(scheduled.body))
@@ -431,7 +431,7 @@ def test_computed_weights_whose_neighbours_are_terms_are_copied(make, machine):
 
 @machines
 @pytest.mark.parametrize("rows", [1, 2])
-def test_few_rows_sum_along_rows_of_computed_weights(rows, machine):
+def test_skinny_gemm_reduces_along_rows_of_computed_weights(rows, machine):
     machine = replace(machine, intrinsics=frozenset({"vector_shuffle"}))
     scheduled = check_schedule(matmul((rows, 21), (35, 21), transpose_b=True, finish=True), machine)
     assert scheduled.attrs["rule"] == "cpu.rows"

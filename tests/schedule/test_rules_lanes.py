@@ -104,13 +104,13 @@ def temporaries(made: PrimFunc) -> tuple[list[str], list[int | None]]:
 
 
 @pytest.mark.parametrize("name", ["border", "strides", "images", "max pool"])
-def test_edges_need_no_copy_of_the_input(name):
+def test_padded_windows_need_no_copy_of_the_input(name):
     for machine in (MACHINES["small cache"], MACHINES["wide"]):
         made = scheduled(CASES[name](), machine)
         assert "pad" not in {s.buffer.name for s in stmts(made.body) if isinstance(s, Alloc)}
 
 
-def test_tiles_at_the_edges_are_by_themselves():
+def test_tiles_at_the_edges_are_separate_loops():
     edges = Edges((), 1, 26, None, const(0), const(0))
     assert edges.cuts(28, 4) == [1, 3]
     assert edges.cuts(14, 2) == [1]
@@ -119,7 +119,7 @@ def test_tiles_at_the_edges_are_by_themselves():
     assert Edges((), 19, 20, None, const(0), const(0)).cuts(40, 8) == [4]
 
 
-def test_borders_are_made_in_parts():
+def test_borders_are_filled_in_parts():
     """Of bands of rows where these fit the cache, one for each thread or more, else of strips of channels."""
     wide = {"kernel": 9, "padding": (4, 4, 4, 4)}
     func = depthwise(1, 16, 8, 64, **wide)
@@ -142,7 +142,7 @@ def around(func: PrimFunc) -> list[int | None]:
     return extents
 
 
-def test_channels_in_groups_whose_rows_stay_in_the_nearest_cache():
+def test_channels_are_tiled_for_l1():
     """Eight strips of eight channels, of which two have three rows of eight pixels in 4 KiB."""
     one = Description(vector_bits=256, cores=1, parallel=False, caches=(1 << 12, 1 << 16))
     case = {"padding": (1, 1, 1, 1)}

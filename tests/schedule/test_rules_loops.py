@@ -56,7 +56,7 @@ def test_scattered_rows_stay(columns: int) -> None:
         check_schedule(rows_scattered(6, columns, 9), machine)
 
 
-def test_rows_are_scattered_by_vectors_and_their_columns_dealt_out() -> None:
+def test_rows_are_scattered_by_vectors_and_columns_distributed() -> None:
     func = final(rows_scattered(50, 64, 900))
     assert set(widths(func)) == {8}
     *_, columns = dealt(func)
@@ -64,7 +64,7 @@ def test_rows_are_scattered_by_vectors_and_their_columns_dealt_out() -> None:
     assert (const_value(columns.extent), updates.kind) == (2, "serial")
 
 
-def test_elements_that_never_meet_are_dealt_out() -> None:
+def test_independent_elements_are_distributed() -> None:
     given = tensor(30, 400), tensor(60, 400, dtype="int64", name="i"), tensor(60, 400, name="u")
     node = std.scatter_elements(*given, axis=0, reduction="add")
     *_, columns = dealt(final(kernel_of(node)))
@@ -76,7 +76,7 @@ def test_elements_that_never_meet_are_dealt_out() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_sums_so_far_in_columns_are_vectors(axis: int) -> None:
+def test_running_sums_of_columns_are_vectorised(axis: int) -> None:
     node = std.exp(std.cumsum(tensor(4, 40, 8, 16), axis=axis))
     check_schedule(kernel_of(std.exp(std.cumsum(tensor(2, 5, 3, 9), axis=axis))), USUAL)
     func = final(kernel_of(node))
@@ -84,7 +84,7 @@ def test_sums_so_far_in_columns_are_vectors(axis: int) -> None:
     assert len(dealt(func)) >= 2
 
 
-def test_rows_of_the_first_places_are_dealt_out() -> None:
+def test_rows_of_top_k_are_distributed() -> None:
     node = std.top_indices(tensor(64, 500), count=3)
     (rows,) = dealt(final(kernel_of(node)))
     assert const_value(rows.extent) == 64

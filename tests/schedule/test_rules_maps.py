@@ -62,7 +62,7 @@ def test_axes_are_permuted(machine: Description, perm: tuple[int, ...]) -> None:
 
 @machines
 @pytest.mark.parametrize("parts", [2, 3, 4, 8])
-def test_channels_are_dealt(machine: Description, parts: int) -> None:
+def test_channels_are_interleaved(machine: Description, parts: int) -> None:
     dealt = std.transpose(tensor(6, parts, 32), axes=(0, 2, 1))
     check(dealt, machine, whole=parts != 3)
     gathered = std.transpose(tensor(6, 32, parts), axes=(0, 2, 1))
@@ -70,7 +70,7 @@ def test_channels_are_dealt(machine: Description, parts: int) -> None:
 
 
 @machines
-def test_parts_side_by_side_are_dealt(machine: Description) -> None:
+def test_concatenated_parts_are_interleaved(machine: Description) -> None:
     a, b = tensor(7, 32, name="a"), tensor(7, 32, name="b")
     both = std.reshape(std.concat(a, b, axis=1), shape=(7, 2, 32))
     check(std.transpose(both, axes=(0, 2, 1)), machine, whole=True)
@@ -83,7 +83,7 @@ def test_other_dtypes(machine: Description, dtype: str) -> None:
 
 
 @machines
-def test_what_is_fused_is_computed_in_the_tile(machine: Description) -> None:
+def test_fused_producers_are_computed_in_the_tile(machine: Description) -> None:
     x, y = tensor(32, 48), tensor(48, 32, name="y")
     check(std.relu(std.add(std.transpose(x, axes=(1, 0)), y)), machine, whole=True)
 
@@ -99,7 +99,7 @@ def lanes_of(node: Node, machine: Description) -> int:
     return max(s.value.dtype.lanes for s in stmts(body) if isinstance(s, Store))
 
 
-def test_values_span_registers_where_long_functions_wait_for_each_other():
+def test_long_functions_compute_several_vectors_at_once():
     machine = replace(MACHINES["wide"], vector_group=4)
     x = tensor(64, 64)
     two = std.exp(std.tanh(x))

@@ -28,7 +28,7 @@ def convolution(rows: int, width: int, outputs: int) -> PrimFunc:
     return conv(24, (rows, width), outputs, (3, 3), padding=SAME)
 
 
-def test_all_tiles_sum_a_row_of_windows_before_the_next():
+def test_k_is_blocked_by_rows_of_windows():
     func = schedule_for(convolution(2, 7, 144), WIDE)
     assert by_steps(func)
     loops = [s for s in stmts(func.body) if isinstance(s, For)]
@@ -41,14 +41,14 @@ def test_all_tiles_sum_a_row_of_windows_before_the_next():
 
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(("rows", "width"), [(2, 7), (1, 11), (1, 13)])
-def test_borders_of_rows_and_columns(rows, width, cores):
+def test_k_blocking_with_partial_tiles(rows, width, cores):
     """Tiles of two sizes, and a last narrow panel, whose tiles are distributed over threads."""
     machine = replace(WIDE, cores=cores, vector_registers=20)
     assert by_steps(check_schedule(convolution(rows, width, 80), machine, trace=True))
 
 
 @pytest.mark.parametrize(("inner", "steps"), [(240, 120), (256, 128), (257, 0)])
-def test_steps_of_products_are_cut_evenly(inner, steps):
+def test_k_blocks_have_equal_sizes(inner, steps):
     machine = replace(WIDE, vector_registers=20)
     func = check_schedule(matmul((12, inner), (inner, 96), constants=(1,), finish=True), machine)
     assert by_steps(func) == bool(steps)
@@ -57,14 +57,14 @@ def test_steps_of_products_are_cut_evenly(inner, steps):
 
 
 @pytest.mark.parametrize("caches", [(4 << 10,), (4 << 10, 16 << 10), (4 << 10, 84 << 10)])
-def test_panels_are_summed_at_once_where_caches_hold_all_or_not_even_parts(caches):
+def test_k_is_not_blocked_if_caches_hold_all_or_no_block(caches):
     assert not by_steps(schedule_for(convolution(2, 7, 96), replace(WIDE, caches=caches)))
 
 
 @pytest.mark.parametrize(("units", "rows", "sums", "steps"), [
     (2, 7, 4096, 1), (2, 8, 4096, 0), (1, 4, 4096, 0), (1, 3, 4096, 1), (2, 7, 4100, 0),
 ])  # fmt: skip
-def test_steps_are_summed_apart_where_tiles_would_wait_for_the_last_cache(units, rows, sums, steps):
+def test_k_is_blocked_if_llc_bound(units, rows, sums, steps):
     machine = Machine(replace(WIDE, vector_units=units), 1)
     panel = panel_bytes((3, 3, 3, 24, 48), 3, 4)
     assert steps_at_once(machine, panel, 4, (3, 3, 24), rows, sums) == steps

@@ -148,7 +148,7 @@ def test_every_row_is_reduced_once(axis):
     assert after <= 2 * before
 
 
-def test_rows_are_dealt_out_by_their_work():
+def test_rows_are_distributed_by_their_work():
     def outermost(func):
         return loops(schedule_for(func, USUAL))[0].kind
 
@@ -159,7 +159,7 @@ def test_rows_are_dealt_out_by_their_work():
     assert outermost(kernel_of(std.softmax(tensor(4, 16)))) == "serial"
 
 
-def test_long_rows_are_not_kept():
+def test_long_rows_are_not_held_in_registers():
     short = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
     with overridden("loops.row_bytes=64"):
         long = check_schedule(kernel_of(std.softmax(tensor(2, 50))), USUAL)
@@ -187,7 +187,7 @@ def place_of(op: Callable[..., te.tensor.Reduction], rows: Dim, columns: Dim, ax
     return te.create_prim_func([x, place])
 
 
-def test_last_resort_of_reductions_of_pairs():
+def test_reductions_of_pairs_have_a_fallback():
     for axis in (0, 1):
         for op in (te.argmax, te.argmin):
             is_scheduled(check_schedule(place_of(op, 5, 7, axis), USUAL), "cpu.loops")
@@ -195,7 +195,7 @@ def test_last_resort_of_reductions_of_pairs():
     assert loops(schedule_for(place_of(te.argmax, 64, 500, 1), USUAL))[0].kind == "parallel"
 
 
-def test_places_of_extremes_are_rows():
+def test_argmax_is_a_reduction_of_rows():
     for axis in (0, 1):
         for op in (std.argmax, std.argmin):
             is_scheduled(check_schedule(kernel_of(op(tensor(5, 7), axis=axis)), USUAL))

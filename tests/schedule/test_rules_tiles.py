@@ -50,7 +50,7 @@ def test_products(size, kinds):
     assert len(found) == (size[1] >= 4), "products of one size, where there are columns for one"
 
 
-def test_what_has_fewer_rows_is_left_to_dot_products():
+def test_fewer_rows_use_dot_products():
     scheduled = check_schedule(product(3, 16, 32, PAIRS["bfloat16"]), MACHINE)
     assert scheduled.attrs["why_not"] == ()
     assert not products(scheduled.body)

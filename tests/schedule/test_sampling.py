@@ -50,7 +50,7 @@ def test_a_copy_draws_as_the_original_would(sch):
     ]
 
 
-def test_a_refused_draw_leaves_the_generator(sch):
+def test_a_refused_draw_does_not_change_the_generator(sch):
     other = sch.copy()
     with pytest.raises(ScheduleError):
         sch.sample_categorical([1, 2], [0.0, 0.0])
@@ -64,7 +64,7 @@ def test_candidates_follow_their_probabilities(sch):
     assert sch.sample_categorical([3, 5], decision=1) == 5
 
 
-def test_places_are_those_where_a_block_may_be_computed(sch):
+def test_compute_locations_are_legal(sch):
     bias = BlockRV("bias")
     i, j = sch.get_loops(BlockRV("relu"))
     assert {sch.sample_compute_location(bias) for _ in range(30)} == {None, i, j}

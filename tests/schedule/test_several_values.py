@@ -68,7 +68,7 @@ def values(*shape):
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", REDUCERS)
-def test_partial_results(name, axis):
+def test_rfactor_of_several_values(name, axis):
     """With a remainder, so that partial results begin with the neutral value."""
     func = program(name, (3, 10))
     sch = Schedule(func)
@@ -82,7 +82,7 @@ def test_partial_results(name, axis):
 
 
 @pytest.mark.parametrize("name", ["argmax", "online"])
-def test_partial_results_in_lanes(name):
+def test_rfactor_over_vector_lanes(name):
     func = program(name, (3, 16))
     sch = Schedule(func)
     i, k = sch.get_loops(OUT)
@@ -109,7 +109,7 @@ def test_initialisation_and_caches(name):
     same(sch, func, values(3, 4, 5))
 
 
-def test_reductions_of_several_values_move_as_one():
+def test_reductions_of_several_values_move_together():
     a = te.placeholder((3, 8), name="A")
     k = te.reduce_axis(8, "k")
     best, place = te.compute((3,), lambda i: te.argmax(a[i, k], k), "out")
@@ -124,7 +124,7 @@ def test_reductions_of_several_values_move_as_one():
     same(sch, func, values(3, 8))
 
 
-def test_no_partial_results_of_what_is_no_reducer():
+def test_rfactor_needs_a_reducer():
     a = te.placeholder((3, 8), name="A")
     k = te.reduce_axis(8, "k")
     for name, function, law in (

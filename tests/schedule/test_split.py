@@ -67,7 +67,7 @@ def test_extents_and_factors_may_be_symbolic(extent, tail):
         check(sch, extent, extent)
 
 
-def test_predicates_guard_only_what_is_not_whole():
+def test_predicates_guard_only_partial_tiles():
     sch = Schedule(scaled(12))
     sch.split(sch.get_loops(X)[0], [None, 4])
     assert const_value(sch.get(X).predicate) == 1
@@ -98,7 +98,7 @@ def test_shrunk_tiles_have_no_conditions_and_become_constant():
         (11, [3, 2, 2], [3, 2, None]),
     ],
 )
-def test_extents_that_shrinking_cannot_cut_stay_constant(extent, factors, sizes):
+def test_extents_that_never_shrink_are_constant(extent, factors, sizes):
     sch = Schedule(scaled(extent))
     loops = sch.split(sch.get_loops(X)[0], factors, tail="shrink")
     assert [const_value(sch.extent(loop)) for loop in loops] == sizes
@@ -132,7 +132,7 @@ def test_partitioned_tails_are_copies_over_the_rest():
     check(sch, 13)
 
 
-def test_exact_splits_refuse_what_may_be_left_over():
+def test_exact_splits_refuse_tails():
     n = Var("n")
     sch = Schedule(scaled(n))
     with pytest.raises(ScheduleError, match="not known to be a multiple of 4"):

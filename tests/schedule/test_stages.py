@@ -50,7 +50,7 @@ def check_matmul(s, a, b, d):
     check(s, [a, b, d], [x, y], np.maximum(x @ y, 0))
 
 
-def test_tiles_and_places():
+def test_tiles_and_compute_at():
     a, b, c, d = matmul()
     s = create_schedule(d)
     xo, yo, xi, yi = s[d].tile(*d.op.axis, 8, 16)
@@ -73,7 +73,7 @@ def test_tiles_and_places():
     assert note.annotations["note"] == 3
 
 
-def test_steps_before_compute_at_hold_after_it():
+def test_steps_before_compute_at_are_repeated_after_it():
     """The order of steps on one stage and its place does not matter."""
 
     def scheduled(place_first):
@@ -139,7 +139,7 @@ def test_caches():
     check_matmul(s, a, b, d)
 
 
-def test_rows_kept_apart():
+def test_storage_align():
     a, b, c, d = matmul()
     s = create_schedule(d)
     s[c].storage_align(c.op.axis[0], 16, 3)
@@ -151,7 +151,7 @@ def test_rows_kept_apart():
         s[c].storage_align(c.op.reduce_axis[0], 16)
 
 
-def test_partial_results():
+def test_rfactor():
     a = te.placeholder((4, 32), name="A")
     k = te.reduce_axis(32, "k")
     total = te.compute((4,), lambda i: te.sum(a[i, k], axis=k), "total")
@@ -170,7 +170,7 @@ def test_partial_results():
         check(s, [a, total], [x], x.sum(1))
 
 
-def test_partial_results_of_places():
+def test_rfactor_of_argmax():
     a = te.placeholder((4, 32), name="A")
     k = te.reduce_axis(32, "k")
     _, place = te.compute((4,), lambda i: te.argmax(a[i, k], axis=k), "best")
@@ -286,7 +286,7 @@ def test_intrinsics():
     np.testing.assert_array_equal(out, x + 1)
 
 
-def test_a_refused_step_leaves_all_as_it_was():
+def test_a_refused_step_changes_nothing():
     a, b, c, d = matmul()
     s = create_schedule(d)
     i, j = d.op.axis
@@ -330,7 +330,7 @@ def test_a_refused_step_leaves_all_as_it_was():
         (lambda s, a, b, c, d: create_schedule(a), "output A is a placeholder"),
     ],
 )
-def test_what_is_refused(step, message):
+def test_invalid_steps_are_refused(step, message):
     a, b, c, d = matmul()
     s = create_schedule(d)
     with pytest.raises((ScheduleError, UsageError)) as error:

@@ -43,7 +43,7 @@ def scheduled(text: str) -> Schedule:
 
 
 @pytest.mark.parametrize("passes", ["unify_thread_binding | thread_sync", LAUNCH])
-def test_boxes_are_what_the_loops_copy(passes: str) -> None:
+def test_tensor_copies_equal_their_loops(passes: str) -> None:
     func = scheduled(TILES).func
     launched = Pipeline.parse(passes, KNOWN).run(IRModule({"main": func}), PassContext())["main"]
     verify_func(launched, level=2)

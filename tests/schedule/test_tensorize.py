@@ -83,7 +83,7 @@ def test_a_product_by_tiles(intrin, sizes):
 
 
 @both
-def test_the_initialisation_may_be_apart(intrin):
+def test_the_initialisation_may_be_decomposed(intrin):
     sch, outer, inner = tiled(matmul(32, 48, 32))
     sch.decompose_reduction(BlockRV("C"), outer[2])
     sch.tensorize(inner[0], intrin)
@@ -110,14 +110,14 @@ def test_operands_and_loops_in_another_order():
     check(sch, 32, 32, 32)
 
 
-def test_a_block_made_before():
+def test_a_blockized_block():
     sch, _, inner = tiled(matmul(32, 32, 32))
     outer = sch.blockize(inner[0])
     assert sch.tensorize(outer, SCRIPTED) == outer
     check(sch, 32, 32, 32)
 
 
-def test_dims_that_do_not_move():
+def test_dims_with_constant_indices():
     a, b = te.placeholder((3, 32, 32), name="A"), te.placeholder((32, 3, 32), name="B")
     r = te.reduce_axis(32, "r")
     c = te.compute((3, 32, 32), lambda q, i, j: te.sum(a[q, i, r.var] * b[r.var, q, j], axis=r), "C")
@@ -146,7 +146,7 @@ def refused(sch: Schedule, loop, intrin, *words: str) -> None:
     assert not sch.externs
 
 
-def test_what_does_not_fit_is_refused():
+def test_mismatches_are_refused():
     sch, _, inner = tiled(matmul(64, 64, 64, transposed=True))
     refused(sch, inner[0], SCRIPTED, "first difference is in body", "described v", "the program:", "<--")
     sch, _, inner = tiled(matmul(40, 64, 64))
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused():
     refused(sch, sch.get_loops(BlockRV("D"))[0], SCRIPTED, "axes: described")
     loop = sch.get_loops(BlockRV("D"))[0]
     sch.compute_at(BlockRV("C"), loop)
-    refused(sch, loop, SCRIPTED, "hold one block and nothing else")
+    refused(sch, loop, SCRIPTED, "contain one block and nothing else")
 
 
 def test_the_first_difference_is_shown():
@@ -177,7 +177,7 @@ def test_the_first_difference_is_shown():
     refused(sch, sch.get_loops(BlockRV("C"))[0], SCRIPTED, "of float32 in global, there is C of float64")
 
 
-def test_an_implementation_that_wants_rows_in_sequence():
+def test_an_implementation_that_needs_contiguous_rows():
     @T.prim_func
     def packed(
         A: T.Buffer((16, 16), "float32"),
@@ -200,7 +200,7 @@ def test_an_implementation_that_wants_rows_in_sequence():
     check(sch, 32, 32, 32)
 
 
-def test_layouts_stay_after_addresses_were_taken():
+def test_layouts_cannot_change_after_addresses_were_taken():
     sch, _, inner = tiled(matmul(32, 32, 32))
     sch.tensorize(inner[0], EXTERN)
     block = BlockRV("C_o")
@@ -215,7 +215,7 @@ def test_layouts_stay_after_addresses_were_taken():
     check(sch, 32, 32, 32)
 
 
-def test_results_are_used_where_tiles_are_ready():
+def test_consumers_move_into_tensorized_loops():
     for intrin in (SCRIPTED, EXTERN):
         sch, outer, inner = tiled(matmul(48, 32, 16))
         sch.tensorize(inner[0], intrin)

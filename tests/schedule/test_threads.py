@@ -72,7 +72,7 @@ STEPS = ("split", "fuse", "reorder", "parallel", "vectorize", "bind", "swizzle",
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
-def test_what_schedules_run_at_once_is_free_of_races(data: st.DataObject) -> None:
+def test_parallel_schedules_are_free_of_races(data: st.DataObject) -> None:
     """Whatever `parallel`, `vectorize`, `bind` and `swizzle` accept has no conflicts."""
     m, n, k = (data.draw(st.integers(1, 6)) for _ in range(3))
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")

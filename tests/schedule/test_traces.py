@@ -76,7 +76,7 @@ def test_symbolic_factors_find_dims_by_name(matmul):
         done.trace.replay(matmul(Var("m")))
 
 
-def test_composed_layouts_are_kept():
+def test_composed_layouts_are_replayed():
     layout = IndexMap.of(lambda i, j: (j, i)).then(IndexMap.of(lambda i, j: (i // 4, j, i % 4)))
     trace = Trace()
     trace.steps.append(Step("transform_layout", (BlockRV("x"), "A", layout), {}, ()))
@@ -86,7 +86,7 @@ def test_composed_layouts_are_kept():
     assert again.steps[0].args[2].output_shape((5, 6)) == layout.output_shape((5, 6)) == (2, 5, 4)
 
 
-def test_other_decisions_change_what_follows_from_them(sch, matmul):
+def test_other_decisions_change_dependent_steps(sch, matmul):
     worked(sch)
     assert sch.trace.decisions == [[6, 8], 1]
     other = matmul()
@@ -112,7 +112,7 @@ def test_replay_on_another_structure_is_refused(sch, matmul):
         unlike.replay(matmul())
 
 
-def test_what_json_cannot_hold(sch):
+def test_arguments_that_json_cannot_represent(sch):
     sch.annotate(BlockRV("relu"), "key", object())
     with pytest.raises(UsageError, match="cannot be written as JSON"):
         sch.trace.to_json()
@@ -146,14 +146,14 @@ def test_malformed_json_is_refused(sch, matmul):
                     Trace.from_json(json.dumps({**good, "records": records})).replay(matmul())
 
 
-def test_cut_json_is_refused(sch):
+def test_truncated_json_is_refused(sch):
     text = worked(sch).trace.to_json()
     for end in range(0, len(text) - 1, 97):
         with pytest.raises(ArtifactError):
             Trace.from_json(text[:end])
 
 
-def test_loops_that_no_step_gave_print_as_they_are(sch):
+def test_loops_of_no_step_are_printed_by_name(sch):
     trace = Trace()
     trace.steps.append(Step("unroll", (LoopRV(Var("q")),), {}, ()))
     assert re.search(r"sch\.unroll\(LoopRV\('q'\)\)", trace.as_python())

@@ -40,7 +40,7 @@ def result(sch, x, *sizes):
     return out
 
 
-def test_the_condition_is_gone_where_the_loop_ensures_it():
+def test_conditions_that_the_loop_ensures_are_removed():
     sch, block = prefix_sums()
     k = sch.get_loops(block)[1]
     sch.trim(k)
@@ -61,7 +61,7 @@ def test_tiles_end_together():
     np.testing.assert_array_equal(result(sch, x), expected(x, 4))
 
 
-def test_what_depends_on_loops_inside_stays_a_condition():
+def test_conditions_on_inner_loops_are_kept():
     sch, block = prefix_sums(12, tile=1)
     i, k = sch.get_loops(block)
     outer, inner = sch.split(i, [None, 4])
@@ -73,7 +73,7 @@ def test_what_depends_on_loops_inside_stays_a_condition():
     np.testing.assert_array_equal(result(sch, x), expected(x, 1))
 
 
-def test_sizes_that_are_not_known():
+def test_symbolic_sizes():
     sch, block = prefix_sums(N, tile=4)
     sch.trim(sch.get_loops(block)[1])
     for n in (1, 6, 8):
@@ -81,7 +81,7 @@ def test_sizes_that_are_not_known():
         np.testing.assert_array_equal(result(sch, x, n), expected(x, 4))
 
 
-def test_conditions_that_begin_late_stay():
+def test_lower_bounds_are_kept():
     sch, block = prefix_sums(low=True)
     sch.trim(sch.get_loops(block)[1])
     x = np.arange(8, dtype=np.float32)
@@ -89,7 +89,7 @@ def test_conditions_that_begin_late_stay():
     np.testing.assert_array_equal(result(sch, x), np.array(wanted, np.float32))
 
 
-def test_a_loop_without_a_condition_stays():
+def test_a_loop_without_a_condition_is_unchanged():
     a = te.placeholder((8, 4), name="A")
     k = te.reduce_axis(4, "k")
     sch = Schedule(te.create_prim_func([a], [te.compute((8,), lambda i: te.sum(a[i, k], axis=k), name="B")]))
@@ -120,7 +120,7 @@ def shifted():
     return Schedule(te.create_prim_func([a, c], [b]))
 
 
-def test_parts_read_what_their_ranges_let_them():
+def test_partitions_read_only_their_ranges():
     sch = shifted()
     (i,) = sch.get_loops(sch.get_block("B"))
     first, rest = sch.partition(i, [2])
@@ -136,7 +136,7 @@ def test_parts_read_what_their_ranges_let_them():
     np.testing.assert_array_equal(out, wanted)
 
 
-def test_conditions_on_what_is_read_stay():
+def test_conditions_on_loaded_values_are_kept():
     a = te.placeholder((4,), name="A")
     sch = Schedule(
         te.create_prim_func(

@@ -52,7 +52,7 @@ def test_a_tuner_is_asked_first(form):
     assert [s.kind for s in stmts(made.body) if isinstance(s, For)] == ["serial", "unrolled"]
 
 
-def test_the_rules_choose_where_it_knows_nothing():
+def test_rules_apply_if_the_tuner_has_no_answer():
     assert scheduled(double(), lambda kernel, target: None).attrs["rule"] == "cpu.map"
 
 
@@ -65,7 +65,7 @@ def test_the_rules_choose_where_it_knows_nothing():
     ],
     ids=["number", "damaged", "of another kernel"],
 )
-def test_answers_that_do_not_fit_are_left_to_the_rules(answer, why):
+def test_rules_apply_if_an_answer_is_invalid(answer, why):
     made = scheduled(double(), lambda kernel, target: answer)
     assert made.attrs["rule"] == "cpu.map"
     (reason,) = made.attrs["why_not"]

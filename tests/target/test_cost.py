@@ -44,7 +44,7 @@ def test_products_of_narrow_elements_are_a_step_for_each_group():
     assert work_of(func, dots=[Dot("int8", "int8", "int32", 4, 16)]).steps == 8 * 4 * 16
 
 
-def test_functions_are_counted_and_of_tables_only_what_is_read():
+def test_functions_are_counted_and_only_read_parts_of_tables():
     x = te.placeholder((1000, 8), name="x")
     rows = te.placeholder((3,), "int64", name="rows")
     y = te.compute((3, 8), lambda i, j: te.exp(x[rows[i], j]))
@@ -53,7 +53,7 @@ def test_functions_are_counted_and_of_tables_only_what_is_read():
     assert found.bytes == 24 * 4 + 3 * 8 + 24 * 4
 
 
-def test_work_that_depends_on_dims_is_not_known():
+def test_work_that_depends_on_dims_is_unknown():
     n = te.var("n")
     x = te.placeholder((n,), name="x")
     found = work_of(te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0)]))
@@ -61,7 +61,7 @@ def test_work_that_depends_on_dims_is_not_known():
     assert MACHINE.estimate(found) is None
 
 
-def test_the_longest_of_arithmetic_and_bytes_is_the_bound():
+def test_the_bound_is_the_maximum_of_arithmetic_and_bytes():
     busy = MACHINE.estimate(work(steps=50_000, size=1000))
     assert busy is not None
     assert (busy.bound, busy.limit) == ("compute", 1e-6)
@@ -77,7 +77,7 @@ def test_the_longest_of_arithmetic_and_bytes_is_the_bound():
     assert with_functions.limit > 10 * busy.limit
 
 
-def test_constants_are_where_everything_that_is_read_in_between_fits():
+def test_constants_are_in_the_level_that_holds_all_reads_in_between():
     near = MACHINE.estimate(work(size=1 << 19, constants=1 << 19), resident=1 << 19)
     far = MACHINE.estimate(work(size=1 << 19, constants=1 << 19), resident=1 << 30)
     assert near is not None
@@ -109,7 +109,7 @@ def test_a_description_implies_a_machine():
     assert scalar.flops == 2 * 3e9
 
 
-def test_launches_use_all_units_and_what_these_share():
+def test_launches_use_all_units_and_shared_levels():
     record = Description(
         thread_axes={"block.x": 1 << 31, "thread.x": 1024}, cores=100, vector_units=128, fma=True,
         frequency=1e9, caches=(32 << 10, 50 << 20), memory_bandwidth=20e9, parallel=False,
@@ -160,7 +160,7 @@ def test_an_explanation_adds_up():
     assert exe.explain().totals()["seconds"] is None
 
 
-def test_what_lives_at_once_is_the_least_that_a_plan_takes():
+def test_live_values_are_a_lower_bound_of_the_plan():
     requests = [Request(const(100), 0, 2), Request(const(64), 1, 1), Request(const(64), 3, 4)]
     assert live_peak(requests) == 128 + 64
     assert plan(requests)[1].value == 192
@@ -180,7 +180,7 @@ def test_what_lives_at_once_is_the_least_that_a_plan_takes():
         assert size % ALIGN == 0
 
 
-def test_levels_are_described_derived_and_never_faster_than_the_one_before():
+def test_levels_are_never_faster_than_the_level_before():
     record = Description(
         vector_bits=512, caches=(32 << 10, 1 << 20, 32 << 20), frequency=2e9, memory_bandwidth=8e9
     )
@@ -191,7 +191,7 @@ def test_levels_are_described_derived_and_never_faster_than_the_one_before():
     assert replace(record, vector_bits=0).bytes_per_cycle == (8.0, 3.0, 3.0, 4.0)
 
 
-def test_a_vendor_says_what_forks_and_launches_cost():
+def test_descriptions_give_costs_of_forks_and_launches():
     slow = replace(Description(), fork_cycles=3_000_000, frequency=3e9, call_seconds=1e-3)
     one = Machine.of(slow).estimate(work(steps=10**9), threads=1)
     two = Machine.of(slow).estimate(work(steps=10**9), threads=2)

@@ -22,7 +22,7 @@ def test_numbers_are_fields_of_descriptions():
     assert set(NUMBERS) <= {each.name for each in fields(Description)}
 
 
-def test_a_number_replaces_that_of_the_kind_and_says_where_it_comes_from():
+def test_an_override_replaces_a_fact_and_its_source():
     target = Target(KIND).with_facts({"l2_bytes": "1048576", "fma_latency": 5})
     description = target.describe()
     assert description.caches == (1 << 15, 1 << 20)
@@ -54,12 +54,12 @@ def test_the_text_of_a_target_keeps_numbers(given):
         ({"fma_latency": "4,5"}, "not a positive number"),
     ],
 )
-def test_what_cannot_be_set_is_refused(given, words):
+def test_facts_that_cannot_be_set_are_refused(given, words):
     with pytest.raises(TargetError) as caught:
         facts_of(given)
     assert words in str(caught.value)
 
 
-def test_a_cache_that_there_is_not_is_refused():
+def test_a_missing_cache_level_is_refused():
     with pytest.raises(TargetError, match="there is no l3_bytes"):
         with_facts(KIND.describe({}), facts_of({"l3_bytes": 1}))

@@ -30,12 +30,12 @@ def test_long_lines_are_folded(line: str) -> None:
     assert all(len(part) <= WIDTH for part in parts) or "* n" in line
 
 
-def test_lines_that_fit_stay_and_pragmas_too() -> None:
+def test_short_lines_and_pragmas_are_not_folded() -> None:
     for line in ("    x = 1;", "#pragma omp " + "x " * 100):
         assert list(folded(line)) == [line]
 
 
-def test_neighbours_share_a_pointer() -> None:
+def test_neighbouring_elements_share_a_pointer() -> None:
     text = written("""@T.prim_func
 def main(A: T.Buffer((64,), "float32"), B: T.Buffer((2,), "float32")):
     for i, j in T.grid(2, 4):
@@ -45,7 +45,7 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((2,), "float32")):
     assert "B[i] = A_at[0] * A_at[2] - A_at[8];" in text
 
 
-def test_what_may_not_be_accessed_has_no_pointer() -> None:
+def test_conditional_accesses_share_no_pointer() -> None:
     """It could point outside of its array."""
     text = written("""@T.prim_func
 def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
@@ -55,7 +55,7 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
     assert "A_at" not in text
 
 
-def test_windows_that_nothing_looks_through() -> None:
+def test_unused_views_are_omitted() -> None:
     text = written("""@T.prim_func
 def main(A: T.Buffer((64,), "uint8")):
     B = T.view(A, (4,), "float32", offset=8)

@@ -84,7 +84,7 @@ def test_any_sizes(m, n, k, seed):
     is_contraction(check_launches(func, TINY, seed=seed))
 
 
-def test_an_operand_of_a_single_element_is_left_to_others():
+def test_an_operand_of_a_single_element_is_refused():
     launched = check_launches(kernel_of(std.tanh(product(1, 33, 1))), USUAL)
     assert "a tile of an operand is a single element" in launched.scheduled.attrs["why_not"][0]
 
@@ -109,14 +109,14 @@ def test_symbolic_rows():
         is_contraction(check_launches(func, TINY, {M: rows}))
 
 
-def test_rows_of_an_unknown_number_of_pictures():
+def test_rows_of_a_symbolic_number_of_images():
     w, bias = tensor(8, 12, name="w"), tensor(12, name="b")
     func = kernel_of(std.add(std.matmul(tensor(M, N, 8), w), bias))
     for sizes in ({M: 2, N: 3}, {M: 0, N: 3}, {M: 3, N: 0}):
         is_contraction(check_launches(func, TINY, sizes))
 
 
-def test_windows_over_pictures_of_unknown_sizes():
+def test_windows_over_images_of_symbolic_sizes():
     made = std.conv(
         tensor(1, M, N, 3), tensor(3, 2, 3, 8, name="w"), strides=(2, 1), layout="NXC", kernel_layout="XIO"
     )
@@ -124,7 +124,7 @@ def test_windows_over_pictures_of_unknown_sizes():
     is_contraction(launch_for(kernel_of(std.relu(made)), USUAL))
 
 
-def test_windows_over_pictures_of_unknown_sizes_by_threads_that_store_single_elements():
+def test_windows_over_images_of_symbolic_sizes_with_scalar_stores():
     made = std.conv(
         tensor(1, M, N, 8), tensor(3, 3, 8, 16, name="w"), strides=(2, 1), layout="NXC", kernel_layout="XIO"
     )
@@ -153,7 +153,7 @@ def test_windows(strides, dilation, groups):
     is_contraction(check_launches(kernel_of(std.relu(std.add(made, tensor(8, name="b")))), TINY))
 
 
-def test_rows_of_several_pictures_are_rows_of_one_product():
+def test_rows_of_several_images_are_one_gemm():
     w, bias = tensor(8, 12, name="w"), tensor(12, name="b")
     is_contraction(check_launches(kernel_of(std.relu(std.add(std.matmul(tensor(2, 3, 8), w), bias))), TINY))
     beside = std.add(std.matmul(tensor(1, 7, 8), w), tensor(1, 7, 12, name="r"))
@@ -190,7 +190,7 @@ def test_convolutions_of_every_kind(made):
     is_contraction(check_launches(kernel_of(std.relu(std.add(node, bias))), TINY))
 
 
-def test_groups_share_the_steps_of_a_tile():
+def test_split_k():
     made = is_contraction(check_launches(kernel_of(std.relu(product(9, 8, 256))), TINY), 2)
     assert made.host.attrs["workspaces"] == 1
 
@@ -199,7 +199,7 @@ def barriers(kernel: PrimFunc) -> int:
     return sum(isinstance(s, Eval) for s in stmts(kernel.body))
 
 
-def test_tiles_are_filled_while_those_before_are_used():
+def test_tiles_are_software_pipelined():
     func = kernel_of(product(9, 10, 20))
     (twice,) = is_contraction(check_launches(func, replace(TINY, shared_bytes=4096))).kernels
     # One in each step, one before the last.
@@ -244,7 +244,7 @@ def ways(kernel: PrimFunc, banks: int = 32, subgroup: int = 32) -> int:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_threads_in_step_use_different_banks(turned):
+def test_threads_of_a_subgroup_use_different_banks(turned):
     x = tensor(512, 512)
     w = std.transpose(tensor(512, 512, name="w"), axes=(1, 0)) if turned else tensor(512, 512, name="w")
     (kernel,) = is_contraction(launch_for(kernel_of(std.matmul(x, w)), USUAL)).kernels

@@ -74,7 +74,7 @@ def test_threads_of_a_row(shape, axis, op):
             assert one.refused.endswith("cycles are predicted")
 
 
-def test_a_choice_is_told_with_its_costs():
+def test_choices_report_their_costs():
     x = tensor(64, 1000)
     schedule = Schedule(kernel_of(std.exp(x), [x]))
     with scope("kernel") as made:

@@ -58,7 +58,7 @@ def test_symbolic_sizes(machine):
         is_map(check_launches(beside, machine, sizes))
 
 
-def test_contiguous_elements_are_taken_as_vectors():
+def test_contiguous_elements_are_vectorised():
     for dtype, lanes in (("float32", 4), ("float16", 8), ("int8", 16)):
         x = tensor(64, 64, dtype=dtype)
         assert is_map(check_launches(kernel_of(std.add(x, x)), USUAL)).vectors() == {lanes}
@@ -69,7 +69,7 @@ def test_contiguous_elements_are_taken_as_vectors():
     assert is_map(check_launches(kernel_of(std.cast(x, to="float64")), USUAL)).vectors() == {2}
 
 
-def test_what_is_not_contiguous_is_taken_one_by_one():
+def test_strided_elements_are_scalars():
     x = tensor(64, 9)
     assert check_launches(kernel_of(std.add(x, tensor(9, name="y"))), USUAL).vectors() == set()
     assert check_launches(kernel_of(std.transpose(tensor(64, 64), axes=(1, 0))), USUAL).vectors() == set()
@@ -79,7 +79,7 @@ def test_the_end_of_a_flat_range_is_guarded():
     assert check_launches(kernel_of(std.relu(tensor(39, 5))), USUAL).vectors() == {4}
 
 
-def test_more_groups_than_there_are():
+def test_groups_take_several_tiles_if_there_are_many():
     kernel = kernel_of(std.relu(tensor(5, 101)))
     (one,) = is_map(check_launches(kernel, NARROW)).kernels
     assert one.attrs["launch"] == ("block.x", "thread.x")

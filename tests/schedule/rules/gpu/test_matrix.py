@@ -93,7 +93,7 @@ def test_operands_in_any_order():
     by_units(check_launches(kernel_of(std.matmul(std.transpose(y, axes=(1, 0)), v)), TINY))
 
 
-def test_units_that_cannot_turn_operands():
+def test_units_that_cannot_transpose_operands():
     x, w = tensor(4, 5, dtype="int8"), tensor(5, 6, name="w", dtype="int8")
     by_units(check_launches(kernel_of(std.matmul(x, w, out_dtype="int32")), TINY))
 
@@ -104,7 +104,7 @@ def test_batches_and_symbolic_rows():
     by_units(check_launches(func, TINY, {M: 7}))
 
 
-def test_groups_share_the_steps_of_a_tile():
+def test_split_k():
     by_units(check_launches(kernel_of(std.relu(product(9, 4, 256, dtype="float16"))), TINY), 2)
 
 
@@ -130,13 +130,13 @@ def test_windows():
     by_units(check_launches(kernel_of(std.relu(std.add(made, half(6, name="b")))), TINY))
 
 
-def test_tiles_are_filled_while_those_before_are_used():
+def test_tiles_are_software_pipelined():
     (kernel,) = by_units(launch_for(kernel_of(product(256, 256, 256, dtype="float16")), LARGE)).kernels
     assert barriers(kernel) == 2
     assert kernel.attrs["shared_bytes"] <= LARGE.shared_bytes
 
 
-def test_what_the_units_do_not_multiply_is_left_to_threads():
+def test_dtypes_without_a_unit_use_threads():
     for func in (product(8, 8, 8), product(1, 8, 8, dtype="float16"), product(8, 8, 1, dtype="float16")):
         assert launch_for(kernel_of(func), TINY).rule != "gpu.matrix"
     others = replace(TINY, subgroup=8)
@@ -177,7 +177,7 @@ def test_operands_that_the_machine_widens_take_registers():
 
 
 @pytest.mark.parametrize("contiguity", [(True, 4095), (False, 4096)])
-def test_what_threads_copy_themselves_takes_registers(contiguity):
+def test_copies_by_threads_take_registers(contiguity):
     """Elements that are no whole words, or words whose elements come to lie elsewhere."""
     plain, problem = best_tile(replace(WIDE, transposable=False))
     found, other = best_tile(replace(WIDE, transposable=False), contiguity=(contiguity, contiguity))

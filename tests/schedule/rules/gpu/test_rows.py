@@ -97,7 +97,7 @@ def test_every_dtype(dtype):
         is_rows(check_launches(kernel_of(std.softmax(tensor(5, 48, dtype=dtype))), USUAL))
 
 
-def test_threads_exchange_truths():
+def test_bools_are_reduced_by_exchanges():
     made = is_rows(check_launches(kernel_of(std.reduce_any(tensor(3, 200, dtype="bool"), axes=(1,))), USUAL))
     assert "subgroup_shuffle_down" in calls(made)
 
@@ -155,7 +155,7 @@ def test_a_thread_reduces_a_few_elements_alone():
     assert not {"barrier", "subgroup_shuffle_down"} & calls(made)
 
 
-def test_columns_side_by_side():
+def test_adjacent_columns():
     made = is_rows(check_launches(kernel_of(std.reduce_sum(tensor(100, 40), axes=(0,))), USUAL))
     (one,) = made.kernels
     assert one.attrs["launch"] == ("block.x", "thread.x", "thread.y")
@@ -189,7 +189,7 @@ def test_long_rows_of_several_reductions_have_launches_for_each():
 
 
 @overridden("gpu.rows.part_steps=8")
-def test_few_long_columns_are_shared_by_groups():
+def test_few_long_columns_are_split_over_groups():
     pooled = std.reduce_mean(tensor(1, 10, 30, 10), axes=(1, 2), keepdims=True)
     made = is_rows(check_launches(kernel_of(std.sqrt(pooled)), USUAL), 2)
     first, _ = made.kernels

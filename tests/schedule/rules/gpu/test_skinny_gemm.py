@@ -53,7 +53,7 @@ def test_machines(made, machine):
 
 
 @pytest.mark.parametrize("made", [product, turned])
-def test_unknown_sizes(made):
+def test_symbolic_sizes(made):
     for n, k, sizes in (
         (N, 32, {N: 13}),
         (N, 32, {N: 0}),
@@ -82,7 +82,7 @@ def test_convolutions_to_a_single_pixel(size):
     streams(check_launches(kernel_of(std.relu(made)), QUICK))
 
 
-def test_groups_share_the_steps_where_there_are_few_columns():
+def test_split_k_of_few_columns():
     many = replace(QUICK, cores=64)
     streams(check_launches(kernel_of(std.relu(product(2, 8, 2048))), many), 2)
 
@@ -97,7 +97,7 @@ def test_columns_are_read_as_vectors():
 
 
 @pytest.mark.parametrize("made", [product, turned])
-def test_what_is_left_to_others(made):
+def test_other_contractions_are_refused(made):
     assert launch_for(kernel_of(made(9, 64, 64)), USUAL).rule == "gpu.contraction"
     assert launch_for(kernel_of(made(1, 64, 8)), USUAL).rule == "gpu.contraction"
     assert launch_for(kernel_of(made(Var("m"), 64, 64)), USUAL).rule == "gpu.contraction"

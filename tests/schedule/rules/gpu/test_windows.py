@@ -57,12 +57,12 @@ def test_any_number_of_channels_and_any_machine():
     is_windows(check_launches(kernel_of(depthwise(1, 5, 4, 16, dtype="float16")), USUAL), 8)
 
 
-def test_pictures_of_unknown_size():
+def test_images_of_symbolic_size():
     func = kernel_of(std.relu(depthwise(1, M, N, 8, padding=(1, 1, 1, 1))))
     for sizes in ({M: 4, N: 5}, {M: 0, N: 5}):
         is_windows(check_launches(func, USUAL, sizes))
 
 
-def test_rows_that_are_no_windows_are_left_to_others():
+def test_other_reductions_are_refused():
     summed = check_launches(kernel_of(std.reduce_sum(tensor(4, 40), axes=(0,))), USUAL)
     assert summed.rule == "gpu.rows"
