@@ -132,7 +132,7 @@ def test_missing_results_of_workers_are_generated_here(
     assert not children()
 
 
-def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpicklable_work_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(result: object, func: object) -> bytes:
         raise TypeError("no bytes")
 
