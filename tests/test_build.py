@@ -90,7 +90,7 @@ def test_several_results():
         (lambda: dlc.build([A, B], TARGET), "none of the arguments is computed"),
         (lambda: dlc.build([A, C], TARGET), "'C' reads B: float32[4], which is neither an argument"),
         (lambda: dlc.build(A, TARGET), "none of the arguments is computed"),
-        (lambda: dlc.build([A, B, C], [A, B, C], TARGET), "arguments beside a list"),
+        (lambda: dlc.build([A, B, C], [A, B, C], TARGET), "arguments are given with a list"),
         (lambda: dlc.build(IRModule({}), TARGET), "the module has no PrimFunc"),
         (lambda: dlc.build(staged(), [A, C], TARGET), "the input B is not among the arguments"),
         (lambda: dlc.build(staged(), [A, B], TARGET), "the output C is not among the arguments"),
@@ -146,7 +146,7 @@ def test_lowering_for_a_target_chooses_a_schedule():
 def test_parameters_in_another_layout_are_refused():
     schedule = Schedule(te.create_prim_func([N, A, B, C]))
     schedule.transform_layout(schedule.get_block("twice"), "A", lambda i, j: (j, i))
-    with pytest.raises(UsageError, match="wants A in another layout"):
+    with pytest.raises(UsageError, match="requires A in another layout"):
         dlc.build(schedule, TARGET)
 
 

@@ -94,21 +94,23 @@ _BORDER = "the border behind the last window is longer, and no window reads that
 _AHEAD = "how far ahead of its use a line is asked for"
 EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "dlc_core.passes.lower.control": {
-        "Control._pair": {"2 * _rounded(value): constant + 1": "the buffers of a state take more"},
-        "Control._scan": {"t + 1: another operator": "the turn before one is the turn after it, modulo two"},
+        "Control._double_buffer": {"2 * _rounded(value): constant + 1": "the buffers of a state take more"},
+        "Control._scan": {"t + 1: another operator": "t - 1 equals t + 1 modulo two"},
         "_rounded": {
             "ALIGN - 1: another operator": "the buffers of a state take more",
             "(_bytes(value) + (ALIGN - 1)) // ALIGN: another operator": "the buffers of a state take more",
         },
     },
     "dlc_core.passes.lower.entry": {
-        "Emitter.proved": {"inside.proved + apart.proved: another operator": "a figure of the report"},
+        "Emitter.with_proofs": {
+            "inside.proved + disjoint.proved: another operator": "a figure of the report"
+        },
     },
     "dlc_core.passes.lower.arena": {
-        "_place_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
+        "_allocate_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
     },
     "dlc_core.passes.lower.weights": {
-        "Weights.place": {"self.size - PAGE: another operator": "guarded constants lie further apart"},
+        "Weights.allocate": {"self.size - PAGE: another operator": "guarded constants lie further apart"},
     },
     "dlc_core.passes.tir.strided": {
         "_power": {

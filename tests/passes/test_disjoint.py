@@ -23,9 +23,9 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes.lower import arena, memory_plan
-from dlc_core.passes.lower.arena import Request, room
+from dlc_core.passes.lower.arena import Request, nonnegative_bound
 from dlc_core.passes.lower.disjoint import prove_disjoint
-from dlc_core.passes.lower.joins import Place, Window, windows_of
+from dlc_core.passes.lower.joins import TensorRef, Window, windows_of
 from dlc_core.passes.lower.memory_plan import Steps
 from dlc_core.passes.tir.bounds import Proof
 from dlc_core.script import parse
@@ -85,7 +85,7 @@ def chain(p: object, q: object, r: object) -> tuple[str, ...]:
     ("places", "fits"),
     [
         ((0, 8, 16), True),
-        ((0, 8, 0), True),  # r lies where p was
+        ((0, 8, 0), True),  # r reuses the memory of p
         ((8, 0, 8), True),
         ((0, 7, 16), False),
         ((0, 8, 8), False),
@@ -99,7 +99,7 @@ def test_places_of_a_chain(places: tuple[int, int, int], fits: bool) -> None:
     assert found.proved + len(found.open) == 2
     for access in found.open:
         assert access.when is None
-        assert "lives" in str(access)
+        assert "is live" in str(access)
 
 
 def test_a_value_lives_until_its_last_reader() -> None:
@@ -107,7 +107,7 @@ def test_a_value_lives_until_its_last_reader() -> None:
     body = (window("p", 0), window("q", 8), window("r", 0), call("one", "x", "p"), call("one", "x", "q"),
             call("one", "q", "r"), call("two", "p", "r", "y"))  # fmt: skip
     assert [str(a) for a in proof(*body).open] == [
-        "r: float32[8] lies where p: float32[8] lives: bytes 0 to 32, and 0 to 32"
+        "r: float32[8] overlaps p: float32[8], which is live: bytes 0 to 32, and 0 to 32"
     ]
     assert not proof(*body[:-1], call("one", "r", "y")).open
 
@@ -197,7 +197,7 @@ def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
     """Rows with padding behind each but the last: of none of them the size is negative."""
     n = Var("n")
     rows = (n * 1040 - 16) * 4
-    requests = [Request(n * 64, 0, 1), Request(room(rows), 0, 0), Request(n * 4096, 0, 1)]
+    requests = [Request(n * 64, 0, 1), Request(nonnegative_bound(rows), 0, 0), Request(n * 4096, 0, 1)]
     offsets, total = arena.plan(requests)
 
     def at(e: Expr, size: int) -> int:
@@ -209,8 +209,8 @@ def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
         ends = [at(offset + request.size, size) for offset, request in zip(offsets, requests, strict=True)]
         assert max(ends) <= at(total, size)
         assert at(requests[1].size, size) >= max(0, at(rows, size))
-    assert room(n * 8) is n * 8
-    assert at(room(n * n - (n - 3) * 8), 0) >= 24
+    assert nonnegative_bound(n * 8) is n * 8
+    assert at(nonnegative_bound(n * n - (n - 3) * 8), 0) >= 24
 
 
 # Whole compiles
@@ -265,13 +265,13 @@ def test_wrong_plans_are_refused(
         return arena.plan([wrong(request) for request in requests], align)
 
     monkeypatch.setattr(memory_plan, "plan", plan)
-    with pytest.raises(PassError, match="the memory of main is planned wrong"):
+    with pytest.raises(PassError, match="the memory plan of main is wrong"):
         built(model(batch, joins=joins))
 
 
 def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    def moved(function: Function) -> dict[Place, Window]:
+    def moved(function: Function) -> dict[TensorRef, Window]:
         found = windows_of(function)
         return {
             place: replace(window, offset=window.offset - 1) if number == 1 else window
@@ -281,7 +281,7 @@ def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     exe = built(model(4, joins=True))
     assert sum("in_place" in kernel.name for kernel in exe.explain().kernels) == 3
     monkeypatch.setattr(memory_plan, "windows_of", moved)
-    with pytest.raises(PassError, match="the memory of main is planned wrong") as caught:
+    with pytest.raises(PassError, match="the memory plan of main is wrong") as caught:
         built(model(4, joins=True))
     assert "are parts of" in str(caught.value)
 
@@ -290,13 +290,15 @@ def test_outputs_over_inputs_that_need_them_are_refused(monkeypatch: pytest.Monk
     """A product reads what it would be written over."""
     built(model(4))
 
-    def over(steps: Steps, order: Sequence[Node], last: Mapping[Place, int]) -> dict[Place, Place]:
-        found: dict[Place, Place] = {}
+    def over(
+        steps: Steps, order: Sequence[Node], last: Mapping[TensorRef, int]
+    ) -> dict[TensorRef, TensorRef]:
+        found: dict[TensorRef, TensorRef] = {}
         for one, other in pairwise(order):
-            if one in other.args and (other, 0) not in steps.direct:
+            if one in other.args and (other, 0) not in steps.results:
                 found[other, 0] = found.get((one, 0), (one, 0))
         return found
 
-    monkeypatch.setattr(memory_plan, "results_over_inputs", over)
-    with pytest.raises(PassError, match="the memory of main is planned wrong"):
+    monkeypatch.setattr(memory_plan, "results_in_place", over)
+    with pytest.raises(PassError, match="the memory plan of main is wrong"):
         built(model(4))

@@ -78,7 +78,7 @@ def check_reads(found: MemoryPlan) -> None:
         for arg in n.args:
             if arg in at:
                 assert at[arg] < now
-                held = ranges.get(found.over.get((arg, 0), (arg, 0)))
+                held = ranges.get(found.reuses.get((arg, 0), (arg, 0)))
                 assert held is None or held.first <= at[arg] < now <= held.last
 
 
@@ -104,11 +104,11 @@ def test_plans_of_any_order_keep_the_laws(seed: int) -> None:
 
 def test_some_results_lie_over_inputs_and_read_values_do_not() -> None:
     plans = [plan_memory(random_steps(seed)) for seed in SEEDS]
-    assert any(found.over for found in plans)
+    assert any(found.reuses for found in plans)
     for found in plans:
         owners = {one.owner for one in found.allocations}
-        assert not owners & {*found.over, *found.steps.direct}
-        for (n, _), first in found.over.items():
+        assert not owners & {*found.reuses, *found.steps.results}
+        for (n, _), first in found.reuses.items():
             assert first in owners
             # The input of the step is read by no later one.
             source, now = n.args[0], found.order.index(n)
@@ -120,7 +120,7 @@ def test_a_plan_prints_values_bytes_offsets_and_live_ranges() -> None:
     head, columns, *rows = str(found).splitlines()
     assert head == f"{len(found.order)} steps, {found.size} bytes"
     assert columns.split() == ["value", "bytes", "offset", "steps"]
-    assert len(rows) == len(found.allocations) + len(found.over)
+    assert len(rows) == len(found.allocations) + len(found.reuses)
     one = found.allocations[0]
     assert rows[0].split() == [
         one.name,

@@ -25,8 +25,10 @@ def programs(draw: st.DrawFn, most: int = 12) -> list[Work]:
     steps: list[Work] = []
     for number in range(draw(st.integers(1, most))):
         reads = draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else set()
-        size, scratch = draw(st.integers(0, 100)), draw(st.sampled_from([0, 0, 5, 200]))
-        steps.append(Work(tuple(sorted(reads)), size, scratch, draw(st.booleans()) and draw(st.booleans())))
+        size, scratch_bytes = draw(st.integers(0, 100)), draw(st.sampled_from([0, 0, 5, 200]))
+        steps.append(
+            Work(tuple(sorted(reads)), size, scratch_bytes, draw(st.booleans()) and draw(st.booleans()))
+        )
     return steps
 
 
@@ -45,7 +47,7 @@ def simulated(steps: Sequence[Work], order: Sequence[int]) -> int:
     most = 0
     for at, number in enumerate(order):
         live = {n for n in order[: at + 1] if steps[n].kept or last[n] >= at}
-        most = max(most, sum(steps[n].gives for n in live) + steps[number].scratch)
+        most = max(most, sum(steps[n].result_bytes for n in live) + steps[number].scratch_bytes)
     return most
 
 

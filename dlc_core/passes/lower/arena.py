@@ -1,7 +1,7 @@
 """The allocation of the arena: the offset of each request for memory.
 
 Requests whose live ranges do not overlap may share bytes.  Known sizes are placed largest first at the lowest
-offset that is free during their lifetime; symbolic sizes share slots of equal size after them.
+offset that is free during their live range; symbolic sizes share slots of equal size after them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dlc_core.support.record import record
 from dlc_core.target.description import Description
 
 ALIGN = Description().value_align
-"""Bytes; where a target names no other, every value starts at a multiple."""
+"""The default alignment of values in bytes."""
 ARENA = Decision(
     "arena.share",
-    "In which order values take the lowest free bytes of the arena, or whether each has bytes of its own.",
+    "In which order values get the lowest free bytes of the arena, or whether each has bytes of its own.",
     ("largest_first", "first_used_first", "separate"),
 )
 
@@ -41,8 +41,8 @@ def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], E
     form = ARENA.choose("largest_first")
     if form == "separate":
         requests = [Request(request.size, 0, 0) for request in requests]
-    total = _place_known(requests, offsets, align, in_order=form == "first_used_first")
-    size = _place_symbolic(requests, offsets, const(total), align)
+    total = _allocate_static(requests, offsets, align, in_order=form == "first_used_first")
+    size = _allocate_symbolic(requests, offsets, const(total), align)
     return [o for o in offsets if o is not None], size
 
 
@@ -55,14 +55,14 @@ def live_peak(requests: Sequence[Request], align: int = ALIGN) -> int | None:
             return None
         changes[request.first] = changes.get(request.first, 0) + _rounded(size, align)
         changes[request.last + 1] = changes.get(request.last + 1, 0) - _rounded(size, align)
-    most = now = 0
+    peak = live = 0
     for step in sorted(changes):
-        now += changes[step]
-        most = max(most, now)
-    return most
+        live += changes[step]
+        peak = max(peak, live)
+    return peak
 
 
-def room(size: Expr) -> Expr:
+def nonnegative_bound(size: Expr) -> Expr:
     """Return an upper bound of max(size, 0).
 
     The extent of an empty tensor with strides is negative: its last element is before index zero.
@@ -78,24 +78,24 @@ def room(size: Expr) -> Expr:
     if not all(analyzer.prove(atom >= 0) for atom in terms):
         return maximum(size, 0)
     # The sum of the positive terms is an upper bound without a `max`, which would complicate proofs and code.
-    more: Expr = const(max(0, constant))
+    bound: Expr = const(max(0, constant))
     for atom, factor in terms.items():
-        more = more + atom * max(0, factor)
-    return more
+        bound = bound + atom * max(0, factor)
+    return bound
 
 
 def _rounded(size: int, align: int) -> int:
     return -(-size // align) * align
 
 
-def _place_known(
+def _allocate_static(
     requests: Sequence[Request], offsets: list[Expr | None], align: int, *, in_order: bool
 ) -> int:
     known = [(value, i) for i, r in enumerate(requests) if (value := const_value(r.size)) is not None]
     placed: list[tuple[int, int, int]] = []
     end = 0
-    wanted = known if in_order else sorted(known, key=lambda item: (-item[0], item[1]))
-    for size, i in wanted:
+    order = known if in_order else sorted(known, key=lambda item: (-item[0], item[1]))
+    for size, i in order:
         size = _rounded(size, align)
         start = 0
         for other_start, other_size, j in placed:
@@ -110,7 +110,9 @@ def _place_known(
     return end
 
 
-def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr, align: int) -> Expr:
+def _allocate_symbolic(
+    requests: Sequence[Request], offsets: list[Expr | None], begin: Expr, align: int
+) -> Expr:
     """Place requests in slots of equal symbolic size. Requests with disjoint live ranges share a slot.
 
     Sizes and offsets are simplified, so that equal sizes are one expression. This keeps proofs about slots
@@ -121,14 +123,14 @@ def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], beg
     for i, request in enumerate(requests):
         if offsets[i] is not None:
             continue
-        wanted = analyzer.simplify(request.size)
+        own_size = analyzer.simplify(request.size)
         for size, offset, members in slots:
-            if size is wanted and not any(request.overlaps(requests[j]) for j in members):
+            if size is own_size and not any(request.overlaps(requests[j]) for j in members):
                 members.append(i)
                 offsets[i] = offset
                 break
         else:
             offsets[i] = begin
-            slots.append((wanted, begin, [i]))
-            begin = analyzer.simplify(begin + (wanted + (align - 1)) // align * align)
+            slots.append((own_size, begin, [i]))
+            begin = analyzer.simplify(begin + (own_size + (align - 1)) // align * align)
     return begin

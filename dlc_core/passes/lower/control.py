@@ -27,8 +27,8 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.op.std.bounded_loops import BOUNDED_LOOP
 from dlc_core.op.std.control import IF, SCAN, WHILE, body_dims
-from dlc_core.passes.lower.apart import Apart, slot
 from dlc_core.passes.lower.arena import ALIGN
+from dlc_core.passes.lower.guard_layout import GuardLayout, slot
 from dlc_core.runtime.guard.mode import Slot
 from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import call_kernel
@@ -62,16 +62,16 @@ def state_size(value: Node) -> int:
     return len(value.args) if value.op in (WHILE, BOUNDED_LOOP) else 0
 
 
-def unchanged(function: Function, count: int) -> tuple[bool, ...]:
+def invariant_state(function: Function, count: int) -> tuple[bool, ...]:
     """Return which of the first `count` state values a body returns unchanged."""
     pairs = zip(function.results[:count], function.params, strict=False)
     return tuple(result is own for result, own in pairs)
 
 
 @record(frozen=True)
-class Called:
-    """A native function that branches and loops call: its name, the dims that it takes by value, bytes of
-    scratch memory, and whether it has the record of failed checks as a parameter.
+class NativeBody:
+    """A native body of a branch or loop: its name, the dims that it takes by value, bytes of scratch memory,
+    and whether it has the record of failed checks as a parameter.
     """
 
     symbol: str
@@ -79,12 +79,12 @@ class Called:
     arena: Expr
     checked: bool
     slots: tuple[Slot, ...] = ()
-    """In guard mode: where values lie in the scratch memory."""
+    """In guard mode: the values in the scratch memory."""
 
 
 @record(frozen=True)
-class Body:
-    """Such a function where it is called, with the values of its dims there."""
+class BodyCall:
+    """A call of a NativeBody, with the values of its dims."""
 
     symbol: str
     scalars: tuple[Expr, ...]
@@ -93,13 +93,13 @@ class Body:
     slots: tuple[Slot, ...]
 
     @staticmethod
-    def of(made: Called, dims: Mapping[Var, Expr]) -> Body:
+    def of(made: NativeBody, dims: Mapping[Var, Expr]) -> BodyCall:
         """Return the body for these values of its dims."""
         scalars = tuple(dims[v] for v in made.symbols)
         slots = tuple(
             replace(s, offset=substitute(s.offset, dims), size=substitute(s.size, dims)) for s in made.slots
         )
-        return Body(made.symbol, scalars, substitute(made.arena, dims), made.checked, slots)
+        return BodyCall(made.symbol, scalars, substitute(made.arena, dims), made.checked, slots)
 
 
 @record(frozen=True)
@@ -112,8 +112,8 @@ class Memory:
     outs: Sequence[Buffer]
     used: Sequence[bool]
     weights: Buffer
-    spaces: Mapping[Buffer, Buffer]
-    """Where each workspace lies."""
+    workspaces: Mapping[Buffer, Buffer]
+    """The window on memory of each workspace."""
     record: Buffer
 
 
@@ -121,59 +121,59 @@ class Control:
     """The statements of one node of control flow, and the workspaces that they need."""
 
     def __init__(
-        self, value: Node, make: Callable[[Function, str], Called], apart: Apart | None = None
+        self, value: Node, make: Callable[[Function, str], NativeBody], guard: GuardLayout | None = None
     ) -> None:
-        """`make(body, name)` builds a native function. `apart` is the memory layout of guard mode."""
+        """`make(body, name)` builds a native function. `guard` is the memory layout of guard mode."""
         self.value = value
-        self._apart = apart
+        self._guard = guard
         count = state_size(value)
-        self.same = unchanged(value.attrs["body"], count) if count else ()
-        self.bodies: dict[str, Body] = {}
+        self.invariant = invariant_state(value.attrs["body"], count) if count else ()
+        self.bodies: dict[str, BodyCall] = {}
         for name, function in value.attrs.items():
             if isinstance(function, Function):
-                made = _without(function, self.same) if name == "body" else function
-                self.bodies[name] = Body.of(make(made, name), body_dims(value, function))
+                made = _without_invariants(function, self.invariant) if name == "body" else function
+                self.bodies[name] = BodyCall.of(make(made, name), body_dims(value, function))
         self.checked = any(body.checked for body in self.bodies.values())
         self.arenas = self._arenas()
-        self.turns = {
-            i: Buffer("turns", (self._pair(value.args[i])[0],), "uint8", align=ALIGN)
-            for i, same in enumerate(self.same)
-            if not same
+        self.buffers = {
+            i: Buffer("turns", (self._double_buffer(value.args[i])[0],), "uint8", align=ALIGN)
+            for i, invariant in enumerate(self.invariant)
+            if not invariant
         }
         self.counter = Buffer("rounds", (1,), INDEX, align=ALIGN)
         self.flag = Buffer("going", (), "bool", align=ALIGN)
 
     @property
-    def spaces(self) -> list[Buffer]:
+    def workspaces(self) -> list[Buffer]:
         """Return the workspaces."""
         loops = [self.counter, self.flag] if self.value.op in (WHILE, BOUNDED_LOOP) else []
-        return [*dict.fromkeys(self.arenas.values()), *self.turns.values(), *loops]
+        return [*dict.fromkeys(self.arenas.values()), *self.buffers.values(), *loops]
 
     def _arenas(self) -> dict[str, Buffer]:
         """Return the scratch memory of each body. All bodies share one buffer, except in guard mode."""
-        if self._apart is not None:
+        if self._guard is not None:
             return {n: Buffer("scratch", (b.arena,), "uint8", align=ALIGN) for n, b in self.bodies.items()}
         size: Expr = const(0)
         for body in self.bodies.values():
             size = maximum(size, body.arena)
         return dict.fromkeys(self.bodies, Buffer("scratch", (size,), "uint8", align=ALIGN))
 
-    def _pair(self, value: Node) -> tuple[Expr, Expr, Expr]:
-        """Return the bytes of both buffers of a loop-carried value, of one, and of the lead before each."""
-        if self._apart is None:
+    def _double_buffer(self, value: Node) -> tuple[Expr, Expr, Expr]:
+        """Return the bytes of both buffers of a loop-carried value, of one, and of the padding before each."""
+        if self._guard is None:
             return 2 * _rounded(value), _rounded(value), const(0)
         size = _bytes(value)
-        return *self._apart.pair(size), self._apart.lead(size)
+        return *self._guard.pair(size), self._guard.padding_before(size)
 
     @property
     def slots(self) -> dict[Buffer, list[Slot]]:
         """Return the slots of values in the workspaces that hold several values."""
         found = {self.arenas[name]: list(body.slots) for name, body in self.bodies.items()}
-        for i, space in self.turns.items():
+        for i, buffer in self.buffers.items():
             arg = self.value.args[i]
-            _, step, lead = self._pair(arg)
-            places = (lead, lead + step)
-            found[space] = [slot(f"state {i} of a loop", at, _bytes(arg), arg.dtype) for at in places]
+            _, step, padding = self._double_buffer(arg)
+            offsets = (padding, padding + step)
+            found[buffer] = [slot(f"state {i} of a loop", at, _bytes(arg), arg.dtype) for at in offsets]
         return found
 
     def symbols(self) -> list[Var]:
@@ -193,7 +193,7 @@ class Control:
 
     def _call(self, name: str, ins: Sequence[Buffer], outs: Sequence[Buffer], memory: Memory) -> Stmt:
         body = self.bodies[name]
-        scratch = memory.spaces[self.arenas[name]]
+        scratch = memory.workspaces[self.arenas[name]]
         record = [memory.record] if body.checked else []
         return Eval(call_kernel(body.symbol, *ins, *outs, memory.weights, scratch, *record, *body.scalars))
 
@@ -202,108 +202,114 @@ class Control:
         calls = [self._call(name, args, memory.outs, memory) for name in ("then_branch", "else_branch")]
         return If(load(cond, [0] * cond.ndim), *calls)
 
-    def _turn(self, i: int, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> Buffer:
+    def _state_view(self, i: int, parity: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> Buffer:
         """Return a view of one of the two buffers of a loop-carried value."""
-        arg, base = self.value.args[i], memory.spaces[self.turns[i]]
-        item = arg.dtype.itemsize
-        _, step, lead = self._pair(arg)
-        align = ALIGN if self._apart is None else self._apart.align_of(arg.dtype)
-        offset = (base.offset + lead) // item + which * (step // item)
+        arg, base = self.value.args[i], memory.workspaces[self.buffers[i]]
+        itemsize = arg.dtype.itemsize
+        _, step, padding = self._double_buffer(arg)
+        align = ALIGN if self._guard is None else self._guard.align_of(arg.dtype)
+        offset = (base.offset + padding) // itemsize + parity * (step // itemsize)
         made = Buffer("state", arg.tensor_type.dim_exprs(), arg.dtype, offset=offset, align=align)
         views.append((made, base))
         return made
 
-    def _state(self, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> list[Buffer]:
-        """Return the buffers of the loop state; `which` selects one of each pair."""
+    def _state(self, parity: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> list[Buffer]:
+        """Return the buffers of the loop state; `parity` selects one buffer of each pair."""
         return [
-            memory.args[i] if same else self._turn(i, which, memory, views)
-            for i, same in enumerate(self.same)
+            memory.args[i] if invariant else self._state_view(i, parity, memory, views)
+            for i, invariant in enumerate(self.invariant)
         ]
 
-    def _begin(self, memory: Memory) -> Stmt:
+    def _copy_in(self, memory: Memory) -> Stmt:
         """Copy the arguments to the buffers of the first iteration."""
         views: list[tuple[Buffer, Buffer]] = []
-        parts = [_copy(memory.args[i], self._turn(i, const(0), memory, views)) for i in self.turns]
+        parts = [_copy(memory.args[i], self._state_view(i, const(0), memory, views)) for i in self.buffers]
         return _viewed(views, seq(*parts))
 
-    def _end(self, which: Expr, memory: Memory) -> Stmt:
+    def _copy_out(self, parity: Expr, memory: Memory) -> Stmt:
         """Copy the final state to the results that are read."""
         views: list[tuple[Buffer, Buffer]] = []
-        state = self._state(which, memory, views)
+        state = self._state(parity, memory, views)
         parts = [_copy(own, memory.outs[i]) for i, own in enumerate(state) if memory.used[i]]
         return _viewed(views, seq(*parts))
 
     def _scan(self, memory: Memory) -> Stmt:
-        count = len(self.same)
-        rounds = as_expr(self.value.args[count].shape[0])
+        count = len(self.invariant)
+        iterations = as_expr(self.value.args[count].shape[0])
         t = Var("t", INDEX)
         views: list[tuple[Buffer, Buffer]] = []
         items, made = (
             [_row(b, t, views) for b in rows] for rows in (memory.args[count:], memory.outs[count:])
         )
         before = self._state(t % 2, memory, views)
-        after = [self._turn(i, (t + 1) % 2, memory, views) for i in self.turns]
+        after = [self._state_view(i, (t + 1) % 2, memory, views) for i in self.buffers]
         call = self._call("body", [*before, *items], [*after, *made], memory)
-        return seq(self._begin(memory), loop(t, rounds, _viewed(views, call)), self._end(rounds % 2, memory))
+        return seq(
+            self._copy_in(memory),
+            loop(t, iterations, _viewed(views, call)),
+            self._copy_out(iterations % 2, memory),
+        )
 
     def _while(self, memory: Memory) -> Stmt:
-        turn, last = Var("turn", INDEX), Var("last", INDEX)
-        rounds = load(memory.spaces[self.counter], [0])
-        going = load(memory.spaces[self.flag], [])
+        parity, last = Var("turn", INDEX), Var("last", INDEX)
+        iterations = load(memory.workspaces[self.counter], [0])
+        condition = load(memory.workspaces[self.flag], [])
         return seq(
-            self._started(memory),
-            While(going, Let(turn, rounds % 2, self._round(turn, rounds, [], memory))),
-            Let(last, rounds % 2, self._end(last, memory)),
+            self._prologue(memory),
+            While(condition, Let(parity, iterations % 2, self._iteration(parity, iterations, [], memory))),
+            Let(last, iterations % 2, self._copy_out(last, memory)),
         )
 
     def _bounded(self, memory: Memory) -> Stmt:
-        *rows, made, more = memory.outs[len(self.same) :]
-        most = as_expr(self.value.attrs["capacity"])
-        rounds = load(memory.spaces[self.counter], [0])
-        going = load(memory.spaces[self.flag], [])
-        now, turn, last, total = (Var(name, INDEX) for name in ("now", "turn", "last", "total"))
-        one = Let(turn, now % 2, self._round(turn, now, rows, memory))
+        *rows, made, more = memory.outs[len(self.invariant) :]
+        limit = as_expr(self.value.attrs["capacity"])
+        iterations = load(memory.workspaces[self.counter], [0])
+        condition = load(memory.workspaces[self.flag], [])
+        iteration, parity, last, total = (Var(name, INDEX) for name in ("now", "turn", "last", "total"))
+        body = Let(parity, iteration % 2, self._iteration(parity, iteration, rows, memory))
         # The range of the counter is unknown, because it is loaded. This condition bounds the row index.
-        one = Let(now, rounds, If(logical_and(now >= 0, now < most), one))
-        ended = seq(
-            self._end(last, memory),
-            *(_cleared(row, total) for row in rows if const_value(most) != 0),
+        body = Let(iteration, iterations, If(logical_and(iteration >= 0, iteration < limit), body))
+        epilogue = seq(
+            self._copy_out(last, memory),
+            *(_zero_after(row, total) for row in rows if const_value(limit) != 0),
             store(made, [0], cast_to(made.dtype, total)),
-            store(more, [0] * more.ndim, going),
+            store(more, [0] * more.ndim, condition),
         )
         return seq(
-            self._started(memory),
-            While(logical_and(going, rounds < most), one),
-            Let(total, maximum(rounds, 0), Let(last, total % 2, ended)),
+            self._prologue(memory),
+            While(logical_and(condition, iterations < limit), body),
+            Let(total, maximum(iterations, 0), Let(last, total % 2, epilogue)),
         )
 
-    def _started(self, memory: Memory) -> Stmt:
+    def _prologue(self, memory: Memory) -> Stmt:
         """Emit the statements before the first iteration of a loop with a condition."""
         first: list[tuple[Buffer, Buffer]] = []
-        begun = self._call("cond", self._state(const(0), memory, first), [memory.spaces[self.flag]], memory)
-        counted = store(memory.spaces[self.counter], [0], const(0))
-        return seq(self._begin(memory), counted, _viewed(first, begun))
+        test = self._call(
+            "cond", self._state(const(0), memory, first), [memory.workspaces[self.flag]], memory
+        )
+        reset = store(memory.workspaces[self.counter], [0], const(0))
+        return seq(self._copy_in(memory), reset, _viewed(first, test))
 
-    def _round(self, turn: Expr, now: Expr, rows: Sequence[Buffer], memory: Memory) -> Stmt:
-        """Emit iteration `now` of a loop with a condition. It writes its stacked values to row `now`."""
+    def _iteration(self, parity: Expr, iteration: Expr, rows: Sequence[Buffer], memory: Memory) -> Stmt:
+        """Emit an iteration of a loop with a condition. Its stacked values are the rows with its number."""
         views: list[tuple[Buffer, Buffer]] = []
-        before = self._state(turn, memory, views)
-        changed = {i: self._turn(i, 1 - turn, memory, views) for i in self.turns}
+        before = self._state(parity, memory, views)
+        changed = {i: self._state_view(i, 1 - parity, memory, views) for i in self.buffers}
         after = [changed.get(i, own) for i, own in enumerate(before)]
-        made = [_row(row, now, views) for row in rows]
+        made = [_row(row, iteration, views) for row in rows]
         return _viewed(
             views,
             seq(
                 self._call("body", before, [*changed.values(), *made], memory),
-                store(memory.spaces[self.counter], [0], now + 1),
-                self._call("cond", after, [memory.spaces[self.flag]], memory),
+                store(memory.workspaces[self.counter], [0], iteration + 1),
+                self._call("cond", after, [memory.workspaces[self.flag]], memory),
             ),
         )
 
 
-def _without(function: Function, same: Sequence[bool]) -> Function:
+def _without_invariants(function: Function, invariant: Sequence[bool]) -> Function:
     """Remove the results of a body that are its own params."""
-    kept = [r for i, r in enumerate(function.results) if i >= len(same) or not same[i]]
+    kept = [r for i, r in enumerate(function.results) if i >= len(invariant) or not invariant[i]]
     return function.with_body(kept[0] if len(kept) == 1 else make_tuple(kept))
 
 
@@ -333,7 +339,7 @@ def _row(buffer: Buffer, t: Expr, views: list[tuple[Buffer, Buffer]]) -> Buffer:
     return made
 
 
-def _cleared(rows: Buffer, made: Expr) -> Stmt:
+def _zero_after(rows: Buffer, made: Expr) -> Stmt:
     """Zero the rows after the first `made` rows."""
     size, count = _count(rows.shape[1:]), _count(rows.shape)
     flat = Buffer("flat", (count,), rows.dtype, offset=rows.offset)
@@ -356,13 +362,13 @@ def _viewed(views: Sequence[tuple[Buffer, Buffer]], body: Stmt) -> Stmt:
 
 
 __all__ = [
-    "Body",
-    "Called",
+    "BodyCall",
     "Control",
     "Memory",
+    "NativeBody",
+    "invariant_state",
     "is_control",
     "is_step",
     "state_size",
-    "unchanged",
     "with_bodies",
 ]

@@ -31,14 +31,14 @@ class DescribeGraph(Pass):
         function: Function = module[module.entry]
         if NEEDS not in function.attrs:  # no pass has processed the graph
             function = function.with_attrs(**{NEEDS: needs_of(function)})
-        places: dict[int, tuple[int, Any]] = {}
+        offsets: dict[int, tuple[int, Any]] = {}
         size = 0
         for array in arrays_of(module):
-            if id(array.data) not in places:
-                places[id(array.data)] = size, array.data
+            if id(array.data) not in offsets:
+                offsets[id(array.data)] = size, array.data
                 size += -(-array.data.nbytes // ALIGN) * ALIGN
         signature = interface_of(function, size)
-        return module.with_attrs(signature=signature, constants=tuple(places.values()))
+        return module.with_attrs(signature=signature, constants=tuple(offsets.values()))
 
 
 def interface_of(function: Function, weights_size: int) -> Signature:
@@ -56,13 +56,13 @@ def interface_of(function: Function, weights_size: int) -> Signature:
 
 def with_conditions(signature: Signature, function: Function) -> Signature:
     """Add the conditions on dims, and the host-computed dims, to a signature."""
-    place = {value.name: index for index, value in enumerate(signature.inputs)}
+    index = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
-    told = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
+    dims = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
     return replace(
         signature,
-        needs=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if told.issuperset(c.dims)),
-        elements=tuple((var, place[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
+        needs=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if dims.issuperset(c.dims)),
+        elements=tuple((var, index[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         data_dims=attrs.get(DATA_DIMS, ()),
     )
 
@@ -72,15 +72,15 @@ def arrays_of(module: IRModule) -> Iterator[Array]:
 
     Regions are compiled separately and have their own weights, so they are left out.
     """
-    waiting: list[Function] = [f for f in module.of_kind(Function).values() if not is_region(f)]
+    pending: list[Function] = [f for f in module.of_kind(Function).values() if not is_region(f)]
     seen: set[int] = set()
-    while waiting:
-        function = waiting.pop()
+    while pending:
+        function = pending.pop()
         if id(function) in seen:
             continue
         seen.add(id(function))
         for n in post_order(function.body):
-            waiting += functions_of(n)
+            pending += functions_of(n)
             for value in n.attrs.values():
                 yield from (
                     v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Array)

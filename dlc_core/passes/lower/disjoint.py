@@ -45,21 +45,21 @@ from dlc_core.tir.stmt import Eval, PrimFunc, Seq, Stmt, Store, View
 
 @record(frozen=True)
 class _Extent:
-    """Bytes of the arena, [begin, end), with their values for some sizes.
+    """Bytes of the arena, [begin, end), and their values at the sample sizes.
 
     An empty tensor with strides ends before it begins. `ordered` means that this cannot happen.
     """
 
     begin: Expr
     end: Expr
-    at: int
-    until: int
+    sample_begin: int
+    sample_end: int
     ordered: bool
 
 
 @record(frozen=True, eq=False)
 class _Value:
-    """A window on the arena, and the steps in which it lives, both included."""
+    """A window on the arena, and the first and last step of its live range."""
 
     view: View
     extent: _Extent
@@ -68,7 +68,7 @@ class _Value:
 
 
 _Entry = tuple[int, int, int, _Value]
-"""Where a value begins and ends at some sizes, its number, and itself."""
+"""The begin and end of a value at the sample sizes, its number, and the value."""
 
 
 def prove_disjoint(
@@ -76,17 +76,17 @@ def prove_disjoint(
     arena: Buffer,
     functions: Mapping[str, object],
     *,
-    lasting: Collection[Buffer] = (),
+    always_live: Collection[Buffer] = (),
     written: Collection[Buffer] = (),
     needs: Sequence[Condition] = (),
 ) -> Proof:
     """Prove that pairs of values are disjoint.
 
-    `lasting` are windows on the arena that are live throughout. `written` are those that steps write to.
-    `needs` is the condition that callers' sizes fulfil. A pair without a proof has a condition on sizes, or
-    none if it overlaps for sizes that callers may use.
+    `always_live` are windows on the arena that are live throughout. `written` are those that steps write to.
+    `needs` are the conditions that callers' sizes fulfil. A pair without a proof has a condition on sizes, or
+    None if it overlaps for sizes that callers may pass.
     """
-    return _Checker(func, arena, functions, lasting, frozenset(written), needs).run()
+    return _Checker(func, arena, functions, always_live, frozenset(written), needs).run()
 
 
 class _Checker:
@@ -95,12 +95,12 @@ class _Checker:
         func: PrimFunc,
         arena: Buffer,
         functions: Mapping[str, object],
-        lasting: Collection[Buffer],
+        always_live: Collection[Buffer],
         written: frozenset[Buffer],
         needs: Sequence[Condition],
     ) -> None:
         self.func, self.arena, self.functions = func, arena, functions
-        self.lasting, self.written = lasting, written
+        self.always_live, self.written = always_live, written
         self.views = {s.buffer: s for s in stmts_of(func.body, View)}
         self.proof = Proof()
         self.dims = Analyzer()
@@ -108,7 +108,7 @@ class _Checker:
             if scalar.dtype.is_int:
                 self.dims.declare_dim(scalar, low=0)
         self.dims.add_assumptions(*(size >= 0 for size in func.attrs.get(SIZES, ())))
-        self.same = _constant(func.scalars, needs)
+        self.constants = _fixed_dims(func.scalars, needs)
         self.sample = _sample(func.scalars, needs)
         sizes = (size >= 0 for size in func.attrs.get(SIZES, ()))
         self.possible = all(
@@ -117,44 +117,45 @@ class _Checker:
         )
         """Whether callers may have the sizes of the sample."""
         self.extents: dict[tuple[Expr, Expr], _Extent] = {}
-        self.apart: dict[tuple[_Extent, _Extent], bool] = {}
+        self.disjoint_memo: dict[tuple[_Extent, _Extent], bool] = {}
 
     def run(self) -> Proof:
         steps = list(_steps(self.func.body))
         values = self._values(steps)
         active: list[_Entry] = []
-        others: list[_Entry] = []
+        unordered: list[_Entry] = []
         ends: list[tuple[int, int, _Entry]] = []
         for number, value in enumerate(sorted(values, key=lambda value: value.first)):
             while ends and ends[0][0] < value.first:
                 entry = heappop(ends)[2]
-                (active if entry[-1].extent.ordered else others).remove(entry)
-            entry = value.extent.at, value.extent.until, number, value
-            near = others
+                (active if entry[-1].extent.ordered else unordered).remove(entry)
+            entry = value.extent.sample_begin, value.extent.sample_end, number, value
+            candidates = unordered
             if value.extent.ordered:
                 # Active extents are sorted and disjoint, so that only the neighbours can overlap.
-                place = bisect_left(active, entry)
-                near = [*active[max(place - 1, 0) : place + 1], *near]
+                index = bisect_left(active, entry)
+                candidates = [*active[max(index - 1, 0) : index + 1], *candidates]
             else:
-                near = [*active, *near]
-            for *_, other in near:
-                self._pair(other, value, steps)
-            insort(active if value.extent.ordered else others, entry)
+                candidates = [*active, *candidates]
+            for *_, other in candidates:
+                self._check_pair(other, value, steps)
+            insort(active if value.extent.ordered else unordered, entry)
             heappush(ends, (value.last, number, entry))
-        self._parts()
+        self._check_parts()
         return self.proof
 
     def _values(self, steps: Sequence[Stmt]) -> list[_Value]:
         """Return the non-empty values in the arena that any step uses."""
-        lives: dict[Buffer, tuple[int, int]] = {}
+        live_ranges: dict[Buffer, tuple[int, int]] = {}
         for number, step in enumerate(steps):
-            for buffer in _mentioned(step):
+            for buffer in _buffers_used(step):
                 root = self._root(buffer)
                 if root is not None:
-                    lives[root] = lives.get(root, (number, number))[0], number
-        lives.update({buffer: (-1, len(steps)) for buffer in self.lasting if buffer in self.views})
+                    live_ranges[root] = live_ranges.get(root, (number, number))[0], number
+        live_ranges.update({buffer: (-1, len(steps)) for buffer in self.always_live if buffer in self.views})
         made = [
-            _Value(self.views[root], self._extent(root), first, last) for root, (first, last) in lives.items()
+            _Value(self.views[root], self._extent(root), first, last)
+            for root, (first, last) in live_ranges.items()
         ]
         return [value for value in made if value.extent.begin is not value.extent.end]
 
@@ -172,7 +173,7 @@ class _Checker:
         if found is None:
             key = begin, end
             if const_value(begin) is None or const_value(end) is None:
-                begin, end = (self.dims.simplify(substitute(e, self.same)) for e in key)
+                begin, end = (self.dims.simplify(substitute(e, self.constants)) for e in key)
                 found = self.extents.get((begin, end))
             if found is None:
                 ordered = self.dims.prove(begin <= end)
@@ -189,40 +190,41 @@ class _Checker:
 
     # Values
 
-    def _pair(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> None:
-        """Prove that two values with overlapping live ranges are disjoint; `other` starts to live later."""
-        if self._is_over(one, other, steps):
+    def _check_pair(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> None:
+        """Prove that two values with overlapping live ranges are disjoint; `other` becomes live later."""
+        if self._is_in_place(one, other, steps):
             self.proof.proved += 1
             return
-        self._disjoint(
+        self._require_disjoint(
             other.view,
             one.extent,
             other.extent,
-            lambda: f"{other.view.buffer!r} lies where {one.view.buffer!r} lives",
+            lambda: f"{other.view.buffer!r} overlaps {one.view.buffer!r}, which is live",
         )
 
-    def _disjoint(self, stmt: View, a: _Extent, b: _Extent, about: Callable[[], str]) -> None:
-        low, high = (a, b) if (a.at, a.until) <= (b.at, b.until) else (b, a)
-        found = self.apart.get((low, high))
+    def _require_disjoint(self, stmt: View, a: _Extent, b: _Extent, about: Callable[[], str]) -> None:
+        low, high = (a, b) if (a.sample_begin, a.sample_end) <= (b.sample_begin, b.sample_end) else (b, a)
+        found = self.disjoint_memo.get((low, high))
         if found is None:
             found = self.dims.prove(low.end <= high.begin)
             if not found and not (low.ordered and high.ordered):
                 found = self.dims.prove(high.end <= low.begin)
-            self.apart[low, high] = found
+            self.disjoint_memo[low, high] = found
         if found:
             self.proof.proved += 1
             return
-        away = (a.end <= b.begin) | (b.end <= a.begin)
+        condition = (a.end <= b.begin) | (b.end <= a.begin)
         for each in (a, b):
-            away = away if each.ordered else away | (each.end <= each.begin)
-        when: Expr | None = away
-        known = self.possible or all(const_value(e) is not None for e in (a.begin, a.end, b.begin, b.end))
-        if known and low.until > high.at and low.at < low.until and high.at < high.until:
+            condition = condition if each.ordered else condition | (each.end <= each.begin)
+        when: Expr | None = condition
+        certain = self.possible or all(const_value(e) is not None for e in (a.begin, a.end, b.begin, b.end))
+        empty = any(each.sample_begin >= each.sample_end for each in (low, high))
+        if certain and low.sample_end > high.sample_begin and not empty:
             when = None  # they overlap for sizes that callers may pass
         why = f"{about()}: bytes {a.begin} to {a.end}, and {b.begin} to {b.end}"
         self.proof.open.append(Access(stmt, "places", stmt.buffer, (), (), why, when))
 
-    def _is_over(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> bool:
+    def _is_in_place(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> bool:
         """Whether the kernel with the last read of one value may write the other one in place."""
         if one.last != other.first or one.extent is not other.extent:
             return False
@@ -233,41 +235,41 @@ class _Checker:
         callee = self.functions.get(kernel_symbol(call) or "")
         if not isinstance(callee, PrimFunc):
             return False
-        given = [_taken(arg) for arg in call.args]
-        roots = [None if buffer is None else self._root(buffer) for buffer in given]
+        arguments = [_passed_buffer(arg) for arg in call.args]
+        roots = [None if buffer is None else self._root(buffer) for buffer in arguments]
         allowed = callee.attrs.get(OVERWRITES, ())
         for source, output in allowed:
-            ends = given[source], given[output]
+            ends = arguments[source], arguments[output]
             if (roots[source], roots[output]) == (one.view.buffer, other.view.buffer) and None not in ends:
                 extents = [self._extent(buffer) for buffer in ends if buffer is not None]
-                alone = roots.count(roots[source]) == roots.count(roots[output]) == 1
-                return alone and extents[0] is extents[1]
+                only_use = roots.count(roots[source]) == roots.count(roots[output]) == 1
+                return only_use and extents[0] is extents[1]
         return False
 
     # Parts of values
 
-    def _parts(self) -> None:
+    def _check_parts(self) -> None:
         """Check that the parts of one buffer that steps write are disjoint."""
         parts: defaultdict[Buffer, list[View]] = defaultdict(list)
         for buffer, view in self.views.items():
             if buffer in self.written and view.base is not self.arena:
                 parts[view.base].append(view)
-        for whole, views in parts.items():
+        for base, views in parts.items():
             for number, one in enumerate(views):
                 for other in views[:number]:
-                    if _lie_apart(one.buffer, other.buffer, whole):
+                    if _disjoint_in_pieces(one.buffer, other.buffer, base):
                         self.proof.proved += 1
                         continue
                     about = "{!r} and {!r} are parts of {!r}".format
-                    self._disjoint(
+                    self._require_disjoint(
                         one,
                         self._extent(other.buffer),
                         self._extent(one.buffer),
-                        partial(about, one.buffer, other.buffer, whole),
+                        partial(about, one.buffer, other.buffer, base),
                     )
 
 
-def _constant(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
+def _fixed_dims(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
     """Return the dims that the conditions on callers' sizes fix to a constant."""
     return {
         one: other
@@ -290,11 +292,11 @@ def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
 
 def _sample_of(var: Var, index: int) -> int:
     """Return a sample size for a dim within its bounds, different for each index."""
-    wanted = MEMORY.sampled_dim + 2 * index
+    size = MEMORY.sampled_dim + 2 * index
     if var.bounds is None:
-        return wanted
-    high = wanted if var.bounds.high is None else var.bounds.high
-    return max(var.bounds.low, min(wanted, high))
+        return size
+    high = size if var.bounds.high is None else var.bounds.high
+    return max(var.bounds.low, min(size, high))
 
 
 def _steps(root: Stmt) -> Iterator[Stmt]:
@@ -311,7 +313,7 @@ def _steps(root: Stmt) -> Iterator[Stmt]:
                 yield stmt
 
 
-def _mentioned(step: Stmt) -> Iterator[Buffer]:
+def _buffers_used(step: Stmt) -> Iterator[Buffer]:
     """Yield the buffers that a step reads, writes or passes on. A buffer may occur several times."""
     for stmt in stmts(step):
         if isinstance(stmt, Store):
@@ -322,19 +324,19 @@ def _mentioned(step: Stmt) -> Iterator[Buffer]:
                     yield part.buffer
 
 
-def _taken(arg: Expr) -> Buffer | None:
+def _passed_buffer(arg: Expr) -> Buffer | None:
     if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
         return arg.args[0].buffer
     return None
 
 
-def _lie_apart(one: Buffer, other: Buffer, whole: Buffer) -> bool:
+def _disjoint_in_pieces(one: Buffer, other: Buffer, base: Buffer) -> bool:
     """Whether two parts of a buffer are disjoint within each row, or within each plane.
 
     If all outer strides are multiples of one stride, this stride divides memory into equal pieces. The parts
     have the same offsets in each piece, so that comparing them in one piece suffices.
     """
-    found = [_numbers(buffer, whole) for buffer in (one, other)]
+    found = [_layout(buffer, base) for buffer in (one, other)]
     if found[0] is None or found[1] is None:
         return False
     (a_begin, a_steps, a_sizes), (b_begin, b_steps, b_sizes) = found[0], found[1]
@@ -355,12 +357,12 @@ def _lie_apart(one: Buffer, other: Buffer, whole: Buffer) -> bool:
     return False
 
 
-def _numbers(buffer: Buffer, whole: Buffer) -> tuple[int, list[int], list[int]] | None:
+def _layout(buffer: Buffer, base: Buffer) -> tuple[int, list[int], list[int]] | None:
     """Return the offset of a part in a whole, its strides and its sizes, in elements.
 
     The outermost size may be symbolic; it is then 0. None if any other number is symbolic.
     """
-    begin = const_value(Analyzer().simplify(buffer.offset - whole.offset))
+    begin = const_value(Analyzer().simplify(buffer.offset - base.offset))
     steps = [const_value(step) for step in buffer.element_strides()]
     sizes = [const_value(size) for size in buffer.shape]
     if begin is None or None in steps or None in sizes[1:] or not sizes:

@@ -18,19 +18,19 @@ from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import Expr, Var, const, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
-from dlc_core.passes.lower.apart import PAGE, slot
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.passes.lower.control import Control, Memory
 from dlc_core.passes.lower.describe import with_conditions
 from dlc_core.passes.lower.disjoint import prove_disjoint
-from dlc_core.passes.lower.joins import Place, donations_of
+from dlc_core.passes.lower.guard_layout import PAGE, slot
+from dlc_core.passes.lower.joins import TensorRef, donations_of
 from dlc_core.passes.lower.memory_plan import (
     Allocation,
     MemoryPlan,
     bytes_of,
     name_of,
-    places_of,
     size_of,
+    tensors_of,
     type_of,
 )
 from dlc_core.passes.lower.records import Record
@@ -60,7 +60,7 @@ class Entry:
     checked: bool
     """Whether it writes the record of failed checks."""
     slots: tuple[Slot, ...]
-    """In guard mode: where values lie in the arena."""
+    """In guard mode: the values in the arena."""
 
 
 class Emitter:
@@ -71,13 +71,13 @@ class Emitter:
         module: IRModule,
         function: Function,
         name: str,
-        held: Weights,
+        constants: Weights,
         controls: Mapping[Node, Control],
         plan: MemoryPlan,
         record: Record,
     ) -> None:
         self.module, self.function, self.name = module, function, name
-        self.held, self.apart = held, held.apart
+        self.constants, self.guard = constants, constants.guard_layout
         self.controls = controls
         self.record = record
         self.inputs = self._inputs()
@@ -86,35 +86,35 @@ class Emitter:
         # With symbolic sizes, the function itself may detect that its memory is too small.
         bodies = any(control.checked for control in controls.values())
         self.checked = bool(self.symbols) or record.is_written(plan.order, bodies)
-        if self.apart is not None:
-            self.checked |= self.apart.notes
-        reserve = self.checked or self.apart is not None
-        begin = record.reserved(plan.align if self.apart is None else PAGE) if reserve else None
+        if self.guard is not None:
+            self.checked |= self.guard.numbers_calls
+        reserve = self.checked or self.guard is not None
+        begin = record.reserved(plan.align if self.guard is None else PAGE) if reserve else None
         self.plan = plan if begin is None else plan.shifted(begin)
-        self.buffers: dict[Place, Buffer] = {}
-        self.spaces: dict[Buffer, Buffer] = {}
-        """Where each workspace lies."""
+        self.buffers: dict[TensorRef, Buffer] = {}
+        self.workspaces: dict[Buffer, Buffer] = {}
+        """The window on the arena of each workspace."""
         self.views: list[tuple[Buffer, Buffer]] = []
-        """The windows on memory, each with what it is a window of, in the order of their definitions."""
+        """The windows on memory, each with its base, in the order of their definitions."""
         self.written: set[Buffer] = set()
         """The buffers that kernels and bodies write."""
         self.constant_names: dict[Node, str] = {}
         """Names of constants, after the first kernel that takes them and its parameter."""
-        self.constant_at: dict[tuple[Array, str], Buffer] = {}
+        self.constant_windows: dict[tuple[Array, str], Buffer] = {}
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
 
     def entry(self) -> Entry:
         """Emit the function, and prove that its windows fit and are disjoint."""
         plan = self.plan
         arena = Buffer("arena", (plan.size,), "uint8", align=ALIGN)
-        self._place_values(arena)
-        slots = [] if self.apart is None else [self._slots(one) for one in plan.allocations]
+        self._define_buffers(arena)
+        slots = [] if self.guard is None else [self._slots(one) for one in plan.allocations]
         refills: dict[int, list[Stmt]] = {}
-        if self.apart is not None:
+        if self.guard is not None:
             for one, found in zip(plan.allocations, slots, strict=True):
-                refills.setdefault(one.request.last, []).extend(self.apart.refilled(arena, found))
+                refills.setdefault(one.request.last, []).extend(self.guard.refills(arena, found))
         calls = seq(*(s for i, n in enumerate(plan.order) for s in (self._call(n), *refills.get(i, ()))))
-        weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
+        weights = Buffer("weights", (self.constants.size,), "uint8", align=ALIGN)
         if self.controls:
             calls = substitute_stmt(calls, {}, {self.weights: weights})
 
@@ -135,11 +135,13 @@ class Emitter:
         func = PrimFunc(self.name, params, viewed(calls), {"entry": True}, self.function.body.spans)
         doubtful = unproved_sizes(d for b in self.buffers.values() for d in b.shape)
         func = func.with_attrs(sizes=doubtful) if doubtful else func
-        func = self.proved(func, arena, calls, viewed)
+        func = self.with_proofs(func, arena, calls, viewed)
         flat = tuple(one for found in slots for one in found)
         return Entry(func, self._signature(), plan, self.checked, flat)
 
-    def proved(self, func: PrimFunc, arena: Buffer, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
+    def with_proofs(
+        self, func: PrimFunc, arena: Buffer, calls: Stmt, viewed: Callable[[Stmt], Stmt]
+    ) -> PrimFunc:
         """Prove that windows are inside their memory, and that windows in use at once are disjoint.
 
         Conditions on sizes that are not proved become run-time tests. Raises PassError if they never hold.
@@ -148,11 +150,13 @@ class Emitter:
         needs = conditions_of(self.function.attrs.get(NEEDS, ()))
         sizes = set(func.scalars)
         inside = prove(func, functions, [need.expr() for need in needs if sizes.issuperset(need.dims)])
-        lasting = [self.record.buffer] if self.checked else []
-        apart = prove_disjoint(func, arena, functions, lasting=lasting, written=self.written, needs=needs)
-        left = [*inside.open, *apart.open]
-        func = func.with_attrs(**{BOUNDS: (inside.proved + apart.proved, len(left))})
-        return replace(func, body=viewed(self.record.guarded(func, calls, left))) if left else func
+        always_live = [self.record.buffer] if self.checked else []
+        disjoint = prove_disjoint(
+            func, arena, functions, always_live=always_live, written=self.written, needs=needs
+        )
+        unproved = [*inside.open, *disjoint.open]
+        func = func.with_attrs(**{BOUNDS: (inside.proved + disjoint.proved, len(unproved))})
+        return replace(func, body=viewed(self.record.guarded(func, calls, unproved))) if unproved else func
 
     def _signature(self) -> Signature:
         names, params = self.function.attrs, self.function.params
@@ -164,7 +168,7 @@ class Emitter:
             tuple(Value(n, t) for n, t in zip(out_names, results, strict=True)),
             tuple(self.symbols),
             self.plan.size,
-            self.held.size,
+            self.constants.size,
             donations_of(self.function),
         )
         return with_conditions(signature, self.function)
@@ -181,33 +185,33 @@ class Emitter:
             found.append(Buffer(p.attrs["name"], shape, p.dtype, align=ALIGN))
         return found
 
-    def _place_values(self, arena: Buffer) -> None:
+    def _define_buffers(self, arena: Buffer) -> None:
         """Define the buffers of all values but constants."""
         plan = self.plan
         self.buffers |= {(p, 0): b for p, b in zip(self.function.params, self.inputs, strict=True)}
-        for place, buffer in zip(plan.steps.direct, self.outputs, strict=True):
-            if place not in plan.steps.windows:
-                self.buffers[place] = buffer
+        for tensor, buffer in zip(plan.steps.results, self.outputs, strict=True):
+            if tensor not in plan.steps.windows:
+                self.buffers[tensor] = buffer
         if self.checked and not self.record.nested:
             self.views.append((self.record.buffer, arena))
         for one in plan.allocations:
             if isinstance(one.owner, Buffer):
-                self.spaces[one.owner] = self._window(one.owner, one.offset, arena)
+                self.workspaces[one.owner] = self._window(one.owner, one.offset, arena)
             else:
                 self.buffers[one.owner] = self._window(_buffer_of(one.owner), one.offset, arena)
-        for place, first in plan.over.items():
-            offset = self.buffers[first].offset * type_of(place).dtype.itemsize
-            self.buffers[place] = self._window(_buffer_of(place), offset, arena)
-        for place, window in plan.steps.windows.items():
-            whole, type_ = self.buffers[window.whole], type_of(place)
-            offset = whole.offset + window.offset
+        for tensor, first in plan.reuses.items():
+            offset = self.buffers[first].offset * type_of(tensor).dtype.itemsize
+            self.buffers[tensor] = self._window(_buffer_of(tensor), offset, arena)
+        for tensor, window in plan.steps.windows.items():
+            root, type_ = self.buffers[window.base], type_of(tensor)
+            offset = root.offset + window.offset
             part = Buffer("part", type_.dim_exprs(), type_.dtype, strides=window.strides, offset=offset)
-            self.buffers[place] = part
-            self.views.append((part, whole))
+            self.buffers[tensor] = part
+            self.views.append((part, root))
 
     def _window(self, buffer: Buffer, offset: Expr, base: Buffer) -> Buffer:
         """Define a window at a byte offset of memory."""
-        align = self.plan.align if self.apart is None else self.apart.align_of(buffer.dtype)
+        align = self.plan.align if self.guard is None else self.guard.align_of(buffer.dtype)
         elements = Analyzer().simplify(offset // buffer.dtype.itemsize)
         found = Buffer(buffer.name, buffer.shape, buffer.dtype, offset=elements, align=align)
         self.views.append((found, base))
@@ -227,37 +231,37 @@ class Emitter:
     def _constant(self, value: Node) -> Buffer:
         """Return a window on a constant in the weights. Equal constants are stored once."""
         array: Array = value.attrs["value"]
-        return self._held((array, ""), lambda: array.data, self.constant_names.get(value, "const"))
+        return self._constant_window((array, ""), lambda: array.data, self.constant_names.get(value, "const"))
 
     def _repacked(self, value: Node, layout: IndexMap) -> Buffer:
         """Return a window on a constant that is repacked to the layout of its kernel's schedule."""
         array: Array = value.attrs["value"]
         name = self.constant_names.get(value, "const")
-        return self._held((array, str(layout)), lambda: Repacked(array.data, layout), name)
+        return self._constant_window((array, str(layout)), lambda: Repacked(array.data, layout), name)
 
-    def _held(self, key: tuple[Array, str], make: Callable[[], Constant], name: str) -> Buffer:
-        found = self.constant_at.get(key)
+    def _constant_window(self, key: tuple[Array, str], make: Callable[[], Constant], name: str) -> Buffer:
+        found = self.constant_windows.get(key)
         if found is None:
-            offset, type_ = self.held.place(key, make, name)
+            offset, type_ = self.constants.allocate(key, make, name)
             found = self._window(Buffer(name, type_.dim_exprs(), type_.dtype), const(offset), self.weights)
-            self.constant_at[key] = found
+            self.constant_windows[key] = found
         return found
 
-    def buffer(self, place: Place) -> Buffer:
-        found = self.buffers.get(place)
+    def buffer(self, tensor: TensorRef) -> Buffer:
+        found = self.buffers.get(tensor)
         if found is None:
-            whole, offset = self.plan.steps.whole(place)
-            if whole != place:
-                base, type_ = self.buffer(whole), type_of(place)
+            root, offset = self.plan.steps.root(tensor)
+            if root != tensor:
+                base, type_ = self.buffer(root), type_of(tensor)
                 found = Buffer(
                     base.name, type_.dim_exprs(), type_.dtype, offset=base.offset + offset, align=base.align
                 )
-                self.buffers[place] = found
+                self.buffers[tensor] = found
                 self.views.append((found, base))
                 return found
-            if place[0].op is not CONST:
-                raise UsageError(f"{place[0]!r} has no memory", spans=place[0].spans)
-            found = self.buffers[place] = self._constant(place[0])
+            if tensor[0].op is not CONST:
+                raise UsageError(f"{tensor[0]!r} has no memory", spans=tensor[0].spans)
+            found = self.buffers[tensor] = self._constant(tensor[0])
         return found
 
     # Statements
@@ -267,39 +271,45 @@ class Emitter:
             return self._control(n)
         func: PrimFunc = self.module[n.attrs["symbol"]]
         repack: Mapping[int, IndexMap] = func.attrs.get(REPACK, {})
-        places = [place for arg in n.args for place in places_of(arg)]
-        for (value, _), param in zip(places, func.buffers, strict=False):
+        tensors = [tensor for arg in n.args for tensor in tensors_of(arg)]
+        for (value, _), param in zip(tensors, func.buffers, strict=False):
             if value.op is CONST:
                 self.constant_names.setdefault(value, f"{name_of(n)}_{param.name}")
         args = [
-            self._repacked(place[0], repack[i]) if i in repack else self.buffer(place)
-            for i, place in enumerate(places)
+            self._repacked(tensor[0], repack[i]) if i in repack else self.buffer(tensor)
+            for i, tensor in enumerate(tensors)
         ]
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
         self.written.update(outs)
-        spaces = [self.spaces[b] for b in self.plan.steps.spaces[n]]
+        workspaces = [self.workspaces[b] for b in self.plan.steps.workspaces[n]]
         record, site = self.record.arguments(n, func)
-        call = Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *record, *n.attrs["dims"], *site))
-        return call if self.apart is None else seq(*self.record.note(n, func, self.apart.notes), call)
+        call = Eval(
+            call_kernel(n.attrs["symbol"], *args, *outs, *workspaces, *record, *n.attrs["dims"], *site)
+        )
+        return (
+            call
+            if self.guard is None
+            else seq(*self.record.note_call(n, func, self.guard.numbers_calls), call)
+        )
 
     def _control(self, n: Node) -> Stmt:
-        places = [(n, i) for i in range(len(result_types(n)))]
+        tensors = [(n, i) for i in range(len(result_types(n)))]
         memory = Memory(
-            [self._shaped(origin(arg), arg.tensor_type) for arg in n.args],
-            [self._shaped(place, type_) for place, type_ in zip(places, result_types(n), strict=True)],
-            [place in self.plan.last for place in places],
+            [self._reshaped(origin(arg), arg.tensor_type) for arg in n.args],
+            [self._reshaped(tensor, type_) for tensor, type_ in zip(tensors, result_types(n), strict=True)],
+            [tensor in self.plan.last for tensor in tensors],
             self.weights,
-            self.spaces,
+            self.workspaces,
             self.record.buffer,
         )
         self.written.update(memory.outs)
         return self.controls[n].statements(memory)
 
-    def _shaped(self, place: Place, type_: TensorType) -> Buffer:
+    def _reshaped(self, tensor: TensorRef, type_: TensorType) -> Buffer:
         """Return a view of a tensor's memory in the shape of a type."""
-        held = self.buffer(place)
-        own = Buffer(held.name, type_.dim_exprs(), held.dtype, offset=held.offset, align=held.align)
-        self.views.append((own, held))
+        base = self.buffer(tensor)
+        own = Buffer(base.name, type_.dim_exprs(), base.dtype, offset=base.offset, align=base.align)
+        self.views.append((own, base))
         return own
 
     def _symbols(self, plan: MemoryPlan) -> list[Var]:
@@ -319,6 +329,6 @@ class Emitter:
         return list(seen)
 
 
-def _buffer_of(place: Place, name: str = "") -> Buffer:
-    type_ = type_of(place)
-    return Buffer(name or name_of(place[0]), type_.dim_exprs(), type_.dtype, align=ALIGN)
+def _buffer_of(tensor: TensorRef, name: str = "") -> Buffer:
+    type_ = type_of(tensor)
+    return Buffer(name or name_of(tensor[0]), type_.dim_exprs(), type_.dtype, align=ALIGN)

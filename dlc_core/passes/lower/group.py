@@ -49,7 +49,7 @@ from dlc_core.tir.sizes import unproved_sizes
 from dlc_core.tir.stmt import PrimFunc
 
 DENORMALS = "denormals"
-"""PrimFunc attribute: "flush" where rounding to bfloat16 may take denormal numbers for zero."""
+"""PrimFunc attribute: "flush" if rounding to bfloat16 may replace denormal numbers by zero."""
 INLINE_CONSTANTS = 1
 """Constants of at most this many elements become literals of the code."""
 
@@ -112,14 +112,14 @@ def _outputs(
     function: Function, values: dict[Node, tuple[te.Tensor, ...]], inputs: Sequence[te.Tensor]
 ) -> list[te.Tensor]:
     """Return the result tensors. A result that is an input, or occurs twice, is copied."""
-    taken = {t.buffer for t in inputs}
+    used = {t.buffer for t in inputs}
     outputs: list[te.Tensor] = []
     for result in function.results:
         for tensor in values[result]:
-            if tensor.buffer in taken:
+            if tensor.buffer in used:
                 source = tensor
                 tensor = te.compute(source.shape, lambda *i, s=source: s[i], "copy")
-            taken.add(tensor.buffer)
+            used.add(tensor.buffer)
             outputs.append(tensor)
     return outputs
 
@@ -138,33 +138,33 @@ class LowerGroups(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels: dict[str, PrimFunc] = {}
-        equal = _Equal()
-        free = {DENORMALS: "flush"} if narrow_dtype(context).name == "bfloat16" else {}
+        table = _KernelTable()
+        denormals = {DENORMALS: "flush"} if narrow_dtype(context).name == "bfloat16" else {}
         # Equal groups are lowered once. Values: the kernel, and the positions of its dims in the roles.
-        known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
+        lowered: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
         align = 1 if context.target is not None and not context.target.describe().vector_bits else ALIGN
         joined: set[Node] = set()
 
         def kernel_of(function: Function, args: Sequence[Node]) -> tuple[str, tuple[Var, ...]]:
             constants = tuple(i for i, arg in enumerate(args) if arg.op is CONST)
             group, roles = structural_roles((function.params, function.body))
-            found = known.get((group, constants))
+            found = lowered.get((group, constants))
             if found is not None:
-                symbol, places = found
+                symbol, positions = found
                 spans = dict.fromkeys(s for n in post_order(function.body) for s in n.spans)
                 kernels[symbol] = _spanned(kernels[symbol], spans)
-                return symbol, tuple(roles[place] for place in places)
-            func = lower_group(function, function.name).with_attrs(constants=constants, **free)
-            name = equal.find(func)
+                return symbol, tuple(roles[position] for position in positions)
+            func = lower_group(function, function.name).with_attrs(constants=constants, **denormals)
+            name = table.find(func)
             if name is None:
                 name = unique_name(function.name, kernels)
                 kernels[name] = replace(func, name=name)
-                equal.add(name, func)
+                table.add(name, func)
             else:
                 kernels[name] = _spanned(kernels[name], func.spans)
             number = {id(role): i for i, role in enumerate(roles)}
             if all(id(dim) in number for dim in func.scalars):
-                known[group, constants] = name, tuple(number[id(dim)] for dim in func.scalars)
+                lowered[group, constants] = name, tuple(number[id(dim)] for dim in func.scalars)
             return name, func.scalars
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -177,11 +177,11 @@ class LowerGroups(Pass):
                 if not isinstance(old.op, OpDecl) or is_view(old):
                     return None
                 if old.op in (BAND, JOIN_BANDS):
-                    placed = node(old.op, args, old.attrs, old.type)
-                    if has_offset(placed, align) and joined.isdisjoint(args):
+                    bands = node(old.op, args, old.attrs, old.type)
+                    if has_offset(bands, align) and joined.isdisjoint(args):
                         joined.update(args if old.op is JOIN_BANDS else ())
-                        return placed
-                function, args = _alone(old, args)
+                        return bands
+                function, args = _single_op_group(old, args)
             symbol, dims = kernel_of(function, args)
             part = {PART: function.attrs[PART]} if PART in function.attrs else {}
             return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims, **part}, old.type)
@@ -193,24 +193,24 @@ class LowerGroups(Pass):
         return module.with_functions(with_windows(functions, kernels, module.functions))
 
 
-class _Equal:
-    """Kernels by structure.  Hashing one takes long, so only those are hashed that look alike at a glance."""
+class _KernelTable:
+    """Kernels by structure.  Structural hashing is slow, so only kernels with equal cheap keys are hashed."""
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[object, ...], dict[str, PrimFunc]] = {}
+        self._by_key: dict[tuple[object, ...], dict[str, PrimFunc]] = {}
         self._digests: dict[str, str] = {}
 
     def find(self, func: PrimFunc) -> str | None:
         """Return a known kernel that equals a program except for names."""
-        alike = self._alike.get(_glance(func))
-        if not alike:
+        candidates = self._by_key.get(_cheap_key(func))
+        if not candidates:
             return None
-        wanted = structural_hash(func, names=False)
-        return next((name for name, other in alike.items() if self._digest(name, other) == wanted), None)
+        digest = structural_hash(func, names=False)
+        return next((name for name, other in candidates.items() if self._digest(name, other) == digest), None)
 
     def add(self, name: str, func: PrimFunc) -> None:
         """Register a kernel."""
-        self._alike.setdefault(_glance(func), {})[name] = func
+        self._by_key.setdefault(_cheap_key(func), {})[name] = func
 
     def _digest(self, name: str, func: PrimFunc) -> str:
         found = self._digests.get(name)
@@ -219,7 +219,7 @@ class _Equal:
         return found
 
 
-def _glance(func: PrimFunc) -> tuple[object, ...]:
+def _cheap_key(func: PrimFunc) -> tuple[object, ...]:
     """Return a cheap key that is equal for equal programs."""
     params = [(p.dtype, tuple(map(const_value, p.shape))) for p in func.buffers]
     return (*params, len(func.params), sum(1 for _ in stmts(func.body)))
@@ -231,7 +231,7 @@ def _spanned(func: PrimFunc, spans: Iterable[Span]) -> PrimFunc:
     return func if merged is func.spans else replace(func, spans=merged)
 
 
-def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...]]:
+def _single_op_group(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...]]:
     """Make a function of one node, with small constants inside."""
     params, inner, outer = [], [], []
     for index, arg in enumerate(args):

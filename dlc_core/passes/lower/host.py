@@ -48,9 +48,9 @@ from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import is_view
 from dlc_core.support.record import record
 
-DATA_DIMS = "data tells how many results there are"
+DATA_DIMS = "the number of its results is data-dependent"
 RESHAPED: dict[Op, str] = {
-    IF: "data tells the shapes of its results",
+    IF: "the shapes of its results are data-dependent",
     LOOP: "its state changes its shape between iterations",
 }
 """Why control flow with `sizes` cannot be native."""
@@ -116,27 +116,27 @@ def _calls_regions(function: Function) -> bool:
 def _with_host_program(module: IRModule, entry: Function, control: bool, native: bool = True) -> IRModule:
     """Make the entry a host program if it cannot be native. Without `native`, all nodes run on the host."""
     segments: dict[str, Function] = dict(module.functions)
-    noted = _Noted()
+    report = _Report()
     texts = any(p.dtype is STRING for p in entry.params)
-    told = data_dims(entry)
-    if native and not texts and told:
-        plain = entry.with_body(_by_caller(entry.body, set(told)))
-        if not _Partition(plain, {}, _Noted(), control, known=told).reasons:
+    host_dims = data_dims(entry)
+    if native and not texts and host_dims:
+        plain = entry.with_body(_without_host_dims(entry.body, set(host_dims)))
+        if not _Partition(plain, {}, _Report(), control, known=host_dims).reasons:
             return module.with_function(module.entry, plain)
-    partition = _Partition(entry, segments, noted, control, native)
+    partition = _Partition(entry, segments, report, control, native)
     if not partition.reasons and not texts:
         return module
     marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
     return replace(module, functions={**segments, module.entry: marked}).with_attrs(
-        host=tuple(noted.host), native=tuple(noted.native)
+        host=tuple(report.host), native=tuple(report.native)
     )
 
 
-def _by_caller(body: Node, told: Container[Var]) -> Node:
+def _without_host_dims(body: Node, host_dims: Container[Var]) -> Node:
     """Remove the nodes that compute host-computed dims, because the caller passes these dims."""
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
-        if old.op is DIM_OF and old.attrs["size"] in told:
+        if old.op is DIM_OF and old.attrs["size"] in host_dims:
             return FULL.build(shape=old.tensor_type.shape, value=0, dtype=old.dtype)
         if old.op is WITH_DIMS and all(arg.op is FULL for arg in args[:-1]):
             return args[-1]
@@ -162,7 +162,7 @@ def why_host(n: Node, control: bool = False) -> str:
         why = _why_control(n) if control else ""
         return why if control and is_control(n) else why or "control flow"
     if isinstance(n.op, OpDecl) and involves_texts(n):
-        return "texts live on the host"
+        return "strings are supported on the host only"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
         return DATA_DIMS if n.op.fresh else "the op has no lowering"
     return ""
@@ -172,7 +172,7 @@ def _why_control(n: Node) -> str:
     """Return why control flow cannot be native because of its bodies; empty if it can be."""
     for function in functions_of(n):
         if function.attrs.get(NEEDS):
-            return "a branch that may not be taken fits some sizes only"
+            return "a branch that may not be taken is valid for some sizes only"
         known = body_dims(n, function)
         for inner in post_order(function.body):
             why = why_host(inner, True)
@@ -184,7 +184,7 @@ def _why_control(n: Node) -> str:
 
 
 @dataclass
-class _Noted:
+class _Report:
     """The report as plain data: ops on the host with the reason, and the contents of each segment."""
 
     host: list[dict[str, Any]] = field(default_factory=list)
@@ -201,13 +201,13 @@ def _sources(order: Sequence[Node]) -> dict[Var, Node]:
 
 
 class _Partition:
-    """One function on its way to a host program."""
+    """The partition of one function into host nodes and native segments."""
 
     def __init__(
         self,
         function: Function,
         segments: dict[str, Function],
-        noted: _Noted,
+        report: _Report,
         control: bool,
         native: bool = True,
         known: Iterable[Var] = (),
@@ -223,10 +223,10 @@ class _Partition:
         self.known = frozenset(known)
         self.native = native
         self.function = function
-        self.shown: dict[Node, set[Var]] = {}
-        """The dims that a value's shape tells, where that was asked."""
+        self._dims_memo: dict[Node, set[Var]] = {}
+        """The dims that the shape of a value determines."""
         self.segments = segments
-        self.noted = noted
+        self.report = report
         self.order = list(post_order(function.body))
         self.users = users_of(function.body)
         self.sources = _sources(self.order)
@@ -255,8 +255,8 @@ class _Partition:
             before = n.args
             if self.sources:
                 # A node runs after the node that defines a dim it uses, even if it does not read that node.
-                told = dict.fromkeys(self.sources[v] for v in dims_required_by(n) if v in self.sources)
-                before = (*before, *(source for source in told if source is not n))
+                definitions = dict.fromkeys(self.sources[v] for v in dims_required_by(n) if v in self.sources)
+                before = (*before, *(source for source in definitions if source is not n))
             self.depth[n] = max((self.depth[a] + step * (a in self.host) for a in before), default=0)
         levels: dict[int, list[Node]] = {}
         for n in self.order:
@@ -271,35 +271,40 @@ class _Partition:
     def _inputs(self, depth: int) -> list[Node]:
         """Return the inputs of a segment: values that it reads, or whose shapes determine its dims."""
         reads = dict.fromkeys(reads_of(dict.fromkeys(self.levels[depth])))
-        known = {v for a in reads for v in self._shown(a)}
-        for var in self._wanted(depth):
+        known = {v for a in reads for v in self._dims_of(a)}
+        for var in self._dims_used(depth):
             if var not in known:
-                shown = next((a for a in self._available(depth) if var in self._shown(a)), None)
-                if shown is not None:
-                    reads[shown] = None
-                    known.update(self._shown(shown))
+                source = next((a for a in self._available(depth) if var in self._dims_of(a)), None)
+                if source is not None:
+                    reads[source] = None
+                    known.update(self._dims_of(source))
         return list(reads)
 
     def _available(self, depth: int) -> Iterable[Node]:
         for n in (*self.function.params, *self.order):
-            early = n.op is PARAM or self.depth[n] < depth
-            if early and n.op is not CONST and isinstance(n.type, TensorType) and n.dtype is not STRING:
+            computed_before = n.op is PARAM or self.depth[n] < depth
+            if (
+                computed_before
+                and n.op is not CONST
+                and isinstance(n.type, TensorType)
+                and n.dtype is not STRING
+            ):
                 yield n
 
-    def _shown(self, n: Node) -> set[Var]:
-        found = self.shown.get(n)
+    def _dims_of(self, n: Node) -> set[Var]:
+        found = self._dims_memo.get(n)
         if found is None:
-            found = self.shown[n] = (dims_solved_from if self.inner else dims_bound_by)(n)
+            found = self._dims_memo[n] = (dims_solved_from if self.inner else dims_bound_by)(n)
         return found
 
-    def _wanted(self, depth: int) -> list[Var]:
+    def _dims_used(self, depth: int) -> list[Var]:
         return list(dict.fromkeys(v for n in self.levels[depth] for v in dims_required_by(n)))
 
     def _without_dims(self) -> list[Node]:
         """Return the native nodes that use a dim which no segment input determines."""
         found = []
         for depth, members in self.levels.items():
-            known = self.known.union(v for a in self._inputs(depth) for v in self._shown(a))
+            known = self.known.union(v for a in self._inputs(depth) for v in self._dims_of(a))
             found += [n for n in members if any(v not in known for v in dims_required_by(n))]
         return found
 
@@ -324,13 +329,13 @@ class _Partition:
             return node(CALL_PRIM, [new[a] for a in n.args], {"symbol": function.name}, n.type)
         if self.reasons.get(n) and n.op is not WITH_DIMS:
             nodes = [s.name or str(s) for s in n.spans]
-            self.noted.host.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
+            self.report.host.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
         attrs = dict(n.attrs)
         if n.op is not CALL:
             for name, value in n.attrs.items():
                 if isinstance(value, Function):
                     attrs[name] = _Partition(
-                        value, self.segments, self.noted, self.control, self.native, inner=True
+                        value, self.segments, self.report, self.control, self.native, inner=True
                     ).build()
         made = node(n.op, [new[a] for a in n.args], attrs, n.type)
         made.add_spans(n.spans)
@@ -345,7 +350,7 @@ class _Partition:
         )
         self.segments[name] = made.function
         spans = dict.fromkeys(s.name or str(s) for n in members for s in n.spans)
-        self.noted.native.append({"name": name, "ops": [n.op.name for n in members], "nodes": list(spans)})
+        self.report.native.append({"name": name, "ops": [n.op.name for n in members], "nodes": list(spans)})
         call = node(CALL_PRIM, [new[a] for a in made.inputs], {"symbol": name}, made.function.body.type)
         new.update(made.results(call))
 

@@ -57,33 +57,33 @@ from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import PrimFunc
 
 CONCAT = OPS["concat"]
-JOIN = Decision(
+CONCAT_WRITE = Decision(
     "concat.write",
-    "Whether kernels write the parts of a concatenation where they are to lie, or it copies all of them.",
+    "Whether kernels write the parts of a concatenation directly into its result, or a kernel copies them.",
     ("in_place", "copied"),
 )
-PIECE = Decision(
+CONCAT_PART = Decision(
     "concat.part",
-    "Whether a part of a concatenation that is written in place is so by its own kernel, or by a copy.",
+    "Whether the kernel of a part of a concatenation writes into the result, or the part is copied.",
     ("in_place", "copied"),
 )
 JOINS, PART = "joins", "part"
-"""Attributes of functions; PART tells copies of one value for several windows apart."""
-Place = tuple[Node, int]
-"""A tensor: a node and which of its outputs."""
+"""Attributes of functions. PART numbers the copies of one value for several windows."""
+TensorRef = tuple[Node, int]
+"""A tensor: a node and the index of one of its outputs."""
 Strides = tuple[int, ...]
 
 
 @record(frozen=True)
 class Window:
-    """Where a tensor lies in the memory of another: elements before it, and its strides in elements."""
+    """A tensor in the memory of the tensor `base`: its offset and its strides, in elements."""
 
-    whole: Place
+    base: TensorRef
     offset: Expr
     strides: Strides
 
 
-Windows = Mapping[Place, Window]
+Windows = Mapping[TensorRef, Window]
 
 
 def is_join(value: Node) -> bool:
@@ -110,12 +110,16 @@ class JoinParts(Pass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         entries = native_entries(module)
         entry = module.functions.get(module.entry)
-        able = context.target is not None and context.target.describe().control
-        wanted = isinstance(entry, Function) and DONATED in entry.attrs
-        if wanted and not (able and module.entry in entries):
-            why = "parts of the model run on the host" if able else "the target's kernels take whole tensors"
+        supported = context.target is not None and context.target.describe().control
+        donates = isinstance(entry, Function) and DONATED in entry.attrs
+        if donates and not (supported and module.entry in entries):
+            why = (
+                "parts of the model run on the host"
+                if supported
+                else "the target's kernels take whole tensors"
+            )
             raise UnsupportedError("inputs cannot be donated", why=why, hint="compile without `donate`")
-        if not able:
+        if not supported:
             return module
         joined = {name: _Joiner(function).run() for name, function in entries.items()}
         return module.with_functions({n: f for n, f in joined.items() if f is not entries[n]})
@@ -129,7 +133,7 @@ class _Joiner:
         results = function.results
         self.results = {function.body, *results, *(origin(result)[0] for result in results)}
         self.donated = {function.results[d.output]: d for d in donations_of(function)}
-        self.taken: set[Node] = set()
+        self.joined: set[Node] = set()
         self.order = {n: i for i, n in enumerate(post_order(function.body))}
         self.copies = 0
 
@@ -139,7 +143,7 @@ class _Joiner:
         parts = {n: found for n in post_order(self.function.body) if (found := self._parts(n)) is not None}
         for value, donation in self.donated.items():
             if value not in parts:
-                raise self._refused(donation, "its output is not what one kernel joins")
+                raise self._donation_error(donation, "its output is not a concatenation in one kernel")
         if not parts:
             return self.function
 
@@ -147,7 +151,7 @@ class _Joiner:
             if old not in parts:
                 return None
             body = old.attrs["function"].body
-            made = [self._part(old, i, direct, args) for i, direct in enumerate(parts[old])]
+            made = [self._part(old, i, in_place, args) for i, in_place in enumerate(parts[old])]
             return node(CONCAT, made, body.attrs, old.type)
 
         return self.function.with_body(rewrite(self.function.body, visit)).with_attrs(**{JOINS: True})
@@ -157,33 +161,33 @@ class _Joiner:
         kernel."""
         if value.op is not CALL or value.attrs["function"].body.op is not CONCAT:
             return None
-        given = dict(zip(value.attrs["function"].params, value.args, strict=True))
+        arguments = dict(zip(value.attrs["function"].params, value.args, strict=True))
         body = value.attrs["function"].body
         donation = self.donated.get(value)
         if donation is not None:
             own = self.function.params[donation.input]
-            if given.get(body.args[0]) is not own:
-                raise self._refused(donation, "its output does not begin with it")
+            if arguments.get(body.args[0]) is not own:
+                raise self._donation_error(donation, "its output does not begin with it")
             for read in (own, value):
                 if read in self.results and (read is own or self.function.results.count(read) > 1):
-                    raise self._refused(donation, "it is a result twice")
+                    raise self._donation_error(donation, "it is a result twice")
                 others = [u for u in self.users[read] if u.op is not CALL and u is not self.function.body]
                 if others:
                     why = f"{others[0].op.name} reads it as compact memory"
-                    raise self._refused(donation, why)
+                    raise self._donation_error(donation, why)
             return [
                 True,
-                *(self._is_part(given.get(arg), f"donated {i}") for i, arg in enumerate(body.args[1:])),
+                *(self._is_part(arguments.get(arg), f"donated {i}") for i, arg in enumerate(body.args[1:])),
             ]
         if strides_of(value.shape, None) is None or value.dtype.bits < 8:
             return None
         where = self.order[value]
-        if JOIN.choose("in_place", where=where) == "copied":
+        if CONCAT_WRITE.choose("in_place", where=where) == "copied":
             return None
-        found = [self._is_part(given.get(arg), f"{where} {i}") for i, arg in enumerate(body.args)]
+        found = [self._is_part(arguments.get(arg), f"{where} {i}") for i, arg in enumerate(body.args)]
         return found if any(found) else None
 
-    def _refused(self, donation: Donation, why: str) -> UnsupportedError:
+    def _donation_error(self, donation: Donation, why: str) -> UnsupportedError:
         names = self.function.attrs.get("inputs") or [p.attrs["name"] for p in self.function.params]
         name = names[donation.input]
         return UnsupportedError(
@@ -191,30 +195,30 @@ class _Joiner:
         )
 
     def _is_part(self, value: Node | None, where: str) -> bool:
-        """Whether a value becomes a window: one kernel has to write it, and only kernels may read it."""
-        if value is None or value in self.taken or value in self.results:
+        """Whether a value becomes a window. One kernel must write it, and only kernels may read it."""
+        if value is None or value in self.joined or value in self.results:
             return False
         source = value.args[0] if value.op is GET else value
         if source.op is not CALL or source in self.results:
             return False
         if source.attrs["function"].body.op is CONCAT or not all(u.op is CALL for u in self.users[value]):
             return False
-        if PIECE.choose("in_place", where=where) == "copied":
+        if CONCAT_PART.choose("in_place", where=where) == "copied":
             return False
-        self.taken.add(value)
+        self.joined.add(value)
         return True
 
-    def _part(self, old: Node, index: int, direct: bool, args: Sequence[Node]) -> Node:
+    def _part(self, old: Node, index: int, in_place: bool, args: Sequence[Node]) -> Node:
         group: Function = old.attrs["function"]
-        given = dict(zip(group.params, args, strict=True))
+        arguments = dict(zip(group.params, args, strict=True))
         root = group.body.args[index]
-        if direct:
-            return given[root]
+        if in_place:
+            return arguments[root]
         self.copies += 1
         params = tuple(n for n in post_order(root) if n.op is PARAM)
         label = f"{group.name}_part"
         part = Function(label, params, root).with_attrs(**group.attrs, **{PART: self.copies})
-        made = call_function(part, [given[p] for p in params])
+        made = call_function(part, [arguments[p] for p in params])
         made.add_spans(old.spans)
         return made
 
@@ -228,18 +232,18 @@ def strides_of(shape: Sequence[Dim], capacity: tuple[int, int] | None) -> Stride
     if capacity is not None:
         sizes[capacity[0]] = capacity[1]
     found, step = [], 1
-    for place in reversed(range(len(sizes))):
+    for axis in reversed(range(len(sizes))):
         found.append(step)
-        size = sizes[place]
-        if place and not isinstance(size, int):
+        size = sizes[axis]
+        if axis and not isinstance(size, int):
             return None
         step *= size if isinstance(size, int) else 1
     return tuple(reversed(found))
 
 
-def windows_of(function: Function) -> dict[Place, Window]:
+def windows_of(function: Function) -> dict[TensorRef, Window]:
     """Return the tensors that are windows of other tensors, outer ones first."""
-    found: dict[Place, Window] = {}
+    found: dict[TensorRef, Window] = {}
     donated = {function.results[d.output]: d for d in donations_of(function)}
     for value in joins_of(function):
         axis = value.attrs["axis"] % len(value.shape)
@@ -249,15 +253,15 @@ def windows_of(function: Function) -> dict[Place, Window]:
         if strides is None:
             raise PassError(f"the strides of the join {value!r} are not known", spans=value.spans)
         if donation is not None:
-            whole = function.params[donation.input], 0
-            found[value, 0] = Window(whole, const(0), strides)
-            found[whole] = Window(whole, const(0), strides)
+            base = function.params[donation.input], 0
+            found[value, 0] = Window(base, const(0), strides)
+            found[base] = Window(base, const(0), strides)
         offset: Expr = const(0)
-        for place, arg in zip(parts, value.args, strict=True):
-            if place not in found:
-                found[place] = Window((value, 0), offset * strides[axis], strides)
-            elif donation is None or place != found[value, 0].whole:
-                raise PassError(f"{place[0]!r} would have two offsets", spans=value.spans)
+        for tensor, arg in zip(parts, value.args, strict=True):
+            if tensor not in found:
+                found[tensor] = Window((value, 0), offset * strides[axis], strides)
+            elif donation is None or tensor != found[value, 0].base:
+                raise PassError(f"{tensor[0]!r} would have two offsets", spans=value.spans)
             offset = offset + as_expr(arg.shape[axis])
     return found
 
@@ -273,17 +277,17 @@ def with_windows(
         windows = windows_of(function)
 
         def visit(old: Node, args: tuple[Node, ...], windows: Windows = windows) -> Node | None:
-            layouts = tuple(
-                (index, windows[place].strides)
-                for index, place in enumerate(_places(old))
-                if place in windows and not _is_compact(windows[place].strides, place)
+            strided = tuple(
+                (index, windows[tensor].strides)
+                for index, tensor in enumerate(_call_tensors(old))
+                if tensor in windows and not _is_compact(windows[tensor].strides, tensor)
             )
-            if not layouts:
+            if not strided:
                 return None
-            key = old.attrs["symbol"], layouts
+            key = old.attrs["symbol"], strided
             if key not in made:
                 made[key] = unique_name(f"{key[0]}_in_place", {**taken, **found})
-                found[made[key]] = _with_strides(found[key[0]], dict(layouts), made[key])
+                found[made[key]] = _with_strides(found[key[0]], dict(strided), made[key])
             return node(CALL_PRIM, args, {**old.attrs, "symbol": made[key]}, old.type)
 
         result[name] = function.with_body(rewrite(function.body, visit)) if windows else function
@@ -303,7 +307,7 @@ def _calls(function: Function) -> Iterator[Node]:
             work += functions_of(n)
 
 
-def _places(call: Node) -> Iterator[Place]:
+def _call_tensors(call: Node) -> Iterator[TensorRef]:
     """Yield the tensors of a kernel call, inputs first; none for other nodes."""
     if call.op is not CALL_PRIM:
         return
@@ -314,22 +318,22 @@ def _places(call: Node) -> Iterator[Place]:
         yield call, index
 
 
-def _is_compact(strides: Strides, place: Place) -> bool:
+def _is_compact(strides: Strides, tensor: TensorRef) -> bool:
     """Whether strides are those of a compact tensor, along the axes with more than one element."""
-    shape = result_types(place[0])[place[1]].shape
+    shape = result_types(tensor[0])[tensor[1]].shape
     own = strides_of(shape, None)
     return own is not None and all(
         size == 1 or a == b for a, b, size in zip(own, strides, shape, strict=True)
     )
 
 
-def _with_strides(func: PrimFunc, layouts: Mapping[int, Strides], name: str) -> PrimFunc:
+def _with_strides(func: PrimFunc, strided: Mapping[int, Strides], name: str) -> PrimFunc:
     fresh: dict[Buffer, Buffer] = {}
-    for index, strides in layouts.items():
+    for index, strides in strided.items():
         old = func.buffers[index]
         fresh[old] = Buffer(
             old.name, old.shape, old.dtype, strides=strides, scope=old.scope, align=old.dtype.itemsize
         )
     params = tuple(fresh.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
-    attrs = {**func.attrs, WINDOWS: dict(layouts)}
+    attrs = {**func.attrs, WINDOWS: dict(strided)}
     return replace(func, name=name, params=params, body=substitute_stmt(func.body, {}, fresh), attrs=attrs)

@@ -25,7 +25,7 @@ from dlc_core.op.std.bounded_loops import BOOL, BOUNDED_LOOP, GROWING_LOOP
 from dlc_core.op.std.control import LOOP
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.heuristics import MEMORY
-from dlc_core.passes.lower.control import unchanged
+from dlc_core.passes.lower.control import invariant_state
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import result_types
 from dlc_core.support.record import record
@@ -35,14 +35,14 @@ from dlc_core.support.record import record
 class GrowLoops(GraphPass):
     """Make loops native on targets that branch and loop.
 
-    The first part of a loop has a capacity of `first_bytes`, or of `first_rounds` rows if their size is
+    The first part of a loop has a capacity of `first_bytes`, or of `first_iterations` rows if their size is
     symbolic.  None takes the heuristics `memory.loop_bytes` and `memory.loop_rows`.
     """
 
     name: ClassVar[str] = "grow_loops"
     stage: ClassVar[str] = "lower"
     first_bytes: int | None = None
-    first_rounds: int | None = None
+    first_iterations: int | None = None
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         target = context.target
@@ -56,15 +56,15 @@ class GrowLoops(GraphPass):
         if old.op is not LOOP or old.attrs["sizes"]:
             return None
         cond, body = old.attrs["cond"], old.attrs["body"]
-        own = [param(p.attrs["name"], arg.type) for p, arg in zip(body.params, args, strict=True)]
-        room = param("room", TensorType((Var("room"),), BOOL))
-        made = BOUNDED_LOOP.build(*own, capacity=room.shape[0], cond=cond, body=body)
+        state = [param(p.attrs["name"], arg.type) for p, arg in zip(body.params, args, strict=True)]
+        capacity = param("room", TensorType((Var("room"),), BOOL))
+        made = BOUNDED_LOOP.build(*state, capacity=capacity.shape[0], cond=cond, body=body)
         if why_host(made, control=True):
             return None
-        same = unchanged(body, len(own))
+        invariant = invariant_state(body, len(state))
         results = [get_item(made, i) for i in range(len(result_types(made)))]
-        kept = [p if alike else result for p, alike, result in zip(own, same, results)]
-        part = Function("part", (*own, room), make_tuple([*kept, *results[len(own) :]]))
+        kept = [p if is_invariant else result for p, is_invariant, result in zip(state, invariant, results)]
+        part = Function("part", (*state, capacity), make_tuple([*kept, *results[len(state) :]]))
         attrs = {name: old.attrs[name] for name in ("iterations", "max_iterations")}
         attrs |= {"first_capacity": self._first(old), "part": part}
         return node(GROWING_LOOP, args, attrs, old.type)
@@ -73,8 +73,8 @@ class GrowLoops(GraphPass):
         """Return the number of iterations that the first part has capacity for."""
         rows = [TensorType(t.shape[1:], t.dtype) for t in result_types(value)[len(value.args) :]]
         sizes = [static_bytes(row) for row in rows]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes):
-            return MEMORY.loop_rows if self.first_rounds is None else self.first_rounds
+        static = [size for size in sizes if size is not None]
+        if len(static) < len(sizes):
+            return MEMORY.loop_rows if self.first_iterations is None else self.first_iterations
         most = MEMORY.loop_bytes if self.first_bytes is None else self.first_bytes
-        return max(most // max(sum(known), 1), 1)
+        return max(most // max(sum(static), 1), 1)

@@ -18,15 +18,15 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.lower.apart import Apart
 from dlc_core.passes.lower.arena import ALIGN
-from dlc_core.passes.lower.control import Called, Control, is_control, is_step
+from dlc_core.passes.lower.control import Control, NativeBody, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.entry import Emitter, Entry
+from dlc_core.passes.lower.guard_layout import GuardLayout
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.memory_plan import plan_memory, steps_of
 from dlc_core.passes.lower.names import unique_name
-from dlc_core.passes.lower.records import Record, counted, dims_of, pass_records, workspaces_of
+from dlc_core.passes.lower.records import Record, access_counts, dims_of, pass_records, workspaces_of
 from dlc_core.passes.lower.weights import Weights
 from dlc_core.runtime.guard.mode import Guard
 from dlc_core.runtime.interface.signature import Signature
@@ -53,53 +53,53 @@ class BuildMain(Pass):
         module = pass_records(module)
         machine = None if context.target is None else context.target.describe()
         align = ALIGN if machine is None else machine.value_align
-        over = machine is not None and machine.control
-        apart = Apart.of(context, machine)
-        weights = Weights(align, apart)
+        overwrites = machine is not None and machine.control
+        guard_layout = GuardLayout.of(context, machine)
+        weights = Weights(align, guard_layout)
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
 
-        def nested(body: Function, wanted: str, outer: Record) -> Called:
-            name = unique_name(wanted, {**module.functions, **funcs})
+        def nested(body: Function, base_name: str, outer: Record) -> NativeBody:
+            name = unique_name(base_name, {**module.functions, **funcs})
             record = outer.of_body()
             inner = partial(nested, outer=record)
-            made = _entry(module, body, name, weights, inner, record, align=align, overwrites=over)
+            made = _entry(module, body, name, weights, inner, record, align=align, overwrites=overwrites)
             funcs[name] = replace(made.func, attrs={})
-            return Called(name, made.signature.symbols, made.plan.size, made.checked, made.slots)
+            return NativeBody(name, made.signature.symbols, made.plan.size, made.checked, made.slots)
 
         guards: dict[str, Guard] = {}
         for name, function in native_entries(module).items():
             record = Record(module.functions)
             inner = partial(nested, outer=record)
-            made = _entry(module, function, name, weights, inner, record, align=align, overwrites=over)
+            made = _entry(module, function, name, weights, inner, record, align=align, overwrites=overwrites)
             funcs[name] = made.func
             signatures[name] = replace(made.signature, sites=tuple(record.sites))
             peaks[name] = made.plan.live_peak
-            if apart is not None:
-                guards[name] = apart.guard(made.slots, record.calls)
+            if guard_layout is not None:
+                guards[name] = guard_layout.description(made.slots, record.calls)
         entry = module[module.entry]
         if module.entry not in funcs:
             for array in arrays_of(IRModule({module.entry: entry})):
-                weights.place((array, ""), lambda array=array: array.data)  # type: ignore[misc]
+                weights.allocate((array, ""), lambda array=array: array.data)  # type: ignore[misc]
             signatures[module.entry] = interface_of(entry, weights.size)
-        whole = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}
+        finished = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}
         for name, guard in guards.items():
-            whole[name] = replace(whole[name], guard=replace(guard, weights=tuple(weights.slots)))
+            finished[name] = replace(finished[name], guard=replace(guard, weights=tuple(weights.slots)))
         return (
-            _settled(module)
+            _without_repack_requests(module)
             .with_functions(funcs)
             .with_attrs(
-                signature=whole.pop(module.entry),
-                segments=whole,
+                signature=finished.pop(module.entry),
+                segments=finished,
                 constants=tuple(weights.constants),
                 live_peak=peaks.get(module.entry),
-                accesses=counted([*module.of_kind(PrimFunc).values(), *funcs.values()]),
+                accesses=access_counts([*module.of_kind(PrimFunc).values(), *funcs.values()]),
             )
         )
 
 
-def _settled(module: IRModule) -> IRModule:
+def _without_repack_requests(module: IRModule) -> IRModule:
     """Remove the requests for repacked constants from kernels. They are fulfilled by now."""
     kernels = {
         name: replace(func, attrs={key: value for key, value in func.attrs.items() if key != REPACK})
@@ -113,8 +113,8 @@ def _entry(
     module: IRModule,
     function: Function,
     name: str,
-    held: Weights,
-    nested: Callable[[Function, str], Called],
+    weights: Weights,
+    nested: Callable[[Function, str], NativeBody],
     record: Record,
     *,
     align: int,
@@ -128,19 +128,21 @@ def _entry(
     """
     nodes = [n for n in post_order(function.body) if is_step(n)]
     controls = {
-        n: Control(n, lambda body, part: nested(body, f"{name}_{part}"), held.apart)
+        n: Control(n, lambda body, part: nested(body, f"{name}_{part}"), weights.guard_layout)
         for n in nodes
         if is_control(n)
     }
     kernels: dict[Node, PrimFunc] = {n: module[n.attrs["symbol"]] for n in nodes if n not in controls}
-    spaces = {n: controls[n].spaces if n in controls else _spaces(n, kernels[n]) for n in nodes}
+    workspaces = {n: controls[n].workspaces if n in controls else _workspaces(n, kernels[n]) for n in nodes}
     pairs = {n: func.attrs.get(OVERWRITES, ()) for n, func in kernels.items()} if overwrites else {}
-    steps = steps_of(function, spaces, pairs, ordered=bool(controls) or held.apart is not None)
-    plan = plan_memory(steps, align, None if held.apart is None else held.apart.allocate)
-    return Emitter(module, function, name, held, controls, plan, record).entry()
+    steps = steps_of(
+        function, workspaces, pairs, keeps_order=bool(controls) or weights.guard_layout is not None
+    )
+    plan = plan_memory(steps, align, None if weights.guard_layout is None else weights.guard_layout.allocate)
+    return Emitter(module, function, name, weights, controls, plan, record).entry()
 
 
-def _spaces(n: Node, func: PrimFunc) -> list[Buffer]:
+def _workspaces(n: Node, func: PrimFunc) -> list[Buffer]:
     """Return the workspaces of a kernel call, with the call's values for the kernel's symbols."""
     dims = dict(zip(dims_of(func), n.attrs["dims"], strict=True))
     return [

@@ -21,9 +21,9 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
-from dlc_core.passes.lower.arena import ALIGN, Request, live_peak, plan, room
+from dlc_core.passes.lower.arena import ALIGN, Request, live_peak, nonnegative_bound, plan
 from dlc_core.passes.lower.control import is_step
-from dlc_core.passes.lower.joins import Place, Windows, donations_of, joins_of, windows_of
+from dlc_core.passes.lower.joins import TensorRef, Windows, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.order import depth_first, reordered
 from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
@@ -31,12 +31,12 @@ from dlc_core.support.record import record
 
 ORDER = Decision(
     "steps.order",
-    "In which order the kernels of a function run, of those in which each follows what it reads.",
+    "In which topological order the kernels of a function run.",
     ("given", "least_memory", "depth_first"),
 )
 RESULT = Decision(
     "results.memory",
-    "Whether a kernel's result lies where an input does that nothing reads any more, or has its own memory.",
+    "Whether a kernel's result reuses the memory of an input after its last read, or has its own memory.",
     ("over_input", "own"),
 )
 
@@ -46,34 +46,34 @@ Allocate = Callable[[Sequence[Request]], tuple[list[Expr], Expr]]
 
 @record(frozen=True)
 class Steps:
-    """The input of memory planning: the steps of a function, and what fixes where their values lie."""
+    """The input of memory planning: the steps of a function, and constraints on their memory."""
 
     function: Function
     order: tuple[Node, ...]
     """The steps in the given order."""
-    spaces: Mapping[Node, Sequence[Buffer]]
+    workspaces: Mapping[Node, Sequence[Buffer]]
     """The workspaces of each step."""
     overwrites: Mapping[Node, Sequence[tuple[int, int]]]
-    """Of kernel calls: pairs of an input and an output that may be one memory, as numbers of parameters."""
-    direct: tuple[Place, ...]
-    """The results of the function, which lie in the caller's memory."""
+    """For kernel calls: pairs of an input and an output that may share memory, as parameter indices."""
+    results: tuple[TensorRef, ...]
+    """The results of the function, which are in the caller's memory."""
     windows: Windows
     """Tensors that are strided windows of other tensors."""
-    inside: Mapping[Place, tuple[Place, int]]
-    """Tensors that are computed inside of another, and at which of its elements they begin."""
-    ordered: bool = False
+    parts: Mapping[TensorRef, tuple[TensorRef, int]]
+    """Tensors that are part of another one, with that one and the offset in it, in elements."""
+    keeps_order: bool = False
     """Whether the steps keep the given order."""
 
-    def whole(self, place: Place) -> tuple[Place, int]:
+    def root(self, tensor: TensorRef) -> tuple[TensorRef, int]:
         """Return the tensor whose memory contains a tensor, and the offset in elements."""
         offset = 0
         while True:
-            if place in self.inside:
-                place, more = self.inside[place]
-            elif place[0].op is BAND:
-                more, place = band_offset(place[0]) or 0, origin(place[0].args[0])
+            if tensor in self.parts:
+                tensor, more = self.parts[tensor]
+            elif tensor[0].op is BAND:
+                more, tensor = band_offset(tensor[0]) or 0, origin(tensor[0].args[0])
             else:
-                return place, offset
+                return tensor, offset
             offset += more
 
 
@@ -81,7 +81,7 @@ class Steps:
 class Allocation:
     """A tensor or a workspace in the arena: its bytes, its live range, and its offset in bytes."""
 
-    owner: Place | Buffer
+    owner: TensorRef | Buffer
     request: Request
     offset: Expr
 
@@ -92,7 +92,7 @@ class Allocation:
 
 @record(frozen=True)
 class MemoryPlan:
-    """Where the values of a function lie; `str` gives the table."""
+    """The memory of a function's values; `str` returns the table."""
 
     steps: Steps
     order: tuple[Node, ...]
@@ -100,9 +100,9 @@ class MemoryPlan:
     allocations: tuple[Allocation, ...]
     size: Expr
     """Bytes of the arena."""
-    over: Mapping[Place, Place]
+    reuses: Mapping[TensorRef, TensorRef]
     """Results that reuse the memory of another value, with the first value of that memory."""
-    last: Mapping[Place, int]
+    last: Mapping[TensorRef, int]
     """The last step that reads a tensor; the number of steps for results of the function."""
     align: int = ALIGN
 
@@ -124,7 +124,7 @@ class MemoryPlan:
             for one in self.allocations
         ]
         rows += [
-            (name_of(place[0]), "", f"over {name_of(first[0])}", "") for place, first in self.over.items()
+            (name_of(tensor[0]), "", f"over {name_of(first[0])}", "") for tensor, first in self.reuses.items()
         ]
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         table = [
@@ -135,32 +135,30 @@ class MemoryPlan:
 
 def steps_of(
     function: Function,
-    spaces: Mapping[Node, Sequence[Buffer]],
+    workspaces: Mapping[Node, Sequence[Buffer]],
     overwrites: Mapping[Node, Sequence[tuple[int, int]]],
     *,
-    ordered: bool = False,
+    keeps_order: bool = False,
 ) -> Steps:
     """Collect the steps of a lowered function. Raises UsageError if a result has no kernel of its own."""
     nodes = list(post_order(function.body))
-    inside = {
+    parts = {
         (arg, 0): ((n, 0), offset)
         for n in nodes
         if n.op is JOIN_BANDS
         for arg, offset in zip(n.args, join_offsets(n) or (), strict=True)
     }
     windows = windows_of(function)
-    direct: list[Place] = []
+    results: list[TensorRef] = []
     for value in results_of(function):
-        place = origin(value)
+        tensor = origin(value)
         # A result in a donated input's memory is a window; the caller passes that memory.
-        if place in direct or not (place in windows or is_written(place[0])):
-            raise UsageError(
-                "a result is not what a kernel of its own writes", hint="run the pass copy_results first"
-            )
-        direct.append(place)
+        if tensor in results or not (tensor in windows or is_written(tensor[0])):
+            raise UsageError("a result has no kernel of its own", hint="run the pass copy_results first")
+        results.append(tensor)
     order = tuple(n for n in nodes if is_step(n))
-    fixed = ordered or bool(donations_of(function))
-    return Steps(function, order, spaces, overwrites, tuple(direct), windows, inside, fixed)
+    fixed = keeps_order or bool(donations_of(function))
+    return Steps(function, order, workspaces, overwrites, tuple(results), windows, parts, fixed)
 
 
 def plan_memory(steps: Steps, align: int = ALIGN, allocate: Allocate | None = None) -> MemoryPlan:
@@ -168,111 +166,113 @@ def plan_memory(steps: Steps, align: int = ALIGN, allocate: Allocate | None = No
 
     Values begin at multiples of `align` bytes. `allocate` replaces the allocator that shares bytes.
     """
-    taken = partial(plan, align=align) if allocate is None else allocate
-    given = plan_in_order(steps, steps.order, align, taken)
-    if steps.ordered:
+    allocator = partial(plan, align=align) if allocate is None else allocate
+    given = plan_in_order(steps, steps.order, align, allocator)
+    if steps.keeps_order:
         return given
     plans = {"given": given}
     other = reordered(steps.order, steps.function.body, partial(_step_bytes, steps))
     preferred = "given"
     if other is not None:
-        plans["least_memory"] = plan_in_order(steps, other, align, taken)
+        plans["least_memory"] = plan_in_order(steps, other, align, allocator)
         if (const_value(plans["least_memory"].size) or 0) < (const_value(given.size) or 0):
             preferred = "least_memory"
     chosen = ORDER.choose(preferred, ORDER.alternatives if other else ("given", "depth_first"))
     if chosen in plans:
         return plans[chosen]
-    return plan_in_order(steps, depth_first(steps.order, steps.function.body), align, taken)
+    return plan_in_order(steps, depth_first(steps.order, steps.function.body), align, allocator)
 
 
 def plan_in_order(steps: Steps, order: Sequence[Node], align: int, allocate: Allocate) -> MemoryPlan:
     """Plan memory for one order of the steps."""
     last = last_reads(steps, order)
-    over = results_over_inputs(steps, order, last)
+    reuses = results_in_place(steps, order, last)
     number = {n: i for i, n in enumerate(order)}
-    for place, first in over.items():
-        last[first] = max(last[first], last.get(place, number[place[0]]))
-    owners, requests = requests_of(steps, order, last, over)
+    for tensor, first in reuses.items():
+        last[first] = max(last[first], last.get(tensor, number[tensor[0]]))
+    owners, requests = requests_of(steps, order, last, reuses)
     offsets, size = allocate(requests)
     allocations = tuple(map(Allocation, owners, requests, offsets))
-    return MemoryPlan(steps, tuple(order), allocations, size, over, last, align)
+    return MemoryPlan(steps, tuple(order), allocations, size, reuses, last, align)
 
 
-def last_reads(steps: Steps, order: Sequence[Node]) -> dict[Place, int]:
+def last_reads(steps: Steps, order: Sequence[Node]) -> dict[TensorRef, int]:
     """Return the last step that reads each tensor; for results, the number of steps."""
-    last: dict[Place, int] = {}
+    last: dict[TensorRef, int] = {}
     for number, n in enumerate(order):
         for arg in n.args:
-            for place in places_of(arg):
-                last[steps.whole(place)[0]] = number
+            for tensor in tensors_of(arg):
+                last[steps.root(tensor)[0]] = number
     for result in steps.function.results:
-        for place in places_of(result):
-            last[steps.whole(place)[0]] = len(order)
+        for tensor in tensors_of(result):
+            last[steps.root(tensor)[0]] = len(order)
     return last
 
 
-def results_over_inputs(steps: Steps, order: Sequence[Node], last: Mapping[Place, int]) -> dict[Place, Place]:
+def results_in_place(
+    steps: Steps, order: Sequence[Node], last: Mapping[TensorRef, int]
+) -> dict[TensorRef, TensorRef]:
     """Return the results that reuse the memory of an input of their kernel after its last read.
 
     The kernel has to allow it in its attribute `overwrites`.
     """
-    over: dict[Place, Place] = {}
+    reuses: dict[TensorRef, TensorRef] = {}
     number = {n: i for i, n in enumerate(order)}
-    apart = {*steps.direct, *steps.windows, *steps.inside}
-    for now, n in enumerate(order):
-        given = [place for arg in n.args for place in places_of(arg)]
-        wholes = [steps.whole(place)[0] for place in given]
+    excluded = {*steps.results, *steps.windows, *steps.parts}
+    for step, n in enumerate(order):
+        given = [tensor for arg in n.args for tensor in tensors_of(arg)]
+        roots = [steps.root(tensor)[0] for tensor in given]
         for source, output in steps.overwrites.get(n, ()):
-            place, result = given[source], (n, output - len(given))
-            dies = place[0] in number and last[place] == now and wholes.count(place) == 1
-            if not dies or result in over or {place, result} & apart:
+            tensor, result = given[source], (n, output - len(given))
+            is_dead = tensor[0] in number and last[tensor] == step and roots.count(tensor) == 1
+            if not is_dead or result in reuses or {tensor, result} & excluded:
                 continue
-            if RESULT.choose("over_input", where=f"{now} {source} {output}") == "over_input":
-                over[result] = over.get(place, place)
-                apart.add(place)
-    return over
+            if RESULT.choose("over_input", where=f"{step} {source} {output}") == "over_input":
+                reuses[result] = reuses.get(tensor, tensor)
+                excluded.add(tensor)
+    return reuses
 
 
 def requests_of(
-    steps: Steps, order: Sequence[Node], last: Mapping[Place, int], over: Mapping[Place, Place]
-) -> tuple[list[Place | Buffer], list[Request]]:
+    steps: Steps, order: Sequence[Node], last: Mapping[TensorRef, int], reuses: Mapping[TensorRef, TensorRef]
+) -> tuple[list[TensorRef | Buffer], list[Request]]:
     """Return the arena's requests with their owners. Results live until their last read, workspaces in their
     step."""
-    found: dict[Place | Buffer, Request] = {}
+    found: dict[TensorRef | Buffer, Request] = {}
     number = {n: i for i, n in enumerate(order)}
-    elsewhere = {*steps.direct, *steps.windows, *over}
+    placed = {*steps.results, *steps.windows, *reuses}
     for join in joins_of(steps.function):
-        if (join, 0) not in elsewhere:
-            held = [place for arg in join.args for place in places_of(arg)]
-            begin = min(number[value] for value, _ in held)
-            end = max(last.get(place, begin) for place in ((join, 0), *held))
+        if (join, 0) not in placed:
+            parts = [tensor for arg in join.args for tensor in tensors_of(arg)]
+            begin = min(number[value] for value, _ in parts)
+            end = max(last.get(tensor, begin) for tensor in ((join, 0), *parts))
             found[join, 0] = Request(size_of(join.tensor_type), begin, end)
-    for now, n in enumerate(order):
-        for result in places_of(n):
-            place, _ = steps.whole(result)
-            if place not in elsewhere and place not in found:
-                found[place] = Request(size_of(type_of(place)), now, last.get(place, now))
-        for space in steps.spaces[n]:
-            found[space] = Request(room(bytes_of(space)), now, now)
+    for step, n in enumerate(order):
+        for result in tensors_of(n):
+            tensor, _ = steps.root(result)
+            if tensor not in placed and tensor not in found:
+                found[tensor] = Request(size_of(type_of(tensor)), step, last.get(tensor, step))
+        for space in steps.workspaces[n]:
+            found[space] = Request(nonnegative_bound(bytes_of(space)), step, step)
     return list(found), list(found.values())
 
 
 def _step_bytes(steps: Steps, n: Node) -> tuple[int, int] | None:
     """Return the arena bytes of a step's results and of its workspaces, if known."""
-    results = [size_of(type_of(place)) for place in places_of(n) if place not in steps.direct]
-    found = [const_value(size) for size in (*results, *map(bytes_of, steps.spaces[n]))]
+    results = [size_of(type_of(tensor)) for tensor in tensors_of(n) if tensor not in steps.results]
+    found = [const_value(size) for size in (*results, *map(bytes_of, steps.workspaces[n]))]
     known = [size for size in found if size is not None]
     return None if len(known) < len(found) else (sum(known[: len(results)]), sum(known[len(results) :]))
 
 
-def places_of(value: Node) -> list[Place]:
+def tensors_of(value: Node) -> list[TensorRef]:
     """Return the tensors of a value's outputs."""
     return [origin(value, i) for i in range(len(result_types(value)))]
 
 
-def type_of(place: Place) -> TensorType:
+def type_of(tensor: TensorRef) -> TensorType:
     """Return the type of a tensor."""
-    return result_types(place[0])[place[1]]
+    return result_types(tensor[0])[tensor[1]]
 
 
 def name_of(n: Node) -> str:

@@ -20,9 +20,9 @@ class Work:
 
     reads: tuple[int, ...]
     """Steps whose results it reads."""
-    gives: int
+    result_bytes: int
     """Bytes of its results."""
-    scratch: int = 0
+    scratch_bytes: int = 0
     """Bytes that it needs while it runs."""
     kept: bool = False
     """Whether its results are never freed."""
@@ -57,7 +57,7 @@ def reordered(
 
 def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
     """Return the steps of a function in depth-first order: values that are read last are computed first."""
-    wanted, found = set(steps), []
+    selected, found = set(steps), []
     work: list[tuple[Node, bool]] = [(body, False)]
     seen: set[Node] = set()
     while work:
@@ -68,7 +68,7 @@ def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
             seen.add(n)
             work.append((n, True))
             work += [(arg, False) for arg in n.args]  # the last one is popped first
-    return [n for n in found if n in wanted]
+    return [n for n in found if n in selected]
 
 
 def better_order(steps: Sequence[Work]) -> list[int] | None:
@@ -86,15 +86,15 @@ def better_order(steps: Sequence[Work]) -> list[int] | None:
 
 def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:
     """Return the peak of live bytes over the steps of an order."""
-    waiting = _reader_counts(steps)
-    now = most = 0
+    readers_left = _reader_counts(steps)
+    live = peak = 0
     for number in order:
         step = steps[number]
-        most = max(most, now + step.gives + step.scratch)
-        now += step.gives - _freed(steps, number, waiting)
+        peak = max(peak, live + step.result_bytes + step.scratch_bytes)
+        live += step.result_bytes - _freed(steps, number, readers_left)
         for read in step.reads:
-            waiting[read] -= 1
-    return most
+            readers_left[read] -= 1
+    return peak
 
 
 def _reader_counts(steps: Sequence[Work]) -> list[int]:
@@ -106,54 +106,54 @@ def _reader_counts(steps: Sequence[Work]) -> list[int]:
     return counts
 
 
-def _freed(steps: Sequence[Work], number: int, waiting: Sequence[int]) -> int:
+def _freed(steps: Sequence[Work], number: int, readers_left: Sequence[int]) -> int:
     """Return the bytes that are freed after a step, given the remaining readers of each value."""
     step = steps[number]
-    own = step.gives if waiting[number] == 0 else 0
-    return own + sum(steps[read].gives for read in step.reads if waiting[read] == 1)
+    own = step.result_bytes if readers_left[number] == 0 else 0
+    return own + sum(steps[read].result_bytes for read in step.reads if readers_left[read] == 1)
 
 
 @record(frozen=True)
-class _Begun:
-    """The first steps of an order: the most that lives in them, what lives after them, which they are."""
+class _Prefix:
+    """The first steps of an order: their peak of live bytes, the live bytes after them, and their numbers."""
 
-    most: int
+    peak: int
     live: int
     order: tuple[int, ...]
     ready: tuple[int, ...]
-    waiting: tuple[int, ...]
+    readers_left: tuple[int, ...]
 
 
 def _beam(steps: Sequence[Work], readers: Sequence[Sequence[int]], width: int) -> list[int]:
     """Find an order by beam search: after each step, keep the `width` best prefixes."""
     missing = [len(step.reads) for step in steps]
     first = tuple(number for number, count in enumerate(missing) if count == 0)
-    beam = [_Begun(0, 0, (), first, tuple(_reader_counts(steps)))]
+    beam = [_Prefix(0, 0, (), first, tuple(_reader_counts(steps)))]
     for _ in steps:
-        found: dict[frozenset[int], _Begun] = {}
-        for begun in beam:
-            for number in begun.ready:
-                after = _after(steps, readers, begun, number)
+        found: dict[frozenset[int], _Prefix] = {}
+        for prefix in beam:
+            for number in prefix.ready:
+                after = _after(steps, readers, prefix, number)
                 # Prefixes with equal sets of steps have equal continuations: keep the best one.
                 done = frozenset(after.order)
-                if done not in found or after.most < found[done].most:
+                if done not in found or after.peak < found[done].peak:
                     found[done] = after
-        beam = sorted(found.values(), key=lambda one: (one.most, one.live))[:width]
+        beam = sorted(found.values(), key=lambda one: (one.peak, one.live))[:width]
     return list(beam[0].order)
 
 
-def _after(steps: Sequence[Work], readers: Sequence[Sequence[int]], begun: _Begun, number: int) -> _Begun:
+def _after(steps: Sequence[Work], readers: Sequence[Sequence[int]], prefix: _Prefix, number: int) -> _Prefix:
     step = steps[number]
-    peak = begun.live + step.gives + step.scratch
-    live = begun.live + step.gives - _freed(steps, number, begun.waiting)
-    waiting = list(begun.waiting)
+    peak = prefix.live + step.result_bytes + step.scratch_bytes
+    live = prefix.live + step.result_bytes - _freed(steps, number, prefix.readers_left)
+    readers_left = list(prefix.readers_left)
     for read in step.reads:
-        waiting[read] -= 1
-    order = (*begun.order, number)
+        readers_left[read] -= 1
+    order = (*prefix.order, number)
     done = set(order)
     more = [r for r in readers[number] if all(read in done for read in steps[r].reads)]
-    ready = (*(one for one in begun.ready if one != number), *more)
-    return _Begun(max(begun.most, peak), live, order, ready, tuple(waiting))
+    ready = (*(one for one in prefix.ready if one != number), *more)
+    return _Prefix(max(prefix.peak, peak), live, order, ready, tuple(readers_left))
 
 
 __all__ = ["Work", "better_order", "depth_first", "live_bytes", "reordered"]

@@ -68,7 +68,7 @@ class Record:
         self.sites.append(Site(func.name, _nodes(n, func), about))
         return [self.buffer], [const(len(self.sites) * SITE)]
 
-    def note(self, n: Node, func: PrimFunc, written: bool) -> list[Stmt]:
+    def note_call(self, n: Node, func: PrimFunc, written: bool) -> list[Stmt]:
         """Return the statements before a kernel call in guard mode.
 
         They write the number of the call to the record, if it is `written`.
@@ -85,7 +85,7 @@ class Record:
         conds = [access.when for access in accesses if access.when is not None and free_vars(access.when)]
         if len(conds) < len(accesses):
             raise PassError(
-                f"the memory of {func.name} is planned wrong",
+                f"the memory plan of {func.name} is wrong",
                 spans=func.spans,
                 details=[str(access) for access in accesses[:4]],
             )
@@ -108,8 +108,14 @@ def pass_records(module: IRModule) -> IRModule:
     done: dict[str, PrimFunc] = {}
     for name in _callees_first(kernels):
         func = kernels[name]
-        wanted = [done[s] for s in called_kernels(func.body) if s in done and CHECKS in done[s].attrs]
-        done[name] = _handing_on(func, {callee.name: callee for callee in wanted}) if wanted else func
+        callees_with_checks = [
+            done[s] for s in called_kernels(func.body) if s in done and CHECKS in done[s].attrs
+        ]
+        done[name] = (
+            _with_record_passed(func, {callee.name: callee for callee in callees_with_checks})
+            if callees_with_checks
+            else func
+        )
     return module.with_functions(done)
 
 
@@ -117,28 +123,28 @@ def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
     """Return the names of kernels, callees before callers; cycles in any order."""
     order: dict[str, None] = {}
     work = [(name, False) for name in kernels]
-    open_: set[str] = set()
+    visited: set[str] = set()
     while work:
-        name, leaving = work.pop()
-        if leaving:
+        name, callees_done = work.pop()
+        if callees_done:
             order[name] = None
-        elif name not in open_:
-            open_.add(name)
+        elif name not in visited:
+            visited.add(name)
             work.append((name, True))
             work += [(callee, False) for callee in called_kernels(kernels[name].body) if callee in kernels]
     return list(order)
 
 
-def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
+def _with_record_passed(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
     """Let a kernel pass on its record, with a site that maps the codes of a callee to its own codes."""
     about: dict[int, str] = dict(func.attrs.get(CHECKS, {}))
     made = with_parameters(func, about)
     record = parameters_of(made)
     assert record is not None
-    begins: dict[str, int] = {}
+    first_codes: dict[str, int] = {}
     for symbol, callee in callees.items():
-        begins[symbol] = max(about, default=0)
-        about.update({begins[symbol] + code: text for code, text in callee.attrs[CHECKS].items()})
+        first_codes[symbol] = max(about, default=0)
+        about.update({first_codes[symbol] + code: text for code, text in callee.attrs[CHECKS].items()})
 
     def stmt(s: Eval) -> Stmt | None:
         symbol = kernel_symbol(s.value)
@@ -146,13 +152,13 @@ def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
             return None
         buffers = len(callees[symbol].buffers) - 1
         args = s.value.args
-        own = address_of(record[0]), record[1] + begins[symbol]
+        own = address_of(record[0]), record[1] + first_codes[symbol]
         return Eval(call(s.value.name, (*args[:buffers], own[0], *args[buffers:], own[1]), s.value.dtype))
 
     return with_parameters(replace(made, body=transform_each(made.body, Eval, stmt)), about)
 
 
-def counted(funcs: Sequence[PrimFunc]) -> dict[str, int]:
+def access_counts(funcs: Sequence[PrimFunc]) -> dict[str, int]:
     """Count the accesses that are proved to be in bounds, those that are checked at run time, and the checked
     data-dependent indices.
     """
@@ -176,4 +182,4 @@ def dims_of(func: PrimFunc) -> tuple[Var, ...]:
     return func.scalars if parameters_of(func) is None else func.scalars[:-1]
 
 
-__all__ = ["Record", "counted", "dims_of", "pass_records", "workspaces_of"]
+__all__ = ["Record", "access_counts", "dims_of", "pass_records", "workspaces_of"]

@@ -20,7 +20,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.lower.control import is_control, is_step, unchanged, with_bodies
+from dlc_core.passes.lower.control import invariant_state, is_control, is_step, with_bodies
 from dlc_core.passes.lower.group import lower_group
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import is_join
@@ -50,7 +50,7 @@ class CopyResults(Pass):
         kernels: dict[str, PrimFunc] = {}
         by_type: dict[Type, PrimFunc] = {}
 
-        def copied(value: Node) -> Node:
+        def copy_of(value: Node) -> Node:
             func = by_type.get(value.type)
             if func is None:
                 source = param("source", value.type)
@@ -59,11 +59,11 @@ class CopyResults(Pass):
                 kernels[name] = func
             return node(CALL_PRIM, (value,), {"symbol": func.name, "dims": func.scalars}, value.type)
 
-        entries = {n: _with_own_results(f, copied) for n, f in native_entries(module).items()}
+        entries = {n: _with_separate_results(f, copy_of) for n, f in native_entries(module).items()}
         return module.with_functions(entries).with_functions(kernels) if kernels else module
 
 
-def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: int = 0) -> Function:
+def _with_separate_results(entry: Function, copy_of: Callable[[Node], Node], state: int = 0) -> Function:
     """Copy results that need their own output.
 
     The first `state` results, the state of a loop's body, may be its params: unchanged state is not copied.
@@ -72,21 +72,21 @@ def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: in
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         if not is_control(old):
             return None
-        return with_bodies(old, args, lambda body, count: _with_own_results(body, copied, count))
+        return with_bodies(old, args, lambda body, count: _with_separate_results(body, copy_of, count))
 
     entry = entry.with_body(rewrite(entry.body, visit))
     # A part inside of another value cannot be an output.
     joins = (n for n in post_order(entry.body) if n.op is JOIN_BANDS)
     taken: set[tuple[Node, int]] = {(arg, 0) for join in joins for arg in join.args}
     results = []
-    same = unchanged(entry, state)
+    invariant = invariant_state(entry, state)
     for index, result in enumerate(results_of(entry)):
-        if index < state and same[index]:
+        if index < state and invariant[index]:
             results.append(result)
             continue
         # Equal calls are one node. The second copy of a value is therefore a copy of the first copy.
         while not is_written(origin(result)[0]) or origin(result) in taken:
-            result = copied(result)
+            result = copy_of(result)
         taken.add(origin(result))
         results.append(result)
     return entry.with_body(results[0] if len(results) == 1 else make_tuple(results))

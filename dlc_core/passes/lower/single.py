@@ -78,7 +78,8 @@ def scheduled_module(schedule: Schedule) -> IRModule:
 def _no_arguments(subject: Any, args: object) -> None:
     if args is not None:
         raise UsageError(
-            f"arguments beside a {type(subject).__name__}", hint="they go with a schedule of tensors alone"
+            f"arguments are given with a {type(subject).__name__}",
+            hint="only a schedule of tensors takes arguments",
         )
 
 
@@ -95,22 +96,22 @@ def _of_module(module: IRModule) -> IRModule:
     if not kernels:
         raise UsageError("the module has no PrimFunc", hint="dlc.compile takes graphs")
     called = {name for f in kernels.values() for name in called_kernels(f.body)}
-    open_ = [name for name in kernels if name not in called] or list(kernels)
+    roots = [name for name in kernels if name not in called] or list(kernels)
     if module.entry in kernels:
-        open_ = [module.entry, *(name for name in open_ if name != module.entry)]
+        roots = [module.entry, *(name for name in roots if name != module.entry)]
     functions: dict[str, Any] = {}
     entries: dict[str, str] = {}
     for name, func in kernels.items():
         func = _kernel(func if func.name == name else replace(func, name=name))
         functions[func.name] = func
-        if name in open_:
-            entries[name] = ENTRY if name == open_[0] else f"{ENTRY}_{name}"
+        if name in roots:
+            entries[name] = ENTRY if name == roots[0] else f"{ENTRY}_{name}"
             caller = _caller(func)
             functions[entries[name]] = replace(caller, name=entries[name]).with_attrs(segment=True)
-    functions[ENTRY] = _caller(functions[KERNEL if open_[0] == ENTRY else open_[0]])
+    functions[ENTRY] = _caller(functions[KERNEL if roots[0] == ENTRY else roots[0]])
     if len(entries) == 1:
         return IRModule(functions)
-    return IRModule(functions, {"entries": {name: entries[name] for name in open_}})
+    return IRModule(functions, {"entries": {name: entries[name] for name in roots}})
 
 
 def _kernel(func: PrimFunc) -> PrimFunc:
@@ -135,7 +136,7 @@ def _caller(func: PrimFunc) -> Function:
     repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
     if repacked:
         raise UsageError(
-            f"the schedule of {func.name!r} wants {', '.join(repacked)} in another layout",
+            f"the schedule of {func.name!r} requires {', '.join(repacked)} in another layout",
             why="only constants of a model are rearranged before a call",
             hint="cache_read the parameter, and transform the layout of the copy",
         )
@@ -153,10 +154,10 @@ def _caller(func: PrimFunc) -> Function:
             f"the buffers that {func.name!r} writes do not come last", details=[f"it writes {names}"]
         )
     known = free_vars(*(dim for b in inputs for dim in b.shape))
-    loose = [v.name for v in func.scalars if v not in known]
-    if loose:
+    unbound = [v.name for v in func.scalars if v not in known]
+    if unbound:
         raise UsageError(
-            f"program {func.name!r} takes {', '.join(loose)} by value",
+            f"program {func.name!r} takes {', '.join(unbound)} by value",
             why="no input has it as a dim of its shape",
             hint="pass it as an array of one element",
         )

@@ -13,8 +13,8 @@ from dlc_core.graph.node import Array
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import const, const_value
 from dlc_core.ir.types import TensorType, tensor_type
-from dlc_core.passes.lower.apart import PAGE, Apart, slot
 from dlc_core.passes.lower.arena import ALIGN
+from dlc_core.passes.lower.guard_layout import PAGE, GuardLayout, slot
 from dlc_core.runtime.guard.mode import Slot
 from dlc_core.schedule.index_map import IndexMap
 
@@ -48,44 +48,44 @@ Constant = NDArray | Repacked
 class Weights:
     """Constants, each once, at multiples of `align` bytes. `size` is the end of the last one.
 
-    In guard mode `apart` is their layout, and `slots` has their positions.
+    In guard mode `guard_layout` is their layout, and `slots` has their positions.
     """
 
-    def __init__(self, align: int = ALIGN, apart: Apart | None = None) -> None:
+    def __init__(self, align: int = ALIGN, guard_layout: GuardLayout | None = None) -> None:
         self.align = align
-        self.apart = apart
+        self.guard_layout = guard_layout
         self.slots: list[Slot] = []
         self.constants: list[tuple[int, Constant]] = []
         self.size = 0
-        self._places: dict[tuple[Array, str], tuple[int, TensorType]] = {}
+        self._allocated: dict[tuple[Array, str], tuple[int, TensorType]] = {}
 
-    def place(
+    def allocate(
         self, key: tuple[Array, str], make: Callable[[], Constant], name: str = "const"
     ) -> tuple[int, TensorType]:
         """Return the offset and type of a constant. `make` is called on first use; `name` is for messages."""
-        found = self._places.get(key)
+        found = self._allocated.get(key)
         if found is None:
             data = make()
             type_ = tensor_type(data.shape, dtype(data.dtype))
-            if self.apart is None:
+            if self.guard_layout is None:
                 begin = -(-self.size // self.align) * self.align
                 self.size = begin + data.nbytes
             else:
-                (offset,), end = self.apart.plan([const(data.nbytes)], max(0, self.size - PAGE))
+                (offset,), end = self.guard_layout.plan([const(data.nbytes)], max(0, self.size - PAGE))
                 begin, self.size = const_value(offset) or 0, const_value(end) or 0
                 self.slots.append(slot(f"constant {name!r}", offset, const(data.nbytes), type_.dtype))
-            found = self._places[key] = begin, type_
+            found = self._allocated[key] = begin, type_
             self.constants.append((begin, data))
         return found
 
 
 def write_constant(constant: Constant, to: NDArray) -> None:
     """Write a constant to an array of exactly its bytes."""
-    place: Any = to.view(constant.dtype).reshape(constant.shape)
+    allocate: Any = to.view(constant.dtype).reshape(constant.shape)
     if isinstance(constant, Repacked):
-        constant.write(place)
+        constant.write(allocate)
     else:
-        np.copyto(place, constant)
+        np.copyto(allocate, constant)
 
 
 __all__ = ["ALIGN", "Constant", "Repacked", "Weights", "write_constant"]

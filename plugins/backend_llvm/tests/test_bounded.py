@@ -49,7 +49,7 @@ def test_overlapping_boxes_are_suppressed(limits, center):
         scores[0, 0, ::7] = np.nan
         exe = check(module, boxes, scores)
     assert [entry["op"] for entry in exe.about["host"]] == ["first_of"]
-    assert exe.about["host"][0]["why"] == "data tells how many results there are"
+    assert exe.about["host"][0]["why"] == "the number of its results is data-dependent"
 
 
 @pytest.mark.parametrize("most", [(1 << 63) - 1, 1 << 61])

@@ -21,7 +21,7 @@ from dlc_core.op.std.bounded_loops import GROWING_LOOP
 from dlc_core.testing.control_programs import check_random_control, number, vector
 
 TARGETS = ["llvm", "c", "reference -level=tir -check=true"]
-DATA_DIMS = {"op": "growing_loop", "nodes": [], "why": "data tells how many results there are"}
+DATA_DIMS = {"op": "growing_loop", "nodes": [], "why": "the number of its results is data-dependent"}
 
 
 def powers(size, most=None):

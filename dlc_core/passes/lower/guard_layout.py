@@ -24,47 +24,47 @@ from dlc_core.tir.stmt import For, Stmt, Store
 
 
 @record(frozen=True)
-class Apart:
-    """The mode, and the bytes that addresses of values are multiples of."""
+class GuardLayout:
+    """The mode, and the alignment of values in bytes."""
 
     mode: str
     align: int
-    notes: bool
-    """Whether entries note which call they make: where they do more than launch kernels."""
+    numbers_calls: bool
+    """Whether entries record the number of each call. Those that only launch kernels do not."""
 
     @staticmethod
-    def of(context: PassContext, machine: Description | None) -> Apart | None:
+    def of(context: PassContext, machine: Description | None) -> GuardLayout | None:
         """Return the guard settings of a compile; None outside of guard mode."""
         mode = context.config.get(GUARD)
         if mode is None:
             return None
         if machine is None:
-            return Apart(mode, 1, notes=True)
-        return Apart(mode, machine.access_align, notes=not machine.thread_axes)
+            return GuardLayout(mode, 1, numbers_calls=True)
+        return GuardLayout(mode, machine.access_align, numbers_calls=not machine.thread_axes)
 
     def align_of(self, dtype: DType) -> int:
         """Return the alignment of values of a dtype in bytes."""
         return max(self.align, dtype.itemsize)
 
-    def span(self, size: Expr) -> Expr:
+    def page_bytes(self, size: Expr) -> Expr:
         """Return the bytes of the pages that hold a value."""
         return (size + (PAGE - 1)) // PAGE * PAGE
 
-    def lead(self, size: Expr) -> Expr:
+    def padding_before(self, size: Expr) -> Expr:
         """Return the bytes before a value in its first page."""
         if self.mode == BEGIN:
             return const(0)
-        taken = size if self.align == 1 else (size + (self.align - 1)) // self.align * self.align
-        return self.span(size) - taken
+        aligned = size if self.align == 1 else (size + (self.align - 1)) // self.align * self.align
+        return self.page_bytes(size) - aligned
 
     def plan(self, sizes: Sequence[Expr], begin: int = 0) -> tuple[list[Expr], Expr]:
         """Return the byte offset of each value, and their end. A guard page at `begin` comes first."""
         offsets: list[Expr] = []
-        at: Expr = const(begin + PAGE)
+        offset: Expr = const(begin + PAGE)
         for size in sizes:
-            offsets.append(at + self.lead(size))
-            at = at + self.span(size) + PAGE
-        return offsets, at
+            offsets.append(offset + self.padding_before(size))
+            offset = offset + self.page_bytes(size) + PAGE
+        return offsets, offset
 
     def allocate(self, requests: Sequence[Request]) -> tuple[list[Expr], Expr]:
         """Return the byte offset of each request of a memory plan, and the total bytes."""
@@ -72,12 +72,12 @@ class Apart:
 
     def pair(self, size: Expr) -> tuple[Expr, Expr]:
         """Return the bytes of two values of equal size with a guard page between, and their distance."""
-        step = self.span(size) + PAGE
-        return step + self.span(size), step
+        step = self.page_bytes(size) + PAGE
+        return step + self.page_bytes(size), step
 
-    def refilled(self, arena: Buffer, slots: Sequence[Slot]) -> list[Stmt]:
+    def refills(self, arena: Buffer, slots: Sequence[Slot]) -> list[Stmt]:
         """Return statements that overwrite dead values, for entries that do more than launch kernels."""
-        if not self.notes:
+        if not self.numbers_calls:
             return []
         found: list[Stmt] = []
         for one in slots:
@@ -87,7 +87,7 @@ class Apart:
             )
         return found
 
-    def guard(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:
+    def description(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:
         """Return the guard description for the caller of an entry, without its constants."""
         return Guard(self.mode, PAGE, self.align, tuple(slots), (), tuple(calls))
 
@@ -97,4 +97,4 @@ def slot(name: str, offset: Expr, size: Expr, dtype: DType) -> Slot:
     return Slot(name, offset, size, fill_of(dtype))
 
 
-__all__ = ["PAGE", "Apart", "slot"]
+__all__ = ["PAGE", "GuardLayout", "slot"]
