@@ -9,11 +9,11 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "_marked": "counts steps for the limit up to which loops are unrolled",
     },
     "dlc_core.passes.tir.partition": {
-        "_Partition.wanted": "the size up to which loops are cut",
+        "_Partition.is_partitioned": "the size up to which loops are partitioned",
         "_Partition.length": "chooses between two right ranges by their length",
     },
     "dlc_core.passes.tir.strided": {
-        "_Run.by_cases": "how many outcomes of conditions are written apart",
+        "_StoreRun.by_cases": "the number of outcomes of conditions with separate stores",
     },
     "dlc_core.passes.tir.workspace": {
         "on_stack": "whether a temporary lives on the stack or in the workspace",
@@ -113,7 +113,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "Weights.allocate": {"self.size - PAGE: another operator": "guarded constants lie further apart"},
     },
     "dlc_core.passes.tir.strided": {
-        "_power": {
+        "_is_power_of_two": {
             "number - 1: constant + 1": "of numbers from two on it says the same, and it is asked for these"
         },
     },

@@ -83,7 +83,7 @@ def test_functions_that_do_not_fit_are_refused(function):
 
 
 def test_a_pass_must_give_a_program():
-    with pytest.raises(UsageError, match=r"'nothing' gives a NoneType for twice"):
+    with pytest.raises(UsageError, match=r"'nothing' returns a NoneType for twice"):
         prim_func_pass(name="nothing")(lambda func: None)()(doubled())
 
 

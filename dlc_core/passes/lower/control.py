@@ -159,7 +159,7 @@ class Control:
         return dict.fromkeys(self.bodies, Buffer("scratch", (size,), "uint8", align=ALIGN))
 
     def _double_buffer(self, value: Node) -> tuple[Expr, Expr, Expr]:
-        """Return the bytes of both buffers of a loop-carried value, of one, and of the padding before each."""
+        """Return the bytes of both buffers of a loop-carried value, of one, and of the padding before it."""
         if self._guard is None:
             return 2 * _rounded(value), _rounded(value), const(0)
         size = _bytes(value)

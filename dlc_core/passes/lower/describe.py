@@ -56,13 +56,13 @@ def interface_of(function: Function, weights_size: int) -> Signature:
 
 def with_conditions(signature: Signature, function: Function) -> Signature:
     """Add the conditions on dims, and the host-computed dims, to a signature."""
-    index = {value.name: index for index, value in enumerate(signature.inputs)}
+    positions = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
     dims = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
     return replace(
         signature,
         needs=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if dims.issuperset(c.dims)),
-        elements=tuple((var, index[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
+        elements=tuple((var, positions[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         data_dims=attrs.get(DATA_DIMS, ()),
     )
 

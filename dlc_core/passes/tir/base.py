@@ -97,8 +97,8 @@ def prim_func_pass(
             result = function(func, **given, **({"context": context} if wants_context else {}))
             if not isinstance(result, PrimFunc):
                 raise UsageError(
-                    f"pass {self.name!r} gives a {type(result).__name__} for {func.name}",
-                    hint="return the program, also where it stays as it is",
+                    f"pass {self.name!r} returns a {type(result).__name__} for {func.name}",
+                    hint="return the program, also if it is unchanged",
                 )
             return result
 

@@ -17,7 +17,7 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
 from dlc_core.tir.tensor_copy import TensorCopy, bulk_copy
 
 
-class _Calls(Walker):
+class _CopyReplacer(Walker):
     def loop(self, s: For) -> Stmt:
         found = tensor_copy_in_loop(s, self.analyzer) if s.annotations.get(BULK_COPY) else ""
         if not isinstance(found, TensorCopy):
@@ -33,7 +33,7 @@ class BulkCopies(ThreadPass):
     name: ClassVar[str] = "bulk_copies"
 
     def change(self, func: PrimFunc) -> PrimFunc:
-        return _Calls(func).rebuilt()
+        return _CopyReplacer(func).rebuilt()
 
 
 __all__ = ["BulkCopies"]

@@ -38,12 +38,12 @@ from dlc_core.tir.intrinsics import has_effect
 from dlc_core.tir.stmt import Alloc, Block, For, Let, PrimFunc, Seq, Stmt, View, seq
 
 Path = tuple[int, ...]
-"""Where a statement stands: at each level the number of the child to take."""
+"""The position of a statement: at each level the index of the child."""
 
 
 @dataclass
-class _Place:
-    """Where an expression is evaluated: how often, first, and below which statement always."""
+class _Site:
+    """The uses of an expression: their number, the first one, and the innermost statement around all."""
 
     uses: int
     first: Path
@@ -79,35 +79,35 @@ class _Namer:
 
     def rebuilt(self, root: Stmt) -> Stmt:
         """Return a body with names for its common values."""
-        at: dict[Path, Stmt] = {}
-        places: dict[Expr, _Place] = {}
+        stmts_at: dict[Path, Stmt] = {}
+        sites: dict[Expr, _Site] = {}
         roots: list[Expr] = []
         work: list[tuple[Path, Stmt]] = [((), root)]
         while work:
             path, stmt = work.pop()
-            at[path] = stmt
+            stmts_at[path] = stmt
             for e in _own(stmt):
                 roots.append(e)
-                _use(places, e, 1, path, path)
+                _use(sites, e, 1, path, path)
             if not isinstance(stmt, Block):
                 work += [((*path, k), child) for k, child in enumerate(child_stmts(stmt))]
         names: dict[Expr, Expr] = {}
         bound: dict[Path, list[Expr]] = defaultdict(list)
         order = post_order(*roots)
         for e in reversed(order):
-            place = places[e]
-            uses, first, common = place.uses, place.first, place.common
-            if place.uses > 1 and self.is_worth(e):
+            site = sites[e]
+            uses, first, common = site.uses, site.first, site.common
+            if site.uses > 1 and self.is_worth_naming(e):
                 names[e] = Var("c", e.dtype)
-                if isinstance(at[common], Seq):
+                if isinstance(stmts_at[common], Seq):
                     common = first[: len(common) + 1]
                 bound[common].append(e)
                 uses, first = 1, common
             for child in e.children:
-                _use(places, child, uses, first, common)
-        return _Rebuilder(self, names, bound).placed(root, ())
+                _use(sites, child, uses, first, common)
+        return _Rebuilder(self, names, bound).with_names(root, ())
 
-    def is_worth(self, e: Expr) -> bool:
+    def is_worth_naming(self, e: Expr) -> bool:
         """Whether a value may be named, and costs enough operations."""
         count = self.ops_of(e)
         if e.dtype.kind == "handle" or (e.dtype.is_int and e.dtype.lanes > 1):
@@ -120,9 +120,9 @@ class _Namer:
         for e in post_order(root):
             if e not in self.ops:
                 inner = [self.ops[c] for c in e.children]
-                known = [n for n in inner if n is not None]
-                fine = len(known) == len(inner) and self.is_steady(e)
-                self.ops[e] = sum(known) + self.weight(e) if fine else None
+                counts = [n for n in inner if n is not None]
+                fine = len(counts) == len(inner) and self.is_invariant(e)
+                self.ops[e] = sum(counts) + self.weight(e) if fine else None
         return self.ops[root]
 
     def weight(self, e: Expr) -> int:
@@ -130,7 +130,7 @@ class _Namer:
             return self.min_ops  # every load that may be named is worth a name
         return 0 if isinstance(e, (Var, Const, Broadcast, Ramp)) else 1
 
-    def is_steady(self, e: Expr) -> bool:
+    def is_invariant(self, e: Expr) -> bool:
         """Whether a node can be evaluated anywhere with the same value, if its operands can."""
         if isinstance(e, Load):
             base = self.memory.root(e.buffer)
@@ -147,25 +147,25 @@ def _own(stmt: Stmt) -> tuple[Expr, ...]:
     return () if isinstance(stmt, (Alloc, View, Block)) else exprs_of(stmt)
 
 
-def _use(places: dict[Expr, _Place], e: Expr, uses: int, first: Path, common: Path) -> None:
-    found = places.get(e)
+def _use(sites: dict[Expr, _Site], e: Expr, uses: int, first: Path, common: Path) -> None:
+    found = sites.get(e)
     if found is None:
-        places[e] = _Place(uses, first, common)
+        sites[e] = _Site(uses, first, common)
     else:
         found.add(uses, first, common)
 
 
 class _Rebuilder:
-    """Puts names into a body."""
+    """Inserts names into a body."""
 
     def __init__(self, namer: _Namer, names: dict[Expr, Expr], bound: dict[Path, list[Expr]]) -> None:
         self.namer = namer
         self.bound = bound
         self.memo = dict(names)
 
-    def placed(self, s: Stmt, path: Path) -> Stmt:
+    def with_names(self, s: Stmt, path: Path) -> Stmt:
         """Wrap a statement in the names that are bound there."""
-        return self.named(self.inside(s, path), path)
+        return self.named(self.rebuilt_inside(s, path), path)
 
     def named(self, body: Stmt, path: Path) -> Stmt:
         for e in self.bound.get(path, ()):  # operands come last, so that their names are outermost
@@ -174,21 +174,21 @@ class _Rebuilder:
             body = Let(var, e.rebuild([self.expr(c) for c in e.children]), body)
         return body
 
-    def inside(self, s: Stmt, path: Path) -> Stmt:
+    def rebuilt_inside(self, s: Stmt, path: Path) -> Stmt:
         if isinstance(s, Seq):
             rest: list[Stmt] = []
             for k in reversed(range(len(s.stmts))):
-                place = (*path, k)
-                rest = [self.inside(s.stmts[k], place), *rest]
-                if place in self.bound:
-                    rest = [self.named(seq(*rest), place)]
+                child_path = (*path, k)
+                rest = [self.rebuilt_inside(s.stmts[k], child_path), *rest]
+                if child_path in self.bound:
+                    rest = [self.named(seq(*rest), child_path)]
             same = len(rest) == len(s.stmts) and all(map(is_, rest, s.stmts))
             return s if same else seq(*rest)
         if isinstance(s, Block):
             init = None if s.init is None else self.namer.rebuilt(s.init)
             body = self.namer.rebuilt(s.body)
             return s if init is s.init and body is s.body else replace(s, init=init, body=body)
-        children = [self.placed(child, (*path, k)) for k, child in enumerate(child_stmts(s))]
+        children = [self.with_names(child, (*path, k)) for k, child in enumerate(child_stmts(s))]
         own = [self.expr(e) for e in _own(s)]
         if all(map(is_, children, child_stmts(s))) and all(map(is_, own, _own(s))):
             return s
@@ -200,8 +200,8 @@ class _Rebuilder:
 
 def _rebuilt(s: Stmt, own: list[Expr], children: list[Stmt]) -> Stmt:
     """Rebuild a statement with new expressions and child statements."""
-    left = iter(own)
-    return s.with_parts(children, Parts(lambda _: next(left), lambda buffer: buffer, lambda var: var))
+    remaining = iter(own)
+    return s.with_parts(children, Parts(lambda _: next(remaining), lambda buffer: buffer, lambda var: var))
 
 
 @record(frozen=True)

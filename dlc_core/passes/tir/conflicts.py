@@ -32,14 +32,13 @@ from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, Stmt, Store, View, While
 
-NOTHING_BOUND: Mapping[Var, Expr] = MappingProxyType({})
+NO_BINDINGS: Mapping[Var, Expr] = MappingProxyType({})
 NO_VIEWS: Mapping[Buffer, Buffer] = MappingProxyType({})
 
 
 @record(frozen=True, eq=False)
-class Touch:
-    """One access.  Indices and conditions are over loop variables; `loops` are those inside the walked
-    part."""
+class ThreadAccess:
+    """One access. Indices and conditions are over loop variables; `loops` are those in the visited part."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -49,85 +48,85 @@ class Touch:
     stmt: Stmt
 
 
-def touches_of(
+def accesses_of(
     root: Stmt,
     loops: tuple[For, ...] = (),
     conds: tuple[Expr, ...] = (),
-    env: Mapping[Var, Expr] = NOTHING_BOUND,
+    env: Mapping[Var, Expr] = NO_BINDINGS,
     bases: Mapping[Buffer, Buffer] = NO_VIEWS,
-) -> Iterator[Touch]:
+) -> Iterator[ThreadAccess]:
     """Yield every access inside a statement. An access through a view counts as an access to the whole
     viewed buffer."""
     memo: dict[Expr, Expr] = {}
 
-    def placed(expr: Expr) -> Expr:
+    def resolved(expr: Expr) -> Expr:
         return substitute(expr, env, memo=memo)
 
     if isinstance(root, Block):
-        env = {**env, **{a.var: placed(v) for a, v in zip(root.axes, root.values, strict=True)}}
+        env = {**env, **{a.var: resolved(v) for a, v in zip(root.axes, root.values, strict=True)}}
         memo = {}
-        conds = (*conds, *map(placed, conjuncts(root.predicate)))
+        conds = (*conds, *map(resolved, conjuncts(root.predicate)))
     elif isinstance(root, Let):
-        inner = {**env, root.var: placed(root.value)}
+        inner = {**env, root.var: resolved(root.value)}
     elif isinstance(root, View):
         bases = {**bases, root.buffer: bases.get(root.base, root.base)}
 
-    def touch(buffer: Buffer, indices: Sequence[Expr], writes: bool) -> Touch:
+    def access(buffer: Buffer, indices: Sequence[Expr], writes: bool) -> ThreadAccess:
         base = bases.get(buffer)
         if base is not None:
-            return Touch(base, tuple(Var("anywhere") for _ in base.shape), writes, loops, conds, root)
-        return Touch(buffer, tuple(map(placed, indices)), writes, loops, conds, root)
+            return ThreadAccess(base, tuple(Var("anywhere") for _ in base.shape), writes, loops, conds, root)
+        return ThreadAccess(buffer, tuple(map(resolved, indices)), writes, loops, conds, root)
 
     if not isinstance(root, (Alloc, View)):
-        taken = {a for e in post_order(*exprs_of(root)) if _is_address(e) for a in e.children}
+        addresses = {a for e in post_order(*exprs_of(root)) if _is_address(e) for a in e.children}
         for load in loads_in(*exprs_of(root)):
-            if load in taken:
-                yield touch(load.buffer, [Var("anywhere") for _ in load.indices], True)
+            if load in addresses:
+                yield access(load.buffer, [Var("anywhere") for _ in load.indices], True)
             else:
-                yield touch(load.buffer, load.indices, False)
+                yield access(load.buffer, load.indices, False)
     if isinstance(root, Store):
-        yield touch(root.buffer, root.indices, True)
+        yield access(root.buffer, root.indices, True)
     if isinstance(root, Let):
         env = inner
     if isinstance(root, If):
-        cond = placed(root.cond)
-        yield from touches_of(root.then, loops, (*conds, *conjuncts(cond)), env, bases)
+        cond = resolved(root.cond)
+        yield from accesses_of(root.then, loops, (*conds, *conjuncts(cond)), env, bases)
         if root.orelse is not None:
-            yield from touches_of(root.orelse, loops, (*conds, ~cond), env, bases)
+            yield from accesses_of(root.orelse, loops, (*conds, ~cond), env, bases)
         return
     if isinstance(root, For):
         loops = (*loops, root)
     for child in child_stmts(root):
-        yield from touches_of(child, loops, conds, env, bases)
+        yield from accesses_of(child, loops, conds, env, bases)
 
 
-def spread(root: Stmt, start: Iterable[Var | Buffer], buffers: Container[Buffer]) -> set[Var | Buffer]:
+def dependents(root: Stmt, start: Iterable[Var | Buffer], buffers: Container[Buffer]) -> set[Var | Buffer]:
     """Return the variables, and those of the given buffers, that depend on any of `start`."""
     found: set[Var | Buffer] = set(start)
 
     def depends(*exprs: Expr) -> bool:
         return any(v in found for v in free_vars(*exprs)) or any(e.buffer in found for e in loads_in(*exprs))
 
-    def mark(stmt: Stmt, under: bool) -> None:
+    def visit(stmt: Stmt, conditional: bool) -> None:
         own = depends(*exprs_of(stmt))
         match stmt:
             case For() | Let() if own:
                 found.add(stmt.var)
             case Block():
                 found.update(a.var for a, v in zip(stmt.axes, stmt.values, strict=True) if depends(v))
-                under = under or depends(stmt.predicate)
-            case Store() if stmt.buffer in buffers and (under or own):
+                conditional = conditional or depends(stmt.predicate)
+            case Store() if stmt.buffer in buffers and (conditional or own):
                 found.add(stmt.buffer)
             case View() if not found.isdisjoint((stmt.base, stmt.buffer)):
                 found.update((stmt.base, stmt.buffer))
-        under = under or (isinstance(stmt, (For, If, While)) and own)
+        conditional = conditional or (isinstance(stmt, (For, If, While)) and own)
         for child in child_stmts(stmt):
-            mark(child, under)
+            visit(child, conditional)
 
     before = -1
     while before != len(found):
         before = len(found)
-        mark(root, False)
+        visit(root, False)
     return found
 
 
@@ -136,71 +135,89 @@ def _is_address(e: Expr) -> bool:
 
 
 class Threads:
-    """The thread axes of one launch. `ranges` has the range of each axis; `given` has the facts that hold
-    outside."""
+    """The thread axes of one launch. `dims` are symbolic dims."""
 
     def __init__(self, axes: Sequence[For], dims: Iterable[Var] = ()) -> None:
         self.axes = tuple(axes)
         self.dims = tuple(dims)
         self._memo: dict[object, bool] = {}
 
-    def apart(
+    def disjoint(
         self,
-        a: Touch,
-        b: Touch,
+        a: ThreadAccess,
+        b: ThreadAccess,
         *,
         carried: For | None = None,
-        step: bool = False,
+        next_iteration: bool = False,
         axes: Iterable[Var] | None = None,
     ) -> bool:
         """Whether two accesses never touch the same element in threads that differ in one of `axes`.
 
         `axes=None` means all axes. Both accesses are in the same iteration of the loops around them. With
-        `carried`, one of these loops, `b` is in a later iteration of it (with `step`, in the next one), and
-        loops inside it are in any iteration.
+        `carried`, one of these loops, `b` is in a later iteration of it, and loops inside it are in any
+        iteration. With `next_iteration`, the later iteration is the next one.
         """
-        wanted = [s.var for s in self.axes] if axes is None else list(axes)
+        differing = [s.var for s in self.axes] if axes is None else list(axes)
         known = [(const_value(x), const_value(y)) for x, y in zip(a.indices, b.indices, strict=True)]
         if any(x is not None and y is not None and x != y for x, y in known):
             return True
         same = tuple(x for x, y in zip(a.indices, b.indices, strict=True) if x is y)
-        if self._tell(same, wanted):
+        if self._is_injective(same, differing):
             return True
         # Many accesses differ only in constants. A proof by the other indices is cached for all of these.
-        open_ = [i for i, pair in enumerate(known) if pair == (None, None)]
-        if 0 < len(open_) < len(known):
-            one, other = (replace(each, indices=tuple(each.indices[i] for i in open_)) for each in (a, b))
-            if self._apart(one, other, carried, step, wanted):
+        symbolic = [i for i, pair in enumerate(known) if pair == (None, None)]
+        if 0 < len(symbolic) < len(known):
+            one, other = (replace(each, indices=tuple(each.indices[i] for i in symbolic)) for each in (a, b))
+            if self._disjoint(one, other, carried, next_iteration, differing):
                 return True
-        return self._apart(a, b, carried, step, wanted)
+        return self._disjoint(a, b, carried, next_iteration, differing)
 
-    def _tell(self, indices: Sequence[Expr], wanted: Sequence[Var]) -> bool:
+    def _is_injective(self, indices: Sequence[Expr], differing: Sequence[Var]) -> bool:
         """Whether the indices over thread axes alone are an injective function of the wanted axes."""
         own = {s.var for s in self.axes}
         used = tuple(
             i for i in indices if i.dtype is INDEX and not loads_in(i) and own.issuperset(free_vars(i))
         )
-        key = (used, tuple(wanted))
+        key = (used, tuple(differing))
         found = self._memo.get(key)
         if found is None:
             chosen = [s for s in self.axes if s.var in free_vars(*used)]
             known = iter_map(used, chosen, TRUE, Analyzer()) if chosen else None
-            told = known is not None and known[0].injective
-            found = self._memo[key] = told and set(wanted) <= {s.var for s in chosen}
+            is_injective = known is not None and known[0].injective
+            found = self._memo[key] = is_injective and set(differing) <= {s.var for s in chosen}
         return found
 
-    def _apart(self, a: Touch, b: Touch, carried: For | None, step: bool, wanted: Sequence[Var]) -> bool:
-        key = (a.indices, b.indices, a.conds, b.conds, a.loops, b.loops, carried, step, tuple(wanted))
+    def _disjoint(
+        self,
+        a: ThreadAccess,
+        b: ThreadAccess,
+        carried: For | None,
+        next_iteration: bool,
+        differing: Sequence[Var],
+    ) -> bool:
+        key = (
+            a.indices,
+            b.indices,
+            a.conds,
+            b.conds,
+            a.loops,
+            b.loops,
+            carried,
+            next_iteration,
+            tuple(differing),
+        )
         found = self._memo.get(key)
         if found is None:
-            found = self._memo[key] = _Pair(self, a, b, carried, step).apart(wanted)
+            found = self._memo[key] = _AccessPair(self, a, b, carried, next_iteration).disjoint(differing)
         return found
 
 
-class _Pair:
-    """Two accesses by two threads, with separate variables."""
+class _AccessPair:
+    """Two accesses of two threads, with separate variables."""
 
-    def __init__(self, threads: Threads, a: Touch, b: Touch, carried: For | None, step: bool) -> None:
+    def __init__(
+        self, threads: Threads, a: ThreadAccess, b: ThreadAccess, carried: For | None, next_iteration: bool
+    ) -> None:
         self.a, self.b = a, b
         self.analyzer = Analyzer()
         for dim in threads.dims:
@@ -219,13 +236,13 @@ class _Pair:
         for loop in (*shared, *a.loops[len(shared) :]):
             self._bind(loop, {})
         for loop in b.loops[len(shared) :]:
-            if loop is carried and step:
+            if loop is carried and next_iteration:
                 self.other[loop.var] = loop.var + 1
                 self.conds.append(loop.var + 1 < loop.begin + loop.extent)
             else:
                 self.other[loop.var] = self._copy(loop)
         self.conds += [*a.conds, *(substitute(c, self.other) for c in b.conds)]
-        if carried is not None and not step:
+        if carried is not None and not next_iteration:
             self.conds.append(self.other[carried.var] > carried.var)
         self.left = a.indices
         self.right = tuple(substitute(i, self.other) for i in b.indices)
@@ -238,12 +255,12 @@ class _Pair:
         self.analyzer.bind(fresh, substitute(loop.begin, self.other), substitute(loop.extent, self.other))
         return fresh
 
-    def apart(self, wanted: Sequence[Var]) -> bool:
+    def disjoint(self, differing: Sequence[Var]) -> bool:
         usable = [c for c in self.conds if c.dtype.lanes == 1 and not loads_in(c)]
         with self.analyzer.assume(*usable):
-            known = self._fixed()
+            known = self._fixed_axes()
             equal = dict.fromkeys(zip(self.left, self.right, strict=True))
-            while not all(v in known for v in wanted):
+            while not all(v in known for v in differing):
                 before = len(known), len(equal)
                 for left, right in list(equal):
                     if self._never_equal(left, right, known):
@@ -251,10 +268,10 @@ class _Pair:
                     equal.update(dict.fromkeys(self._determine(left, right, known)))
                 equal.update(dict.fromkeys(_divided(equal, self.analyzer)))
                 if (len(known), len(equal)) == before:
-                    return self._injective(wanted)
+                    return self._injective(differing)
             return True
 
-    def _fixed(self) -> dict[Var, Expr]:
+    def _fixed_axes(self) -> dict[Var, Expr]:
         """Return the axes that conditions fix to the same value for both threads, each with the axis of the
         other thread."""
         known: dict[Var, Expr] = {}
@@ -265,12 +282,12 @@ class _Pair:
                 known[axis.var] = axis.var
         return known
 
-    def _settled(self, expr: Expr, known: Mapping[Var, Expr]) -> Expr:
+    def _with_equal_axes(self, expr: Expr, known: Mapping[Var, Expr]) -> Expr:
         same = {self.other[v]: e for v, e in known.items()}
         return substitute(expr, {v: e for v, e in same.items() if isinstance(v, Var)})
 
     def _never_equal(self, left: Expr, right: Expr, known: Mapping[Var, Expr]) -> bool:
-        right = self._settled(right, known)
+        right = self._with_equal_axes(right, known)
         if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
             return False
         if isinstance(left, Binary) and isinstance(right, Binary) and left.op == right.op == "floormod":
@@ -289,7 +306,7 @@ class _Pair:
         If the sum of all other terms of the difference is smaller than its greatest factor, the terms with
         that factor must cancel. The argument is then repeated for the next factor.
         """
-        right = self._settled(right, known)
+        right = self._with_equal_axes(right, known)
         if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
             return []
         terms: list[tuple[Expr, Expr]] = []
@@ -311,15 +328,15 @@ class _Pair:
                 terms.append((a, b))
         return terms
 
-    def _injective(self, wanted: Sequence[Var]) -> bool:
+    def _injective(self, differing: Sequence[Var]) -> bool:
         """Whether the same access touches different elements in different threads, in any loop iterations."""
         a, b = self.a, self.b
         if a.indices != b.indices or any(i.dtype is not INDEX or loads_in(i) for i in a.indices):
             return False
-        moving = [s for s in (*self.axes, *a.loops) if s in (*self.axes, *b.loops)]
+        variables = [s for s in (*self.axes, *a.loops) if s in (*self.axes, *b.loops)]
         used = set(free_vars(*a.indices))
-        chosen = [s for s in moving if s.var in used]
-        if not set(wanted) <= {s.var for s in chosen}:
+        chosen = [s for s in variables if s.var in used]
+        if not set(differing) <= {s.var for s in chosen}:
             return False
         analyzer = Analyzer()
         for var in used - {s.var for s in chosen}:
@@ -347,4 +364,4 @@ def _divided(equal: Iterable[tuple[Expr, Expr]], analyzer: Analyzer) -> Iterator
             yield a.a, b.a
 
 
-__all__ = ["Threads", "Touch", "conjuncts", "spread", "touches_of"]
+__all__ = ["ThreadAccess", "Threads", "accesses_of", "conjuncts", "dependents"]

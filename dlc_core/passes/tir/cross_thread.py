@@ -47,7 +47,7 @@ def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0, axis: str =
         raise PassError(f"subgroups of {subgroup} threads", hint="take a power of two")
     program = Program(func)
     while True:
-        found = _next(program)
+        found = _next_reduction(program)
         if found is None:
             return program.func
         _lower(program, found, subgroup if axis in ("", found.loop.thread) else 0)
@@ -58,7 +58,7 @@ def subgroups(machine: Description) -> tuple[int, str]:
     return machine.subgroup, next((a for a in machine.thread_axes if level_of(a) == THREAD), "")
 
 
-def _next(program: Program) -> CrossThread | None:
+def _next_reduction(program: Program) -> CrossThread | None:
     for at in stmts(program.func.body):
         if level(at) != THREAD:
             continue
@@ -88,29 +88,29 @@ def _lower(program: Program, found: CrossThread, subgroup: int) -> None:
     elif 1 < size < subgroup and not size & (size - 1):
         width = size
     count = size // width
-    around = [s for s in program.tree.path(at)[:-1] if level(s) == THREAD]
-    outer = [s for s in around if isinstance(s, For)]
+    enclosing = [s for s in program.tree.path(at)[:-1] if level(s) == THREAD]
+    outer = [s for s in enclosing if isinstance(s, For)]
     parts = Buffer(f"{result.name}_parts", [*(s.extent for s in outer), count], result.dtype, scope="shared")
-    stages: list[Stmt] = [_own_part(program, found, parts, outer, width)]
-    taken = [f"{block.name}_part"]
+    stages: list[Stmt] = [_partial_result(program, found, parts, outer, width)]
+    names = [f"{block.name}_part"]
     while count > 1:
         half = 1 << ((count - 1).bit_length() - 1)
-        name = program.fresh_block_name(f"{block.name}_step{half}", taken)
-        taken.append(name)
+        name = program.fresh_block_name(f"{block.name}_step{half}", names)
+        names.append(name)
         stages.append(_step(name, found, parts, outer, half, min(half, count - half)))
         count = half
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     lanes = _lanes(outer)
-    place = (*(a.var - s.begin for a, s in zip(lanes, outer, strict=True)), const(0))
+    index = (*(a.var - s.begin for a, s in zip(lanes, outer, strict=True)), const(0))
     stages.append(
         rename_bound(
             Block(
                 block.name,
                 (*(a for a, _ in spatial), *lanes),
                 (*(v for _, v in spatial), *(s.var for s in outer)),
-                (Region.point(parts, place),),
+                (Region.point(parts, index),),
                 block.writes,
-                Store(result, found.combination.point, load(parts, place)),
+                Store(result, found.combination.point, load(parts, index)),
                 predicate=parts_of(block.predicate, _reducing(found))[0],
                 annotations=block.annotations,
             )
@@ -128,17 +128,19 @@ def _lanes(loops: Sequence[For]) -> list[IterVar]:
     return [IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent)) for s in loops]
 
 
-def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For], width: int) -> Stmt:
+def _partial_result(
+    program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For], width: int
+) -> Stmt:
     """Emit the partial reduction of each thread in thread-local memory, and its copy to shared memory."""
     block, at = found.block, found.loop
     assert isinstance(block.init, Store)
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     reducing = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
     lane = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent))
-    kept = [IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent), "reduce") for s in found.inner]
+    reduce_axes = [IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent), "reduce") for s in found.inner]
     names: dict[Var, Expr] = {
         at.var: lane.var,
-        **{s.var: a.var for s, a in zip(found.inner, kept, strict=True)},
+        **{s.var: a.var for s, a in zip(found.inner, reduce_axes, strict=True)},
     }
     env = {a.var: substitute(v, names) for a, v in reducing}
     always, sometimes = parts_of(block.predicate, _reducing(found))
@@ -150,7 +152,7 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
     (value,) = found.combination.combine((own[0],), (source,))
     add = Block(
         program.fresh_block_name(f"{block.name}_part"),
-        (*(a for a, _ in spatial), lane, *kept),
+        (*(a for a, _ in spatial), lane, *reduce_axes),
         (*(v for _, v in spatial), at.var, *(s.var for s in found.inner)),
         (),
         (Region.point(own, (const(0),)),),
@@ -164,14 +166,14 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
         nest = replace(one, body=nest)
     lanes = _lanes([*outer, at])
     *row, number = (a.var - a.dom.begin for a in lanes)
-    place = (*row, number if width == 1 else number // width)
-    show = Block(
+    index = (*row, number if width == 1 else number // width)
+    publish = Block(
         program.fresh_block_name(f"{block.name}_shown"),
         tuple(lanes),
         tuple(s.var for s in (*outer, at)),
         (Region.point(own, (const(0),)),),
-        (Region.point(parts, place),),
-        Store(parts, place, own[0]),
+        (Region.point(parts, index),),
+        Store(parts, index, own[0]),
         predicate=TRUE if width == 1 else eq((at.var - at.begin) % width, 0),
     )
     exchange = None if width == 1 else _exchange(program, found, own, width)
@@ -181,7 +183,7 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
         region = (Region.point(own, (const(0),)),)
         name = program.fresh_block_name(f"{block.name}_nothing")
         first = Block(name, (), (), (), region, Store(own, (const(0),), block.init.value))
-    return replace(at, body=Alloc(own, seq(first, nest, exchange, show)))
+    return replace(at, body=Alloc(own, seq(first, nest, exchange, publish)))
 
 
 def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> Stmt:
@@ -189,14 +191,14 @@ def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> 
     steps: list[Stmt] = []
     distance = width // 2
     while distance:
-        mine = cast_to("int32", own[0]) if own.dtype.is_bool else own[0]
-        given = intrinsic("subgroup_shuffle_down", mine, distance, width)
+        sent = cast_to("int32", own[0]) if own.dtype.is_bool else own[0]
+        received = intrinsic("subgroup_shuffle_down", sent, distance, width)
         # Exchanges take numbers. `and` and `or` may skip their second operand, so that it gets a name before.
-        other = Var("other", given.dtype) if own.dtype.is_bool else None
-        read = given if other is None else cast_to(own.dtype, other)
+        other = Var("other", received.dtype) if own.dtype.is_bool else None
+        read = received if other is None else cast_to(own.dtype, other)
         (value,) = found.combination.combine((own[0],), (read,))
         step = Store(own, (const(0),), value)
-        steps.append(step if other is None else Let(other, given, step))
+        steps.append(step if other is None else Let(other, received, step))
         distance //= 2
     region = (Region.point(own, (const(0),)),)
     return Block(

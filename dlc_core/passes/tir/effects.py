@@ -24,7 +24,7 @@ class Memory:
         self._written: dict[Stmt, frozenset[Buffer] | None] = {}
         self._effects: dict[Expr, tuple[frozenset[Buffer], bool]] = {}
 
-    def renamed(self, new: Buffer, old: Buffer) -> None:
+    def alias(self, new: Buffer, old: Buffer) -> None:
         """Treat a buffer that replaces another one as that one."""
         self.base[new] = old
 
@@ -49,8 +49,8 @@ class Memory:
         if isinstance(stmt, Store):
             total = frozenset((self.root(stmt.buffer),))
         for e in exprs_of(stmt):
-            own, waits = self.effects(e)
-            total = None if waits or total is None else total | own
+            buffers, synchronises = self.effects(e)
+            total = None if synchronises or total is None else total | buffers
         for child in child_stmts(stmt):
             inner = self.written(child)
             total = None if inner is None or total is None else total | inner
@@ -61,16 +61,16 @@ class Memory:
         """Return the buffers that calls in an expression may write, and whether it synchronises threads."""
         found = self._effects.get(expr)
         if found is None:
-            buffers, waits = NOTHING, False
+            buffers, synchronises = NOTHING, False
             hint = isinstance(expr, Call) and expr.name == "prefetch"
             for e in post_order(expr) if not hint and (isinstance(expr, Call) or loads_in(expr)) else ():
                 if isinstance(e, Call) and e.name == "address_of":
                     buffers |= {self.root(a.buffer) for a in e.args if isinstance(a, Load)}
-                waits = waits or (isinstance(e, Call) and e.name in CONVERGENT)
-            found = self._effects[expr] = buffers, waits
+                synchronises = synchronises or (isinstance(e, Call) and e.name in CONVERGENT)
+            found = self._effects[expr] = buffers, synchronises
         return found
 
-    def steady(self, stmt: Stmt, *exprs: Expr) -> bool:
+    def preserves(self, stmt: Stmt, *exprs: Expr) -> bool:
         """Whether a statement cannot change memory that expressions read."""
         read = self.roots(*exprs)
         if not read:

@@ -24,31 +24,31 @@ def flatten_and_simplify(func: PrimFunc) -> PrimFunc:
     folded. Raises CodegenError for blocks, which have to be lowered before.
     """
     walker = _Flatten(func)
-    params = tuple(walker.flat(p) if isinstance(p, Buffer) else p for p in func.params)
+    params = tuple(walker.flat_buffer(p) if isinstance(p, Buffer) else p for p in func.params)
     return replace(func, params=params, body=walker.stmt(func.body))
 
 
 class _Flatten(Simplify):
-    def flat(self, buffer: Buffer) -> Buffer:
+    def flat_buffer(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
-            size = self.analyzer.simplify(self.settled(reach(buffer)))
+            size = self.analyzer.simplify(self.substituted(extent_in_elements(buffer)))
             found = Buffer(
                 buffer.name,
                 (size,),
                 buffer.dtype,
                 scope=buffer.scope,
-                offset=self.settled(buffer.offset),
+                offset=self.substituted(buffer.offset),
                 align=buffer.align,
             )
             self.buffers[buffer] = found
-            self.memory.renamed(found, buffer)
+            self.memory.alias(found, buffer)
         return found
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        return self.flat(buffer)
+        return self.flat_buffer(buffer)
 
-    def settle_buffer(self, buffer: Buffer) -> None:
+    def define_buffer(self, buffer: Buffer) -> None:
         """Create the flat buffer on the first visit."""
 
     def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -58,25 +58,25 @@ class _Flatten(Simplify):
         """Return the element offset of an access. The flat buffer keeps the buffer's own offset."""
         total: Expr = const(0)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
-            total = total + index.astype(INDEX.with_lanes(index.dtype.lanes)) * self.settled(stride)
+            total = total + index.astype(INDEX.with_lanes(index.dtype.lanes)) * self.substituted(stride)
         return self.analyzer.simplify(total)
 
     def expr(self, e: Expr) -> Expr:
         def visit(x: Expr) -> Expr | None:
             if isinstance(x, Load):
-                return load(self.flat(x.buffer), (self.offset(x.buffer, x.indices),))
+                return load(self.flat_buffer(x.buffer), (self.offset(x.buffer, x.indices),))
             return None
 
         if isinstance(e, Const):
             return e
-        e = self.settled(e)
+        e = self.substituted(e)
         return self.analyzer.simplify(transform(e, visit) if loads_in(e) else e)
 
     def block(self, s: Block) -> Stmt:
         raise CodegenError(f"block {s.name} has buffers of several dims", hint="run lower_blocks first")
 
 
-def reach(buffer: Buffer) -> Expr:
+def extent_in_elements(buffer: Buffer) -> Expr:
     """Return the number of elements from index zero to the last element."""
     if buffer.strides is None:
         return buffer.num_elements()

@@ -55,17 +55,17 @@ class _Hoister(Walker):
             body = body.body
         parts = body.stmts if isinstance(body, Seq) else (body,)
         for branch in parts:
-            if isinstance(branch, If) and self.is_fixed(branch.cond, loop, around):
-                beside = [part for part in parts if part is not branch]
-                if any(self.memory.written(part) is None for part in beside):
+            if isinstance(branch, If) and self.is_invariant(branch.cond, loop, around):
+                others = [part for part in parts if part is not branch]
+                if any(self.memory.written(part) is None for part in others):
                     continue
-                fits = sum(map(_steps, beside)) <= self.max_copied
+                fits = sum(map(_count_steps, others)) <= self.max_copied
                 where = f"{loop.var.name} {branch.cond}"
                 if UNSWITCH.choose("hoisted" if fits else "inside", where=where) == "hoisted":
                     return branch
         return None
 
-    def is_fixed(self, cond: Expr, loop: For, around: list[Stmt]) -> bool:
+    def is_invariant(self, cond: Expr, loop: For, around: list[Stmt]) -> bool:
         """Whether a condition is loop-invariant, and safe to evaluate even if the loop has no iterations."""
         bound: set[Var] = {loop.var, *(v for s in around for v in bound_vars(s))}
         own = {s.buffer for s in around if isinstance(s, (Alloc, View))}
@@ -74,12 +74,12 @@ class _Hoister(Walker):
             and bound.isdisjoint(free_vars(cond))
             and own.isdisjoint(e.buffer for e in loads_in(cond))
             and is_pure(cond)
-            and self.memory.steady(loop, cond)
+            and self.memory.preserves(loop, cond)
             and is_safe(cond, self.analyzer)
         )
 
 
-def _steps(stmt: Stmt) -> int:
+def _count_steps(stmt: Stmt) -> int:
     return sum(isinstance(s, (Store, Eval)) for s in stmts(stmt))
 
 

@@ -31,32 +31,32 @@ def launch_rest(func: PrimFunc, axis: str) -> PrimFunc:
 def _launched(stmt: Stmt, axis: str) -> Stmt:
     if is_axis(stmt):
         return stmt
-    if not any(map(_is_hosts, stmts(stmt))):
-        return _alone(stmt, axis)
+    if not any(map(_is_host_only, stmts(stmt))):
+        return _single_thread_launch(stmt, axis)
     children = child_stmts(stmt)
     if not isinstance(stmt, Seq):
         made = [_launched(child, axis) for child in children]
         return stmt if all(new is old for new, old in zip(made, children)) else with_children(stmt, made)
     parts: list[Stmt] = []
-    waiting: list[Stmt] = []
+    pending: list[Stmt] = []
     for child in children:
-        if any(map(_is_hosts, stmts(child))):
-            parts += [_alone(seq(*waiting), axis), _launched(child, axis)]
-            waiting = []
+        if any(map(_is_host_only, stmts(child))):
+            parts += [_single_thread_launch(seq(*pending), axis), _launched(child, axis)]
+            pending = []
         else:
-            waiting.append(child)
-    parts.append(_alone(seq(*waiting), axis))
+            pending.append(child)
+    parts.append(_single_thread_launch(seq(*pending), axis))
     return seq(*parts)
 
 
-def _is_hosts(stmt: Stmt) -> bool:
+def _is_host_only(stmt: Stmt) -> bool:
     """Whether only the host can execute a statement: a launch or a call of a function."""
     return is_axis(stmt) or any(
         isinstance(e, Call) and e.name.startswith((KERNEL, LAUNCH)) for e in exprs_of(stmt)
     )
 
 
-def _alone(stmt: Stmt, axis: str) -> Stmt:
+def _single_thread_launch(stmt: Stmt, axis: str) -> Stmt:
     """Wrap a statement in a launch of one thread, unless it stores nothing."""
     if not stores_in(stmt):
         return stmt

@@ -1,5 +1,5 @@
-"""Check whether a scheduled program becomes launches that a machine can run. Schedule rules ask this while
-another schedule can still be chosen."""
+"""Check whether a scheduled program becomes launches that a machine can run. Schedule rules call it
+while another schedule can still be chosen."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
         _, kernels = split_host_device(func)
     except DlcError as error:
         raise ScheduleError(error.what, why=error.why, hint=error.hint) from error
-    left = _outside(func.body)
-    if left:
-        raise ScheduleError(f"{func.name}: no launch writes {left[0].buffer.name}")
+    stores = _stores_outside(func.body)
+    if stores:
+        raise ScheduleError(f"{func.name}: no launch writes {stores[0].buffer.name}")
     problems = [problem for kernel in kernels.values() for problem in launch_problems(kernel, machine)]
     problems += [
         f"the size of {buffer.name} is not known"
@@ -47,7 +47,7 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
         raise ScheduleError(f"{func.name} cannot be launched", why="; ".join(problems))
 
 
-def _outside(root: Stmt) -> list[Store]:
+def _stores_outside(root: Stmt) -> list[Store]:
     """Return the stores outside of launches."""
     found: list[Store] = []
     work = [root]

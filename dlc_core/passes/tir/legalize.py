@@ -57,10 +57,10 @@ def legalize_dtypes(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
     Parameters keep their bytes: a buffer of a narrow dtype becomes one of unsigned integers of its width.
     Raises UnsupportedError for a parameter by value of such a dtype.
     """
-    wrong = {dtype(name) for name in LEGAL if name not in native}
-    if not any(t in wrong for t in _dtypes(func)):
+    unsupported = {dtype(name) for name in LEGAL if name not in native}
+    if not any(t in unsupported for t in _dtypes(func)):
         return func
-    walker = _Legalize(func, wrong)
+    walker = _Legalize(func, unsupported)
     params = tuple(walker.parameter(p) for p in func.params)
     return replace(func, params=params, body=walker.stmt(func.body))
 
@@ -78,34 +78,34 @@ def _dtypes(func: PrimFunc) -> set[DType]:
 
 
 class _Legalize(Walker):
-    def __init__(self, func: PrimFunc, wrong: set[DType]) -> None:
+    def __init__(self, func: PrimFunc, unsupported: set[DType]) -> None:
         super().__init__(func)
-        self.wrong = wrong
+        self.unsupported = unsupported
         self.buffers: dict[Buffer, Buffer] = {}
         self.vars: dict[Var, Expr] = {}
-        self.multiplied = set(operands(func.body))
+        self.fragments = set(operands(func.body))
         """The operands of matrix units, which are passed as bits."""
 
     def parameter(self, param: Buffer | Var) -> Buffer | Var:
         if isinstance(param, Buffer):
             return self.buffer(param)
-        if param.dtype in self.wrong:
+        if param.dtype in self.unsupported:
             raise UnsupportedError(
                 f"{self.func.name} takes {param.name} of {param.dtype} by value",
                 hint="pass it in a buffer of one element",
             )
         return param
 
-    def computed(self, type_: DType) -> DType:
+    def compute_dtype(self, type_: DType) -> DType:
         """Return the dtype in which values of a dtype are computed."""
         scalar = type_.scalar
-        if scalar not in self.wrong:
+        if scalar not in self.unsupported:
             return type_
         to = _F32 if scalar.is_float else _I8 if scalar.kind == "int" else _U8
         return to.with_lanes(type_.lanes)
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        if buffer.dtype not in self.wrong:
+        if buffer.dtype not in self.unsupported:
             return buffer
         found = self.buffers.get(buffer)
         if found is None:
@@ -122,29 +122,31 @@ class _Legalize(Walker):
         return found
 
     def store(self, s: Store) -> Stmt:
-        copied = self.copied(s.value) if s.buffer.dtype in self.wrong and s.buffer.dtype.is_float else None
-        if copied is not None:
-            return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), copied)
+        raw_bits = (
+            self.raw_bits(s.value) if s.buffer.dtype in self.unsupported and s.buffer.dtype.is_float else None
+        )
+        if raw_bits is not None:
+            return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), raw_bits)
         value = self.expr(s.value)
-        if s.buffer.dtype in self.wrong:
+        if s.buffer.dtype in self.unsupported:
             value = self.stored(value, s.buffer.dtype)
         return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), value)
 
     def let(self, s: Let) -> Stmt:
-        if s.var.dtype.scalar not in self.wrong:
+        if s.var.dtype.scalar not in self.unsupported:
             return super().let(s)
-        if s.var in self.multiplied:
-            bits = self.copied(s.value)
+        if s.var in self.fragments:
+            bits = self.raw_bits(s.value)
             if bits is not None:
-                held = Var(s.var.name, bits.dtype)
-                self.vars[s.var] = call("reinterpret", (held,), s.var.dtype)
-                return Let(held, bits, self.stmt(s.body))
-        var = self.vars[s.var] = Var(s.var.name, self.computed(s.var.dtype))
+                bits_var = Var(s.var.name, bits.dtype)
+                self.vars[s.var] = call("reinterpret", (bits_var,), s.var.dtype)
+                return Let(bits_var, bits, self.stmt(s.body))
+        var = self.vars[s.var] = Var(s.var.name, self.compute_dtype(s.var.dtype))
         return Let(var, self.expr(s.value), self.stmt(s.body))
 
     # Values
 
-    def copied(self, e: Expr) -> Expr | None:
+    def raw_bits(self, e: Expr) -> Expr | None:
         """Return the bits of a value that is only loaded or zero; None for a computed value."""
         if isinstance(e, Load):
             return load(self.buffer(e.buffer), self.index(e.buffer, e.indices))
@@ -152,11 +154,11 @@ class _Legalize(Walker):
             bits = dtype(f"uint{8 * e.dtype.itemsize}")
             return const(0, bits) if e.value == 0 and math.copysign(1, e.value) == 1 else None
         if isinstance(e, Broadcast):
-            value = self.copied(e.value)
+            value = self.raw_bits(e.value)
             return None if value is None else broadcast(value, e.lanes)
         chosen = isinstance(e, Call) and e.name == "if_then_else"
         if isinstance(e, Call) and (chosen or e.name == "vector_concat"):
-            parts = [self.copied(part) for part in e.args[1 if chosen else 0 :]]
+            parts = [self.raw_bits(part) for part in e.args[1 if chosen else 0 :]]
             known = [part for part in parts if part is not None]
             if len(known) < len(parts):
                 return None
@@ -178,32 +180,34 @@ class _Legalize(Walker):
             return self.vars.get(e, e)
         if isinstance(e, Load):
             made = load(self.buffer(e.buffer), new)
-            return self.loaded(made, type_) if type_ in self.wrong else made
+            return self.loaded(made, type_) if type_ in self.unsupported else made
         if isinstance(e, Call) and e.name == "address_of":
-            (place,) = e.args
-            assert isinstance(place, Load)
+            (element,) = e.args
+            assert isinstance(element, Load)
             return call(
-                "address_of", (load(self.buffer(place.buffer), [memo[i] for i in place.indices]),), e.dtype
+                "address_of",
+                (load(self.buffer(element.buffer), [memo[i] for i in element.indices]),),
+                e.dtype,
             )
         if e in self.vars.values():
             return e
         if isinstance(e, Call) and e.name == "reinterpret":
-            source, given = e.args[0].dtype.scalar, e.args[0]
+            source, operand = e.args[0].dtype.scalar, e.args[0]
             bits = new[0]
-            if source in self.wrong and isinstance(given, Load):
+            if source in self.unsupported and isinstance(operand, Load):
                 # The bits are taken from memory, because decoding would not keep the payload of a NaN.
-                bits = load(self.buffer(given.buffer), [memo[i] for i in given.indices])
-            elif source in self.wrong:
+                bits = load(self.buffer(operand.buffer), [memo[i] for i in operand.indices])
+            elif source in self.unsupported:
                 bits = self.stored(bits, source)
-            if type_ in self.wrong:
+            if type_ in self.unsupported:
                 bits = bits if bits.dtype.kind == "uint" else self.bits_of(bits)
                 return self.loaded(bits, type_)
             return bits if bits.dtype is e.dtype else call("reinterpret", (bits,), e.dtype)
-        if type_ not in self.wrong:
-            return self.plain(e, new)
+        if type_ not in self.unsupported:
+            return self.supported(e, new)
         return self.value(e, new)
 
-    def plain(self, e: Expr, new: Sequence[Expr]) -> Expr:
+    def supported(self, e: Expr, new: Sequence[Expr]) -> Expr:
         """Rebuild a node of a supported dtype."""
         if isinstance(e, Cast):
             return cast_to(e.dtype, new[0])
@@ -211,7 +215,7 @@ class _Legalize(Walker):
 
     def value(self, e: Expr, new: Sequence[Expr]) -> Expr:
         """Rebuild a node of an unsupported dtype in the dtype in which it is computed."""
-        to, type_ = self.computed(e.dtype), e.dtype.scalar
+        to, type_ = self.compute_dtype(e.dtype), e.dtype.scalar
         if isinstance(e, Const):
             return const(e.value, to)
         if isinstance(e, Broadcast):
@@ -241,7 +245,7 @@ class _Legalize(Walker):
         """Decode the bits of a value in memory."""
         if type_.is_float:
             return decoded(bits, type_)
-        return _wrapped(bits.astype(self.computed(type_.with_lanes(bits.dtype.lanes))), type_)
+        return _wrapped(bits.astype(self.compute_dtype(type_.with_lanes(bits.dtype.lanes))), type_)
 
     def stored(self, value: Expr, type_: DType) -> Expr:
         """Encode a value as its bits in memory."""

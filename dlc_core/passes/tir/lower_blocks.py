@@ -31,12 +31,12 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
 
     Raises ScheduleError if a reduction may be empty and cannot be initialised before its loops.
     """
-    if any(b.init is not None and _any_unknown(b) for b in block_list(func.body)):
+    if any(b.init is not None and _may_be_empty(b) for b in block_list(func.body)):
         func = _initialised(func)
     return replace(func, body=transform_each(func.body, Block, _lower))
 
 
-def _any_unknown(block: Block) -> bool:
+def _may_be_empty(block: Block) -> bool:
     return any(a.kind == "reduce" and not const_value(a.dom.extent) for a in block.axes)
 
 
@@ -48,7 +48,7 @@ def _initialised(func: PrimFunc) -> PrimFunc:
         if block.init is None:
             initialised.update(region.buffer for region in block.writes)
             continue
-        if not _any_unknown(block):
+        if not _may_be_empty(block):
             continue
         loop = _first_empty(schedule, handle)
         if loop is None:
@@ -59,12 +59,12 @@ def _initialised(func: PrimFunc) -> PrimFunc:
         except ScheduleError:
             # A later part of a partitioned reduction loop: the results are already initialised.
             if not results <= initialised:
-                schedule = Schedule(_parts_initialised(schedule.func, handle, loop))
+                schedule = Schedule(_initialise_parts(schedule.func, handle, loop))
         initialised |= results
     return schedule.func
 
 
-def _parts_initialised(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimFunc:
+def _initialise_parts(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimFunc:
     """Initialise, before a loop, all blocks inside it that accumulate into the buffers of a block."""
     program = Program(func)
     at, block = program.loop(target), program.block(handle)

@@ -71,10 +71,10 @@ class _Narrow(Walker):
             return self.vars[e] if e in self.vars else cast_to(self.to, e)
         if isinstance(e, (Binary, Unary)):
             inner = [self.narrow(c) for c in e.children]
-            return None if None in inner else e.rebuild(_known(inner))
+            return None if None in inner else e.rebuild(_not_none(inner))
         if isinstance(e, Select):
             sides = self.narrow(e.a), self.narrow(e.b)
-            return None if None in sides else e.rebuild((self.expr(e.cond), *_known(sides)))
+            return None if None in sides else e.rebuild((self.expr(e.cond), *_not_none(sides)))
         if isinstance(e, Cast) and e.a.dtype.is_int and self.holds(e.a.dtype):
             return cast_to(self.to, self.expr(e.a))
         return None
@@ -93,7 +93,7 @@ class _Narrow(Walker):
         if isinstance(e, Binary) and e.op in COMPARE and e.a.dtype.scalar is INDEX:
             sides = self.narrow(e.a), self.narrow(e.b)
             if None not in sides:
-                return binary(e.op, *_known(sides))
+                return binary(e.op, *_not_none(sides))
         if isinstance(e, Cast) and e.a.dtype.scalar is INDEX:
             inner = self.narrow(e.a)
             if inner is not None:
@@ -120,7 +120,7 @@ class _Narrow(Walker):
         ):
             return super().loop(s)
         var = self.vars[s.var] = Var(s.var.name, self.to)
-        begin, extent = _known(ends)
+        begin, extent = _not_none(ends)
         with self.inside(s.var, s.begin, s.extent, s.body):
             body = self.stmt(s.body)
         return replace(s, var=var, begin=begin, extent=extent, body=body)
@@ -136,7 +136,7 @@ class _Narrow(Walker):
             return Let(var, value, self.stmt(s.body))
 
 
-def _known(parts: Sequence[Expr | None]) -> list[Expr]:
+def _not_none(parts: Sequence[Expr | None]) -> list[Expr]:
     return [part for part in parts if part is not None]
 
 

@@ -41,8 +41,8 @@ from dlc_core.tir.functor import bound_vars, exprs_of, rename_bound, stmts, tran
 from dlc_core.tir.stmt import Block, Eval, For, If, PrimFunc, Stmt, Store, seq
 
 PARTITION = "partition"
-"""The annotation of a loop that is to be cut, whatever its kind and its size (or, if false, is not)."""
-CUT = Decision(
+"""The annotation of a loop that is partitioned, whatever its kind and size (or not partitioned, if false)."""
+SPLIT = Decision(
     "loops.partition",
     "Whether a loop is partitioned where a condition on its variable changes, or tests it in each iteration.",
     ("split", "predicated"),
@@ -50,9 +50,8 @@ CUT = Decision(
 
 
 @record(frozen=True)
-class _Known:
-    """A condition that has one value, whatever the loops inside do, from `low` on and up to `high`
-    (excluded)."""
+class _DecidedRange:
+    """A condition that has one value in all inner iterations if the loop variable is in [low, high)."""
 
     cond: Expr
     value: bool
@@ -67,12 +66,12 @@ class _Partition(Walker):
         self.annotated = annotated
 
     def loop(self, s: For) -> Stmt:
-        parts = self.parts(s) if self.wanted(s) else None
+        parts = self.parts(s) if self.is_partitioned(s) else None
         if parts is None:
             return super().loop(s)
         return seq(*(super(_Partition, self).loop(part) for part in parts))
 
-    def wanted(self, s: For) -> bool:
+    def is_partitioned(self, s: For) -> bool:
         if s.var.dtype is not INDEX or any(isinstance(x, Block) for x in stmts(s.body)):
             return False
         if PARTITION in s.annotations:
@@ -81,24 +80,24 @@ class _Partition(Walker):
         if self.annotated or s.kind != "serial":
             return False
         preferred = "split" if 2 * steps <= self.max_steps else "predicated"
-        return CUT.choose(preferred, where=s.var.name) == "split"
+        return SPLIT.choose(preferred, where=s.var.name) == "split"
 
     def parts(self, s: For) -> list[For] | None:
         """Split a loop before, inside and after the range in which conditions are known; None if there is no
         such range."""
-        known = [k for cond in _conditions(s) if (k := self.known(cond, s)) is not None]
-        if not known:
+        decided_range = [k for cond in _conditions(s) if (k := self.decided_range(cond, s)) is not None]
+        if not decided_range:
             return None
         begin, end = s.begin, s.begin + s.extent
         low, high = begin, end
-        for one in known:
+        for one in decided_range:
             low = low if one.low is None else maximum(low, one.low)
             high = high if one.high is None else minimum(high, one.high)
         low = self.analyzer.simplify(minimum(low, end))
         high = self.analyzer.simplify(maximum(high, low))
-        middle = _settled(s.body, {one.cond: const(one.value, BOOL) for one in known})
+        middle = _with_decided(s.body, {one.cond: const(one.value, BOOL) for one in decided_range})
         notes = {key: value for key, value in s.annotations.items() if key != PARTITION}
-        made: list[For] = []
+        parts: list[For] = []
         for first, extent, body in (
             (begin, low - begin, s.body),
             (low, high - low, middle),
@@ -110,23 +109,23 @@ class _Partition(Walker):
             if self.analyzer.prove(extent <= 0):
                 continue
             part: Stmt = replace(s, begin=first, extent=extent, body=body, annotations=notes)
-            part = rename_bound(part) if made else part
+            part = rename_bound(part) if parts else part
             assert isinstance(part, For)
-            made.append(part)
-        return made
+            parts.append(part)
+        return parts
 
     def fixed(self, extent: Expr) -> bool:
         """Whether an extent is the same each time the loop runs."""
         return all(v in self.func.scalars for v in free_vars(extent))
 
-    def known(self, cond: Expr, s: For) -> _Known | None:
+    def decided_range(self, cond: Expr, s: For) -> _DecidedRange | None:
         """Return the range in which a comparison is known to hold or known to fail, whichever is longer."""
         if not isinstance(cond, Binary) or cond.a.dtype is not INDEX or loads_in(cond):
             return None
         if s.var not in free_vars(cond):
             return None
         if cond.op in ("eq", "ne"):
-            return self.at_an_end(cond, s)
+            return self.except_end(cond, s)
         difference = _below_zero(cond)
         if difference is None:
             return None
@@ -143,25 +142,25 @@ class _Partition(Walker):
             return true or false
         return false if self.length(false, s) > self.length(true, s) else true
 
-    def where_negative(self, cond: Expr, greatest: Expr, var: Var) -> _Known | None:
+    def where_negative(self, cond: Expr, greatest: Expr, var: Var) -> _DecidedRange | None:
         """Return the range in which the upper bound `factor * var + rest` of a difference is negative."""
         found = self.linear(greatest, var)
         if found is None:
             return None
         factor, rest = found
         if factor > 0:
-            return _Known(cond, True, high=(-rest - 1) // factor + 1)
-        return _Known(cond, True, low=rest // -factor + 1)
+            return _DecidedRange(cond, True, high=(-rest - 1) // factor + 1)
+        return _DecidedRange(cond, True, low=rest // -factor + 1)
 
-    def where_positive(self, cond: Expr, least: Expr, var: Var) -> _Known | None:
+    def where_positive(self, cond: Expr, least: Expr, var: Var) -> _DecidedRange | None:
         """Return the range in which the lower bound `factor * var + rest` of a difference is not negative."""
         found = self.linear(least, var)
         if found is None:
             return None
         factor, rest = found
         if factor > 0:
-            return _Known(cond, False, low=(-rest + (factor - 1)) // factor)
-        return _Known(cond, False, high=rest // -factor + 1)
+            return _DecidedRange(cond, False, low=(-rest + (factor - 1)) // factor)
+        return _DecidedRange(cond, False, high=rest // -factor + 1)
 
     def linear(self, expr: Expr, var: Var) -> tuple[int, Expr] | None:
         """Return (factor, rest) of an expression `factor * var + rest`; None if it has no such form."""
@@ -169,7 +168,7 @@ class _Partition(Walker):
         value = None if factor is None else const_value(factor)
         return (value, substitute(expr, {var: const(0)})) if value else None
 
-    def at_an_end(self, cond: Binary, s: For) -> _Known | None:
+    def except_end(self, cond: Binary, s: For) -> _DecidedRange | None:
         """Return the range without the first or the last iteration if an equality holds in that one alone."""
         bound = {v for x in stmts(s.body) for v in bound_vars(x)}
         if not bound.isdisjoint(free_vars(cond)):
@@ -179,16 +178,16 @@ class _Partition(Walker):
             return None
         value = cond.op == "ne"
         if self.analyzer.prove_equal(point, s.begin):
-            return _Known(cond, value, low=point + 1)
+            return _DecidedRange(cond, value, low=point + 1)
         if self.analyzer.prove_equal(point + 1, s.begin + s.extent):
-            return _Known(cond, value, high=point)
+            return _DecidedRange(cond, value, high=point)
         return None
 
-    def length(self, known: _Known, s: For) -> float:
+    def length(self, decided_range: _DecidedRange, s: For) -> float:
         """Return the constant number of iterations of a range; 0 if it is symbolic."""
         begin, end = s.begin, s.begin + s.extent
-        low = begin if known.low is None else maximum(begin, known.low)
-        high = end if known.high is None else minimum(end, known.high)
+        low = begin if decided_range.low is None else maximum(begin, decided_range.low)
+        high = end if decided_range.high is None else minimum(end, decided_range.high)
         return const_value(self.analyzer.simplify(high - low)) or 0
 
 
@@ -215,7 +214,7 @@ def _conditions(s: For) -> list[Expr]:
     return list(found)
 
 
-def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
+def _with_decided(body: Stmt, decided_range: Mapping[Expr, Expr]) -> Stmt:
     """Replace known conditions in a body by their values, and remove dead branches."""
 
     def stmt(s: Stmt) -> Stmt | None:
@@ -223,7 +222,7 @@ def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
             return None
         return s.then if s.cond.value else s.orelse or EMPTY_STMT
 
-    return transform_stmt(body, stmt_fn=stmt, expr_fn=known.get)
+    return transform_stmt(body, stmt_fn=stmt, expr_fn=decided_range.get)
 
 
 @record(frozen=True)

@@ -22,10 +22,10 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
 NOTES = {PREFETCH, PREFETCH_PART}
 HINTS = Decision(
     "loops.prefetch",
-    "Whether loops prefetch memory where the schedule says so.",
+    "Whether annotated loops prefetch memory.",
     ("issued", "omitted"),
 )
-_FINE = 1 << 16
+_FIXED_POINT = 1 << 16
 """The unit in which parts of cache lines are counted: a power of two, so that dividing by it is a shift."""
 
 
@@ -33,7 +33,7 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
     """Insert prefetches into annotated loops. `line` is the size of a cache line in bytes."""
     if not any(PREFETCH in s.annotations for s in stmts_of(func.body, For)):
         return func
-    asked = HINTS.choose("issued") == "issued"
+    enabled = HINTS.choose("issued") == "issued"
     around: dict[Var, list[For]] = {}
     for outer in stmts_of(func.body, For):
         if PREFETCH_PART in outer.annotations:
@@ -46,7 +46,7 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
             return None
         notes = {key: value for key, value in loop.annotations.items() if key not in NOTES}
         body = loop.body
-        if PREFETCH in loop.annotations and asked:
+        if PREFETCH in loop.annotations and enabled:
             body = seq(*(Eval(hint) for hint in _hints(loop, around.get(loop.var, ()), line)), body)
         return replace(loop, body=body, annotations=notes)
 
@@ -58,20 +58,22 @@ def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
 
     If iterations of surrounding loops share the lines, each iteration prefetches only its part.
     """
-    name, ahead, *shares = loop.annotations[PREFETCH]
-    parts, own = shares or (1, 0)
+    name, distance, *sharing = loop.annotations[PREFETCH]
+    parts, own = sharing or (1, 0)
     part = sum((outer.var * outer.annotations[PREFETCH_PART] for outer in around), as_expr(own))
     step = part * loop.extent + (loop.var - loop.begin)
     for lines in _lines(loop, name, line):
         buffer, first = lines[0]
         if parts == 1:
-            yield from (prefetch(address_of(buffer, place + ahead)) for _, place in lines)
+            yield from (prefetch(address_of(buffer, index + distance)) for _, index in lines)
             continue
         # A part is contiguous, so that the hardware prefetcher recognises it as a stream.
         elements = line // buffer.dtype.itemsize
-        # The share of a step is in fixed point (1/65536): a division in the loop would take registers.
-        share = -(-len(lines) * elements * _FINE // parts)
-        begin = substitute(first, {loop.var: loop.begin}) + ahead + step * share // _FINE
+        # The part of a step is in fixed point (1/65536): a division in the loop would take registers.
+        elements_per_step = -(-len(lines) * elements * _FIXED_POINT // parts)
+        begin = (
+            substitute(first, {loop.var: loop.begin}) + distance + step * elements_per_step // _FIXED_POINT
+        )
         for number in range(-(-len(lines) // parts)):
             yield prefetch(address_of(buffer, begin + number * elements))
 
@@ -89,12 +91,12 @@ def _lines(loop: For, name: str, line: int) -> list[list[tuple[Buffer, Expr]]]:
         if one.buffer.name != name or loop.var not in free_vars(first):
             continue
         terms, begin = analyzer.linear(first)
-        known = next((group for group in found if group[0] == terms), None)
-        if known is None:
+        group = next((group for group in found if group[0] == terms), None)
+        if group is None:
             found.append((terms, [(one.buffer, first)], [begin]))
-        elif all(abs(begin - other) * one.buffer.dtype.itemsize >= line for other in known[2]):
-            known[1].append((one.buffer, first))
-            known[2].append(begin)
+        elif all(abs(begin - other) * one.buffer.dtype.itemsize >= line for other in group[2]):
+            group[1].append((one.buffer, first))
+            group[2].append(begin)
     return [lines for _, lines, _ in found]
 
 

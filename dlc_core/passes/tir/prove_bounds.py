@@ -12,7 +12,7 @@ from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 BOUNDS = "bounds"
-"""The attribute of a PrimFunc: how many accesses are proved to lie in their buffers, and how many checked."""
+"""The attribute of a PrimFunc: the numbers of accesses that are proved and that are checked at run time."""
 
 
 @record(frozen=True)

@@ -14,7 +14,7 @@ from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
 REGIONS = "regions"
-"""The attribute of a PrimFunc: how many regions of blocks are proved to lie in their buffers."""
+"""The attribute of a PrimFunc: the number of regions of blocks that are proved to be inside their buffers."""
 
 
 @record(frozen=True)
@@ -56,10 +56,10 @@ class ProveRegions(PrimFuncPass):
         found = prove_regions(func)
         if found.open:
             first = found.open[0]
-            known = first.when is not None and const_value(first.when) is None
-            where = f", which lies inside where {first.when}" if known else ""
+            is_symbolic = first.when is not None and const_value(first.when) is None
+            where = f", which is inside if {first.when}" if is_symbolic else ""
             raise ScheduleError(
-                f"{func.name}: what a function outside of it touches is not proved to lie in its buffer",
+                f"{func.name}: accesses of an external function are not proved to be inside the buffer",
                 why=f"{first}{where}",
                 hint="split loops so that only whole tiles are tensorized, or pad the buffer",
             )

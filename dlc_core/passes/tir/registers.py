@@ -19,7 +19,7 @@ from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts, transform_each, transform_stmt
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
-Place = tuple[Expr, ...]
+Indices = tuple[Expr, ...]
 """Constant indices of an element, or of a vector of elements."""
 
 
@@ -27,7 +27,9 @@ def promote_registers(func: PrimFunc, max_elements: int) -> PrimFunc:
     """Turn temporaries of at most `max_elements` elements into values, if that is possible."""
 
     def visit(s: Alloc) -> Stmt | None:
-        return _valued(s.body, s.buffer) if _is_small(s.buffer, max_elements) and _is_plain(s) else None
+        return (
+            _promoted(s.body, s.buffer) if _is_small(s.buffer, max_elements) and _is_promotable(s) else None
+        )
 
     body = transform_each(func.body, Alloc, visit)
     return func if body is func.body else replace(func, body=body)
@@ -55,12 +57,12 @@ def _spine(body: Stmt) -> Iterator[tuple[Stmt, bool]]:
         body = body.body
 
 
-def _is_plain(alloc: Alloc) -> bool:
+def _is_promotable(alloc: Alloc) -> bool:
     """Whether straight-line code writes each element, at a constant index, before it is read."""
     buffer = alloc.buffer
-    known: dict[int, Place] = {}
-    for s, goes_on in _spine(alloc.body):
-        for part in (s,) if goes_on else stmts(s):
+    known: dict[int, Indices] = {}
+    for s, encloses_next in _spine(alloc.body):
+        for part in (s,) if encloses_next else stmts(s):
             if (isinstance(part, View) and part.base is buffer) or _escapes(part, buffer):
                 return False
             if isinstance(part, Store) and part.buffer is buffer and part is not s:
@@ -76,9 +78,9 @@ def _is_plain(alloc: Alloc) -> bool:
     return True
 
 
-def _covered(buffer: Buffer, place: Place) -> list[int] | None:
+def _covered(buffer: Buffer, index: Indices) -> list[int] | None:
     """Return the linear indices of the elements that an index covers; None if it is not constant."""
-    indices, lanes = list(place), 1
+    indices, lanes = list(index), 1
     if indices and isinstance(indices[-1], Ramp):
         last = indices[-1]
         if const_value(last.stride) != 1:
@@ -98,26 +100,28 @@ def _escapes(s: Stmt, buffer: Buffer) -> bool:
     )
 
 
-def _valued(body: Stmt, buffer: Buffer) -> Stmt:
+def _promoted(body: Stmt, buffer: Buffer) -> Stmt:
     """Replace the elements of a buffer by values in the straight-line code of its scope."""
-    values: dict[Place, Var] = {}
+    values: dict[Indices, Var] = {}
 
-    def put_in(e: Expr) -> Expr | None:
+    def substituted(e: Expr) -> Expr | None:
         return values[e.indices] if isinstance(e, Load) and e.buffer is buffer else None
 
     parts: list[tuple[Stmt, bool]] = []
-    for s, goes_on in _spine(body):
+    for s, encloses_next in _spine(body):
         if isinstance(s, Store) and s.buffer is buffer:
-            value = transform(s.value, put_in)
+            value = transform(s.value, substituted)
             var = values[s.indices] = Var(buffer.name, value.dtype)
             parts.append((Let(var, value, EMPTY_STMT), True))
-        elif not goes_on:
-            parts.append((transform_stmt(s, expr_fn=put_in), False))
+        elif not encloses_next:
+            parts.append((transform_stmt(s, expr_fn=substituted), False))
         else:
-            parts.append((replace(s, value=transform(s.value, put_in)) if isinstance(s, Let) else s, True))
+            parts.append(
+                (replace(s, value=transform(s.value, substituted)) if isinstance(s, Let) else s, True)
+            )
     result: Stmt = EMPTY_STMT
-    for s, goes_on in reversed(parts):
-        if goes_on:
+    for s, encloses_next in reversed(parts):
+        if encloses_next:
             assert isinstance(s, (Let, Alloc, View))
             result = replace(s, body=result)
         else:

@@ -37,7 +37,7 @@ TUNED = "tuned"
 """The rule name of kernels that a tuner scheduled."""
 RULE = Decision(
     SCHEDULE_RULE,
-    "Which of the schedule rules that know a kind of kernel is tried first; values are names of rules.",
+    "Which of the schedule rules that match a kernel is tried first; values are names of rules.",
     ("first", "other"),
     has_values=True,
 )
@@ -46,7 +46,7 @@ _PURPOSE = "The rule for "
 APPLIED = "applied"
 """The attribute of a kernel with the plans that its rule applied, as text."""
 TRACES = "traces"
-"""The setting of a context that asks for the traces of kernels."""
+"""The setting of a context that requests the traces of kernels."""
 
 
 @record(frozen=True)
@@ -55,7 +55,7 @@ class ScheduleKernels(PrimFuncPass):
     allowed rules; empty means all.
 
     A tuner returns a Trace or its JSON. A kernel that it schedules has the attribute `rule` "tuned".
-    Where `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
+    If `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
     made it, as Python that runs on a schedule `sch` of the unscheduled kernel.  The attribute `decisions` has
     the choices that the schedule was made with, as text, and `applied` the plans that follow from them.
     """
@@ -69,38 +69,38 @@ class ScheduleKernels(PrimFuncPass):
         if context.target is None or func.attrs.get("scheduled"):
             return func
         if _writes_nothing(func):
-            return _noted(func, rule="none", why_not=())
+            return _with_attrs(func, rule="none", why_not=())
         description = context.target.describe()
         machine = Machine(description, description.cores)
         refused: list[str] = []
-        passed: list[ScheduleRule] = []
-        with scope(func.name) as asked:
-            for name, apply in self._attempts(func, context, machine, passed):
+        unmatched: list[ScheduleRule] = []
+        with scope(func.name) as rule_choices:
+            for name, apply in self._attempts(func, context, machine, unmatched):
                 try:
                     with scope(func.name) as choices:
                         made, trace = _scheduled(func, apply, context)
                 except ScheduleError as error:
                     refused.append(f"{name}: {error}")
                     continue
-                taken = [
-                    _rule_choice(choice, refused, passed) if choice.decision == RULE.name else choice
-                    for choice in asked
+                kept_choices = [
+                    _rule_choice(choice, refused, unmatched) if choice.decision == RULE.name else choice
+                    for choice in rule_choices
                     if choice.decision != RULE.name or choice.value == name
                 ]
-                taken += [choice for choice in choices if choice not in taken]
+                kept_choices += [choice for choice in choices if choice not in kept_choices]
                 facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
-                facts[DECISIONS] = tuple(choice.full() for choice in taken)
+                facts[DECISIONS] = tuple(choice.full() for choice in kept_choices)
                 if context.config.get(TRACES):
                     facts["trace"] = trace.tidied().as_python()
-                return _noted(made, **facts)
-        return _noted(func, rule="none", why_not=tuple(refused))
+                return _with_attrs(made, **facts)
+        return _with_attrs(func, rule="none", why_not=tuple(refused))
 
     def _attempts(
-        self, func: PrimFunc, context: PassContext, machine: Machine, passed: list[ScheduleRule]
+        self, func: PrimFunc, context: PassContext, machine: Machine, unmatched: list[ScheduleRule]
     ) -> Iterator[tuple[str, Callable[[Schedule], None]]]:
         """Yield the candidates for the schedule of a kernel with their names, the preferred first.
 
-        Rules that do not match the kernel are added to `passed`.
+        Rules that do not match the kernel are added to `unmatched`.
         """
         answer = None if context.tuner is None else context.tuner(func, context.target)
         if answer is not None:
@@ -111,22 +111,22 @@ class ScheduleKernels(PrimFuncPass):
                 if rule.matches(func, machine):
                     yield rule
                 else:
-                    passed.append(rule)
+                    unmatched.append(rule)
 
-        fitting = matching()
-        first = next(fitting, None)
+        matches = matching()
+        first = next(matches, None)
         if first is None:
             return
         known = [first]
 
-        def all_fitting() -> list[ScheduleRule]:
-            known.extend(fitting)
+        def all_matches() -> list[ScheduleRule]:
+            known.extend(matches)
             return known
 
         chosen = RULE.pick(
-            first, all_fitting, lambda rule: "first" if rule is first else "other", lambda rule: rule.name
+            first, all_matches, lambda rule: "first" if rule is first else "other", lambda rule: rule.name
         )
-        for rule in chain([chosen], (one for one in chain(known, fitting) if one is not chosen)):
+        for rule in chain([chosen], (one for one in chain(known, matches) if one is not chosen)):
 
             def apply(schedule: Schedule, rule: ScheduleRule = rule) -> None:
                 rule.apply(schedule, machine)
@@ -137,19 +137,19 @@ class ScheduleKernels(PrimFuncPass):
     def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
         own = rules_for(machine.description)
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
-        wanted = [
+        allowed = [
             r for r in found if (not self.rules or r.name in self.rules) and r.name not in context.disabled
         ]
-        return sorted(wanted, key=lambda rule: -rule.priority)
+        return sorted(allowed, key=lambda rule: -rule.priority)
 
 
-def _rule_choice(choice: Choice, refused: Sequence[str], passed: Sequence[ScheduleRule]) -> Choice:
+def _rule_choice(choice: Choice, refused: Sequence[str], unmatched: Sequence[ScheduleRule]) -> Choice:
     """Return the choice of a rule, with the rules that were tried before it and why they were refused."""
     found = [Candidate(choice.alternative, choice.value)]
     for reason in refused:
         name, _, why = reason.partition(": ")
         found.append(Candidate("other", name, refused=one_line(why)))
-    for rule in reversed(passed[-MAX_CANDIDATES:]):  # closest priority first
+    for rule in reversed(unmatched[-MAX_CANDIDATES:]):  # closest priority first
         what = one_line((type(rule).__doc__ or "").partition("\n\n")[0].partition(";")[0].rstrip("."))
         purpose = what.removeprefix(_PURPOSE)
         why = f"does not match: is for {purpose}" if purpose != what else "does not match"
@@ -187,7 +187,7 @@ def _applied(
     if description is not None and description.thread_axes:
         check_launches(schedule.func, description)
     plans = "; ".join(dict.fromkeys(map(str, schedule.plans)))
-    return _noted(schedule.func, **({APPLIED: plans} if plans else {})), schedule.trace
+    return _with_attrs(schedule.func, **({APPLIED: plans} if plans else {})), schedule.trace
 
 
 def _as_trace(answer: Any) -> Trace:
@@ -219,6 +219,6 @@ def _writes_nothing(func: PrimFunc) -> bool:
     return bool(results) and all(const_value(b.num_elements()) == 0 for b in results)
 
 
-def _noted(func: PrimFunc, **facts: object) -> PrimFunc:
+def _with_attrs(func: PrimFunc, **facts: object) -> PrimFunc:
     """Add facts about the schedule to the attributes of a program."""
     return replace(func, attrs=MappingProxyType({**func.attrs, **facts}))

@@ -17,15 +17,15 @@ from dlc_core.tir.stmt import Alloc, For, If, Let, PrimFunc, Stmt, View
 
 
 class Simplify(Walker):
-    """Loops of one iteration and of none vanish, conditions that are proved vanish or take their side."""
+    """Removes empty loops, loops of one iteration and conditions with a proved value."""
 
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
         self.buffers: dict[Buffer, Buffer] = {}
         self.values: dict[Var, Expr] = {}
-        """Variables of the loops of one iteration that the walk is in, and names of plain values."""
+        """The values of variables of loops with one iteration, and of names of variables and constants."""
 
-    def settled(self, expr: Expr) -> Expr:
+    def substituted(self, expr: Expr) -> Expr:
         return substitute(expr, self.values) if self.values else expr
 
     def buffer(self, buffer: Buffer) -> Buffer:
@@ -34,22 +34,22 @@ class Simplify(Walker):
     def expr(self, e: Expr) -> Expr:
         if isinstance(e, Const):
             return e
-        e = self.settled(e)
+        e = self.substituted(e)
         return self.analyzer.simplify(substitute(e, {}, self.buffers) if self.buffers else e)
 
-    def settle_buffer(self, buffer: Buffer) -> None:
+    def define_buffer(self, buffer: Buffer) -> None:
         """Replace removed variables in the description of a buffer that is allocated now."""
-        settled = substitute_buffer(buffer, self.values)
-        if settled is not buffer:
-            self.buffers[buffer] = settled
-            self.memory.renamed(settled, buffer)
+        substituted = substitute_buffer(buffer, self.values)
+        if substituted is not buffer:
+            self.buffers[buffer] = substituted
+            self.memory.alias(substituted, buffer)
 
     def alloc(self, s: Alloc) -> Stmt:
-        self.settle_buffer(s.buffer)
+        self.define_buffer(s.buffer)
         return super().alloc(s)
 
     def view(self, s: View) -> Stmt:
-        self.settle_buffer(s.buffer)
+        self.define_buffer(s.buffer)
         return super().view(s)
 
     def loop(self, s: For) -> Stmt:

@@ -41,19 +41,21 @@ def _rewrite(program: Program, loop: For) -> None:
     stages = tuple(loop.annotations[STAGE])
     order = tuple(loop.annotations.get(ORDER, range(len(stages))))
     plan = check_pipeline(program, loop, stages, order, int(loop.annotations.get(SPARE, 0)))
-    wide = {old: _widened(old, count) for old, count in plan.versions.items() if count > 1}
+    versioned = {old: _with_versions(old, count) for old, count in plan.versions.items() if count > 1}
     number = Var(loop.var.name, loop.var.dtype)
-    parts = [_part(program.func, stmt, loop, number, wide) for stmt in plan.parts]
-    new: Stmt = _Writer(program.analyzer(loop), loop, plan, number, parts).written(MappingProxyType(notes))
+    parts = [_part(program.func, stmt, loop, number, versioned) for stmt in plan.parts]
+    new: Stmt = _Pipeliner(program.analyzer(loop), loop, plan, number, parts).pipelined(
+        MappingProxyType(notes)
+    )
     for buffer in reversed(plan.allocs):
-        new = Alloc(wide.get(buffer, buffer), new)
+        new = Alloc(versioned.get(buffer, buffer), new)
     program.replace({loop: new})
-    for buffer in wide.keys() - set(plan.allocs):
+    for buffer in versioned.keys() - set(plan.allocs):
         alloc = program.tree.allocs[buffer]
-        program.replace({alloc: Alloc(wide[buffer], alloc.body)})
+        program.replace({alloc: Alloc(versioned[buffer], alloc.body)})
 
 
-def _widened(old: Buffer, count: int) -> Buffer:
+def _with_versions(old: Buffer, count: int) -> Buffer:
     """Widen a buffer to a number of contiguous versions. Padding between rows is kept."""
     strides = None
     if old.strides:
@@ -61,19 +63,19 @@ def _widened(old: Buffer, count: int) -> Buffer:
     return Buffer(old.name, (count, *old.shape), old.dtype, strides=strides, scope=old.scope, align=old.align)
 
 
-def _part(func: PrimFunc, stmt: Stmt, loop: For, number: Var, wide: dict[Buffer, Buffer]) -> Stmt:
+def _part(func: PrimFunc, stmt: Stmt, loop: For, number: Var, versioned: dict[Buffer, Buffer]) -> Stmt:
     """Lower the blocks of a part, and index it by its iteration, which also selects the buffer versions."""
     lowered = lower_blocks(PrimFunc(func.name, func.params, stmt)).body
 
-    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
-        new = wide.get(buffer)
+    def with_version(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        new = versioned.get(buffer)
         return None if new is None else (new, (number % new.shape[0], *indices))
 
-    widened = move_accesses(lowered, place)
+    widened = move_accesses(lowered, with_version)
     return substitute_stmt(widened, {loop.var: number + loop.begin})
 
 
-class _Writer:
+class _Pipeliner:
     def __init__(
         self, analyzer: Analyzer, loop: For, plan: Pipelined, number: Var, parts: list[Stmt]
     ) -> None:
@@ -84,52 +86,52 @@ class _Writer:
         self.parts = parts
         self.depth = max(plan.stages)
 
-    def written(self, notes: MappingProxyType[str, object]) -> Stmt:
+    def pipelined(self, notes: MappingProxyType[str, object]) -> Stmt:
         count, depth = self.loop.extent, self.depth
-        whole = self.analyzer.prove(count >= depth)
+        fills = self.analyzer.prove(count >= depth)
         first = [self.step(const(t)) for t in range(depth)]
         var = Var(self.loop.var.name, self.loop.var.dtype)
-        rest = self.analyzer.simplify(count - depth if whole else maximum(count - depth, 0))
+        rest = self.analyzer.simplify(count - depth if fills else maximum(count - depth, 0))
         out: list[Stmt] = list(first)
         if const_value(rest) != 0:
             with self.analyzer.scope():
                 self.analyzer.bind(var, depth, rest)
                 body = self.step(var)
             out.append(For(var, as_expr(depth), rest, body, annotations=notes))
-        end = count if whole else maximum(count, depth)
+        end = count if fills else maximum(count, depth)
         out += [self.step(self.analyzer.simplify(end + t), t) for t in range(depth)]
         return seq(*out)
 
-    def step(self, time: Expr, behind: int | None = None) -> Stmt:
+    def step(self, time: Expr, drained: int | None = None) -> Stmt:
         """Emit one time step: each part in the iteration that its stage has reached.
 
-        `behind` counts the steps since the first part finished its iterations.  Each step but the last with
+        `drained` counts the steps since the first part finished its iterations.  Each step but the last with
         copies has one group of them, so that the number of groups in flight is known.
         """
-        copies, ahead, after = self.plan.copies, self.plan.ahead, behind or 0
+        copies, ahead, after = self.plan.copies, self.plan.ahead, drained or 0
         last = max((self.plan.stages[i] for i in copies), default=0)
-        places = [self.plan.order[i] for i in copies if behind is None or behind < last]
+        copy_positions = [self.plan.order[i] for i in copies if drained is None or drained < last]
         out: list[Stmt] = []
-        early = const_value(time) if behind is None else None
-        if copies and (early is None or early >= ahead):
+        known_time = const_value(time) if drained is None else None
+        if copies and (known_time is None or known_time >= ahead):
             left = ahead - 1 - max(0, after - last)
             out.append(Eval(copies_barrier(max(0, left), self.plan.spare)))
         for i in sorted(range(len(self.parts)), key=lambda i: self.plan.order[i]):
-            if places and self.plan.order[i] == min(places):
+            if copy_positions and self.plan.order[i] == min(copy_positions):
                 out.append(Eval(copies_begin()))
             self._add(out, i, time)
-            if places and self.plan.order[i] == max(places):
+            if copy_positions and self.plan.order[i] == max(copy_positions):
                 out.append(Eval(copies_end()))
         return seq(*out)
 
     def _add(self, out: list[Stmt], i: int, time: Expr) -> None:
         """Emit a part, unless its iteration is outside of the loop."""
-        at = self.analyzer.simplify(time - self.plan.stages[i])
-        begun, going = at >= 0, at < self.loop.extent
-        if self.analyzer.prove(at < 0) or self.analyzer.prove(at >= self.loop.extent):
+        iteration = self.analyzer.simplify(time - self.plan.stages[i])
+        has_begun, has_next = iteration >= 0, iteration < self.loop.extent
+        if self.analyzer.prove(iteration < 0) or self.analyzer.prove(iteration >= self.loop.extent):
             return
-        part = rename_bound(substitute_stmt(self.parts[i], {self.number: at}))
-        for cond in (going, begun):
+        part = rename_bound(substitute_stmt(self.parts[i], {self.number: iteration}))
+        for cond in (has_next, has_begun):
             part = part if self.analyzer.prove(cond) else If(cond, part)
         out.append(part)
 

@@ -23,7 +23,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const_value, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.tir.flatten import reach
+from dlc_core.passes.tir.flatten import extent_in_elements
 from dlc_core.passes.tir.thread_base import has_threads
 from dlc_core.passes.tir.unify_threads import is_unified
 from dlc_core.schedule.tree import Program
@@ -86,9 +86,9 @@ def _kernel(func: PrimFunc, root: For, name: str) -> tuple[PrimFunc, Stmt]:
         dict.fromkeys((*free_vars_stmt(root), *described)), key=lambda v: order.get(v, len(order))
     )
     # A handle is the address of element zero, so that the kernel's buffer has offset 0.
-    moved = {b: _from_zero(b) for b in bound if const_value(b.offset) != 0}
-    params: tuple[Buffer | Var, ...] = (*(moved.get(b, b) for b in buffers), *scalars)
-    body = substitute_stmt(root, {}, moved) if moved else root
+    rebased = {b: _without_offset(b) for b in bound if const_value(b.offset) != 0}
+    params: tuple[Buffer | Var, ...] = (*(rebased.get(b, b) for b in buffers), *scalars)
+    body = substitute_stmt(root, {}, rebased) if rebased else root
     kernel = PrimFunc(name, params, body, spans=func.spans)
     axes = launch_axes(kernel)
     attrs: dict[str, Any] = {"launch": tuple(axes), "shared_bytes": _shared_bytes(root)}
@@ -96,7 +96,7 @@ def _kernel(func: PrimFunc, root: For, name: str) -> tuple[PrimFunc, Stmt]:
     return copy_func(replace(kernel, attrs=MappingProxyType(attrs))), Eval(call)
 
 
-def _from_zero(buffer: Buffer) -> Buffer:
+def _without_offset(buffer: Buffer) -> Buffer:
     return Buffer(
         buffer.name,
         buffer.shape,
@@ -111,7 +111,7 @@ def _shared_bytes(root: For) -> int | None:
     total = 0
     for buffer in allocations(root):
         if is_shared(buffer):
-            known = const_value(reach(buffer))
+            known = const_value(extent_in_elements(buffer))
             if known is None:
                 return None
             total += known * buffer.dtype.itemsize

@@ -30,7 +30,7 @@ Path = tuple[Stmt, ...]
 
 
 @dataclass
-class _Need:
+class _Temporary:
     """A temporary: its allocation, and the time for which it is needed."""
 
     path: Path
@@ -57,26 +57,26 @@ class _Storage:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self.memory = Memory(func.body)
-        self.needs: dict[Buffer, _Need] = {}
+        self.temporaries: dict[Buffer, _Temporary] = {}
         self.times: dict[Stmt, tuple[int, int]] = {}
         self.clock = 0
         self.visit(func.body, ())
-        for need in self.needs.values():
-            for path in need.accesses:
-                begin, end = self.times[_outermost_loop(path, need.alloc) or path[-1]]
-                need.begin, need.end = min(need.begin, begin), max(need.end, end)
+        for temporary in self.temporaries.values():
+            for path in temporary.accesses:
+                begin, end = self.times[_outermost_loop(path, temporary.alloc) or path[-1]]
+                temporary.begin, temporary.end = min(temporary.begin, begin), max(temporary.end, end)
 
     def visit(self, stmt: Stmt, around: Path) -> None:
         path = (*around, stmt)
         begin = self.clock
         self.clock += 1
         if isinstance(stmt, Alloc):
-            self.needs[stmt.buffer] = _Need(path)
+            self.temporaries[stmt.buffer] = _Temporary(path)
         if not isinstance(stmt, View):
             for buffer in touched(stmt):
-                need = self.needs.get(self.memory.root(buffer))
-                if need is not None:
-                    need.accesses.append(path)
+                temporary = self.temporaries.get(self.memory.root(buffer))
+                if temporary is not None:
+                    temporary.accesses.append(path)
         for child in child_stmts(stmt):
             self.visit(child, path)
         self.times[stmt] = begin, self.clock
@@ -88,9 +88,9 @@ class _Storage:
         windows: dict[Stmt, Buffer] = {}
         bases: dict[Stmt, list[Buffer]] = defaultdict(list)
         for group in groups:
-            common = _common(group)
+            ancestor = _common_ancestor(group)
             largest = max(group, key=_size)
-            if largest.alloc is common:
+            if largest.alloc is ancestor:
                 base = largest.buffer
             else:
                 base = Buffer(
@@ -98,52 +98,54 @@ class _Storage:
                     (largest.elements,),
                     largest.buffer.dtype,
                     scope=largest.buffer.scope,
-                    align=max(need.buffer.align for need in group),
+                    align=max(temporary.buffer.align for temporary in group),
                 )
-                bases[common].append(base)
-            windows.update((need.alloc, base) for need in group if need.buffer is not base)
+                bases[ancestor].append(base)
+            windows.update((temporary.alloc, base) for temporary in group if temporary.buffer is not base)
         if not groups:
             return self.func
         body = _replaced(self.func.body, windows, bases)
         return replace(self.func, body=body)
 
-    def groups(self) -> list[list[_Need]]:
+    def groups(self) -> list[list[_Temporary]]:
         """Group the temporaries that share an allocation. Groups are in the order of their first use."""
-        found: list[list[_Need]] = []
-        for need in sorted(self.needs.values(), key=lambda need: (need.begin, need.end)):
-            if need.end < 0 or not self.may_share(need):
+        found: list[list[_Temporary]] = []
+        for temporary in sorted(
+            self.temporaries.values(), key=lambda temporary: (temporary.begin, temporary.end)
+        ):
+            if temporary.end < 0 or not self.is_sharable(temporary):
                 continue
-            fitting = [group for group in found if all(self.share(other, need) for other in group)]
+            fitting = [group for group in found if all(self.can_share(other, temporary) for other in group)]
             if fitting:
-                wanted = _size(need)
-                best = min(fitting, key=lambda group: abs(max(map(_size, group)) - wanted))
-                best.append(need)
+                size = _size(temporary)
+                best = min(fitting, key=lambda group: abs(max(map(_size, group)) - size))
+                best.append(temporary)
             else:
-                found.append([need])
+                found.append([temporary])
         return found
 
-    def may_share(self, need: _Need) -> bool:
+    def is_sharable(self, temporary: _Temporary) -> bool:
         """Whether a temporary may share memory. One with only constant indices is left to registers."""
-        buffer = need.buffer
+        buffer = temporary.buffer
         if buffer.strides is not None or const_value(buffer.offset) != 0:
             return False
-        if not set(free_vars(need.elements)) <= set(self.func.scalars):
+        if not set(free_vars(temporary.elements)) <= set(self.func.scalars):
             return False
-        places = [i for path in need.accesses for i in _places(path[-1], buffer, self.memory)]
-        return not all(map(_is_constant, places))
+        indices = [i for path in temporary.accesses for i in _access_indices(path[-1], buffer, self.memory)]
+        return not all(map(_is_constant, indices))
 
-    def share(self, first: _Need, second: _Need) -> bool:
+    def can_share(self, first: _Temporary, second: _Temporary) -> bool:
         a, b = first.buffer, second.buffer
-        if a.scope != b.scope or _region(first.path) is not _region(second.path):
+        if a.scope != b.scope or _memory_scope(first.path) is not _memory_scope(second.path):
             return False
         unknown = _bytes(a) is None or _bytes(b) is None
         if unknown and (first.elements is not second.elements or a.dtype.itemsize != b.dtype.itemsize):
             return False
         if first.end < second.begin or second.end < first.begin:
             return True
-        return self.in_place(first, second)
+        return self.can_overwrite(first, second)
 
-    def in_place(self, first: _Need, second: _Need) -> bool:
+    def can_overwrite(self, first: _Temporary, second: _Temporary) -> bool:
         """Whether each element's last read of one temporary is in the store that first writes the other's."""
         paths = [p for p in second.accesses if self.times[p[-1]][0] <= first.end]
         if len(paths) != 1:
@@ -152,10 +154,10 @@ class _Storage:
         stmt = path[-1]
         start = _outermost_loop(path, second.alloc) or stmt
         begin, end = self.times[start]
-        meeting = [p for p in first.accesses if self.times[p[-1]][1] >= begin]
-        if not isinstance(stmt, Store) or stmt.buffer is not second.buffer or len(meeting) != 1:
+        overlapping = [p for p in first.accesses if self.times[p[-1]][1] >= begin]
+        if not isinstance(stmt, Store) or stmt.buffer is not second.buffer or len(overlapping) != 1:
             return False
-        if meeting[0][-1] is not stmt or first.end > end:
+        if overlapping[0][-1] is not stmt or first.end > end:
             return False
         if (_outermost_loop(path, first.alloc) or stmt) is not start:
             return False
@@ -169,7 +171,7 @@ class _Storage:
         if any(e.buffer is b for e in loads_in(stmt.value)) or any(place != stmt.indices for place in read):
             return False
         inside = path[path.index(start) :]
-        return _visits_once(stmt.indices, [s for s in inside if isinstance(s, (For, While))])
+        return _is_injective(stmt.indices, [s for s in inside if isinstance(s, (For, While))])
 
 
 def _outermost_loop(path: Path, alloc: Alloc) -> Stmt | None:
@@ -178,7 +180,7 @@ def _outermost_loop(path: Path, alloc: Alloc) -> Stmt | None:
     return next((s for s in inside if isinstance(s, (For, While))), None)
 
 
-def _region(path: Path) -> Stmt | None:
+def _memory_scope(path: Path) -> Stmt | None:
     """Return the innermost statement around an allocation whose executions have separate memory."""
     private = ("parallel", "thread", "vectorized")
     return next(
@@ -191,9 +193,9 @@ def _region(path: Path) -> Stmt | None:
     )
 
 
-def _common(group: Sequence[_Need]) -> Stmt:
+def _common_ancestor(group: Sequence[_Temporary]) -> Stmt:
     """Return the innermost statement that contains all allocations; it may be one of them."""
-    first, *others = (need.path for need in group)
+    first, *others = (temporary.path for temporary in group)
     length = min(
         next((k for k, (a, b) in enumerate(zip(first, path)) if a is not b), min(len(first), len(path)))
         for path in others
@@ -206,12 +208,12 @@ def _bytes(buffer: Buffer) -> int | None:
     return None if size is None else size * buffer.dtype.itemsize
 
 
-def _size(need: _Need) -> int:
+def _size(temporary: _Temporary) -> int:
     """Return the bytes of a temporary; 0 if unknown."""
-    return _bytes(need.buffer) or 0
+    return _bytes(temporary.buffer) or 0
 
 
-def _places(stmt: Stmt, buffer: Buffer, memory: Memory) -> list[Expr]:
+def _access_indices(stmt: Stmt, buffer: Buffer, memory: Memory) -> list[Expr]:
     """Return the indices with which a statement accesses a buffer, or a window on it."""
     stores = [stmt.indices] if isinstance(stmt, Store) and memory.root(stmt.buffer) is buffer else []
     loads = [e.indices for e in loads_in(*exprs_of(stmt)) if memory.root(e.buffer) is buffer]
@@ -222,7 +224,7 @@ def _is_constant(index: Expr) -> bool:
     return isinstance(index.base if isinstance(index, Ramp) else index, Const)
 
 
-def _visits_once(indices: Sequence[Expr], loops: Sequence[For | While]) -> bool:
+def _is_injective(indices: Sequence[Expr], loops: Sequence[For | While]) -> bool:
     """Whether indices are injective over the iterations of loops and over lanes."""
     ranges: dict[Var, Expr] = {}
     begins: dict[Var, Expr] = {}

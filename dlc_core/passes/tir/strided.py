@@ -40,8 +40,7 @@ from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
 
 def group_strided(func: PrimFunc) -> PrimFunc:
     """Replace neighbouring strided loads and stores by contiguous ones."""
-
-    body = transform_each(func.body, Seq, _Run.rebuilt)
+    body = transform_each(func.body, Seq, _StoreRun.rebuilt)
     return func if body is func.body else replace(func, body=body)
 
 
@@ -72,7 +71,7 @@ def _scalar_of(cond: Expr) -> Expr | None:
     return scalar if fixed and is_safe(scalar, Analyzer()) else None
 
 
-def _decided(value: Expr, cond: Expr, holds: bool) -> Expr:
+def _resolved(value: Expr, cond: Expr, holds: bool) -> Expr:
     """Simplify a value for one outcome of a scalar condition."""
 
     def visit(e: Expr) -> Expr | None:
@@ -83,24 +82,24 @@ def _decided(value: Expr, cond: Expr, holds: bool) -> Expr:
     return transform(value, visit)
 
 
-def _strided(index: Expr) -> bool:
+def _is_strided(index: Expr) -> bool:
     if not isinstance(index, Ramp):
         return False
     step, lanes = const_value(index.stride), index.lanes
-    return isinstance(step, int) and step > 1 and lanes >= SHUFFLES.least_lanes and _power(lanes)
+    return isinstance(step, int) and step > 1 and lanes >= SHUFFLES.least_lanes and _is_power_of_two(lanes)
 
 
-def _power(number: int) -> bool:
+def _is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
 
 
 @dataclass
 class _Group:
-    """Accesses to one buffer at constant distances, by their distance from the first."""
+    """Accesses to one buffer at constant distances; `members` are by distance from the first, in elements."""
 
     buffer: Buffer
     first: Ramp
-    at: dict[int, int | Load]
+    members: dict[int, int | Load]
 
     @property
     def step(self) -> int:
@@ -111,15 +110,15 @@ class _Group:
     def starts(self) -> list[tuple[int, int]]:
         """Return (begin, length) of each run of consecutive distances."""
         found = []
-        places = enumerate(sorted(self.at))
-        for _, run in groupby(places, key=lambda pair: pair[1] - pair[0]):
+        numbers = enumerate(sorted(self.members))
+        for _, run in groupby(numbers, key=lambda pair: pair[1] - pair[0]):
             distances = [distance for _, distance in run]
             found.append((distances[0], len(distances)))
         return found
 
 
-class _Run:
-    """Stores one after the other, which read nothing that they write."""
+class _StoreRun:
+    """Consecutive stores that read no buffer which they write."""
 
     def __init__(self, stores: Sequence[Store]) -> None:
         self.stores = list(stores)
@@ -133,7 +132,7 @@ class _Run:
         for plain, group in groupby(block.stmts, key=lambda s: isinstance(s, Store)):
             members = list(group)
             if plain and len(members) > 1:
-                made = _Run([s for s in members if isinstance(s, Store)]).by_cases(SHUFFLES.most_cases)
+                made = _StoreRun([s for s in members if isinstance(s, Store)]).by_cases(SHUFFLES.most_cases)
                 changed = changed or made is not None
                 parts += [made] if made is not None else members
             else:
@@ -149,7 +148,7 @@ class _Run:
         if cond is None:
             return self.grouped()
         sides = [
-            _Run([replace(s, value=_decided(s.value, cond, holds)) for s in self.stores])
+            _StoreRun([replace(s, value=_resolved(s.value, cond, holds)) for s in self.stores])
             for holds in (True, False)
         ]
         then, orelse = (side.by_cases(most // 2) for side in sides)
@@ -161,13 +160,13 @@ class _Run:
         """Return a scalar condition that guards strided loads, an outermost one; None if there is none."""
         for store in self.stores:
             guarded, conditions = _guarded_loads(store.value)
-            if any(_strided(e.indices[-1]) for e in guarded):
+            if any(_is_strided(e.indices[-1]) for e in guarded):
                 return next(iter(conditions), None)
         return None
 
     def grouped(self) -> Stmt | None:
         """Return the stores with grouped accesses; None if there are no groups."""
-        strided = [s for s in self.stores if _strided(s.indices[0])]
+        strided = [s for s in self.stores if _is_strided(s.indices[0])]
         loads = self._strided_loads()
         if not strided and not loads:
             return None
@@ -198,9 +197,9 @@ class _Run:
                 first = group.first
                 if group.buffer is not buffer or (first.lanes, first.stride) != (index.lanes, index.stride):
                     continue
-                apart = const_value(self.analyzer.simplify(index.base - first.base))
-                if isinstance(apart, int):
-                    group.at.setdefault(apart, key)
+                distance = const_value(self.analyzer.simplify(index.base - first.base))
+                if isinstance(distance, int):
+                    group.members.setdefault(distance, key)
                     break
             else:
                 groups.append(_Group(buffer, index, {0: key}))
@@ -210,16 +209,16 @@ class _Run:
 
     def _strided_loads(self) -> list[tuple[Buffer, Ramp, int | Load]]:
         found: dict[Load, None] = {}
-        places: set[Load] = set()
+        numbers: set[Load] = set()
         for store in self.stores:
-            places.update(loads_in(*store.indices))
+            numbers.update(loads_in(*store.indices))
             guarded, _ = _guarded_loads(store.value)
             for one in loads_in(store.value):
-                places.update(loads_in(*one.indices))
-                if len(one.indices) == 1 and _strided(one.indices[0]) and one not in guarded:
+                numbers.update(loads_in(*one.indices))
+                if len(one.indices) == 1 and _is_strided(one.indices[0]) and one not in guarded:
                     found[one] = None
         # Loads in indices of other accesses are computed lane by lane.
-        for one in places:
+        for one in numbers:
             found.pop(one, None)
         return [(e.buffer, e.indices[0], e) for e in found if isinstance(e.indices[0], Ramp)]
 
@@ -227,30 +226,30 @@ class _Run:
         known: dict[Expr, Expr] = {}
         for group in self._groups(loads):
             for begin, length in group.starts():
-                whole = self._taken_apart(group, begin, length) or self._turned(group, begin, length)
-                for distance, value in whole.items():
-                    key = group.at[distance]
+                columns = self._deinterleaved(group, begin, length) or self._transposed(group, begin, length)
+                for distance, value in columns.items():
+                    key = group.members[distance]
                     assert isinstance(key, Load)
                     known[key] = value
         if known:
             self.stores = [replace(s, value=transform(s.value, known.get)) for s in self.stores]
 
-    def _taken_apart(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
+    def _deinterleaved(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
         """Load contiguous rows, and deinterleave them by shuffles into `step` vectors of every `step`-th
         element.
         """
         step, lanes = group.step, group.first.lanes
-        if length < step or step > SHUFFLES.most_stride or not _power(step):
+        if length < step or step > SHUFFLES.most_stride or not _is_power_of_two(step):
             return {}
         found: dict[int, Expr] = {}
         for start in range(begin, begin + length - step + 1, step):
             base = group.first.base + start
             rows = [self._row(group.buffer, base + k * lanes, lanes) for k in range(step)]
-            for k, value in enumerate(self._apart(rows)):
+            for k, value in enumerate(self._deinterleave(rows)):
                 found[start + k] = value
         return found
 
-    def _turned(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
+    def _transposed(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
         """Load contiguous rows of a matrix, and transpose them to get its columns."""
         lanes, step = group.first.lanes, group.step
         found: dict[int, Expr] = {}
@@ -259,7 +258,7 @@ class _Run:
             width = min(lanes, 1 << ((end - begin).bit_length() - 1))
             base = group.first.base + begin
             rows = [self._row(group.buffer, base + k * step, width) for k in range(lanes)]
-            pieces = self._together(rows)
+            pieces = self._interleave(rows)
             per = lanes // width
             for k in range(width):
                 parts = pieces[k * per : (k + 1) * per]
@@ -276,33 +275,33 @@ class _Run:
         accesses = [
             (s.buffer, s.indices[0], number)
             for number, s in enumerate(self.stores)
-            if len(s.indices) == 1 and isinstance(s.indices[0], Ramp) and _strided(s.indices[0])
+            if len(s.indices) == 1 and isinstance(s.indices[0], Ramp) and _is_strided(s.indices[0])
         ]
         replaced: dict[int, list[Stmt]] = {}
         for group in self._groups(accesses):
             step, lanes = group.step, group.first.lanes
-            mine = [s for s in self.stores if s.buffer is group.buffer]
-            if len(mine) != len(group.at) or step > SHUFFLES.most_stride or not _power(step):
+            stores = [s for s in self.stores if s.buffer is group.buffer]
+            if len(stores) != len(group.members) or step > SHUFFLES.most_stride or not _is_power_of_two(step):
                 continue
             for begin, length in group.starts():
                 for start in range(begin, begin + length - step + 1, step):
-                    numbers = [group.at[start + k] for k in range(step)]
-                    places = [n for n in numbers if isinstance(n, int)]
-                    rows = self._together([self._name(self.stores[n].value) for n in places])
+                    members = [group.members[start + k] for k in range(step)]
+                    numbers = [n for n in members if isinstance(n, int)]
+                    rows = self._interleave([self._name(self.stores[n].value) for n in numbers])
                     base = group.first.base + start
                     made: list[Stmt] = [
                         Store(group.buffer, (ramp(self.analyzer.simplify(base + k * lanes), 1, lanes),), row)
                         for k, row in enumerate(rows)
                     ]
-                    replaced.update({n: [] for n in places})
-                    replaced[max(places)] = made
+                    replaced.update({n: [] for n in numbers})
+                    replaced[max(numbers)] = made
         if replaced:
             parts = [replaced.get(n, [s]) for n, s in enumerate(self.stores)]
             self.stores = [s for part in parts for s in part if isinstance(s, Store)]
 
     # Lanes
 
-    def _together(self, rows: list[Expr]) -> list[Expr]:
+    def _interleave(self, rows: list[Expr]) -> list[Expr]:
         """Interleave the lanes of rows: the first lane of each row, then the second, …, in equal vectors."""
         if len(rows) == 1:
             return rows
@@ -310,13 +309,13 @@ class _Run:
         low = [place for k in range(lanes // 2) for place in (k, k + lanes)]
         high = [place + lanes // 2 for place in low]
         made: list[Expr] = []
-        for a, b in zip(self._together(rows[::2]), self._together(rows[1::2]), strict=True):
+        for a, b in zip(self._interleave(rows[::2]), self._interleave(rows[1::2]), strict=True):
             both = vector_concat(a, b)
             made += [self._name(vector_shuffle(both, part)) for part in (low, high)]
         return made
 
-    def _apart(self, rows: list[Expr]) -> list[Expr]:
-        """Deinterleave lanes; the inverse of `_together`."""
+    def _deinterleave(self, rows: list[Expr]) -> list[Expr]:
+        """Deinterleave lanes; the inverse of `_interleave`."""
         if len(rows) == 1:
             return rows
         lanes = rows[0].dtype.lanes
@@ -325,7 +324,7 @@ class _Run:
             pairs = zip(rows[::2], rows[1::2], strict=True)
             chosen = range(first, 2 * lanes, 2)
             halves.append([self._name(vector_shuffle(vector_concat(a, b), chosen)) for a, b in pairs])
-        even, odd = (self._apart(half) for half in halves)
+        even, odd = (self._deinterleave(half) for half in halves)
         return [value for pair in zip(even, odd, strict=True) for value in pair]
 
 

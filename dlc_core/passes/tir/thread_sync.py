@@ -15,7 +15,7 @@ from typing import ClassVar
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Var, conjuncts, const_value, free_vars, loads_in
-from dlc_core.passes.tir.conflicts import Threads, Touch, touches_of
+from dlc_core.passes.tir.conflicts import ThreadAccess, Threads, accesses_of
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.schedule.tree import Program
@@ -44,17 +44,18 @@ def insert_barriers(func: PrimFunc) -> PrimFunc:
 
 
 @record(frozen=True)
-class Part:
-    """A rewritten statement and what its barriers leave open on either side.
+class SyncedStmt:
+    """A rewritten statement, and its accesses that its barriers do not order.
 
-    `head` is touched before its first barrier, `tail` after its last; without one, both are all it touches.
+    `head` are the accesses before its first barrier, `tail` those after its last one. Without a barrier, both
+    are all its accesses.
     """
 
     stmt: Stmt
-    head: tuple[Touch, ...]
-    tail: tuple[Touch, ...]
-    waits: bool
-    """Whether every run of it passes a barrier."""
+    head: tuple[ThreadAccess, ...]
+    tail: tuple[ThreadAccess, ...]
+    has_barrier: bool
+    """Whether every execution of it passes a barrier."""
 
 
 class _Launch:
@@ -79,138 +80,148 @@ class _Launch:
         virtual = next(axes_in(stmt, VIRTUAL), None)
         if virtual is not None:
             raise self.error(
-                f"the loop {virtual.var.name} is still of virtual threads",
+                f"the loop {virtual.var.name} is a loop of virtual threads",
                 hint="run inject_virtual_thread first",
             )
         self.threads = Threads(axes, [*dims, *groups])
         self.axis_vars = {s.var for s in axes}
         own = {*allocations(stmt)}
         written = set(buffers_written(stmt))
-        self.watched = {b for b in written if b not in own and not is_private(b)}
-        """Memory by which threads of a group can reach each other."""
+        self.shared_buffers = {b for b in written if b not in own and not is_private(b)}
+        """The memory through which threads of a group can communicate."""
 
     def error(self, what: str, why: str = "", hint: str = "") -> PassError:
         return PassError(f"{self.func.name}: {what}", why=why, hint=hint, spans=self.func.spans)
 
     def with_barriers(self) -> Stmt:
-        if not self.axis_vars or not self.watched:
+        if not self.axis_vars or not self.shared_buffers:
             return self.root
-        part = self._part(self.inner, _Around((), (), {}, {}, frozenset(self.axis_vars)))
+        part = self._synced(self.inner, _Context((), (), {}, {}, frozenset(self.axis_vars)))
         if part.stmt is self.inner:
             return self.root
         return Program(replace(self.func, body=self.root)).tree.replace({self.inner: part.stmt})
 
     # Statements
 
-    def _part(self, stmt: Stmt, around: _Around) -> Part:
+    def _synced(self, stmt: Stmt, context: _Context) -> SyncedStmt:
         match stmt:
             case Seq():
-                return self._seq(stmt, around)
+                return self._seq(stmt, context)
             case Alloc() | View() | Let():
-                own = tuple(t for t in self._touches(stmt, around, deep=False))
-                part = self._part(stmt.body, around.inside(stmt))
+                own = tuple(t for t in self._accesses(stmt, context, deep=False))
+                part = self._synced(stmt.body, context.inside(stmt))
                 if own and self._conflict(own, part.head):
-                    part = self._before(part)
+                    part = self._with_barrier_before(part)
                 rebuilt: Stmt = stmt if part.stmt is stmt.body else replace(stmt, body=part.stmt)
-                tail = part.tail if part.waits else (*own, *part.tail)
-                return Part(rebuilt, (*own, *part.head), tail, part.waits)
+                tail = part.tail if part.has_barrier else (*own, *part.tail)
+                return SyncedStmt(rebuilt, (*own, *part.head), tail, part.has_barrier)
             case For():
-                return self._loop(stmt, around)
-            case If() if around.uniform(stmt.cond):
-                return self._branch(stmt, around)
+                return self._loop(stmt, context)
+            case If() if context.uniform(stmt.cond):
+                return self._branch(stmt, context)
             case Eval() if _is_barrier(stmt):
-                return Part(stmt, (), (), True)
-        return self._leaf(stmt, around)
+                return SyncedStmt(stmt, (), (), True)
+        return self._without_barriers(stmt, context)
 
-    def _leaf(self, stmt: Stmt, around: _Around) -> Part:
-        found = tuple(self._touches(stmt, around))
+    def _without_barriers(self, stmt: Stmt, context: _Context) -> SyncedStmt:
+        found = tuple(self._accesses(stmt, context))
         if isinstance(stmt, (Block, If, While, For)):
             self._check_divergent(stmt, found)
-        return Part(stmt, found, found, False)
+        return SyncedStmt(stmt, found, found, False)
 
-    def _check_divergent(self, stmt: Stmt, found: Sequence[Touch]) -> None:
+    def _check_divergent(self, stmt: Stmt, found: Sequence[ThreadAccess]) -> None:
         """Check that a statement under a divergent condition needs no barriers and has none."""
         if any(_is_barrier(s) for s in stmts(stmt)):
-            raise self.error("a barrier stands where not all threads come by")
+            raise self.error("a barrier is in code that not all threads execute")
         # A loop with one iteration has no conflicts between iterations.
         inside = {s for s in stmts_of(stmt, For) if const_value(s.extent) != 1}
         for i, a in enumerate(found):
             for b in found[i:]:
-                apart = a.stmt is b.stmt or self._apart(a, b)
+                disjoint = a.stmt is b.stmt or self._disjoint(a, b)
                 loops = [s for s in a.loops if s in b.loops and s in inside]
-                if not apart or not all(self._apart(x, y, s) for s in loops for x, y in ((a, b), (b, a))):
+                if not disjoint or not all(
+                    self._disjoint(x, y, s) for s in loops for x, y in ((a, b), (b, a))
+                ):
                     raise self.error(
-                        f"threads may have to wait for each other at {a.buffer.name}",
-                        why="that is under a condition, or in a loop, that differs between them",
+                        f"threads may need a barrier between accesses to {a.buffer.name}",
+                        why="the accesses are under a condition, or in a loop, that differs between threads",
                         hint="let all threads run the loop, and put the condition around its statements",
                     )
 
-    def _seq(self, stmt: Seq, around: _Around) -> Part:
+    def _seq(self, stmt: Seq, context: _Context) -> SyncedStmt:
         out: list[Stmt] = []
-        head: list[Touch] = []
-        pending: list[Touch] = []
-        waits = False
+        head: list[ThreadAccess] = []
+        pending: list[ThreadAccess] = []
+        has_barrier = False
         for child in stmt.stmts:
-            part = self._part(child, around)
+            part = self._synced(child, context)
             if self._conflict(pending, part.head):
                 out.append(Eval(barrier()))
-                waits, pending = True, []
+                has_barrier, pending = True, []
             out.append(part.stmt)
-            if not waits:
+            if not has_barrier:
                 head += part.head
-            pending = [*part.tail] if part.waits else [*pending, *part.tail]
-            waits = waits or part.waits
+            pending = [*part.tail] if part.has_barrier else [*pending, *part.tail]
+            has_barrier = has_barrier or part.has_barrier
         same = len(out) == len(stmt.stmts) and all(a is b for a, b in zip(out, stmt.stmts))
-        return Part(stmt if same else seq(*out), tuple(head), tuple(pending), waits)
+        return SyncedStmt(stmt if same else seq(*out), tuple(head), tuple(pending), has_barrier)
 
-    def _loop(self, stmt: For, around: _Around) -> Part:
-        if not around.uniform(stmt.begin, stmt.extent) or stmt.kind in ("parallel", "vectorized"):
-            return self._leaf(stmt, around)
-        part = self._part(stmt.body, around.inside(stmt))
-        body, head, tail, waits = part.stmt, part.head, part.tail, part.waits
-        runs = const_value(stmt.extent)
-        if runs != 1 and self._conflict(tail, head, carried=stmt, step=waits):
+    def _loop(self, stmt: For, context: _Context) -> SyncedStmt:
+        if not context.uniform(stmt.begin, stmt.extent) or stmt.kind in ("parallel", "vectorized"):
+            return self._without_barriers(stmt, context)
+        part = self._synced(stmt.body, context.inside(stmt))
+        body, head, tail, has_barrier = part.stmt, part.head, part.tail, part.has_barrier
+        iterations = const_value(stmt.extent)
+        if iterations != 1 and self._conflict(tail, head, carried=stmt, next_iteration=has_barrier):
             # At the begin of an iteration, the barrier also orders accesses before the loop.
             body = seq(Eval(barrier()), body)
-            waits, head, tail = True, (), tail
+            has_barrier, head, tail = True, (), tail
         rebuilt = stmt if body is stmt.body else replace(stmt, body=body)
-        return Part(rebuilt, head, tail, waits and runs is not None and runs > 0)
+        return SyncedStmt(rebuilt, head, tail, has_barrier and iterations is not None and iterations > 0)
 
-    def _branch(self, stmt: If, around: _Around) -> Part:
-        inside = around.under(conjuncts(stmt.cond))
-        then = self._part(stmt.then, inside)
-        orelse = None if stmt.orelse is None else self._part(stmt.orelse, around.under([~stmt.cond]))
+    def _branch(self, stmt: If, context: _Context) -> SyncedStmt:
+        inside = context.under_conditions(conjuncts(stmt.cond))
+        then = self._synced(stmt.then, inside)
+        orelse = (
+            None if stmt.orelse is None else self._synced(stmt.orelse, context.under_conditions([~stmt.cond]))
+        )
         parts = [p for p in (then, orelse) if p is not None]
         same = all(p.stmt is s for p, s in ((then, stmt.then), (orelse, stmt.orelse)) if p is not None)
         rebuilt = stmt if same else If(stmt.cond, then.stmt, None if orelse is None else orelse.stmt)
         head = tuple(t for p in parts for t in p.head)
         tail = tuple(t for p in parts for t in p.tail)
-        return Part(rebuilt, head, tail, orelse is not None and all(p.waits for p in parts))
+        return SyncedStmt(rebuilt, head, tail, orelse is not None and all(p.has_barrier for p in parts))
 
-    def _before(self, part: Part) -> Part:
-        return Part(seq(Eval(barrier()), part.stmt), (), part.tail, True)
+    def _with_barrier_before(self, part: SyncedStmt) -> SyncedStmt:
+        return SyncedStmt(seq(Eval(barrier()), part.stmt), (), part.tail, True)
 
     # Conflicts
 
-    def _touches(self, stmt: Stmt, around: _Around, *, deep: bool = True) -> list[Touch]:
+    def _accesses(self, stmt: Stmt, context: _Context, *, deep: bool = True) -> list[ThreadAccess]:
         if not deep:
             stmt = Eval(stmt.value) if isinstance(stmt, Let) else Seq(())
-        found = touches_of(stmt, around.loops, around.conds, around.env, around.bases)
-        return [t for t in found if t.buffer in self.watched]
+        found = accesses_of(stmt, context.loops, context.conds, context.env, context.bases)
+        return [t for t in found if t.buffer in self.shared_buffers]
 
-    def _apart(self, a: Touch, b: Touch, carried: For | None = None, step: bool = False) -> bool:
+    def _disjoint(
+        self, a: ThreadAccess, b: ThreadAccess, carried: For | None = None, next_iteration: bool = False
+    ) -> bool:
         if a.buffer is not b.buffer or not (a.writes or b.writes):
             return True
-        return self.threads.apart(a, b, carried=carried, step=step)
+        return self.threads.disjoint(a, b, carried=carried, next_iteration=next_iteration)
 
     def _conflict(
-        self, before: Sequence[Touch], after: Sequence[Touch], carried: For | None = None, step: bool = False
+        self,
+        before: Sequence[ThreadAccess],
+        after: Sequence[ThreadAccess],
+        carried: For | None = None,
+        next_iteration: bool = False,
     ) -> bool:
-        return any(not self._apart(a, b, carried, step) for a in before for b in after)
+        return any(not self._disjoint(a, b, carried, next_iteration) for a in before for b in after)
 
 
 @record(frozen=True)
-class _Around:
+class _Context:
     """The loops, conditions and names around a statement inside the threads of a launch."""
 
     loops: tuple[For, ...]
@@ -224,7 +235,7 @@ class _Around:
         """Whether expressions are known to be uniform over all threads of a group."""
         return self.varying.isdisjoint(free_vars(*exprs)) and not loads_in(*exprs)
 
-    def inside(self, stmt: For | Let | Alloc | View) -> _Around:
+    def inside(self, stmt: For | Let | Alloc | View) -> _Context:
         match stmt:
             case For():
                 return replace(self, loops=(*self.loops, stmt))
@@ -235,7 +246,7 @@ class _Around:
                 return replace(self, bases={**self.bases, stmt.buffer: self.bases.get(stmt.base, stmt.base)})
         return self
 
-    def under(self, conds: Sequence[Expr]) -> _Around:
+    def under_conditions(self, conds: Sequence[Expr]) -> _Context:
         return replace(self, conds=(*self.conds, *conds))
 
 

@@ -39,7 +39,7 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
-from dlc_core.passes.tir.conflicts import Threads, Touch, spread, touches_of
+from dlc_core.passes.tir.conflicts import ThreadAccess, Threads, accesses_of, dependents
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.compact import shrink
 from dlc_core.schedule.loops import guarded
@@ -80,17 +80,17 @@ def unify_thread_binding(func: PrimFunc) -> PrimFunc:
     program.replace(new)
     before = set(program.tree.allocs)
     shrink(program)
-    return _settled(program.func, set(program.tree.allocs) - before)
+    return _with_simple_indices(program.func, set(program.tree.allocs) - before)
 
 
-def _settled(func: PrimFunc, shrunk: set[Buffer]) -> PrimFunc:
+def _with_simple_indices(func: PrimFunc, shrunk: set[Buffer]) -> PrimFunc:
     """Simplify the indices into buffers whose origin has moved."""
     analyzer = Analyzer()
 
-    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, list[Expr]] | None:
+    def simplified(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, list[Expr]] | None:
         return (buffer, [analyzer.simplify(i) for i in indices]) if buffer in shrunk else None
 
-    return replace(func, body=move_accesses(func.body, place)) if shrunk else func
+    return replace(func, body=move_accesses(func.body, simplified)) if shrunk else func
 
 
 def is_unified(root: For) -> bool:
@@ -125,13 +125,13 @@ class _Launch:
         """The one loop of each axis, without its body."""
         self.axes: dict[str, list[str]] = {GROUP: [], THREAD: []}
         self.shared: list[Buffer] = []
-        self.made_at: dict[Buffer, Path] = {}
-        """Where memory of the group was allocated."""
+        self.allocated_at: dict[Buffer, Path] = {}
+        """The axes around the allocation of each shared buffer."""
         self.virtual: list[Var] = []
-        """The virtual threads around what is being built."""
+        """The virtual threads around the current statement."""
         self.private: list[Buffer] = []
         self.partial: dict[Stmt, tuple[str, ...]] = {}
-        """Stores that all threads of some axes repeat, with the axes over which they are distributed."""
+        """Stores with the axes over which they are distributed; threads of other axes repeat them."""
 
     def error(self, what: str, why: str = "", hint: str = "") -> PassError:
         return PassError(f"{self.func.name}: {what}", why=why, hint=hint, spans=self.func.spans)
@@ -184,8 +184,8 @@ class _Launch:
             analyzer.declare_dim(dim, 0)
         if analyzer.prove(stmt.extent <= one.extent):
             return
-        known = (const_value(stmt.extent), const_value(one.extent))
-        if None in known and not analyzer.prove(stmt.extent >= one.extent):
+        analyzers = (const_value(stmt.extent), const_value(one.extent))
+        if None in analyzers and not analyzer.prove(stmt.extent >= one.extent):
             raise self.error(
                 f"loops bound to {stmt.thread} have the extents {one.extent} and {stmt.extent}",
                 why="which of the two is larger is not known",
@@ -200,8 +200,8 @@ class _Launch:
             stmt = stmt.body
         for inner in axes_in(stmt, GROUP):
             raise self.error(
-                f"the loop {inner.var.name} bound to {inner.thread} stands inside of other statements",
-                why="groups of threads cannot wait for each other between its parts",
+                f"the loop {inner.var.name} bound to {inner.thread} is inside of other statements",
+                why="groups of threads cannot synchronise between its parts",
                 hint="bind the outermost loops of each stage, or launch the stages one after another",
             )
 
@@ -231,12 +231,12 @@ class _Launch:
                 if is_private(stmt.buffer):
                     self.private.append(stmt.buffer)
                 else:
-                    self._share(stmt, path)
+                    self._add_shared(stmt, path)
                 return self._build(stmt.body, path)
         if not any(level(s) == THREAD or self._moves(s) for s in stmts(stmt)):
-            kept = self._first_only(stmt, path)
+            kept = self._guarded_to_threads(stmt, path)
             if kept is not None:
-                self._note(stmt, path)
+                self._record_axes(stmt, path)
                 return kept
         virtual = [stmt.var] if isinstance(stmt, For) and level(stmt) == VIRTUAL else []
         self.virtual += virtual
@@ -275,26 +275,26 @@ class _Launch:
             for e in post_order(*exprs_of(s))
         ):
             raise self.error(
-                f"the threads of the loop {stmt.var.name} wait for each other or exchange values",
+                f"the threads of the loop {stmt.var.name} synchronise or exchange values",
                 why=f"that loop has {stmt.extent} of the {one.extent} iterations of {stmt.thread}",
                 hint="bind loops of equal extents",
             )
         return guarded(built, one.var < stmt.extent)
 
-    def _share(self, alloc: Alloc, path: Path) -> None:
+    def _add_shared(self, alloc: Alloc, path: Path) -> None:
         """Make a buffer shared memory of the group.
 
         If each thread had its own copy, check that all copies are equal.
         """
         buffer = alloc.buffer
         self.shared.append(buffer)
-        around = self._threads(path)
-        self.made_at[buffer] = path
-        start: set[Var | Buffer] = {self.loops[axis].var for axis in around}
+        axes_around = self._threads(path)
+        self.allocated_at[buffer] = path
+        start: set[Var | Buffer] = {self.loops[axis].var for axis in axes_around}
         start.update(self.virtual)
         if start:
             start.update(b for b in free_buffers(alloc.body) if is_private(b))
-            if buffer in spread(alloc.body, start, {buffer, *allocations(alloc.body)}):
+            if buffer in dependents(alloc.body, start, {buffer, *allocations(alloc.body)}):
                 raise self.error(
                     f"{buffer.name} of scope {buffer.scope!r} is filled differently by the threads around it",
                     hint="bind loops to threads before computing its block inside them",
@@ -302,18 +302,21 @@ class _Launch:
 
     def _check_nested(self, stmt: For, outer: Var) -> None:
         """Check that a nested loop of an axis can be distributed over the threads of the outer loop."""
-        what = f"the loop {stmt.var.name} stands inside another one bound to {stmt.thread}"
+        what = f"the loop {stmt.var.name} is inside another one bound to {stmt.thread}"
         uses = any(outer in free_vars(*exprs_of(s)) for s in stmts(stmt))
         if uses:
-            raise self.error(what, why="it depends on that loop, so that it is no part of the same work")
+            raise self.error(
+                what,
+                why="it depends on that loop, so that the same threads cannot run it",
+            )
         own = set(allocations(stmt))
         for buffer in buffers_written(stmt):
             if is_private(buffer) and buffer not in own:
                 raise self.error(
-                    what, why=f"it fills {buffer.name}, of which each thread of that loop has one of its own"
+                    what, why=f"it writes {buffer.name}, which is private to each thread of that loop"
                 )
 
-    def _first_only(self, stmt: Stmt, path: Path) -> Stmt | None:
+    def _guarded_to_threads(self, stmt: Stmt, path: Path) -> Stmt | None:
         """Guard a statement that all threads reach so that the right threads run it.
 
         None if different threads have to run its parts.
@@ -323,17 +326,19 @@ class _Launch:
         if not CONVERGENT.isdisjoint(calls):
             return None if child_stmts(stmt) else stmt
         own = set(allocations(stmt))
-        alone = {self._alone(b, missing, path) for b in buffers_written(stmt) if b not in own}
+        axis_sets = {
+            self._single_thread_axes(b, missing, path) for b in buffers_written(stmt) if b not in own
+        }
         if any(name.startswith(FUNCTIONS) for name in calls):
-            alone.add(tuple(missing))
-        if len(alone) > 1:
+            axis_sets.add(tuple(missing))
+        if len(axis_sets) > 1:
             if isinstance(stmt, Block) or not child_stmts(stmt):
-                raise self.error("a statement fills memory of one thread and of others at once")
+                raise self.error("a statement writes memory of one thread and memory of several threads")
             return None
-        first: list[Expr] = [eq(self.loops[axis].var, 0) for axis in next(iter(alone), ())]
+        first: list[Expr] = [eq(self.loops[axis].var, 0) for axis in next(iter(axis_sets), ())]
         return guarded(stmt, logical_and(*first)) if first else stmt
 
-    def _alone(self, buffer: Buffer, missing: Sequence[str], path: Path) -> tuple[str, ...]:
+    def _single_thread_axes(self, buffer: Buffer, missing: Sequence[str], path: Path) -> tuple[str, ...]:
         """Return the axes along which only the first thread writes a buffer.
 
         These are the axes without a loop around the statement, and those along which all threads would repeat
@@ -341,12 +346,12 @@ class _Launch:
         """
         if is_private(buffer):
             return ()
-        made = self.made_at.get(buffer, ())
-        again = path[len(made) :]
-        alike = [axis for axis in self._threads(made) if axis not in again]
-        return tuple(axis for axis in self.axes[THREAD] if axis in missing or axis in alike)
+        allocated = self.allocated_at.get(buffer, ())
+        inner_path = path[len(allocated) :]
+        repeating = [axis for axis in self._threads(allocated) if axis not in inner_path]
+        return tuple(axis for axis in self.axes[THREAD] if axis in missing or axis in repeating)
 
-    def _note(self, stmt: Stmt, path: Path) -> None:
+    def _record_axes(self, stmt: Stmt, path: Path) -> None:
         for part in stmts(stmt):
             if isinstance(part, Store):
                 self.partial[part] = path
@@ -356,62 +361,64 @@ class _Launch:
     def _check_private(self, body: Stmt) -> None:
         threads = Threads([self.loops[axis] for axis in self.axes[THREAD]], self._symbols())
         private = set(self.private)
-        by_buffer: dict[Buffer, list[Touch]] = {}
-        known: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]] = {}
-        for touch in touches_of(body):
-            if touch.buffer in private:
-                by_buffer.setdefault(touch.buffer, []).append(self._simple(touch, known))
+        by_buffer: dict[Buffer, list[ThreadAccess]] = {}
+        analyzers: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]] = {}
+        for access in accesses_of(body):
+            if access.buffer in private:
+                by_buffer.setdefault(access.buffer, []).append(self._simplified(access, analyzers))
         copies: dict[tuple[For, ...], tuple[For, ...]] = {}
         for buffer, found in by_buffer.items():
-            others = [_anywhen(touch, copies) for touch in found]
+            renamed = [_in_any_iteration(access, copies) for access in found]
             for a in found:
-                if a.writes and not all(self._own(threads, a, b) for b in others):
+                if a.writes and not all(self._is_disjoint(threads, a, b) for b in renamed):
                     raise self.error(
-                        f"each thread is to have its own {buffer.name}",
+                        f"{buffer.name} cannot be private to each thread",
                         why="an element of it may be written by one thread and read by another",
-                        hint="give the buffer the scope shared, or deal its stages out alike",
+                        hint="give the buffer the scope shared, or distribute its stages in the same way",
                     )
 
-    def _simple(self, touch: Touch, known: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]]) -> Touch:
+    def _simplified(
+        self, access: ThreadAccess, analyzers: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]]
+    ) -> ThreadAccess:
         """Simplify the indices of an access, so that conflicts are easier to disprove.
 
-        `known` caches an analyzer, and its results, for each loop nest.
+        `analyzers` caches an analyzer, and its results, for each loop nest.
         """
-        if touch.loops not in known:
+        if access.loops not in analyzers:
             analyzer = Analyzer()
-            for loop in (*(self.loops[axis] for axis in self.axes[THREAD]), *touch.loops):
+            for loop in (*(self.loops[axis] for axis in self.axes[THREAD]), *access.loops):
                 analyzer.bind(loop.var, loop.begin, loop.extent)
-            known[touch.loops] = analyzer, {}
-        analyzer, made = known[touch.loops]
-        for index in touch.indices:
-            if index not in made:
-                made[index] = analyzer.simplify(index) if index.dtype is INDEX else index
-        return replace(touch, indices=tuple(made[index] for index in touch.indices))
+            analyzers[access.loops] = analyzer, {}
+        analyzer, allocated = analyzers[access.loops]
+        for index in access.indices:
+            if index not in allocated:
+                allocated[index] = analyzer.simplify(index) if index.dtype is INDEX else index
+        return replace(access, indices=tuple(allocated[index] for index in access.indices))
 
-    def _own(self, threads: Threads, write: Touch, other: Touch) -> bool:
-        entered = self.partial.get(write.stmt, tuple(self.axes[THREAD]))
-        axes = [self.loops[axis].var for axis in entered if axis in self.axes[THREAD]]
-        return not axes or threads.apart(write, other, axes=axes)
+    def _is_disjoint(self, threads: Threads, write: ThreadAccess, other: ThreadAccess) -> bool:
+        axes_of_store = self.partial.get(write.stmt, tuple(self.axes[THREAD]))
+        axes = [self.loops[axis].var for axis in axes_of_store if axis in self.axes[THREAD]]
+        return not axes or threads.disjoint(write, other, axes=axes)
 
     def _symbols(self) -> list[Var]:
         return [*self.dims, *(self.loops[axis].var for axis in self.axes[GROUP])]
 
 
-def _anywhen(touch: Touch, copies: dict[tuple[For, ...], tuple[For, ...]]) -> Touch:
+def _in_any_iteration(access: ThreadAccess, copies: dict[tuple[For, ...], tuple[For, ...]]) -> ThreadAccess:
     """Rename the loop variables of an access, so that it is in an arbitrary iteration. `copies` caches the
     renamed loops."""
-    loops = copies.get(touch.loops)
+    loops = copies.get(access.loops)
     if loops is None:
-        fresh = {s.var: Var(s.var.name, s.var.dtype) for s in touch.loops}
-        loops = copies[touch.loops] = tuple(
+        fresh = {s.var: Var(s.var.name, s.var.dtype) for s in access.loops}
+        loops = copies[access.loops] = tuple(
             replace(s, var=fresh[s.var], begin=substitute(s.begin, fresh), extent=substitute(s.extent, fresh))
-            for s in touch.loops
+            for s in access.loops
         )
-    names: dict[Var, Expr] = {old.var: new.var for old, new in zip(touch.loops, loops, strict=True)}
+    names: dict[Var, Expr] = {old.var: new.var for old, new in zip(access.loops, loops, strict=True)}
     return replace(
-        touch,
-        indices=tuple(substitute(i, names) for i in touch.indices),
-        conds=tuple(substitute(c, names) for c in touch.conds),
+        access,
+        indices=tuple(substitute(i, names) for i in access.indices),
+        conds=tuple(substitute(c, names) for c in access.conds),
         loops=loops,
     )
 

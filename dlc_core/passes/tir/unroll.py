@@ -1,4 +1,4 @@
-"""Unrolled loops to their iterations."""
+"""Loop unrolling."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from dlc_core.tir.functor import (
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Seq, Stmt, Store, While, seq
 
 MAX_STEPS = "unroll_max_steps"
-"""The annotation of a loop that unrolls it, and those in it, where at most as many steps come of it."""
+"""The annotation of a loop with the most stores and calls up to which it and inner loops are unrolled."""
 SMALL = Decision(
     "loops.unroll",
-    "Whether small serial loops of known extents are written out, beside those that the schedule unrolls, "
+    "Whether small serial loops of constant extent are unrolled in addition to those of the schedule, "
     "and up to how many stores.",
     ("rolled", "unrolled"),
     has_values=True,
@@ -44,7 +44,7 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
     """
     unroll = _Unroll()
     unrolled = replace(func, body=unroll.rebuild(func.body))
-    return remove_no_ops(unrolled) if unroll.settled else unrolled
+    return remove_no_ops(unrolled) if unroll.resolved_choice else unrolled
 
 
 def mark_small_loops(func: PrimFunc, max_steps: int = 0) -> PrimFunc:
@@ -85,11 +85,11 @@ def _marked(stmt: Stmt, limit: int) -> tuple[Stmt, int | None]:
 
 
 class _Unroll:
-    """Unrolls nests of loops around stores at once, and shares the parts that do not differ."""
+    """Unrolls loop nests around stores in one pass, and rebuilds each invariant expression once."""
 
     def __init__(self) -> None:
-        self.settled = False
-        """Whether a choice took its side."""
+        self.resolved_choice = False
+        """Whether an `if_then_else` was resolved."""
 
     def rebuild(self, root: Stmt) -> Stmt:
         nests = {loop for loop in stmts_of(root, For) if _is_nest(loop)}
@@ -101,9 +101,9 @@ class _Unroll:
             if loop not in nests:
                 return _one_by_one(loop)
             nest = _Nest(loop)
-            written = nest.written_out()
-            self.settled = self.settled or nest.settled
-            return written
+            unrolled = nest.unrolled()
+            self.resolved_choice = self.resolved_choice or nest.resolved_choice
+            return unrolled
 
         return transform_each(root, For, visit)
 
@@ -140,18 +140,18 @@ class _Nest:
 
     def __init__(self, root: For) -> None:
         self.root = root
-        self.now: dict[Expr, Expr] = {}
+        self.current: dict[Expr, Expr] = {}
         """The values of varying expressions in the current iteration."""
         self.changing: dict[For, list[Expr]] = {}
         """For each loop the expressions that change with it and with no loop inside it, operands first."""
         self._level: dict[Expr, int] = {}
-        self.settled = False
-        """Whether a choice took its side."""
+        self.resolved_choice = False
+        """Whether an `if_then_else` was resolved."""
         self._find(root, [])
 
     def _find(self, stmt: Stmt, around: list[For]) -> None:
         for expr in exprs_of(stmt):
-            self._place(expr, around)
+            self._assign_levels(expr, around)
         if isinstance(stmt, For):
             self._level[stmt.var] = len(around)
             self.changing[stmt] = []
@@ -159,49 +159,49 @@ class _Nest:
         for child in child_stmts(stmt):
             self._find(child, around)
 
-    def _place(self, root: Expr, around: list[For]) -> None:
+    def _assign_levels(self, root: Expr, around: list[For]) -> None:
         for e in post_order(root):
             if e not in self._level:
                 level = self._level[e] = max((self._level[c] for c in e.children), default=-1)
                 if level >= 0:
                     self.changing[around[level]].append(e)
 
-    def written_out(self) -> Stmt:
+    def unrolled(self) -> Stmt:
         out: list[Stmt] = []
         self._write(self.root, out)
         return seq(*out)
 
     def _write(self, stmt: Stmt, out: list[Stmt]) -> None:
-        now = self.now
+        current = self.current
         match stmt:
             case Store():
-                indices = tuple([now.get(i, i) for i in stmt.indices])
-                out.append(Store(stmt.buffer, indices, now.get(stmt.value, stmt.value)))
+                indices = tuple([current.get(i, i) for i in stmt.indices])
+                out.append(Store(stmt.buffer, indices, current.get(stmt.value, stmt.value)))
             case Eval():
-                out.append(Eval(now.get(stmt.value, stmt.value)))
+                out.append(Eval(current.get(stmt.value, stmt.value)))
             case Seq():
                 for part in stmt.stmts:
                     self._write(part, out)
             case For():
-                begin = now.get(stmt.begin, stmt.begin)
+                begin = current.get(stmt.begin, stmt.begin)
                 for step in range(_count(stmt)):
-                    now[stmt.var] = begin + step
+                    current[stmt.var] = begin + step
                     for e in self.changing[stmt]:
-                        now[e] = self._rebuilt(e)
+                        current[e] = self._rebuilt(e)
                     self._write(stmt.body, out)
 
     def _rebuilt(self, expr: Expr) -> Expr:
         """Return the expression in the current iteration, with choices of known conditions resolved."""
-        children = [self.now.get(c, c) for c in expr.children]
+        children = [self.current.get(c, c) for c in expr.children]
         rebuilt = expr.rebuild(children)
         if isinstance(expr, Call) and expr.name == "if_then_else" and rebuilt in children:
-            self.settled = True
+            self.resolved_choice = True
         return rebuilt
 
 
 @record(frozen=True)
 class UnrollLoops(PrimFuncPass):
-    """Unrolled loops to their iterations.
+    """Replace unrolled loops by copies of their bodies.
 
     It also unrolls small serial loops, with at most `max_steps` stores and calls when unrolled. The
     annotation `unroll_max_steps` of a surrounding loop replaces this limit. With `explicit=False` loops are

@@ -22,22 +22,28 @@ class _Lazy(Walker):
         """Rewrite an expression with lazy conditionals. `memo` has results under the same conditions."""
         found = memo.get(e)
         if found is None:
-            found = memo[e] = self.made(e, memo)
+            found = memo[e] = self.rewritten(e, memo)
         return found
 
-    def made(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
+    def rewritten(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
         if isinstance(e, Select):
             cond = self.lazy(e.cond, memo)
-            a, b = self.under(cond, e.a), self.under(cond, e.b, negated=True)
+            a, b = self.under_condition(cond, e.a), self.under_condition(cond, e.b, negated=True)
             if is_safe(a, self.analyzer) and is_safe(b, self.analyzer):
                 return e.rebuild((cond, a, b))
             return call("if_then_else", (cond, a, b), e.dtype)
         if isinstance(e, Call) and e.name == "if_then_else":
             cond = self.lazy(e.args[0], memo)
-            return e.rebuild((cond, self.under(cond, e.args[1]), self.under(cond, e.args[2], negated=True)))
+            return e.rebuild(
+                (
+                    cond,
+                    self.under_condition(cond, e.args[1]),
+                    self.under_condition(cond, e.args[2], negated=True),
+                )
+            )
         if isinstance(e, Binary) and e.op in ("and", "or") and may_fail(e.b):
             first = self.lazy(e.a, memo)
-            second = self.under(first, e.b, negated=e.op == "or")
+            second = self.under_condition(first, e.b, negated=e.op == "or")
             if not is_safe(second, self.analyzer) and e.dtype is BOOL:
                 known = const(e.op == "or", BOOL)
                 sides = (second, known) if e.op == "and" else (known, second)
@@ -45,7 +51,7 @@ class _Lazy(Walker):
             return e.rebuild((first, second))
         return e.rebuild([self.lazy(c, memo) for c in e.children]) if e.children else e
 
-    def under(self, cond: Expr, side: Expr, *, negated: bool = False) -> Expr:
+    def under_condition(self, cond: Expr, side: Expr, *, negated: bool = False) -> Expr:
         """Rewrite a side of a choice under the condition that selects it."""
         if isinstance(cond, Broadcast):
             cond = cond.value

@@ -59,16 +59,16 @@ def vectorize_loops(func: PrimFunc, lanes: bool = False) -> PrimFunc:
     With `lanes`, loops with the annotation `LANES` are vectorised too. Raises CodegenError for an extent that
     is not constant, and for lanes that store to the same element.
     """
-    around = _Around(func)
+    facts = _LoopFacts(func)
 
     def visit(loop: For) -> Stmt | None:
-        wanted = loop.kind == "vectorized" or (lanes and LANES in loop.annotations)
-        return _vectorized(loop, around) if wanted else None
+        is_vectorized = loop.kind == "vectorized" or (lanes and LANES in loop.annotations)
+        return _vectorized(loop, facts) if is_vectorized else None
 
     return replace(func, body=transform_each(func.body, For, visit))
 
 
-class _Around:
+class _LoopFacts:
     """Facts about a program's loops, computed on demand."""
 
     def __init__(self, func: PrimFunc) -> None:
@@ -103,7 +103,7 @@ class _Around:
         )
 
 
-def _vectorized(stmt: For, around: _Around) -> Stmt:
+def _vectorized(stmt: For, facts: _LoopFacts) -> Stmt:
     lanes = const_value(stmt.extent)
     if lanes is None:
         raise CodegenError(
@@ -117,38 +117,38 @@ def _vectorized(stmt: For, around: _Around) -> Stmt:
     if any(e.dtype.lanes > 1 for s in stmts(stmt.body) for e in exprs_of(s)):
         # The body is already vectorised. Vectors do not nest, so that this loop runs serially.
         return replace(stmt, kind="serial")
-    return _Vectorize(stmt, lanes, around).stmt(stmt.body)
+    return _Vectorize(stmt, lanes, facts).stmt(stmt.body)
 
 
 class _Vectorize:
     """Rewrites the body of one loop."""
 
-    def __init__(self, loop: For, lanes: int, around: _Around) -> None:
-        self.around = around
+    def __init__(self, loop: For, lanes: int, facts: _LoopFacts) -> None:
+        self.facts = facts
         self.mask: Expr | None = None
-        """The lanes that run, where not all do."""
+        """The lanes that run; None if all do."""
         self.var = loop.var
         self.begin = loop.begin
         self.lanes = lanes
         self.lane_vars: dict[Var, Expr] = {loop.var: ramp(loop.begin, 1, lanes)}
         self.analyzer = Analyzer()
 
-    def uses(self, *exprs: Expr) -> bool:
+    def varies(self, *exprs: Expr) -> bool:
         return any(v in self.lane_vars for v in free_vars(*exprs))
 
     def index(self, index: Expr) -> Expr:
         """Return an index as a Ramp if it is affine in the loop variable, else as a vector of its values."""
-        if not self.uses(index):
+        if not self.varies(index):
             return index
         if all(v is self.var or v not in self.lane_vars for v in free_vars(index)):
             factor = self.analyzer.coefficient_of(index, self.var)
-            if factor is not None and not any(self.uses(e) for e in loads_in(index)):
+            if factor is not None and not any(self.varies(e) for e in loads_in(index)):
                 return ramp(substitute(index, {self.var: self.begin}), factor, self.lanes)
         return self.expr(index)
 
     def expr(self, root: Expr) -> Expr:
         """Return the vector of an expression's values, or the expression itself if all lanes are equal."""
-        if not self.uses(root):
+        if not self.varies(root):
             return root
         memo: dict[Expr, Expr] = {}
         for e in post_order(root):
@@ -171,11 +171,11 @@ class _Vectorize:
             return seq(*(self.stmt(part) for part in s.stmts))
         if isinstance(s, Store):
             return self.store(s)
-        if isinstance(s, For) and not self.uses(s.begin, s.extent):
+        if isinstance(s, For) and not self.varies(s.begin, s.extent):
             return replace(s, body=self.stmt(s.body))
-        if isinstance(s, While) and not self.uses(s.cond):
+        if isinstance(s, While) and not self.varies(s.cond):
             return While(s.cond, self.stmt(s.body))
-        if isinstance(s, Eval) and not self.uses(s.value):
+        if isinstance(s, Eval) and not self.varies(s.value):
             return s
         if isinstance(s, Let):
             value = self.guarded(self.expr(s.value))
@@ -189,8 +189,8 @@ class _Vectorize:
         return self.lane_by_lane(s)
 
     def store(self, s: Store) -> Stmt:
-        if not self.uses(*s.indices):
-            if self.uses(s.value):
+        if not self.varies(*s.indices):
+            if self.varies(s.value):
                 raise CodegenError(
                     f"the lanes of loop {self.var.name!r} all store to one element of {s.buffer.name}",
                     hint="rfactor the reduction before vectorising its axis",
@@ -212,27 +212,29 @@ class _Vectorize:
         return call("if_then_else", (self.mask, wide, zero), wide.dtype)
 
     def branch(self, s: If) -> Stmt:
-        if not self.uses(s.cond):
+        if not self.varies(s.cond):
             return If(s.cond, self.stmt(s.then), None if s.orelse is None else self.stmt(s.orelse))
-        ends = self.ends(s.cond) if self.mask is None else None
-        if ends is None and self.can_mask(s):
+        end_lanes = self.end_lanes(s.cond) if self.mask is None else None
+        if end_lanes is None and self.can_mask(s):
             return self.masked(s)
         slow = self.lane_by_lane(s)
-        return slow if ends is None else If(ends, self.stmt(s.then), slow)
+        return slow if end_lanes is None else If(end_lanes, self.stmt(s.then), slow)
 
     def can_mask(self, s: Stmt) -> bool:
         """Whether a statement can run under a mask, in which masked lanes store back old values."""
         if isinstance(s, Store):
             fixed = not any(may_fail(i) for i in s.indices)
-            return fixed and self.uses(*s.indices) and self.around.may_write_back(s, self.var)
+            return fixed and self.varies(*s.indices) and self.facts.may_write_back(s, self.var)
         if isinstance(s, Seq):
             return all(map(self.can_mask, s.stmts))
         if isinstance(s, If):
             sides = [s.then] if s.orelse is None else [s.then, s.orelse]
-            return (self.uses(s.cond) or not may_fail(s.cond)) and all(map(self.can_mask, sides))
+            return (self.varies(s.cond) or not may_fail(s.cond)) and all(map(self.can_mask, sides))
         if isinstance(s, For):
             return (
-                not self.uses(s.begin, s.extent) and not loads_in(s.begin, s.extent) and self.can_mask(s.body)
+                not self.varies(s.begin, s.extent)
+                and not loads_in(s.begin, s.extent)
+                and self.can_mask(s.body)
             )
         return isinstance(s, Let) and s.value.dtype.kind != "handle" and self.can_mask(s.body)
 
@@ -250,7 +252,7 @@ class _Vectorize:
         self.mask = before
         return Let(mask, cond, seq(then, orelse))
 
-    def ends(self, cond: Expr) -> Expr | None:
+    def end_lanes(self, cond: Expr) -> Expr | None:
         """Return the condition for the first and the last lane, if it implies the condition in all lanes."""
         work = [cond]
         total: Expr = const(True, BOOL)
@@ -259,7 +261,7 @@ class _Vectorize:
             if isinstance(item, Binary) and item.op == "and":
                 work += (item.b, item.a)
                 continue
-            if not self.uses(item):
+            if not self.varies(item):
                 total = logical_and(total, item)
                 continue
             if (
@@ -273,10 +275,10 @@ class _Vectorize:
             if factor is None:
                 return None
             known = const_value(factor)
-            deciding: tuple[int, ...] = (0, self.lanes - 1)
+            tested: tuple[int, ...] = (0, self.lanes - 1)
             if known is not None:
-                deciding = deciding[1:] if (known > 0) == (item.op in ("lt", "le")) else deciding[:1]
-            for lane in deciding:
+                tested = tested[1:] if (known > 0) == (item.op in ("lt", "le")) else tested[:1]
+            for lane in tested:
                 total = logical_and(
                     total, self.analyzer.simplify(substitute(item, {self.var: self.begin + lane}))
                 )

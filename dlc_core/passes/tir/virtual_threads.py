@@ -18,7 +18,7 @@ from typing import ClassVar
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Var, free_vars, loads_in, post_order
-from dlc_core.passes.tir.conflicts import spread
+from dlc_core.passes.tir.conflicts import dependents
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.support.record import record
 from dlc_core.tir.functor import (
@@ -49,7 +49,7 @@ def inject_virtual_threads(func: PrimFunc) -> PrimFunc:
             return None
         if block_list(loop):
             raise PassError(f"{func.name}: virtual threads of blocks", hint="run lower_blocks first")
-        return _Interleave(func, loop).done()
+        return _Interleave(func, loop).interleaved()
 
     return replace(func, body=transform_each(func.body, For, visit))
 
@@ -61,28 +61,28 @@ class _Interleave:
         self.func = func
         self.loop = virtual
         body = virtual.body
-        self.depending = spread(body, {virtual.var}, set(allocations(body)))
-        self.wide: dict[Buffer, Buffer] = {}
+        self.dependent = dependents(body, {virtual.var}, set(allocations(body)))
+        self.widened_buffers: dict[Buffer, Buffer] = {}
 
     def depends(self, *exprs: Expr) -> bool:
-        return any(v in self.depending for v in free_vars(*exprs)) or any(
-            e.buffer in self.depending for e in loads_in(*exprs)
+        return any(v in self.dependent for v in free_vars(*exprs)) or any(
+            e.buffer in self.dependent for e in loads_in(*exprs)
         )
 
-    def whole(self, stmt: Stmt) -> bool:
+    def any_depends(self, stmt: Stmt) -> bool:
         """Whether any part of a statement depends on the virtual thread."""
         return any(
             self.depends(*exprs_of(s))
-            or (isinstance(s, Store) and s.buffer in self.depending)
-            or (isinstance(s, (Alloc, View)) and s.buffer in self.depending)
+            or (isinstance(s, Store) and s.buffer in self.dependent)
+            or (isinstance(s, (Alloc, View)) and s.buffer in self.dependent)
             for s in stmts(stmt)
         )
 
-    def done(self) -> Stmt:
+    def interleaved(self) -> Stmt:
         return self.stmt(self.loop.body)
 
     def stmt(self, stmt: Stmt) -> Stmt:
-        if not self.whole(stmt):
+        if not self.any_depends(stmt):
             return stmt
         match stmt:
             case Seq():
@@ -98,32 +98,32 @@ class _Interleave:
 
     def _alloc(self, stmt: Alloc) -> Stmt:
         buffer = stmt.buffer
-        if buffer not in self.depending:
+        if buffer not in self.dependent:
             return Alloc(buffer, self.stmt(stmt.body))
         viewed = any(s.base is buffer for s in stmts_of(stmt, View))
         if viewed or buffer.strides is not None or self.depends(*buffer.shape):
             return self._copies(stmt)
-        wide = Buffer(
+        widened_buffers = Buffer(
             buffer.name,
             (self.loop.extent, *buffer.shape),
             buffer.dtype,
             scope=buffer.scope,
             align=buffer.align,
         )
-        self.wide[buffer] = wide
-        return Alloc(wide, self.stmt(stmt.body))
+        self.widened_buffers[buffer] = widened_buffers
+        return Alloc(widened_buffers, self.stmt(stmt.body))
 
     def _copies(self, stmt: Stmt) -> Stmt:
         """Copy a statement for each virtual thread, in order."""
         for part in stmts(stmt):
-            met = [
+            convergent = [
                 e.name for e in post_order(*exprs_of(part)) if isinstance(e, Call) and e.name in CONVERGENT
             ]
-            if not BARRIERS.isdisjoint(met):
+            if not BARRIERS.isdisjoint(convergent):
                 raise PassError(
-                    f"{self.func.name}: the virtual threads of loop {self.loop.var.name} meet at a barrier "
-                    "under a condition of their own",
-                    hint="let all of them come by the barrier",
+                    f"{self.func.name}: virtual threads of loop {self.loop.var.name} have a barrier under a "
+                    "condition that differs between them",
+                    hint="put the barrier outside of the condition",
                     spans=self.func.spans,
                 )
         var = Var(self.loop.var.name, self.loop.var.dtype)
@@ -132,8 +132,11 @@ class _Interleave:
         return For(var, self.loop.begin, self.loop.extent, body, "unrolled")
 
     def _widened(self, stmt: Stmt, number: Expr) -> Stmt:
-        wide = self.wide
-        return move_accesses(stmt, lambda b, indices: (wide[b], (number, *indices)) if b in wide else None)
+        widened_buffers = self.widened_buffers
+        return move_accesses(
+            stmt,
+            lambda b, indices: (widened_buffers[b], (number, *indices)) if b in widened_buffers else None,
+        )
 
 
 @record(frozen=True)

@@ -84,9 +84,9 @@ class Walker:
             case While():
                 return self.while_(s)
             case _:
-                return self.over_parts(s)
+                return self.rebuild_parts(s)
 
-    def over_parts(self, s: Stmt) -> Stmt:
+    def rebuild_parts(self, s: Stmt) -> Stmt:
         """Rebuild the parts of a statement that adds no facts for them."""
         return s.with_parts([self.stmt(child) for child in s.child_stmts()], self._parts)
 
@@ -107,11 +107,11 @@ class Walker:
 
     def sides(self, s: If, cond: Expr) -> If:
         """Rebuild both sides of a branch, each under what its condition implies there."""
-        with self.where(cond, s.then):
+        with self.under(cond, s.then):
             then = self.stmt(s.then)
         orelse = s.orelse
         if orelse is not None:
-            with self.unless(cond, orelse):
+            with self.under_negation(cond, orelse):
                 orelse = self.stmt(orelse)
         same = cond is s.cond and then is s.then and orelse is s.orelse
         return s if same else If(cond, then, orelse)
@@ -121,14 +121,14 @@ class Walker:
         return s if value is s.value and body is s.body else Let(s.var, value, body)
 
     def alloc(self, s: Alloc) -> Stmt:
-        return self.over_parts(s)
+        return self.rebuild_parts(s)
 
     def view(self, s: View) -> Stmt:
-        return self.over_parts(s)
+        return self.rebuild_parts(s)
 
     def while_(self, s: While) -> Stmt:
         cond = self.expr(s.cond)
-        with self.where(cond, s.body):
+        with self.under(cond, s.body):
             body = self.stmt(s.body)
         return s if cond is s.cond and body is s.body else While(cond, body)
 
@@ -139,7 +139,7 @@ class Walker:
                 if axis.var.dtype is INDEX:
                     self.analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
             predicate = self.expr(s.predicate)
-            with self.where(predicate, s):
+            with self.under(predicate, s):
                 reads, writes = self._parts.regions(s.reads), self._parts.regions(s.writes)
                 init = None if s.init is None else self.stmt(s.init)
                 body = self.stmt(s.body)
@@ -153,38 +153,42 @@ class Walker:
     @contextmanager
     def inside(self, var: Var, begin: Expr, extent: Expr, body: Stmt) -> Iterator[None]:
         """Return a scope inside of a loop. Ends that the body may change are not recorded."""
-        known = var.dtype is INDEX and self.memory.steady(body, begin, extent)
+        is_invariant = var.dtype is INDEX and self.memory.preserves(body, begin, extent)
         # In a loop body, the extent is positive. This is not learned for the program's own dims: a buffer
         # that is first visited in the loop may also be used outside of it.
-        moving = known and const_value(extent) is None and not set(free_vars(extent)) & set(self.func.scalars)
-        some = [extent > 0] if moving else []
-        with self.analyzer.assume(*some):
-            if known:
+        is_symbolic = (
+            is_invariant
+            and const_value(extent) is None
+            and not set(free_vars(extent)) & set(self.func.scalars)
+        )
+        conditions = [extent > 0] if is_symbolic else []
+        with self.analyzer.assume(*conditions):
+            if is_invariant:
                 self.analyzer.bind(var, self.analyzer.simplify(begin), self.analyzer.simplify(extent))
             yield
 
     @contextmanager
-    def where(self, cond: Expr, body: Stmt) -> Iterator[None]:
+    def under(self, cond: Expr, body: Stmt) -> Iterator[None]:
         """Return a scope in which a condition holds. Parts that the body may invalidate are not recorded."""
-        with self.analyzer.assume(self.kept(cond, body)):
+        with self.analyzer.assume(self.unchanged_parts(cond, body)):
             yield
 
     @contextmanager
-    def unless(self, cond: Expr, body: Stmt) -> Iterator[None]:
+    def under_negation(self, cond: Expr, body: Stmt) -> Iterator[None]:
         """Return a scope in which a condition does not hold."""
-        if cond.dtype.lanes > 1 or not self.memory.steady(body, cond):
+        if cond.dtype.lanes > 1 or not self.memory.preserves(body, cond):
             yield
             return
         with self.analyzer.assume(~cond):
             yield
 
-    def kept(self, cond: Expr, body: Stmt) -> Expr:
+    def unchanged_parts(self, cond: Expr, body: Stmt) -> Expr:
         """Return the parts of a conjunction that the writes of a statement cannot change."""
         if cond.dtype.lanes > 1:
             return logical_and()
         if not loads_in(cond):
             return cond
-        return logical_and(*(part for part in conjuncts(cond) if self.memory.steady(body, part)))
+        return logical_and(*(part for part in conjuncts(cond) if self.memory.preserves(body, part)))
 
 
 __all__ = ["Walker"]

@@ -34,20 +34,20 @@ STACK_BYTES = Description().stack_bytes
 """Temporaries up to this size may be on the stack, unless the target sets another limit."""
 LINE = Description().cache_line
 """Slices begin at multiples of this, unless the target's cache lines have another size."""
-PLACE = Decision(
+LOCATION = Decision(
     "temporaries.place",
-    "Whether small temporaries of a kernel live on the stack, or all of them in the caller's arena.",
+    "Whether small temporaries of a kernel are on the stack, or all of them in the caller's arena.",
     ("stack", "arena"),
 )
 SLICES = Decision(
     "temporaries.slices",
-    "Parts of a parallel loop with large temporaries, each of which has a slice of the arena.",
+    "How many parts, each with a slice of the arena, a parallel loop with large temporaries has.",
     ("several_per_thread", "one_per_thread", "one"),
 )
 
 Loops = tuple[For, ...]
 Part = tuple[Var, int]
-"""The number of a part of a loop, and how many there are."""
+"""The index of a part of a loop, and the number of parts."""
 
 
 def hoist_workspace(
@@ -63,50 +63,57 @@ def hoist_workspace(
     allocation of symbolic size in a launch of a single thread. Expects flat buffers. Raises CodegenError if a
     size has no bound that is known before the program runs.
     """
-    wanted = {
+    hoisted = {
         buffer: loops
         for buffer, loops in allocations_in_loops(func.body)
         if not on_stack(buffer, stack)
         and (all(loop.kind != "thread" for loop in loops) or is_of_one_thread(buffer, loops))
     }
-    if not wanted:
+    if not hoisted:
         return func
     most = MEMORY.slices if parts is None else parts
-    cut: dict[Var, Part] = {}
+    parts_of: dict[Var, Part] = {}
     inner: set[Var] = set()
-    for loops in wanted.values():
-        dealt = [loop for loop in loops if loop.kind == "parallel"]
-        for loop in dealt[:1]:
-            cut.setdefault(loop.var, _part(loop, most))
-        inner.update(loop.var for loop in dealt[1:])
+    for loops in hoisted.values():
+        parallel = [loop for loop in loops if loop.kind == "parallel"]
+        for loop in parallel[:1]:
+            parts_of.setdefault(loop.var, _part(loop, most))
+        inner.update(loop.var for loop in parallel[1:])
     moved = {
-        buffer: _moved(func, buffer, loops, next((cut[s.var] for s in loops if s.var in cut), None), line)
-        for buffer, loops in wanted.items()
+        buffer: _workspace_of(
+            func, buffer, loops, next((parts_of[s.var] for s in loops if s.var in parts_of), None), line
+        )
+        for buffer, loops in hoisted.items()
     }
 
-    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+    def moved_access(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
         if buffer not in moved:
             return None
-        whole, start = moved[buffer]
-        return whole, (indices[0] + start,)
+        workspace, start = moved[buffer]
+        return workspace, (indices[0] + start,)
 
     def stmt(s: Stmt) -> Stmt | None:
         match s:
             case Alloc() if s.buffer in moved:
                 return s.body
             case View() if s.base in moved:
-                return _viewed(s, *moved[s.base])
-            case For(kind="parallel") if s.var in cut:
-                return _in_parts(s, *cut[s.var])
+                return _rebased(s, *moved[s.base])
+            case For(kind="parallel") if s.var in parts_of:
+                return _split_parallel(s, *parts_of[s.var])
             case For(kind="parallel") if s.var in inner:
                 return replace(s, kind="serial")
         return None
 
-    body = move_accesses(func.body, place, stmt_fn=stmt)
-    wholes = [whole for whole, _ in moved.values()]
-    given = func.buffers
-    record = given[-1:] if parameters_of(func) is not None else ()  # the failure record stays last
-    params: tuple[Buffer | Var, ...] = (*given[: len(given) - len(record)], *wholes, *record, *func.scalars)
+    body = move_accesses(func.body, moved_access, stmt_fn=stmt)
+    workspaces = [workspace for workspace, _ in moved.values()]
+    buffers = func.buffers
+    record = buffers[-1:] if parameters_of(func) is not None else ()  # the failure record stays last
+    params: tuple[Buffer | Var, ...] = (
+        *buffers[: len(buffers) - len(record)],
+        *workspaces,
+        *record,
+        *func.scalars,
+    )
     return replace(func, params=params, body=body).with_attrs(workspaces=len(moved))
 
 
@@ -149,14 +156,14 @@ def size_bound(size: Expr, loops: Sequence[For], analyzer: Analyzer) -> Expr | N
     return None if found is None else found[1]
 
 
-def _viewed(view: View, whole: Buffer, start: Expr) -> Stmt:
+def _rebased(view: View, workspace: Buffer, start: Expr) -> Stmt:
     """Rebase a view of a temporary to the parameter. A view's offset counts from the pointer."""
     old = view.buffer
-    offset = old.offset + start * whole.dtype.itemsize // old.dtype.itemsize
+    offset = old.offset + start * workspace.dtype.itemsize // old.dtype.itemsize
     new = Buffer(
         old.name, old.shape, old.dtype, strides=old.strides, scope=old.scope, offset=offset, align=old.align
     )
-    return View(new, whole, substitute_stmt(view.body, {}, {old: new}))
+    return View(new, workspace, substitute_stmt(view.body, {}, {old: new}))
 
 
 def _part(parallel: For, parts: int) -> Part:
@@ -164,7 +171,7 @@ def _part(parallel: For, parts: int) -> Part:
     return Var(f"{parallel.var.name}_part"), parts if extent is None else max(1, min(parts, extent))
 
 
-def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
+def _split_parallel(parallel: For, part: Var, count: int) -> Stmt:
     """Split a parallel loop into parallel parts of its range with a serial loop in each."""
     if const_value(parallel.extent) == count:
         body = substitute_stmt(parallel.body, {parallel.var: parallel.begin + part})
@@ -174,7 +181,9 @@ def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
     return For(part, const(0), const(count), inner, "parallel", annotations=parallel.annotations)
 
 
-def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None, line: int) -> tuple[Buffer, Expr]:
+def _workspace_of(
+    func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None, line: int
+) -> tuple[Buffer, Expr]:
     """Return the parameter that replaces a temporary, and the offset of a part's slice in it."""
     analyzer = Analyzer()
     for scalar in func.scalars:
@@ -186,13 +195,13 @@ def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None, line
             hint="compute it outside of the loops, or in parts of a known size",
         )
     if part is None:
-        whole = buffer if size is buffer.num_elements() else buffer.like(shape=(analyzer.simplify(size),))
-        return whole, const(0)
+        workspace = buffer if size is buffer.num_elements() else buffer.like(shape=(analyzer.simplify(size),))
+        return workspace, const(0)
     number, count = part
     unit = max(1, line // buffer.dtype.itemsize)
     step = analyzer.simplify(ceildiv(size, unit) * unit)
-    whole = Buffer(buffer.name, (analyzer.simplify(step * count),), buffer.dtype, align=buffer.align)
-    return whole, number * step
+    workspace = Buffer(buffer.name, (analyzer.simplify(step * count),), buffer.dtype, align=buffer.align)
+    return workspace, number * step
 
 
 @record(frozen=True)
@@ -230,11 +239,11 @@ class HoistWorkspace(PrimFuncPass):
         # Launches pass values in memory of their device, and never on the stack of the host.
         stack, parts = -1 if machine.thread_axes and has_axes(func.body) else machine.stack_bytes, 0
         temporaries = allocations_in_loops(func.body)
-        if any(on_stack(buffer, stack) for buffer, _ in temporaries) and PLACE.choose("stack") == "arena":
+        if any(on_stack(buffer, stack) for buffer, _ in temporaries) and LOCATION.choose("stack") == "arena":
             stack = -1
         if any(not on_stack(buffer, stack) for buffer, _ in temporaries):
-            each = {"several_per_thread": MEMORY.slices_per_thread, "one_per_thread": 1}
-            parts = each.get(SLICES.choose("several_per_thread"), 0) * max(1, machine.cores)
+            per_thread = {"several_per_thread": MEMORY.slices_per_thread, "one_per_thread": 1}
+            parts = per_thread.get(SLICES.choose("several_per_thread"), 0) * max(1, machine.cores)
         return hoist_workspace(func, max(1, parts), stack, machine.cache_line)
 
 

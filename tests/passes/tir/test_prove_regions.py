@@ -60,7 +60,7 @@ def test_regions_that_may_lie_outside_are_refused(case):
     with pytest.raises(ScheduleError, match="block tile passes A") as caught:
         ProveRegions().run_function(program(**case), PassContext())
     assert "extern.fill16" in str(caught.value)
-    assert ("which lies inside where" in str(caught.value)) is (case["size"] != "64")
+    assert ("which is inside if" in str(caught.value)) is (case["size"] != "64")
 
 
 DECLARED = """

@@ -1,4 +1,4 @@
-"""Facts at a statement: a chain of loops, conditions and names, and the analyzer for them."""
+"""Facts at a statement: a chain of loops, conditions and names, and their analyzer."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dlc_core.tir.stmt import PrimFunc, Stmt
 
 @record(frozen=True, eq=False)
 class Fact:
-    """One thing that holds in a statement `body`, and all that holds around it."""
+    """A fact that holds in a statement `body`, and the outer facts."""
 
-    around: Fact | None
+    outer: Fact | None
     depth: int
     body: Stmt | None
 
 
 @record(frozen=True, eq=False)
-class InLoop(Fact):
+class LoopRange(Fact):
     """`var` is in [begin, begin + extent)."""
 
     var: Var
@@ -51,8 +51,8 @@ class Named(Fact):
     value: Expr
 
 
-class Knowledge:
-    """An analyzer that follows chains of facts.  Chains that share a beginning share the work for it."""
+class FactAnalyzer:
+    """An analyzer with the facts of a chain.  When the chain changes, the common prefix is kept."""
 
     def __init__(self, func: PrimFunc, ranges: Ranges, given: Sequence[Expr] = ()) -> None:
         self._func = func
@@ -62,7 +62,7 @@ class Knowledge:
         self._scopes: list[AbstractContextManager[None]] = []
         self.analyzer = Analyzer()
         self.dims = Analyzer()
-        """Knows the program's sizes, and nothing else."""
+        """An analyzer with facts about the program's sizes only."""
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 self.analyzer.declare_dim(scalar, low=0)
@@ -75,15 +75,15 @@ class Knowledge:
 
     def at(self, fact: Fact | None) -> Analyzer:
         """Return the analyzer with a chain of facts."""
-        wanted: list[Fact] = []
+        new: list[Fact] = []
         while fact is not None and not self._is_entered(fact):
-            wanted.append(fact)
-            fact = fact.around
-        kept = 0 if fact is None else fact.depth + 1
-        while len(self._chain) > kept:
+            new.append(fact)
+            fact = fact.outer
+        depth = 0 if fact is None else fact.depth + 1
+        while len(self._chain) > depth:
             self._chain.pop()
             self._scopes.pop().__exit__(None, None, None)
-        for one in reversed(wanted):
+        for one in reversed(new):
             scope = self.analyzer.scope()
             scope.__enter__()
             self._chain.append(one)
@@ -91,13 +91,13 @@ class Knowledge:
             self._learn(one)
         return self.analyzer
 
-    def moving(self, fact: Fact | None) -> list[Var]:
+    def variables(self, fact: Fact | None) -> list[Var]:
         """Return the variables of the loops, blocks and names of a chain of facts, inner ones first."""
         found = []
         while fact is not None:
-            if isinstance(fact, (InLoop, Named)) and fact.var.dtype is INDEX:
+            if isinstance(fact, (LoopRange, Named)) and fact.var.dtype is INDEX:
                 found.append(fact.var)
-            fact = fact.around
+            fact = fact.outer
         return found
 
     def conditions(self, fact: Fact | None) -> list[Expr]:
@@ -105,10 +105,10 @@ class Knowledge:
         found = []
         while fact is not None:
             if isinstance(fact, Holds):
-                found += [~part if fact.negated else part for part in self._lasting(fact)]
-            elif isinstance(fact, InLoop) and self._is_steady(fact.body, fact.begin, fact.extent):
+                found += [~part if fact.negated else part for part in self._unchanged_parts(fact)]
+            elif isinstance(fact, LoopRange) and self._is_invariant(fact.body, fact.begin, fact.extent):
                 found += _limits(fact)
-            fact = fact.around
+            fact = fact.outer
         return found
 
     def lane_conditions(self, fact: Fact | None) -> list[Expr]:
@@ -117,7 +117,7 @@ class Knowledge:
         while fact is not None:
             if isinstance(fact, Holds) and fact.cond.dtype.lanes > 1 and fact.body is not None:
                 found.append(fact.cond)
-            fact = fact.around
+            fact = fact.outer
         return found
 
     def _is_entered(self, fact: Fact) -> bool:
@@ -125,10 +125,10 @@ class Knowledge:
 
     def _learn(self, fact: Fact) -> None:
         az = self.analyzer
-        if isinstance(fact, InLoop):
+        if isinstance(fact, LoopRange):
             self._learn_range(fact)
         elif isinstance(fact, Holds):
-            for part in self._lasting(fact):
+            for part in self._unchanged_parts(fact):
                 az.add_assumptions(~part if fact.negated else part)
         elif isinstance(fact, Named) and fact.var.dtype.is_int and fact.var.dtype.lanes == 1:
             if fact.var.dtype is INDEX and not loads_in(fact.value):
@@ -136,9 +136,9 @@ class Knowledge:
             else:
                 self._learn_interval(fact.var, self._ranges.of(fact.value))
 
-    def _learn_range(self, fact: InLoop) -> None:
+    def _learn_range(self, fact: LoopRange) -> None:
         az, var = self.analyzer, fact.var
-        if var.dtype is not INDEX or not self._is_steady(fact.body, fact.begin, fact.extent):
+        if var.dtype is not INDEX or not self._is_invariant(fact.body, fact.begin, fact.extent):
             self._learn_interval(var, self._ranges.of(var))
             return
         begin, extent = az.simplify(fact.begin), az.simplify(fact.extent)
@@ -147,26 +147,26 @@ class Knowledge:
             self._learn_positive(extent)
             extent = az.simplify(fact.extent)
         az.bind(var, begin, extent)
-        moving = self.moving(fact)
-        if isinstance(extent, Const) or set(free_vars(begin, extent)).isdisjoint(moving):
+        variables = self.variables(fact)
+        if isinstance(extent, Const) or set(free_vars(begin, extent)).isdisjoint(variables):
             return
         # The union of the ranges over all outer iterations is not empty either; this may imply more.
-        ends = az.bounds(var, moving)
+        ends = az.bounds(var, variables)
         if ends is not None and free_vars(*ends):
             self._learn_positive(az.simplify(ends[1] - ends[0] + 1))
 
     def _learn_positive(self, e: Expr) -> None:
         """Learn that an extent is positive, and what follows for its dividends and its factors."""
         az = self.analyzer
-        waiting = [e]
-        while waiting:
-            e = waiting.pop()
+        work = [e]
+        while work:
+            e = work.pop()
             az.add_assumptions(e > 0)
             if isinstance(e, Binary) and e.op in ("floordiv", "floormod"):
                 if e.op == "floordiv" and az.prove(e.b > 0):
-                    waiting.append(az.simplify(e.a - e.b + 1))
+                    work.append(az.simplify(e.a - e.b + 1))
                 elif az.prove(e.a >= 0):
-                    waiting.append(e.a)
+                    work.append(e.a)
                 continue
             terms, constant = az.linear(e)
             if constant or not terms:
@@ -175,8 +175,10 @@ class Knowledge:
             common = [f for f in dict.fromkeys(factors[0]) if all(f in own for own in factors[1:])]
             for one in common:
                 if az.prove(one >= 0) and (len(terms) > 1 or len(factors[0]) > 1):
-                    rest = sum((k * _without(own, one) for own, k in zip(factors, terms.values())), const(0))
-                    waiting += [one, az.simplify(rest)]
+                    rest = sum(
+                        (k * _product_without(own, one) for own, k in zip(factors, terms.values())), const(0)
+                    )
+                    work += [one, az.simplify(rest)]
                     break
 
     def _learn_interval(self, var: Var, known: Interval) -> None:
@@ -188,26 +190,26 @@ class Knowledge:
         if high != INF:
             self.analyzer.add_assumptions(var <= int(high))
 
-    def _lasting(self, fact: Holds) -> list[Expr]:
+    def _unchanged_parts(self, fact: Holds) -> list[Expr]:
         """Return the parts of a condition that the writes of the guarded statement cannot change."""
         if fact.cond.dtype.lanes > 1:
             return []
         if fact.body is None or not loads_in(fact.cond):
             return [fact.cond]
         if fact.negated:
-            return [fact.cond] if self._is_steady(fact.body, fact.cond) else []
-        return [part for part in conjuncts(fact.cond) if self._is_steady(fact.body, part)]
+            return [fact.cond] if self._is_invariant(fact.body, fact.cond) else []
+        return [part for part in conjuncts(fact.cond) if self._is_invariant(fact.body, part)]
 
-    def _is_steady(self, body: Stmt | None, *exprs: Expr) -> bool:
+    def _is_invariant(self, body: Stmt | None, *exprs: Expr) -> bool:
         if body is None or not loads_in(*exprs):
             return True
         if self._memory is None:
             self._memory = Memory(self._func.body)
-        return self._memory.steady(body, *exprs)
+        return self._memory.preserves(body, *exprs)
 
 
-def _limits(fact: InLoop) -> list[Expr]:
-    """Return that the variable of a loop whose extent is a minimum is below each of its operands.
+def _limits(fact: LoopRange) -> list[Expr]:
+    """Return conditions that the variable of a loop whose extent is a minimum is below each operand.
 
     A `max(..., 0)` around the minimum is dropped, because the extent is positive where the body runs.
     """
@@ -239,12 +241,12 @@ def _factors(e: Expr) -> list[Expr]:
     return found
 
 
-def _without(factors: list[Expr], one: Expr) -> Expr:
+def _product_without(factors: list[Expr], one: Expr) -> Expr:
     """Return the product of all factors but one."""
-    left = list(factors)
-    left.remove(one)
+    remaining = list(factors)
+    remaining.remove(one)
     product: Expr = const(1)
-    for factor in left:
+    for factor in remaining:
         product = product * factor
     return product
 
@@ -257,4 +259,4 @@ def in_lane(expr: Expr, lane: Expr) -> Expr | None:
     return made if made.dtype.lanes == 1 else None
 
 
-__all__ = ["Fact", "Holds", "InLoop", "Knowledge", "Named", "in_lane"]
+__all__ = ["Fact", "FactAnalyzer", "Holds", "LoopRange", "Named", "in_lane"]

@@ -33,18 +33,18 @@ from dlc_core.support.record import record
 class Goal:
     """The facts that a proof may use.
 
-    `analyzer` knows all facts at the access, `dims` only the sizes of the program; `moving` are the variables
-    of loops, lanes and names; `conds` are conditions that hold.
+    `analyzer` knows all facts at the access, `dims` only the sizes of the program. `variables` are those of
+    loops, lanes and names. `conds` are conditions that hold.
     """
 
     analyzer: Analyzer
     dims: Analyzer
-    moving: tuple[Var, ...]
+    variables: tuple[Var, ...]
     conds: tuple[Expr, ...] = ()
     sizes: frozenset[Var] = frozenset()
     """The variables that `dims` knows."""
     sufficient: list[Expr] = field(default_factory=list)
-    """Where no proof is found: conditions on sizes, each of which is enough; later ones ask for less."""
+    """If no proof is found: conditions on sizes, each of which is sufficient; later ones are weaker."""
 
     def is_between(self, index: Expr, dim: Expr) -> bool:
         """Whether 0 <= index < dim.
@@ -61,10 +61,10 @@ class Goal:
             if inside is not None:
                 return inside
         return (
-            self._by_ends(index, dim)
+            self._by_bounds(index, dim)
             or self._under_conditions(index, dim)
             or (bool(parts) and self._coordinates_are_inside(index, dim))
-            or self._as_written(index, dim)
+            or self._unchanged(index, dim)
             or self._by_remainders(index, dim)
         )
 
@@ -72,7 +72,7 @@ class Goal:
         """Prove a flattened index of clamped coordinates: `n * max(min(m - 1, y), 0) + x` for `m * n`.
 
         A clamp to an empty dim leaves it. Where a proof needs that sizes are at least 1 and this is not
-        known, it is a sufficient condition and the result is False: the slower attempts seldom find more.
+        known, it is a sufficient condition and the result is False: the slower attempts rarely find more.
         None if there is no proof of this kind.
         """
         if self._coordinates_are_inside(index, dim):
@@ -99,7 +99,7 @@ class Goal:
                     first = 1 if az.prove(e >= 1) else 0
                     az.bind(coordinate, first, az.simplify(last + 1 - first))
             simple = az.simplify(transform(simple, coordinates.get, dict(coordinates)))
-            ends = az.bounds(simple, (*self.moving, *coordinates.values()))
+            ends = az.bounds(simple, (*self.variables, *coordinates.values()))
             return ends is not None and az.prove(ends[0] >= 0) and az.prove(ends[1] < dim)
 
     def _upper(self, e: Expr) -> Expr | None:
@@ -118,8 +118,8 @@ class Goal:
 
     def _coefficient(self, index: Expr, atom: Expr) -> Expr | None:
         """Return the factor of an atom in an index; None if the atom also occurs elsewhere in the index."""
-        stand_in = Var("term")
-        return self.analyzer.coefficient_of(transform(index, {atom: stand_in}.get), stand_in)
+        placeholder = Var("term")
+        return self.analyzer.coefficient_of(transform(index, {atom: placeholder}.get), placeholder)
 
     def _by_remainders(self, index: Expr, dim: Expr) -> bool:
         """Prove the goal with the dividend of a remainder written as quotient and remainder.
@@ -132,7 +132,7 @@ class Goal:
         index = az.simplify(index)
         for one in dict.fromkeys(e for root in (*conds, index) for e in post_order(root) if _is_remainder(e)):
             var = self._substituted_in(one.children[0])
-            ends = az.bounds(one.children[0], self.moving)
+            ends = az.bounds(one.children[0], self.variables)
             if var is None or ends is None:
                 continue
             dividend, divisor = one.children
@@ -144,12 +144,12 @@ class Goal:
                 az.bind(remainder, 0, divisor)
                 rest = dividend - factor * var
                 value = {var: az.simplify((quotient * divisor + remainder - rest) * factor)}
-                moving = (*(v for v in self.moving if v is not var), quotient, remainder)
+                variables = (*(v for v in self.variables if v is not var), quotient, remainder)
                 given = tuple(az.simplify(substitute(cond, value)) for cond in conds)
                 az.add_assumptions(*given)
-                goal = Goal(az, self.dims, moving, given)
+                goal = Goal(az, self.dims, variables, given)
                 moved = az.simplify(substitute(index, value))
-                if goal._under_conditions(moved, dim) or goal._as_written(moved, dim):
+                if goal._under_conditions(moved, dim) or goal._unchanged(moved, dim):
                     return True
         return False
 
@@ -170,17 +170,17 @@ class Goal:
         terms, _ = self.analyzer.linear(dividend)
         for atom, factor in terms.items():
             others = (v for other in terms if other is not atom for v in free_vars(other))
-            if isinstance(atom, Var) and abs(factor) == 1 and atom in self.moving and atom not in others:
+            if isinstance(atom, Var) and abs(factor) == 1 and atom in self.variables and atom not in others:
                 return atom
         return None
 
-    def _as_written(self, index: Expr, dim: Expr) -> bool:
+    def _unchanged(self, index: Expr, dim: Expr) -> bool:
         """Prove the unchanged goal. Conditions like `i // 2 % 6 < 5` bound its quotients and remainders."""
         return self.analyzer.prove(index >= 0) and self.analyzer.prove(index < dim)
 
-    def _by_ends(self, index: Expr, dim: Expr, more: tuple[Var, ...] = ()) -> bool:
+    def _by_bounds(self, index: Expr, dim: Expr, more: tuple[Var, ...] = ()) -> bool:
         az = self.analyzer
-        ends = az.bounds(index, (*self.moving, *more))
+        ends = az.bounds(index, (*self.variables, *more))
         if ends is None:
             return False
         first, last = ends[0], az.simplify(ends[1])
@@ -189,9 +189,9 @@ class Goal:
         constant = min(az.linear(dim)[1], 0)
         if constant:  # conditions compare with the dim itself, without the constant of lanes and groups
             last, dim = az.simplify(last - constant), az.simplify(dim - constant)
-        whole = logical_and(first >= 0, last < dim)
-        if self.sizes.issuperset(free_vars(whole)) and not loads_in(whole):
-            self.sufficient.append(whole)
+        condition = logical_and(first >= 0, last < dim)
+        if self.sizes.issuperset(free_vars(condition)) and not loads_in(condition):
+            self.sufficient.append(condition)
         return False
 
     def _under_conditions(self, index: Expr, dim: Expr) -> bool:
@@ -203,7 +203,7 @@ class Goal:
             if any(az.prove(larger < smaller) for smaller, larger in self._comparisons()):
                 return True
             for sum_, (lows, highs) in self._bounded_sums().items():
-                known = set_of(az, sum_, self.moving)
+                known = set_of(az, sum_, self.variables)
                 lows += [known.low] if known.low is not None else []
                 highs += [known.high] if known.high is not None else []
                 if not lows or not highs:
@@ -216,7 +216,7 @@ class Goal:
                     az.bind(bounded, first, az.simplify(last - first + 1))
                     index = self._replaced(index, sum_, bounded)
                     fresh.append(bounded)
-            return bool(fresh) and self._by_ends(index, dim, tuple(fresh))
+            return bool(fresh) and self._by_bounds(index, dim, tuple(fresh))
 
     def _bounded_sums(self) -> dict[Expr, tuple[list[Expr], list[Expr]]]:
         """Return the sums of moving variables, without constants, with their bounds from conditions."""
@@ -226,7 +226,7 @@ class Goal:
             for side, other, at_least in ((larger, smaller, True), (smaller, larger, False)):
                 constant = az.linear(side)[1]
                 sum_ = az.simplify(side - constant)
-                if set(free_vars(sum_)).isdisjoint(self.moving):
+                if set(free_vars(sum_)).isdisjoint(self.variables):
                     continue
                 lows, highs = found.setdefault(sum_, ([], []))
                 (lows if at_least else highs).append(other - constant)
@@ -277,14 +277,14 @@ class Goal:
         """
         az = self.analyzer
         terms, _ = az.linear(sum_)
-        atoms = {e: k for e, k in terms.items() if not set(free_vars(e)).isdisjoint(self.moving)}
-        variables = {v for e in atoms for v in free_vars(e)}.intersection(self.moving)
+        atoms = {e: k for e, k in terms.items() if not set(free_vars(e)).isdisjoint(self.variables)}
+        variables = {v for e in atoms for v in free_vars(e)}.intersection(self.variables)
         found = None
         for atom, own in atoms.items():
-            whole = self._coefficient(az.simplify(index), atom)
-            if whole is None:
+            condition = self._coefficient(az.simplify(index), atom)
+            if condition is None:
                 continue
-            factor = az.simplify(whole // own)
+            factor = az.simplify(condition // own)
             rest = az.simplify(index - factor * sum_)
             if const_value(factor) != 0 and atoms.keys().isdisjoint(az.linear(rest)[0]):
                 if variables.isdisjoint(free_vars(rest)):

@@ -63,7 +63,7 @@ _TRUE, _FALSE = const(True, BOOL), const(False, BOOL)
 
 @record(frozen=True)
 class Check:
-    """An index that has to be in [low, extent) where `guard` holds; all of them scalars."""
+    """An index that must be in [low, extent) if `guard` holds; all are scalars."""
 
     guard: Expr
     index: Expr
@@ -81,22 +81,22 @@ class Check:
 
 
 class _Writer:
-    """Checks of one program: their codes, and how a failure is recorded."""
+    """The checks of one program: their codes, and the record of failures."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self.about: dict[int, str] = {**func.attrs.get(INDEX_CHECKS, {}), **func.attrs.get(CHECKS, {})}
-        self.func = with_parameters(func, self.about)
+        self.texts: dict[int, str] = {**func.attrs.get(INDEX_CHECKS, {}), **func.attrs.get(CHECKS, {})}
+        self.func = with_parameters(func, self.texts)
         record = parameters_of(self.func)
         assert record is not None
         self.record, self.site = record
-        self.codes = {text: code for code, text in self.about.items()}
+        self.codes = {text: code for code, text in self.texts.items()}
 
     def code(self, text: str) -> int:
         """Return the code of a check's text. Checks with the same text share a code."""
         found = self.codes.get(text)
         if found is None:
-            found = self.codes[text] = max(self.about, default=0) + 1
-            self.about[found] = text
+            found = self.codes[text] = max(self.texts, default=0) + 1
+            self.texts[found] = text
         return found
 
     def guarded(self, stmt: Stmt, checks: Sequence[Check]) -> Stmt:
@@ -105,7 +105,7 @@ class _Writer:
             stmt = If(one.holds, stmt, self.failure(one))
         return stmt
 
-    def tested(self, one: Check) -> Stmt:
+    def as_statement(self, one: Check) -> Stmt:
         """Make a separate statement of a check."""
         outside = If(~one.inside, self.failure(one))
         return outside if one.guard is _TRUE else If(one.guard, outside)
@@ -114,7 +114,7 @@ class _Writer:
         return failed(self.record, self.site, one.code, one.index, one.extent)
 
     def finished(self, body: Stmt) -> PrimFunc:
-        return replace(with_parameters(self.func, self.about), body=body)
+        return replace(with_parameters(self.func, self.texts), body=body)
 
 
 def with_access_checks(
@@ -130,17 +130,17 @@ def with_access_checks(
     if not accesses:
         return func
     writer = _Writer(func)
-    wanted: dict[Stmt, dict[Check, None]] = {}
+    checks_of: dict[Stmt, dict[Check, None]] = {}
     always: dict[Stmt, dict[Check, None]] = {}
     conditions: dict[Expr, None] = {}
     for access in accesses:
         checks = dict.fromkeys(_checks_of(access, writer, func.name, vectors))
-        wanted.setdefault(access.stmt, {}).update(checks)
+        checks_of.setdefault(access.stmt, {}).update(checks)
         if versions and access.when is not None and const_value(access.when) is None:
             conditions[access.when] = None
         else:
             always.setdefault(access.stmt, {}).update(checks)
-    body = _checked_body(func, wanted, writer)
+    body = _checked_body(func, checks_of, writer)
     if conditions:
         body = If(
             _evaluable(logical_and(*conditions)), _checked_body(func, always, writer), rename_bound(body)
@@ -159,16 +159,16 @@ def _evaluable(cond: Expr) -> Expr:
     def guarded(e: Expr) -> Expr | None:
         if not isinstance(e, Binary) or e.op not in DIVISIONS or const_value(e.b) is not None:
             return None
-        whole = ne(e.b, const(0))
-        divisors[whole] = None
-        return e.rebuild((e.a, select(whole, e.b, const(1))))
+        is_nonzero = ne(e.b, const(0))
+        divisors[is_nonzero] = None
+        return e.rebuild((e.a, select(is_nonzero, e.b, const(1))))
 
     safe = transform(cond, guarded)
     return logical_and(*divisors, safe) if divisors else cond
 
 
-def _checked_body(func: PrimFunc, wanted: Mapping[Stmt, Mapping[Check, None]], writer: _Writer) -> Stmt:
-    return _rebuilt(func.body, lambda old, new: _with_checks(old, new, list(wanted.get(old, ())), writer))
+def _checked_body(func: PrimFunc, checks_of: Mapping[Stmt, Mapping[Check, None]], writer: _Writer) -> Stmt:
+    return _rebuilt(func.body, lambda old, new: _with_checks(old, new, list(checks_of.get(old, ())), writer))
 
 
 def _with_checks(old: Stmt, new: Stmt, checks: list[Check], writer: _Writer) -> Stmt:
@@ -180,7 +180,7 @@ def _with_checks(old: Stmt, new: Stmt, checks: list[Check], writer: _Writer) -> 
     after: list[Stmt] = []
     for one in reversed(checks):
         cond = if_then_else(one.holds, cond, _FALSE)
-        after.insert(0, writer.tested(one))
+        after.insert(0, writer.as_statement(one))
     return seq(While(cond, new.body), *after)
 
 
@@ -199,8 +199,8 @@ def _checks_of(access: Access, writer: _Writer, name: str, vectors: bool) -> lis
             continue
         if not vectors:
             for lane in range(lanes):
-                alone = _all_of([(lane_of(cond, lane), holds) for cond, holds in guards])
-                checks[Check(alone, lane_of(index, lane).astype(INDEX), const(0), limit, code)] = None
+                lane_guard = _all_of([(lane_of(cond, lane), holds) for cond, holds in guards])
+                checks[Check(lane_guard, lane_of(index, lane).astype(INDEX), const(0), limit, code)] = None
             continue
         wide = index.astype(INDEX.with_lanes(index.dtype.lanes))
         if scalars and isinstance(index, Ramp):
@@ -245,13 +245,13 @@ def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
 
 def with_own_checks(func: PrimFunc) -> PrimFunc:
     """Lower each `check` to a condition that writes to the failure record if the check fails."""
-    asked = [s for s in stmts(func.body) if _asked(s) is not None]
-    if not asked:
+    calls = [s for s in stmts(func.body) if _check_call(s) is not None]
+    if not calls:
         return func
     writer = _Writer(func)
 
     def noted(s: Stmt) -> Stmt | None:
-        call = _asked(s)
+        call = _check_call(s)
         if call is None:
             return None
         code = writer.code(f"{CHECK_KIND}{call.args[1]} of {func.name}")
@@ -260,7 +260,7 @@ def with_own_checks(func: PrimFunc) -> PrimFunc:
     return writer.finished(transform_stmt(func.body, stmt_fn=noted))
 
 
-def _asked(s: Stmt) -> Call | None:
+def _check_call(s: Stmt) -> Call | None:
     return s.value if isinstance(s, Eval) and isinstance(s.value, Call) and s.value.name == "check" else None
 
 
@@ -272,26 +272,26 @@ def with_index_checks(func: PrimFunc, check: bool = True) -> PrimFunc:
         attrs = {key: value for key, value in func.attrs.items() if key != INDEX_CHECKS}
         return replace(func, body=_without_reports(func.body), attrs=attrs)
     writer = _Writer(func)
-    body, pending = _Indices(func, writer).placed(func.body)
-    return writer.finished(_without_reports(seq(*map(writer.tested, pending), body)))
+    body, pending = _Indices(func, writer).with_hoisted(func.body)
+    return writer.finished(_without_reports(seq(*map(writer.as_statement, pending), body)))
 
 
 def _without_reports(root: Stmt) -> Stmt:
-    return transform_stmt(root, expr_fn=_plain)
+    return transform_stmt(root, expr_fn=_without_report)
 
 
-def _plain(e: Expr) -> Expr | None:
+def _without_report(e: Expr) -> Expr | None:
     return e.args[0] if isinstance(e, Call) and e.name == REPORT else None
 
 
 class _Indices:
-    """Finds the indices of a program that are data, and where to check them."""
+    """Inserts the checks of data-dependent indices."""
 
     def __init__(self, func: PrimFunc, writer: _Writer) -> None:
         self.writer = writer
         self.memory = Memory(func.body)
 
-    def placed(self, stmt: Stmt) -> tuple[Stmt, list[Check]]:
+    def with_hoisted(self, stmt: Stmt) -> tuple[Stmt, list[Check]]:
         """Return a statement with the checks that must stay inside it, and the checks to hoist before it."""
         own = self._own(stmt)
         if isinstance(stmt, Seq):
@@ -301,26 +301,26 @@ class _Indices:
             return stmt, own
         parts: list[Stmt] = []
         for child in children:
-            part, pending = self.placed(child)
-            kept = [one for one in pending if not self._may_stand_before(stmt, one)]
-            moved = [_where_it_runs(stmt, one) for one in pending if one not in kept]
+            part, pending = self.with_hoisted(child)
+            kept = [one for one in pending if not self._can_hoist(stmt, one)]
+            moved = [_guarded_by_loop(stmt, one) for one in pending if one not in kept]
             own += [one for one in dict.fromkeys(moved) if one not in own]
-            parts.append(seq(*map(self.writer.tested, kept), part))
+            parts.append(seq(*map(self.writer.as_statement, kept), part))
         return with_children(stmt, parts), own
 
     def _in_order(self, stmt: Seq, own: list[Check]) -> tuple[Stmt, list[Check]]:
         parts: list[Stmt] = []
         for number, child in enumerate(stmt.stmts):
-            part, pending = self.placed(child)
+            part, pending = self.with_hoisted(child)
             for one in pending:
-                if all(self.memory.steady(before, one.index, one.guard) for before in stmt.stmts[:number]):
+                if all(self.memory.preserves(before, one.index, one.guard) for before in stmt.stmts[:number]):
                     own += [one] if one not in own else []
                 else:
-                    parts.append(self.writer.tested(one))
+                    parts.append(self.writer.as_statement(one))
             parts.append(part)
         return seq(*parts), own
 
-    def _may_stand_before(self, stmt: Stmt, one: Check) -> bool:
+    def _can_hoist(self, stmt: Stmt, one: Check) -> bool:
         """Whether a check can be hoisted out of a statement's body."""
         exprs = one.guard, one.index, one.extent
         if is_axis(stmt) or not set(bound_vars(stmt)).isdisjoint(free_vars(*exprs)):
@@ -329,7 +329,7 @@ class _Indices:
             case Alloc() | View():
                 return all(e.buffer is not stmt.buffer for e in loads_in(*exprs))
             case For() | Let():
-                return self.memory.steady(stmt, *exprs)
+                return self.memory.preserves(stmt, *exprs)
             case _:
                 return False
 
@@ -338,13 +338,13 @@ class _Indices:
         found: dict[Check, None] = {}
         for e in exprs_of(stmt):
             for report, guards in _reports(e):
-                index, extent, code = (transform(arg, _plain) for arg in report.args)
-                for check in _index_checks(index, extent, _known(code), guards):
+                index, extent, code = (transform(arg, _without_report) for arg in report.args)
+                for check in _index_checks(index, extent, _constant_in(code), guards):
                     found[check] = None
         return list(found)
 
 
-def _where_it_runs(stmt: Stmt, one: Check) -> Check:
+def _guarded_by_loop(stmt: Stmt, one: Check) -> Check:
     """Guard a check that is hoisted before a loop, so that it runs only if the loop has iterations."""
     extent = stmt.extent if isinstance(stmt, For) else None
     if extent is None or (const_value(extent) or 0) > 0:
@@ -352,7 +352,7 @@ def _where_it_runs(stmt: Stmt, one: Check) -> Check:
     return replace(one, guard=_all_of([(extent > 0, True), (one.guard, True)]))
 
 
-def _known(code: Expr) -> int:
+def _constant_in(code: Expr) -> int:
     values = [int(e.value) for e in post_order(code) if not e.children and hasattr(e, "value")]
     return values[0] if values else 0
 
@@ -368,7 +368,7 @@ def _index_checks(index: Expr, extent: Expr, code: int, guards: Guards) -> list[
         return [Check(_all_of(guards), end, -size, size, code) for end in ends]
     made = []
     for lane in range(lanes):
-        guard = _all_of([(lane_of(transform(cond, _plain), lane), holds) for cond, holds in guards])
+        guard = _all_of([(lane_of(transform(cond, _without_report), lane), holds) for cond, holds in guards])
         made.append(Check(guard, lane_of(index, lane), -size, size, code))
     return made
 
@@ -381,8 +381,8 @@ def _reports(root: Expr) -> list[tuple[Call, Guards]]:
     seen: set[tuple[Expr, Guards]] = set()
     work: list[tuple[Expr, Guards, bool]] = [(root, (), False)]
     while work:
-        e, guards, leaving = work.pop()
-        if leaving:
+        e, guards, children_done = work.pop()
+        if children_done:
             if isinstance(e, Call) and e.name == REPORT:
                 found[e, guards] = None
             continue
@@ -392,7 +392,7 @@ def _reports(root: Expr) -> list[tuple[Call, Guards]]:
         work.append((e, guards, True))
         if isinstance(e, Call) and e.name == "if_then_else":
             cond, a, b = e.args
-            plain = transform(cond, _plain)
+            plain = transform(cond, _without_report)
             work += [(b, (*guards, (plain, False)), False), (a, (*guards, (plain, True)), False)]
             work.append((cond, guards, False))
             continue
@@ -405,8 +405,8 @@ def _rebuilt(root: Stmt, change: Callable[[Stmt, Stmt], Stmt]) -> Stmt:
     done: dict[Stmt, Stmt] = {}
     work: list[tuple[Stmt, bool]] = [(root, False)]
     while work:
-        stmt, leaving = work.pop()
-        if leaving:
+        stmt, children_done = work.pop()
+        if children_done:
             done[stmt] = change(stmt, with_children(stmt, [done[child] for child in child_stmts(stmt)]))
         else:
             work.append((stmt, True))

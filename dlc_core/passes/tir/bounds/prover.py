@@ -2,10 +2,9 @@
 
 For each program, independently, these are proved:
   * loads and stores: each index is in [0, dim) of its buffer, in all lanes;
-  * windows on buffers (`View`): their bytes are bytes of the buffer that they look at;
+  * windows on buffers (`View`): their bytes are bytes of the base buffer;
   * addresses that are passed on: bulk copies stay in both buffers, and the parameters of a called kernel are
-    no larger than what is passed.  What functions outside of the module touch, blocks declare: see
-    `bounds.regions`.
+    no larger than its arguments.  For external functions see `bounds.regions`.
 
 The first attempt uses constant ranges of loops, which prove nearly all accesses of programs with known sizes.
 The others are proved by the surrounding loops, conditions and names, with symbolic sizes. Hints (`prefetch`)
@@ -42,7 +41,7 @@ from dlc_core.ir.expr import (
     ramp,
     substitute,
 )
-from dlc_core.passes.tir.bounds.facts import Fact, Holds, InLoop, Knowledge, Named, in_lane
+from dlc_core.passes.tir.bounds.facts import Fact, FactAnalyzer, Holds, LoopRange, Named, in_lane
 from dlc_core.passes.tir.bounds.goals import Goal
 from dlc_core.passes.tir.bounds.ranges import Ranges
 from dlc_core.support.record import record
@@ -58,7 +57,7 @@ Bytes = tuple[Expr, Expr]
 
 @record(frozen=True, eq=False)
 class Access:
-    """An access that is not proved: what statement makes it, and under which conditions of expressions."""
+    """An access without a proof: its statement, and the conditions of expressions around it."""
 
     stmt: Stmt
     verb: str
@@ -108,26 +107,26 @@ class Prover:
         self.func = func
         self.module = module
         self.ranges = Ranges(func)
-        self.knowledge = Knowledge(func, self.ranges, given)
+        self.facts = FactAnalyzer(func, self.ranges, given)
         self.proof = Proof()
         self.proved: set[Load] = set()
-        """Loads that lie in their buffers by constant ranges, wherever they stand."""
-        self.left: set[Load | Stmt] = set()
-        """Loads, stores and other statements that need to be looked at where they stand."""
+        """Loads that are in bounds by constant ranges, at any position."""
+        self.unproved: set[Load | Stmt] = set()
+        """Loads, stores and other statements that need the facts at their position."""
         self.groups: dict[_Group, list[tuple[int, Access]]] = {}
-        """Accesses that differ by a constant alone, with that constant."""
+        """Accesses that differ only by a constant, with that constant."""
         self.guarded: dict[tuple[Fact | None, tuple[tuple[Expr, bool], ...]], Fact | None] = {}
-        self.settled: set[tuple[Fact | None, tuple[tuple[Expr, bool], ...], Expr, Expr]] = set()
-        """Facts, guards, index and dim of proved goals: the index lies in the dim."""
+        self.proved_goals: set[tuple[Fact | None, tuple[tuple[Expr, bool], ...], Expr, Expr]] = set()
+        """Facts, guards, index and dim of proved goals: 0 <= index < dim."""
         self.stripped: dict[Expr, tuple[Expr, int]] = {}
         self.extents: dict[Buffer, Bytes] = {}
-        self.passed: dict[tuple[Buffer, tuple[Expr, ...]], Bytes] = {}
+        self.param_extents: dict[tuple[Buffer, tuple[Expr, ...]], Bytes] = {}
         """The bytes of kernels' parameters, by the sizes that calls pass."""
         self.fits: dict[tuple[Fact | None, Bytes, Bytes], bool] = {}
-        """Whether the first bytes are part of the second ones, by the facts that hold."""
+        """Whether the first byte range is inside the second one under the facts."""
         self.lane_values: dict[Var, Expr] = {}
         """The values of vector names."""
-        self.holders: dict[Stmt, Stmt] = {}
+        self.mask_branches: dict[Stmt, Stmt] = {}
         """Branches on conditions of lanes, by the statements in them."""
 
     def learn_ranges(self) -> None:
@@ -138,9 +137,9 @@ class Prover:
     def run(self) -> Proof:
         self.learn_ranges()
         self.proof.proved += len(self.proved)
-        if self.left:
+        if self.unproved:
             for stmt, fact in with_facts(self.func.body):
-                self._where_it_stands(stmt, fact)
+                self._by_facts(stmt, fact)
             for group, members in self.groups.items():
                 self._group(group, members)
         return self.proof
@@ -153,7 +152,7 @@ class Prover:
                 if self.ranges.inside(stmt.buffer, stmt.indices):
                     self.proof.proved += 1
                 else:
-                    self.left.add(stmt)
+                    self.unproved.add(stmt)
                 self._loads_by_ranges(stmt.value)
                 for index in stmt.indices:
                     self._loads_by_ranges(index)
@@ -168,11 +167,11 @@ class Prover:
             case Block():
                 for axis in stmt.axes:
                     self.ranges.bind(axis.var, axis.dom.begin, axis.dom.extent)
-                self.left.add(stmt)
+                self.unproved.add(stmt)
             case View():
-                self.left.add(stmt)
+                self.unproved.add(stmt)
             case Eval() if _passes_addresses(stmt.value):
-                self.left.add(stmt)
+                self.unproved.add(stmt)
                 return
         for e in exprs_of(stmt):
             self._loads_by_ranges(e)
@@ -184,27 +183,27 @@ class Prover:
         elif type(e) is Load:
             kept = (*kept, e)
         for one in kept:
-            if one not in self.proved and one not in self.left:
+            if one not in self.proved and one not in self.unproved:
                 fits = self.ranges.inside(one.buffer, one.indices)
-                (self.proved if fits else self.left).add(one)
+                (self.proved if fits else self.unproved).add(one)
 
     # Proofs by all facts
 
-    def _where_it_stands(self, stmt: Stmt, fact: Fact | None) -> None:
-        left = self.left
+    def _by_facts(self, stmt: Stmt, fact: Fact | None) -> None:
+        unproved = self.unproved
         match stmt:
             case If() if stmt.cond.dtype.lanes > 1:
                 # Checks are inserted around the `If`, because a single store may be under a mask.
-                self.holders.update(dict.fromkeys(stmts(stmt.then), stmt))
-            case Eval() if stmt in left:
+                self.mask_branches.update(dict.fromkeys(stmts(stmt.then), stmt))
+            case Eval() if stmt in unproved:
                 self._addresses(stmt, fact)
                 return
         for e in exprs_of(stmt):
-            if any(one in left for one in loads_in(e)):
-                for one, guards in _guarded_loads(e, left):
+            if any(one in unproved for one in loads_in(e)):
+                for one, guards in _guarded_loads(e, unproved):
                     self._access(Access(stmt, "loads", one.buffer, one.indices, guards), fact)
         match stmt:
-            case Store() if stmt in left:
+            case Store() if stmt in unproved:
                 self._access(Access(stmt, "stores to", stmt.buffer, stmt.indices), fact)
             case View():
                 self._window(stmt, fact)
@@ -213,10 +212,10 @@ class Prover:
 
     def _access(self, access: Access, fact: Fact | None) -> None:
         """Record an access, together with those that differ from it by a constant."""
-        lanes = tuple((cond, True) for cond in self.knowledge.lane_conditions(fact))
+        lanes = tuple((cond, True) for cond in self.facts.lane_conditions(fact))
         if lanes:
-            holder = self.holders[access.stmt]
-            access = replace(access, stmt=holder, guards=(*lanes, *access.guards))
+            branch = self.mask_branches[access.stmt]
+            access = replace(access, stmt=branch, guards=(*lanes, *access.guards))
         for cond, holds in access.guards:
             scalar = cond.value if isinstance(cond, Broadcast) else cond
             if isinstance(scalar, Const) and bool(scalar.value) is not holds:
@@ -298,11 +297,11 @@ class Prover:
                 if found is not None:
                     index, dim = found[0], dim - found[1]
                 key = fact, access.guards, index, dim
-                if key in self.settled:
+                if key in self.proved_goals:
                     continue
                 enough = self._index_is_inside(fact, access, index, dim)
                 if enough is _TRUE:
-                    self.settled.add(key)
+                    self.proved_goals.add(key)
                     continue
                 # Failures are not cached: a search is limited in steps, and a second one may go further.
                 result = None if result is None or enough is None else logical_and(result, enough)
@@ -320,18 +319,18 @@ class Prover:
         scalar = in_lane(substitute(index, self.lane_values), lane)
         if scalar is None:
             return None
-        az = self.knowledge.at(fact)
-        conds = self.knowledge.conditions(fact)
+        az = self.facts.at(fact)
+        conds = self.facts.conditions(fact)
         with az.scope():
             az.bind(lane, 0, lanes)
             for cond, holds in access.guards:
-                whole = substitute(cond, self.lane_values)
-                for part in conjuncts(whole) if holds else [whole]:
+                vector = substitute(cond, self.lane_values)
+                for part in conjuncts(vector) if holds else [vector]:
                     one = in_lane(part, lane) if part.dtype.lanes == lanes else None
                     if one is not None:
                         conds.append(one if holds else ~one)
                         az.add_assumptions(conds[-1])
-            return self._sufficient(az, [*self.knowledge.moving(fact), lane], conds, scalar, dim)
+            return self._sufficient(az, [*self.facts.variables(fact), lane], conds, scalar, dim)
 
     def is_between(self, index: Expr, dim: Expr, fact: Fact | None) -> Expr | None:
         """Return true if 0 <= index < dim under a fact, a sufficient condition on sizes, or None."""
@@ -339,20 +338,20 @@ class Prover:
         if low >= 0 and high < self.ranges.of(dim)[0]:
             return _TRUE
         return self._sufficient(
-            self.knowledge.at(fact), self.knowledge.moving(fact), self.knowledge.conditions(fact), index, dim
+            self.facts.at(fact), self.facts.variables(fact), self.facts.conditions(fact), index, dim
         )
 
     def _sufficient(
-        self, az: Analyzer, moving: Sequence[Var], conds: Sequence[Expr], index: Expr, dim: Expr
+        self, az: Analyzer, variables: Sequence[Var], conds: Sequence[Expr], index: Expr, dim: Expr
     ) -> Expr | None:
-        goal = self._goal(az, moving, conds)
+        goal = self._goal(az, variables, conds)
         if goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
             return _TRUE
         return goal.sufficient[-1] if goal.sufficient else None
 
-    def _goal(self, az: Analyzer, moving: Sequence[Var], conds: Sequence[Expr]) -> Goal:
+    def _goal(self, az: Analyzer, variables: Sequence[Var], conds: Sequence[Expr]) -> Goal:
         sizes = frozenset(self.func.scalars)
-        return Goal(az, self.knowledge.dims, tuple(moving), tuple(conds), sizes)
+        return Goal(az, self.facts.dims, tuple(variables), tuple(conds), sizes)
 
     def _axes(self, block: Block, fact: Fact | None) -> None:
         """Check that the axes of a block are in their domains where its predicate holds."""
@@ -363,8 +362,8 @@ class Prover:
             (low, high), begin = self.ranges.of(value), self.ranges.of(axis.dom.begin)
             if begin[1] <= low and high < begin[0] + self.ranges.of(axis.dom.extent)[0]:
                 continue
-            az = self.knowledge.at(inside)
-            goal = self._goal(az, self.knowledge.moving(fact), self.knowledge.conditions(inside))
+            az = self.facts.at(inside)
+            goal = self._goal(az, self.facts.variables(fact), self.facts.conditions(inside))
             if not goal.is_between(az.simplify(value - axis.dom.begin), axis.dom.extent):
                 why = f"axis {axis.var.name} of block {block.name} is {value}"
                 self.proof.open.append(Access(block, "binds", self.func.buffers[0], (), (), why))
@@ -372,7 +371,9 @@ class Prover:
     def _window(self, view: View, fact: Fact | None) -> None:
         """Check that the bytes of a view, counted from the common pointer, are bytes of the viewed buffer."""
         inner, outer = self._extent(view.buffer), self._extent(view.base)
-        self._obligation(view, fact, inner, outer, lambda: f"{view.buffer!r} is a window on {view.base!r}")
+        self._require_inside(
+            view, fact, inner, outer, lambda: f"{view.buffer!r} is a window on {view.base!r}"
+        )
 
     def _extent(self, buffer: Buffer) -> Bytes:
         found = self.extents.get(buffer)
@@ -380,7 +381,7 @@ class Prover:
             found = self.extents[buffer] = extent_in_bytes(buffer)
         return found
 
-    def _obligation(
+    def _require_inside(
         self, stmt: Stmt, fact: Fact | None, inner: Bytes, outer: Bytes, what: Callable[[], str]
     ) -> None:
         """Check that the byte range `inner` is empty or inside `outer`."""
@@ -398,19 +399,19 @@ class Prover:
         else:
             buffer = stmt.buffer if isinstance(stmt, View) else self.func.buffers[0]
             why = f"{what()}: bytes {begin} to {end} of {low} to {high}"
-            fits_where = logical_and(begin >= low, end <= high)
-            of_sizes = not loads_in(fits_where) and set(self.func.scalars).issuperset(free_vars(fits_where))
-            when = fits_where if of_sizes else None
+            condition = logical_and(begin >= low, end <= high)
+            is_of_sizes = not loads_in(condition) and set(self.func.scalars).issuperset(free_vars(condition))
+            when = condition if is_of_sizes else None
             self.proof.open.append(Access(stmt, "passes", buffer, (), (), why, when))
 
     def _fits(self, fact: Fact | None, inner: Bytes, outer: Bytes) -> bool:
         (begin, end), (low, high) = inner, outer
-        az = self.knowledge.at(fact)
+        az = self.facts.at(fact)
         if (begin is low or az.prove(begin >= low)) and (end is high or az.prove(end <= high)):
             return True
         if fact is None:
             return False
-        goal = self._goal(az, self.knowledge.moving(fact), self.knowledge.conditions(fact))
+        goal = self._goal(az, self.facts.variables(fact), self.facts.conditions(fact))
         return goal.is_between(begin - low, high - low - (end - begin) + 1)
 
     def _addresses(self, stmt: Eval, fact: Fact | None) -> None:
@@ -421,12 +422,12 @@ class Prover:
             self._kernel_call(stmt, value, symbol, fact)
             return
         for arg in value.args:
-            taken = _taken(arg)
-            for one in loads_in(*(taken.indices if taken is not None else (arg,))):
-                if one in self.left:
+            address = address_argument(arg)
+            for one in loads_in(*(address.indices if address is not None else (arg,))):
+                if one in self.unproved:
                     self._access(Access(stmt, "loads", one.buffer, one.indices), fact)
-            if taken is not None and value.name != BULK:
-                self._access(Access(stmt, "takes the address of", taken.buffer, taken.indices), fact)
+            if address is not None and value.name != BULK:
+                self._access(Access(stmt, "takes the address of", address.buffer, address.indices), fact)
         if value.name == BULK:
             self._bulk_copy(stmt, value, fact)
 
@@ -440,21 +441,21 @@ class Prover:
             p: arg for p, arg in zip(params, value.args) if isinstance(p, Var) and p.dtype is arg.dtype
         }
         for param, arg in zip(params, value.args):
-            taken = _taken(arg)
-            if not isinstance(param, Buffer) or taken is None:
+            address = address_argument(arg)
+            if not isinstance(param, Buffer) or address is None:
                 continue
             key = param, tuple(scalars.values())
-            found = self.passed.get(key)
+            found = self.param_extents.get(key)
             if found is None:
                 begin, end = self._extent(param)
-                found = self.passed[key] = substitute(begin, scalars), substitute(end, scalars)
-            at = taken.buffer.linear_index(taken.indices) * taken.buffer.dtype.itemsize
-            self._obligation(
+                found = self.param_extents[key] = substitute(begin, scalars), substitute(end, scalars)
+            at = address.buffer.linear_index(address.indices) * address.buffer.dtype.itemsize
+            self._require_inside(
                 stmt,
                 fact,
                 (at + found[0], at + found[1]),
-                self._extent(taken.buffer),
-                lambda given=taken.buffer, param=param: f"{given!r} is parameter {param!r} of {symbol}",  # type: ignore[misc]
+                self._extent(address.buffer),
+                lambda given=address.buffer, param=param: f"{given!r} is parameter {param!r} of {symbol}",  # type: ignore[misc]
             )
 
     def _bulk_copy(self, stmt: Eval, value: Call, fact: Fact | None) -> None:
@@ -472,7 +473,9 @@ class Prover:
         ):
             size = buffer.dtype.itemsize
             inner = begin * size, (begin + count) * size
-            self._obligation(stmt, fact, inner, self._extent(buffer), lambda: f"a box is copied by {value}")
+            self._require_inside(
+                stmt, fact, inner, self._extent(buffer), lambda: f"a box is copied by {value}"
+            )
 
 
 def extent_in_bytes(buffer: Buffer) -> Bytes:
@@ -503,11 +506,11 @@ def _passes_addresses(value: Expr) -> bool:
     return (
         isinstance(value, Call)
         and value.name != "prefetch"
-        and any(_taken(arg) is not None for arg in value.args)
+        and any(address_argument(arg) is not None for arg in value.args)
     )
 
 
-def _taken(arg: Expr) -> Load | None:
+def address_argument(arg: Expr) -> Load | None:
     """Return the element whose address is passed, if the argument is an address."""
     if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
         return arg.args[0]
@@ -515,14 +518,14 @@ def _taken(arg: Expr) -> Load | None:
 
 
 def _guarded_loads(
-    root: Expr, wanted: set[Load | Stmt]
+    root: Expr, loads: set[Load | Stmt]
 ) -> Iterator[tuple[Load, tuple[tuple[Expr, bool], ...]]]:
-    """Yield the wanted loads of an expression, with the conditions that guard each."""
+    """Yield the given loads of an expression, with the conditions that guard each."""
     seen: set[tuple[Expr, tuple[tuple[Expr, bool], ...]]] = set()
     work: list[tuple[Expr, tuple[tuple[Expr, bool], ...]]] = [(root, ())]
     while work:
         e, guards = work.pop()
-        if (e, guards) in seen or not any(one in wanted for one in loads_in(e)):
+        if (e, guards) in seen or not any(one in loads for one in loads_in(e)):
             continue
         seen.add((e, guards))
         if isinstance(e, Call) and e.name == "if_then_else":
@@ -532,7 +535,7 @@ def _guarded_loads(
         if isinstance(e, Call) and e.name == "address_of":
             work += [(index, guards) for arg in e.args for index in arg.children]
             continue
-        if isinstance(e, Load) and e in wanted:
+        if isinstance(e, Load) and e in loads:
             yield e, guards
         work += [(child, guards) for child in e.children]
 
@@ -549,7 +552,7 @@ def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
             case For():
                 if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
                     continue  # unreachable
-                inside = InLoop(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
+                inside = LoopRange(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
             case While():
                 inside = Holds(fact, depth, stmt.body, stmt.cond)
             case Let():

@@ -50,7 +50,7 @@ class Ranges:
     """The ranges of one program's integer expressions, all lanes of vectors together."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self._known: dict[Expr, Interval] = {}
+        self._memo: dict[Expr, Interval] = {}
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 # Scalar integers are dims, which are not negative.
@@ -58,51 +58,51 @@ class Ranges:
                 own = scalar.bounds
                 least = 0 if own is None else max(0, own.low)
                 most = high if own is None or own.high is None else own.high
-                self._known[scalar] = (max(low, least), INF if most == _type_range(INDEX)[1] else most)
+                self._memo[scalar] = (max(low, least), INF if most == _type_range(INDEX)[1] else most)
 
     def bind(self, var: Var, begin: Expr, extent: Expr) -> None:
         """Let `var` run over [begin, begin + extent)."""
         if type(begin) is Const and type(extent) is Const:
-            self._known[var] = begin.value, begin.value + extent.value - 1
+            self._memo[var] = begin.value, begin.value + extent.value - 1
             return
         first, count = self.of(begin), self.of(extent)
-        self._known[var] = first[0], first[1] + count[1] - 1
+        self._memo[var] = first[0], first[1] + count[1] - 1
 
     def define(self, var: Var, value: Expr) -> None:
         """Let `var` be a name of `value`."""
-        self._known[var] = self.of(value)
+        self._memo[var] = self.of(value)
 
     def of(self, e: Expr) -> Interval:
         """Return the smallest and the largest value of an integer or boolean expression."""
-        found = self._known.get(e)
+        found = self._memo.get(e)
         if found is None:
             try:
-                found = self._found(e)
+                found = self._computed(e)
             except RecursionError:
                 for part in post_order(e):
-                    if part not in self._known and not part.dtype.is_float:
-                        self._found(part)
-                found = self._known[e]
+                    if part not in self._memo and not part.dtype.is_float:
+                        self._computed(part)
+                found = self._memo[e]
         return found
 
     def inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
         """Whether an access lies inside of its buffer by constant ranges alone."""
         for index, dim in zip(indices, buffer.shape):
-            low, high = self._known.get(index) or self.of(index)
+            low, high = self._memo.get(index) or self.of(index)
             if low < 0 or high >= (dim.value if type(dim) is Const else self.of(dim)[0]):
                 return False
         return True
 
-    def _found(self, e: Expr) -> Interval:
+    def _computed(self, e: Expr) -> Interval:
         made = _RULES.get(type(e), _any)(self, e)
         if type(e) is not Const:
             low, high = _type_range(e.dtype)
             if made[0] < low or made[1] > high:
                 # Values outside of their type wrap around, so that only the type's range is known. Unbounded
                 # indices are kept as they are: they do not wrap.
-                endless = e.dtype is INDEX and (made[0] == -INF or made[1] == INF)
-                made = made if endless else (low, high)
-            self._known[e] = made
+                unbounded = e.dtype is INDEX and (made[0] == -INF or made[1] == INF)
+                made = made if unbounded else (low, high)
+            self._memo[e] = made
         return made
 
 

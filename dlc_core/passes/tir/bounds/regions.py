@@ -20,22 +20,22 @@ from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.intrinsics import BULK, KERNEL, LAUNCH
 from dlc_core.tir.stmt import Block, PrimFunc, Region, Stmt, View
 
-_LOOKED_AT = (KERNEL, LAUNCH)
+_PROVED_ELSEWHERE = (KERNEL, LAUNCH)
 
 
 @record(frozen=True)
-class _Passed:
+class _PassedAddress:
     """An address that a call passes, the block around it, and the buffer that its regions name."""
 
     block: Block
     callee: str
     address: Load
-    whole: Buffer
+    base: Buffer
 
     @property
     def regions(self) -> list[Region]:
         found = dict.fromkeys((*self.block.reads, *self.block.writes))
-        return [region for region in found if region.buffer is self.whole]
+        return [region for region in found if region.buffer is self.base]
 
 
 def prove_regions(func: PrimFunc) -> Proof:
@@ -44,22 +44,22 @@ def prove_regions(func: PrimFunc) -> Proof:
 
     For a region without a proof, `when` is the condition on sizes under which it is inside, if known.
     """
-    passed: dict[Stmt, list[_Passed]] = {}
+    addresses_by_stmt: dict[Stmt, list[_PassedAddress]] = {}
     for stmt, one in _passed(func.body):
-        passed.setdefault(stmt, []).append(one)
+        addresses_by_stmt.setdefault(stmt, []).append(one)
     prover = Prover(func, {})
-    if not passed:
+    if not addresses_by_stmt:
         return prover.proof
-    callees = {one.block: one.callee for ones in passed.values() for one in ones}
-    wholes = {(one.block, one.whole) for ones in passed.values() for one in ones}
+    callees = {one.block: one.callee for addresses in addresses_by_stmt.values() for one in addresses}
+    bases = {(one.block, one.base) for addresses in addresses_by_stmt.values() for one in addresses}
     prover.learn_ranges()
     for stmt, fact in with_facts(func.body):
         if isinstance(stmt, Block) and stmt in callees:
             inside = facts_in_block(stmt, fact)
             for region in dict.fromkeys((*stmt.reads, *stmt.writes)):
-                if (stmt, region.buffer) in wholes:
+                if (stmt, region.buffer) in bases:
                     _region(prover, stmt, region, inside, callees[stmt])
-        for one in passed.get(stmt, ()):
+        for one in addresses_by_stmt.get(stmt, ()):
             _address(prover, one, fact)
     return prover.proof
 
@@ -72,36 +72,38 @@ def _region(prover: Prover, block: Block, region: Region, fact: Fact | None, cal
     if when is not None and const_value(when):
         prover.proof.proved += 1
         return
-    why = f"block {block.name} passes {_box(region)} of {region.buffer!r} to {callee}"
+    why = f"block {block.name} passes {_region_text(region)} of {region.buffer!r} to {callee}"
     prover.proof.open.append(Access(block, "passes", region.buffer, (), (), why, when))
 
 
-def _address(prover: Prover, one: _Passed, fact: Fact | None) -> None:
+def _address(prover: Prover, one: _PassedAddress, fact: Fact | None) -> None:
     """Check that an address is in a declared region. Windows are proved separately, and are skipped."""
     indices, regions = one.address.indices, one.regions
-    if regions and one.address.buffer is not one.whole:
+    if regions and one.address.buffer is not one.base:
         return
-    if any(_is_in(prover, indices, region, fact) for region in regions):
+    if any(_is_in_region(prover, indices, region, fact) for region in regions):
         return
     at = f"{one.address.buffer.name}[{', '.join(map(str, indices))}]"
-    said = "declares " + (" and ".join(map(_box, regions)) if regions else f"no region of {one.whole.name}")
-    why = f"block {one.block.name} passes the address of {at} to {one.callee}, and {said}"
+    declared = "declares " + (
+        " and ".join(map(_region_text, regions)) if regions else f"no region of {one.base.name}"
+    )
+    why = f"block {one.block.name} passes the address of {at} to {one.callee}, and {declared}"
     prover.proof.open.append(Access(one.block, "passes", one.address.buffer, indices, (), why))
 
 
-def _is_in(prover: Prover, indices: Sequence[Expr], region: Region, fact: Fact | None) -> bool:
+def _is_in_region(prover: Prover, indices: Sequence[Expr], region: Region, fact: Fact | None) -> bool:
     found = (
-        prover.is_between(prover.knowledge.at(fact).simplify(index - box.begin), box.extent, fact)
+        prover.is_between(prover.facts.at(fact).simplify(index - box.begin), box.extent, fact)
         for index, box in zip(indices, region.ranges, strict=True)
     )
     return all(enough is not None and const_value(enough) for enough in found)
 
 
-def _box(region: Region) -> str:
+def _region_text(region: Region) -> str:
     return f"{region.buffer.name}[{', '.join(map(str, region.ranges))}]"
 
 
-def _passed(root: Stmt) -> Iterator[tuple[Stmt, _Passed]]:
+def _passed(root: Stmt) -> Iterator[tuple[Stmt, _PassedAddress]]:
     """Yield the addresses that statements in blocks pass, with the statements."""
     bases: dict[Buffer, Buffer] = {}
     work: list[tuple[Stmt, Block | None]] = [(root, None)]
@@ -113,15 +115,15 @@ def _passed(root: Stmt) -> Iterator[tuple[Stmt, _Passed]]:
             if isinstance(stmt, View):
                 bases[stmt.buffer] = bases.get(stmt.base, stmt.base)
             for name, address in _addresses(stmt):
-                whole = bases.get(address.buffer, address.buffer)
-                yield stmt, _Passed(block, name, address, whole)
+                base = bases.get(address.buffer, address.buffer)
+                yield stmt, _PassedAddress(block, name, address, base)
         work += [(child, block) for child in reversed(child_stmts(stmt))]
 
 
 def _addresses(stmt: Stmt) -> Iterator[tuple[str, Load]]:
     """Yield the addresses that calls in a statement pass, with the names of the callees."""
     for e in post_order(*exprs_of(stmt)):
-        if not isinstance(e, Call) or e.name in ("prefetch", BULK) or e.name.startswith(_LOOKED_AT):
+        if not isinstance(e, Call) or e.name in ("prefetch", BULK) or e.name.startswith(_PROVED_ELSEWHERE):
             continue
         for arg in e.args:
             if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
