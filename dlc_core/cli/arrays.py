@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_array(path: Path) -> Array:
-    """One array of a `.npy` file; nothing in it is executed."""
+    """Read the array of a `.npy` file, without pickles."""
     found = _load(path)
     if not isinstance(found, np.ndarray):
         raise UsageError(f"{path} holds several arrays", hint="give it with --inputs")
@@ -30,7 +30,7 @@ def read_array(path: Path) -> Array:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a `.npz` file by name."""
+    """Read the arrays of a `.npz` file by name."""
     found = _load(path)
     if isinstance(found, np.ndarray):
         raise UsageError(f"{path} holds one array without a name", hint="give it with --input NAME=FILE")
@@ -51,8 +51,10 @@ def _load(path: Path) -> Any:
 def given_inputs(
     names: Sequence[str], single: Sequence[str] | None, together: Path | None
 ) -> dict[str, Array]:
-    """Those of the named inputs that are given: `single` are NAME=FILE or NAME=[1, 2], `together` a `.npz`
-    file, whose names may have the prefix `in_`.  Raises UsageError for files and names that fit no input.
+    """Return the given inputs by name.
+
+    `single` are NAME=FILE or NAME=[1, 2]. `together` is a `.npz` file, whose names may have the prefix `in_`.
+    Raises UsageError for files and names that match no input.
     """
     found: dict[str, Array] = {}
     if together is not None:
@@ -76,7 +78,7 @@ def given_inputs(
 
 
 def _literal(text: str) -> Array:
-    """A list of numbers as an array of int64 or float32."""
+    """Parse a list of numbers to an array of int64 or float32."""
     try:
         found = np.array(json.loads(text))
     except (ValueError, RecursionError) as error:
@@ -93,9 +95,7 @@ def gather_inputs(
     seed: int | None,
     sizes: Mapping[str, Any] | None = None,
 ) -> dict[str, Array]:
-    """The inputs of a call by name: `given_inputs`, and what is still missing drawn at random where there is
-    a seed.
-    """
+    """Return all inputs of a call by name: `given_inputs`, and random ones if there is a `seed`."""
     names = [value.name for value in exe.inputs]
     found = given_inputs(names, single, together)
     missing = [value for value in exe.inputs if value.name not in found]
@@ -105,12 +105,12 @@ def gather_inputs(
             details=[str(value) for value in missing],
             hint="--input NAME=FILE, --inputs FILE.npz, or --random",
         )
-    telling = {exe.inputs[index].name for _, index, _ in exe.signature.elements}
+    needed_for_sizes = {exe.inputs[index].name for _, index, _ in exe.signature.elements}
     for value in missing:
-        if value.name in telling:
+        if value.name in needed_for_sizes:
             raise UsageError(
                 f"input {value.name!r} is not given",
-                why="sizes of the model depend on its values, which are not drawn",
+                why="sizes of the model depend on its values, so that they cannot be random",
                 hint="--input NAME=[1,2] or --input NAME=FILE, or --inputs FILE.npz",
             )
     found.update(random_inputs(missing, seed or 0, _known_sizes(exe, found, sizes or {})))
@@ -118,20 +118,21 @@ def gather_inputs(
 
 
 def _known_sizes(exe: Executable, given: Mapping[str, Array], sizes: Mapping[str, Any]) -> dict[str, int]:
-    """Sizes of symbolic dims: those of given inputs, and those that the user names."""
-    known: dict[str, int] = {}
+    """Return the sizes of symbolic dims: those of given inputs, and those that the user sets."""
+    sizes_known: dict[str, int] = {}
     for value in exe.inputs:
         shape = given[value.name].shape if value.name in given else sizes.get(value.name, ())
         for dim, extent in zip(value.shape, shape if isinstance(shape, tuple) else ()):
             if isinstance(dim, Var) and isinstance(extent, int):
-                known[dim.name] = extent
-    known.update({name: size for name, size in sizes.items() if isinstance(size, int)})
-    return known
+                sizes_known[dim.name] = extent
+    sizes_known.update({name: size for name, size in sizes.items() if isinstance(size, int)})
+    return sizes_known
 
 
 def random_inputs(values: Sequence[Value], seed: int, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Seeded inputs: normal floats, integers 0 and 1 (indices of almost anything), dims of unknown size the
-    least that they may be, from 1.
+    """Return random inputs: normal floats, and integers 0 and 1, which are valid as most indices.
+
+    Symbolic dims without a size get their lower bound, or 1.
     """
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
@@ -156,7 +157,7 @@ def _least(var: Var) -> int:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An output against what is expected of it."""
+    """The comparison of an output with the expected array."""
 
     name: str
     elements: int
@@ -178,33 +179,37 @@ class Comparison:
         )
 
 
-def compare(name: str, got: Array, wanted: Array, rtol: float, atol: float) -> Comparison:
+def compare(name: str, actual: Array, expected: Array, rtol: float, atol: float) -> Comparison:
     """|got - wanted| <= atol + rtol * |wanted| for every element, NaN being NaN."""
-    if got.shape != wanted.shape:
-        return Comparison(name, got.size, got.size, 0, 0, f"shape {got.shape}, expected {wanted.shape}")
-    if wanted.dtype.kind in "OSUV" and wanted.dtype.itemsize != got.dtype.itemsize:
-        return Comparison(name, got.size, got.size, 0, 0, f"dtype {got.dtype}, expected {wanted.dtype}")
-    a = got.astype(np.float64)
-    b = (wanted.view(got.dtype) if wanted.dtype.kind == "V" else wanted).astype(np.float64)
+    if actual.shape != expected.shape:
+        return Comparison(
+            name, actual.size, actual.size, 0, 0, f"shape {actual.shape}, expected {expected.shape}"
+        )
+    if expected.dtype.kind in "OSUV" and expected.dtype.itemsize != actual.dtype.itemsize:
+        return Comparison(
+            name, actual.size, actual.size, 0, 0, f"dtype {actual.dtype}, expected {expected.dtype}"
+        )
+    a = actual.astype(np.float64)
+    b = (expected.view(actual.dtype) if expected.dtype.kind == "V" else expected).astype(np.float64)
     with np.errstate(all="ignore"):
-        off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        off = np.where(np.isnan(off), np.inf, off)
+        error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        error = np.where(np.isnan(error), np.inf, error)
         size = np.where(np.isfinite(b), np.abs(b), 0.0)
-        wrong = int(np.count_nonzero(off > atol + rtol * size))
-        relative = np.where(off == 0, 0.0, off / size)
-    largest = (float(off.max()), float(relative.max())) if off.size else (0.0, 0.0)
-    return Comparison(name, got.size, wrong, *largest)
+        wrong = int(np.count_nonzero(error > atol + rtol * size))
+        relative = np.where(error == 0, 0.0, error / size)
+    largest = (float(error.max()), float(relative.max())) if error.size else (0.0, 0.0)
+    return Comparison(name, actual.size, wrong, *largest)
 
 
 def compare_all(
     outputs: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
 ) -> list[Comparison]:
-    """The outputs that `expected` has, by name, or by position as `out_0`, `out_1`, …"""
+    """Compare the outputs that `expected` has: by name, or by position as `out_0`, `out_1`, …"""
     found = []
-    for index, (name, got) in enumerate(outputs.items()):
+    for index, (name, actual) in enumerate(outputs.items()):
         key = next((k for k in (name, f"out_{index}") if k in expected), None)
         if key is not None:
-            found.append(compare(name, got, expected[key], rtol, atol))
+            found.append(compare(name, actual, expected[key], rtol, atol))
     if not found:
         raise UsageError(
             "the expected arrays have none of the outputs",

@@ -127,9 +127,9 @@ def _counts(text: str) -> list[int]:
     return counts
 
 
-def _table(spreads: dict[int, Spread], counted: str) -> Table:
+def _table(spreads: dict[int, Spread], unit: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in (counted, "median ms", "p10", "p90", "min", "runs", "per second"):
+    for title in (unit, "median ms", "p10", "p90", "min", "runs", "per second"):
         table.add_column(title, justify="right")
     for count, s in spreads.items():
         times = [f"{value:.3f}" for value in (s.median, s.p10, s.p90, s.min)]
@@ -138,6 +138,6 @@ def _table(spreads: dict[int, Spread], counted: str) -> Table:
 
 
 def _shortened(report: Report, top: int) -> Report:
-    """The slowest kernels of a report."""
+    """Return a report of the slowest kernels."""
     rows = report.rows[:top] if top else report.rows
     return replace(report, rows=rows)

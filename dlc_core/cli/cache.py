@@ -91,7 +91,7 @@ def cache(
     sizes = {name: sum(file.size for file in found) for name, found in files.items()}
     total = sum(entry.size for entry in entries)
     if (action is Action.explain) != (model is not None):
-        raise UsageError("dlc cache explain takes a model, and nothing else does")
+        raise UsageError("`dlc cache explain` needs a model, and the other actions take none")
     if model is not None:
         source = read_module(model) if model.suffix == SCRIPT else model
         answer = driver.explain_cache(
@@ -111,9 +111,9 @@ def cache(
         store.trim()
         removed = {"models": len(entries) - len(store.entries())}
         removed |= {name: part.trim() for name, part in parts.items()}
-        left = sum(entry.size for entry in store.entries())
-        left += sum(file.size for part in parts.values() for file in part.entries())
-        _print_removed(store, parts, removed, total + sum(sizes.values()) - left, as_json)
+        remaining = sum(entry.size for entry in store.entries())
+        remaining += sum(file.size for part in parts.values() for file in part.entries())
+        _print_removed(store, parts, removed, total + sum(sizes.values()) - remaining, as_json)
     elif action is Action.size:
         limits = {f"{name}_limit": part.limit for name, part in parts.items()}
         record = {"folder": str(store.folder), "bytes": total, "limit": store.limit, **sizes, **limits}
@@ -134,8 +134,8 @@ def cache(
         for name, part in parts.items():
             record[name] = [{"file": f.path.name, "bytes": f.size, "used": f.used} for f in files[name]]
             lines.append(str(part.folder))
-            most = bytes_text(part.limit)
-            lines.append(f"{len(files[name])} {name}, {bytes_text(sizes[name])} of at most {most}")
+            limit = bytes_text(part.limit)
+            lines.append(f"{len(files[name])} {name}, {bytes_text(sizes[name])} of at most {limit}")
             lines += map(_line, reversed(files[name])) if action is Action.list or name != "kernels" else ()
         _print(record, lines, as_json)
 
@@ -146,9 +146,9 @@ def _print_removed(
     record: dict[str, Any] = {"folder": str(store.folder), "removed": removed["models"]}
     for name, part in parts.items():
         record[name] = {"folder": str(part.folder), "removed": removed[name]}
-    *most, last = [f"{number} {name}" for name, number in removed.items()]
-    told = f"removed {', '.join(most)} and {last}, {bytes_text(count)}"
-    _print({**record, "bytes": count}, [told], as_json)
+    *first, last = [f"{number} {name}" for name, number in removed.items()]
+    text = f"removed {', '.join(first)} and {last}, {bytes_text(count)}"
+    _print({**record, "bytes": count}, [text], as_json)
 
 
 def _print(record: dict[str, Any], lines: list[str], as_json: bool) -> None:
@@ -161,8 +161,8 @@ def _print(record: dict[str, Any], lines: list[str], as_json: bool) -> None:
 
 
 def _line(entry: Entry | KeptFile) -> str:
-    ago = _ago(time.time() - entry.used)
-    return f"  {entry.path.stem[:12]}  {bytes_text(entry.size):>10}  used {ago} ago"
+    age = _age(time.time() - entry.used)
+    return f"  {entry.path.stem[:12]}  {bytes_text(entry.size):>10}  used {age} ago"
 
 
 def _print_answer(answer: Answer, as_json: bool) -> None:
@@ -174,23 +174,23 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
         "why": answer.why,
     }
     if answer.entry is not None:
-        lines = ["it is kept:", _line(answer.entry)]
+        lines = ["cache hit:", _line(answer.entry)]
     elif answer.nearest is None:
-        lines = [f"it is not kept: {answer.why}"]
+        lines = [f"cache miss: {answer.why}"]
     else:
-        lines = ["it is not kept; the nearest result:", _line(answer.nearest), "differs in"]
+        lines = ["cache miss; the nearest entry:", _line(answer.nearest), "differs in"]
         for each in answer.differences:
-            kept, asked = _around(_words(each.kept), _words(each.asked))
-            lines.append(f"  {each.part}: kept {kept}, now {asked}")
+            kept, asked = _around_difference(_json_or_nothing(each.kept), _json_or_nothing(each.asked))
+            lines.append(f"  {each.part}: cached {kept}, now {asked}")
     _print(record, lines, as_json)
 
 
-def _words(value: Any) -> str:
+def _json_or_nothing(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value)
 
 
-def _around(one: str, other: str) -> tuple[str, str]:
-    """Two texts, long ones cut to what is around their first difference."""
+def _around_difference(one: str, other: str) -> tuple[str, str]:
+    """Shorten two texts to the part around their first difference."""
     first = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
     start = max(0, first - SHOWN // 2)
 
@@ -201,7 +201,7 @@ def _around(one: str, other: str) -> tuple[str, str]:
     return part(one), part(other)
 
 
-def _ago(seconds: float) -> str:
+def _age(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dlc_core.cli.explain import memory_words
+from dlc_core.cli.explain import memory_text
 from dlc_core.cli.options import (
     ARTEFACT,
     CheckBounds,
@@ -73,7 +73,7 @@ def compile_model(
     - `dlc compile model.onnx -t NPU -t reference --place softmax=reference`
     """
     if model.suffix == ARTEFACT:
-        raise UsageError(f"{model} is compiled already", hint="give the model it was made from")
+        raise UsageError(f"{model} is compiled already", hint="give the model from which it was made")
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided, check_bounds)
@@ -108,6 +108,6 @@ def compile_model(
     bounds = ", ".join(f"{dim.name} in {dim.bounds}" for dim in exe.memory.dims if dim.bounds)
     if bounds:
         console.print(f"dims      {escape(bounds)}")
-    told = exe.explain()
-    console.print(f"memory    {memory_words(told)}")
+    explanation = exe.explain()
+    console.print(f"memory    {memory_text(explanation)}")
     console.print(f"compiled  {compile_seconds(exe)}")

@@ -52,7 +52,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def _knobs() -> Iterable[Knob[Any]]:
     try:
         return registry().knobs.values()
-    except DlcError:  # an error in DLC_PLUGINS: the core's settings are shown all the same
+    except DlcError:  # with an error in DLC_PLUGINS, the core's settings are still shown
         return config.knobs()
 
 

@@ -101,58 +101,60 @@ def explain(
     if measure:
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))
         machine = None if Machine.of(exe.target.describe()).launches else measured_machine()
-    told = exe.explain(machine, report)
-    kernels = [k for k in told.kernels if not refused or k.refused or k.rule in ("", "none")]
+    explanation = exe.explain(machine, report)
+    kernels = [k for k in explanation.kernels if not refused or k.refused or k.rule in ("", "none")]
     if as_json:
-        print(replace(told, kernels=tuple(kernels)).to_json())
+        print(replace(explanation, kernels=tuple(kernels)).to_json())
         return
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"target  {escape(told.target)}, {_count(told.threads, told.machine.executor)}")
-    console.print(f"memory  {memory_words(told)}")
-    console.print(f"code    {bytes_text(told.code)}")
-    if told.accesses:
-        console.print(f"access  {told.accesses_words()}")
-    console.print(f"machine {_machine_words(told.machine)}\n")
-    if told.segments:
-        print_records([_segment_record(one) for one in told.segments])
-        for line in told.refusals():
+    console.print(
+        f"target  {escape(explanation.target)}, {_count(explanation.threads, explanation.machine.executor)}"
+    )
+    console.print(f"memory  {memory_text(explanation)}")
+    console.print(f"code    {bytes_text(explanation.code)}")
+    if explanation.accesses:
+        console.print(f"access  {explanation.accesses_words()}")
+    console.print(f"machine {_machine_text(explanation.machine)}\n")
+    if explanation.segments:
+        print_records([_segment_record(one) for one in explanation.segments])
+        for line in explanation.refusals():
             console.print(escape(line))
         console.print()
-    print_records([_record(k, told, measure) for k in kernels])
+    print_records([_record(k, explanation, measure) for k in kernels])
     for kernel in kernels:
         for line in kernel.not_forced:
             console.print(escape(f"not forced in {kernel.name}: {line}"))
     if why:
         console.print()
-        texts = [one.table() for one in told.graph_choices()]
-        for text in [*texts, *dict.fromkeys(told.why(k.name) for k in kernels)]:
+        texts = [one.table() for one in explanation.graph_choices()]
+        for text in [*texts, *dict.fromkeys(explanation.why(k.name) for k in kernels)]:
             console.print(escape(text))
-    if told.compiled:
+    if explanation.compiled:
         console.print()
-        print_records([{"function": name, **facts} for name, facts in told.compiled.items()])
-    console.print(_totals_words(told))
+        print_records([{"function": name, **facts} for name, facts in explanation.compiled.items()])
+    console.print(_totals_text(explanation))
 
 
-def memory_words(told: Explanation) -> str:
-    """Weights, scratch memory and how much of that any plan would need, results; the most of all calls."""
-    scratch = f"{_bytes_words(told.arena)} of scratch"
-    known = told.arena.isdigit()
-    if told.live_peak and known:
-        scratch += f" ({int(told.arena) / told.live_peak:.2f} × what lives at once)"
-    words = f"{bytes_text(told.weights)} of weights, {scratch}"
-    if told.results is not None:
-        words += f", {_bytes_words(told.results)} of results"
-        known = known and told.results.isdigit()
-    if told.most is not None and (told.segments or not known):
-        words += f"; at most {told.most}"
+def memory_text(explanation: Explanation) -> str:
+    """Describe the bytes of weights, scratch memory (and the lower bound of any plan) and results."""
+    scratch = f"{_bytes_text(explanation.arena)} of scratch"
+    known = explanation.arena.isdigit()
+    if explanation.live_peak and known:
+        scratch += f" ({int(explanation.arena) / explanation.live_peak:.2f} × the peak of live bytes)"
+    words = f"{bytes_text(explanation.weights)} of weights, {scratch}"
+    if explanation.results is not None:
+        words += f", {_bytes_text(explanation.results)} of results"
+        known = known and explanation.results.isdigit()
+    if explanation.most is not None and (explanation.segments or not known):
+        words += f"; at most {explanation.most}"
     return words
 
 
-def _bytes_words(size: str) -> str:
+def _bytes_text(size: str) -> str:
     return bytes_text(int(size)) if size.isdigit() else f"{escape(size)} bytes"
 
 
-def _machine_words(machine: Machine) -> str:
+def _machine_text(machine: Machine) -> str:
     names = [machine.level_name(level) for level in range(len(machine.bandwidths))]
     reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
     how = "measured" if machine.measured else "from the target's description"
@@ -178,9 +180,9 @@ def _segment_record(one: Segment) -> dict[str, Any]:
     }
 
 
-def _record(kernel: Kernel, told: Explanation, measured: bool) -> dict[str, Any]:
+def _record(kernel: Kernel, explanation: Explanation, measured: bool) -> dict[str, Any]:
     work, estimate = kernel.work, kernel.estimate
-    intensity, whole = work.intensity, told.totals()["seconds"]
+    intensity, total = work.intensity, explanation.totals()["seconds"]
     record: dict[str, Any] = {
         "kernel": kernel.name,
         "model nodes": shortened(kernel.nodes, 2),
@@ -196,7 +198,7 @@ def _record(kernel: Kernel, told: Explanation, measured: bool) -> dict[str, Any]
         seconds, attained = kernel.seconds, kernel.attained
         record |= {
             "µs": None if seconds is None else round(1e6 * seconds, 1),
-            "share": None if not seconds or not whole else f"{seconds / whole:.1%}",
+            "share": None if not seconds or not total else f"{seconds / total:.1%}",
             "GFLOP/s": None if not seconds or work.flops is None else round(work.flops / seconds / 1e9, 1),
             "% of limit": None if attained is None else round(100 * attained),
         }
@@ -205,8 +207,8 @@ def _record(kernel: Kernel, told: Explanation, measured: bool) -> dict[str, Any]
     return record
 
 
-def _totals_words(told: Explanation) -> str:
-    totals, fit = told.totals(), told.fit()
+def _totals_text(explanation: Explanation) -> str:
+    totals, fit = explanation.totals(), explanation.fit()
     names = {"limit": "limit", "estimate": "expected", "seconds": "measured"}
     known = [
         f"{word} {1e3 * value:.3f} ms" for key, word in names.items() if (value := totals[key]) is not None

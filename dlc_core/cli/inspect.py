@@ -120,15 +120,15 @@ def inspect(
         return
     if stage is None and after is None and form is not None and form not in IR_FORMS:
         stage = CODE
-    wanted = stage or (
+    chosen = stage or (
         CODE if after or listed else next(iter(driver.pipelines(context.target, context)), LOAD)
     )
-    check_stage(context, wanted)
+    check_stage(context, chosen)
     if listed:
-        _list(run_until(module, context, stage=wanted), context, as_json)
+        _list(run_until(module, context, stage=chosen), context, as_json)
         return
-    before, module = module, run_until(module, context, stage=wanted, after=after)
-    if wanted == CODE and after is None:
+    before, module = module, run_until(module, context, stage=chosen, after=after)
+    if chosen == CODE and after is None:
         if function is not None and is_region(module[function]):
             made = driver.compile(
                 before,

@@ -26,7 +26,7 @@ HELP = """Compile deep-learning models to native code.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line, without the program's name; returns the exit code."""
+    """Run a command line, given without the program's name. Returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         _app(arguments)(args=arguments, prog_name="dlc")
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def report(error: DlcError) -> int:
-    """Print an error on stderr as the user should see it; returns the exit code."""
+    """Print an error on stderr. Returns the exit code."""
     from rich.console import Console
     from rich.text import Text
 
@@ -57,18 +57,18 @@ def report(error: DlcError) -> int:
 def _debug() -> bool:
     try:
         return config.debug >= 1
-    except UsageError:  # the message on its way may be about this very variable
+    except UsageError:  # the error to report may be about this variable
         return False
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
-    """The typer application: the command that `arguments` name is imported, the others are name and help."""
-    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    if "_DLC_COMPLETE" in os.environ:  # the shell asks for completions of this line
-        wanted = next(iter(os.environ.get("COMP_WORDS", "").split()[1:]), None)
+    """Make the typer application. Only the command that `arguments` name is imported."""
+    requested = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if "_DLC_COMPLETE" in os.environ:  # the shell requests completions of this line
+        requested = next(iter(os.environ.get("COMP_WORDS", "").split()[1:]), None)
     commands: Iterable[Command] = COMMANDS
-    if all(command.name != wanted for command in COMMANDS):
-        commands = _all_commands(wanted)
+    if all(command.name != requested for command in COMMANDS):
+        commands = _all_commands(requested)
 
     app = typer.Typer(
         name="dlc",
@@ -80,7 +80,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_root)
     for command in commands:
-        if command.name != wanted:
+        if command.name != requested:
             app.command(command.name, help=command.help)(_not_loaded)
             continue
         entry = _load(command)
@@ -92,14 +92,14 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _all_commands(wanted: str | None) -> list[Command]:
-    """The core's and the plugins' commands; a clash is an error only when its name is asked for."""
+def _all_commands(requested: str | None) -> list[Command]:
+    """Return all commands. Two commands of one name are an error only if this name is requested."""
     from dlc_core.plugin.registry import registry
 
-    given = registry().commands
-    if wanted in given.clashes:
-        given[str(wanted)]
-    return list(given.values())
+    commands = registry().commands
+    if requested in commands.clashes:
+        commands[str(requested)]
+    return list(commands.values())
 
 
 def _load(command: Command) -> Callable[..., Any]:
@@ -112,8 +112,8 @@ def _load(command: Command) -> Callable[..., Any]:
         ) from error
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(f"dlc {__version__}")
         raise typer.Exit
 
@@ -128,7 +128,7 @@ def _root(
 
 
 def _not_loaded() -> None:
-    """Stands for a command that this command line does not run."""
+    """Placeholder of a command that is not run."""
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ FILES = {
     "test_conformance.py": "tests/test_conformance.py",
     "ci.yml": ".github/workflows/ci.yml",
 }
-"""Where each file of the template goes."""
+"""The path of each file of the template in the package."""
 
 RESERVED = ("core", "none")
-"""Names that plugins cannot have: `core` is one, and `none` is a word of DLC_PLUGINS."""
+"""Names that plugins cannot have: `core` is the core's, and DLC_PLUGINS=none disables plugins."""
 
 LONGEST = 40
-"""Characters of a name, of which files and modules are called."""
+"""The most characters of a name; it becomes part of file and module names."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -54,36 +54,36 @@ def new_backend(
     - `pip install -e dlc-backend-npu && dlc targets`
     - `cd dlc-backend-npu && pytest --dlc-level 0`
     """
-    place = Path(f"dlc-backend-{name.replace('_', '-')}") if folder is None else folder
-    written = write_backend(name, place)
+    directory = Path(f"dlc-backend-{name.replace('_', '-')}") if folder is None else folder
+    written = write_backend(name, directory)
     console = Console()
-    console.print(f"[green]{place}[/]", highlight=False)
+    console.print(f"[green]{directory}[/]", highlight=False)
     for path in written:
-        console.print(f"  {path.relative_to(place)}", highlight=False)
+        console.print(f"  {path.relative_to(directory)}", highlight=False)
     console.print("\nNext:")
     for line in (
-        f"pip install -e '{place}[test]'",
+        f"pip install -e '{directory}[test]'",
         f"dlc targets {name}",
-        f"cd {place} && pytest --dlc-level 0",
+        f"cd {directory} && pytest --dlc-level 0",
     ):
         console.print(f"  {line}", highlight=False, markup=False)
 
 
 def write_backend(name: str, folder: Path) -> list[Path]:
-    """Write the package of a target `name` into a new folder; gives its files.
+    """Write the package of a target `name` into a new folder. Returns its files.
 
-    Raises UsageError for a name that is none or is taken, and where the folder has something in it already or
-    cannot be written.
+    Raises UsageError for a name that is invalid or exists, and for a folder that is not empty or cannot be
+    written.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in RESERVED or len(name) > LONGEST:
         shown = shorten(repr(name), LONGEST, placeholder="…'")
         raise UsageError(f"{shown} cannot name a target", hint="for example: npu, npu_npu2")
-    if (taken := _taken(name)) is not None:
-        what, owner = taken
-        why = f"plugin {owner} gives it" if owner else ""
+    if (existing := _existing(name)) is not None:
+        what, owner = existing
+        why = f"plugin {owner} declares it" if owner else ""
         raise UsageError(f"there is a {what} {name!r} already", why=why, hint="choose another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already", hint="give another folder with --output")
+        raise UsageError(f"{folder} exists already", hint="give another folder with --output")
     words = {
         "@NAME@": name,
         "@PACKAGE@": f"dlc_backend_{name}",
@@ -92,8 +92,8 @@ def write_backend(name: str, folder: Path) -> list[Path]:
         "@API@": ".".join(map(str, API_VERSION)),
     }
     written = []
-    for source, place in FILES.items():
-        path = folder / _filled(place, words)
+    for source, directory in FILES.items():
+        path = folder / _filled(directory, words)
         text = (TEMPLATE / f"{source}.in").read_text(encoding="utf-8")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def write_backend(name: str, folder: Path) -> list[Path]:
     return written
 
 
-def _taken(name: str) -> tuple[str, str] | None:
+def _existing(name: str) -> tuple[str, str] | None:
     """Return the kind of an existing declaration with this name, and its plugin."""
     known = registry()
     for category in (known.targets, known.codegens, known.devices):

@@ -61,7 +61,7 @@ ops.__dict__["context_settings"] = {"ignore_unknown_options": True}
 
 
 def filtered(records: Sequence[dict[str, Any]], where: Sequence[str]) -> list[dict[str, Any]]:
-    """The records that have, in each column named, the value, alone or in a list."""
+    """Return the records with the given value in each named column, alone or in a list."""
     kept = list(records)
     for text in where:
         column, equals, value = text.partition("=")
@@ -77,10 +77,10 @@ def _texts(value: Any) -> list[str]:
 
 
 def _frontend(name: str) -> list[dict[str, Any]]:
-    tell = getattr(registry().frontends[name], "supported_ops", None)
-    if tell is None:
-        raise UnsupportedError(f"frontend {name!r} does not tell what it imports")
-    return [asdict(each) for each in tell()]
+    supported_ops = getattr(registry().frontends[name], "supported_ops", None)
+    if supported_ops is None:
+        raise UnsupportedError(f"frontend {name!r} does not list the operators that it imports")
+    return [asdict(each) for each in supported_ops()]
 
 
 def _record(decl: OpDecl, plugin: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _attribute(attr: Attr) -> str:
 
 
 def _dtypes(names: tuple[str, ...]) -> list[str]:
-    """Dtypes, the common sets by one word."""
+    """Return the names of dtypes; common sets have one name."""
     if set(names) >= set(NUMBERS):
         return ["all" if "bool" in names else "numbers"]
     return list(names)

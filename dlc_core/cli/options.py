@@ -116,9 +116,9 @@ Absolute = Annotated[float, typer.Option("--atol", min=0, help="Absolute toleran
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:
-    """`["x=1,3,?", "y=n,64..512", "batch=4", "n=1.."]` as what `dlc.compile` takes as `shapes`.
+    """Parse `["x=1,3,?", "y=n,64..512", "batch=4", "n=1.."]` to the argument `shapes` of `dlc.compile`.
 
-    A comma makes a shape, `x=4,` too; in one a dim may be `?`, or a name.
+    A value with a comma, also `x=4,`, is a shape. A dim of a shape may be `?` or a name.
     """
     found: dict[str, Any] = {}
     for text in texts or ():
@@ -138,41 +138,41 @@ def overrides(
     decided: Sequence[str] | None,
     check_bounds: bool = False,
 ) -> dict[str, Any]:
-    """The compile settings of these options, `--rule` to `--check-bounds`, on top of the environment's.
+    """Return the compile settings of these options, added to those of the environment.
 
-    Raises `UsageError` for text that forces nothing; the compile checks the names.
+    Raises UsageError for text that forces nothing. The compile checks the names.
     """
     found: dict[str, Any] = {"check_bounds": True} if check_bounds else {}
-    wanted = list(decided or ())
+    forced = list(decided or ())
     for text in rules or ():
         kernel, equals, rule = text.rpartition("=")
-        wanted.append(f"{SCHEDULE_RULE}{AT if equals else ''}{kernel}={rule}")
-    facts, numbers = (_taken(wanted, prefix) for prefix in (PREFIX, NUMBER))
+        forced.append(f"{SCHEDULE_RULE}{AT if equals else ''}{kernel}={rule}")
+    facts, numbers = (_values_with_prefix(forced, prefix) for prefix in (PREFIX, NUMBER))
     if facts:
         found[FACTS] = dict(facts_of(facts))
     if numbers:
         found[HEURISTICS] = merged(numbers).text
-    for text in wanted:
+    for text in forced:
         parse_forced(text)
-    if wanted:
-        found[DECISIONS] = ",".join(filter(None, (settings.decisions, *wanted)))
+    if forced:
+        found[DECISIONS] = ",".join(filter(None, (settings.decisions, *forced)))
     if disabled:
         found[DISABLED] = (*settings.disabled, *disabled)
     return found
 
 
-def _taken(wanted: list[str], prefix: str) -> dict[str, str]:
-    """The values by name that stand after a prefix, which are removed from the texts."""
+def _values_with_prefix(forced: list[str], prefix: str) -> dict[str, str]:
+    """Remove the texts with a prefix, and return their values by name."""
     found = {}
-    for text in [one for one in wanted if one.strip().startswith(prefix)]:
-        wanted.remove(text)
+    for text in [one for one in forced if one.strip().startswith(prefix)]:
+        forced.remove(text)
         name, _, value = text.strip().removeprefix(prefix).partition("=")
         found[name.strip()] = value.strip()
     return found
 
 
-def _dim(text: str, whole: str) -> int | str | tuple[int | None, int | None] | None:
-    """A dim of a shape: a number, bounds, a name or None."""
+def _dim(text: str, shape_text: str) -> int | str | tuple[int | None, int | None] | None:
+    """Parse a dim of a shape: a number, bounds, a name or None."""
     if text == "?":
         return None
     low, dots, high = text.partition("..")
@@ -180,7 +180,7 @@ def _dim(text: str, whole: str) -> int | str | tuple[int | None, int | None] | N
     if all((end.isascii() and end.isdigit()) or (dots and not end) for end in ends) and (low or high):
         return (int(low) if low else None, int(high) if high else None) if dots else int(low)
     if not text.isidentifier():
-        raise _no_shape(whole)
+        raise _no_shape(shape_text)
     return text
 
 
@@ -192,7 +192,7 @@ def _no_shape(text: str) -> UsageError:
 
 
 def parse_places(texts: Sequence[str] | None) -> dict[str, str]:
-    """`["conv=kind", "/layer1/*=kind -name=value"]` as a dict; a target begins behind the first sign."""
+    """Parse `["conv=kind", "/layer1/*=kind -name=value"]` to a dict: the first `=` ends the name."""
     found = {}
     for text in texts or ():
         name, _, target = text.partition("=")
@@ -203,23 +203,23 @@ def parse_places(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def console() -> Console:
-    """The console of tables: a pipe gets lines as wide as their content."""
+    """Return the console for tables. In a pipe, lines are not wrapped."""
     return Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
 
 
 @contextmanager
-def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], None] | None]:
+def progress(label: str, forced: bool | None) -> Iterator[Callable[[Progress], None] | None]:
     """Return the argument `progress` of `dlc.compile`: a bar on a terminal, lines elsewhere, None if not
     wanted.
     """
-    if not (sys.stderr.isatty() if wanted is None else wanted):
+    if not (sys.stderr.isatty() if forced is None else forced):
         yield None
         return
     if not sys.stderr.isatty():
         yield lambda p: print(f"[{p.done + 1}/{p.total}] {p.stage}: {p.name}", file=sys.stderr, flush=True)
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    # Without a thread that refreshes it: beside one, compiles stay in this process.
+    # Without a refreshing thread: compiles use several processes only if there is no other thread.
     with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(label, total=None)
         yield lambda p: bar.update(
@@ -237,7 +237,7 @@ def compile_options(
     config: Mapping[str, Any],
     no_cache: bool,
 ) -> dict[str, Any]:
-    """The arguments of `dlc.compile` that the options of a command give."""
+    """Return the arguments of `dlc.compile` for the options of a command."""
     return {
         "targets": target or None,
         "place": parse_places(place),
@@ -251,7 +251,7 @@ def compile_options(
 
 
 def executable(model: Path, show: bool | None = None, **options: Any) -> Executable:
-    """The model or script compiled with these arguments of `dlc.compile`, or the artefact opened."""
+    """Compile a model or script with these arguments of `dlc.compile`, or open an artefact."""
     targets, place, config = (options.get(name) for name in ("targets", "place", "config"))
     if options.get("taps") and model.suffix in (ARTEFACT, SCRIPT):
         raise UsageError(f"{model} has no nodes to tap", hint="--tap is for models")
@@ -266,12 +266,12 @@ def executable(model: Path, show: bool | None = None, **options: Any) -> Executa
             raise UsageError(f"{model} has tensor programs, which are for one target")
         own = {name: options[name] for name in ("num_threads", "opt_level", "config") if name in options}
         return driver.build(source, *(targets or ()), **own)
-    with progress(model.name, show) as tell:
-        return driver.compile(source, progress=tell, **options)
+    with progress(model.name, show) as report:
+        return driver.compile(source, progress=report, **options)
 
 
 def compile_seconds(exe: Executable) -> str:
-    """How long the compile took, and where."""
+    """Describe the compile time by stage."""
     seconds: Mapping[str, float] = exe.report.get("seconds", {})
     if exe.report.get("cache") == "hit":
         return f"{sum(seconds.values()):.2f} s, from the cache"

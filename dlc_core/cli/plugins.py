@@ -36,11 +36,13 @@ def plugins(
         return
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("name", "version", "status", "gives"):
+    for title in ("name", "version", "status", "declares"):
         table.add_column(title, overflow="fold")
     for info in infos:
         colour = {"ok": "green", "broken": "red", "disabled": "yellow"}[info.status]
-        table.add_row(info.name, info.version, f"[{colour}]{info.status}[/]", escape(_gives(info, verbose)))
+        table.add_row(
+            info.name, info.version, f"[{colour}]{info.status}[/]", escape(_declarations(info, verbose))
+        )
     console.print(table)
     for info in infos:
         if info.problem:
@@ -54,10 +56,10 @@ def plugins(
             console.print(info.traceback, markup=False, highlight=False, soft_wrap=True)
 
 
-def _gives(info: PluginInfo, verbose: bool, few: int = 4) -> str:
+def _declarations(info: PluginInfo, verbose: bool, limit: int = 4) -> str:
     lines = []
     for category, names in info.gives.items():
-        shown = names if verbose or len(names) <= few else (*names[: few - 1], f"… ({len(names)} in all)")
+        shown = names if verbose or len(names) <= limit else (*names[: limit - 1], f"… ({len(names)} in all)")
         lines.append(f"{category.replace('_', ' ')}: {', '.join(shown)}")
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from dlc_core.plugin.registry import registry
 def rules(
     name: Annotated[
         str | None,
-        typer.Argument(help="A rule or a decision: print all that is known of it.", metavar="NAME"),
+        typer.Argument(help="Show the details of this rule or decision.", metavar="NAME"),
     ] = None,
     schedule: Annotated[
         bool, typer.Option("--schedule", help="List the rules that choose schedules instead.")
@@ -36,7 +36,7 @@ def rules(
     An approximate rule may change bits of results within the ops' tolerances. It runs from level 2 on. A
     decision is a choice among alternatives that compute the same. `DLC_DECISIONS=name=alternative` forces it.
     With the name of a schedule rule, print when it applies, its loop nest and its decisions. The numbers of
-    heuristics choose among right programs. `DLC_HEURISTICS=name=value` sets one.
+    heuristics choose among correct programs. `DLC_HEURISTICS=name=value` sets one.
 
     Examples:
 
@@ -106,7 +106,7 @@ def _numbers() -> list[dict[str, Any]]:
 
 
 def _print_one(name: str, as_json: bool) -> None:
-    """Print a schedule rule, a decision or a rewrite rule; UsageError where there is none of this name."""
+    """Print a schedule rule, a decision or a rewrite rule. Raises UsageError for an unknown name."""
     choices, scheduled, rewrites = _decisions(), _schedule_rules(), _rewrite_rules()
     if name in scheduled:
         rule = registry().schedule_rules[name]

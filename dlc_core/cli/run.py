@@ -96,7 +96,7 @@ def run(
     options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, taps=tap or (), **options)
     if tap:
-        _tell_regrouped(executable(model, show_progress, **options), exe)
+        _print_changed_kernels(executable(model, show_progress, **options), exe)
     outputs = exe.run(gather_inputs(exe, single, together, seed if random else None, shapes))
     if output is not None:
         np.savez(output, **outputs)
@@ -116,14 +116,14 @@ def run(
         raise typer.Exit(1)
 
 
-def _tell_regrouped(plain: Executable, tapped: Executable) -> None:
-    """On stderr, which kernels the taps have cut or changed."""
+def _print_changed_kernels(plain: Executable, tapped: Executable) -> None:
+    """Print on stderr which kernels the taps have split or changed."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     changed = regrouped(plain.explain(), tapped.explain())
     counts = len(plain.explain().kernels), len(tapped.explain().kernels)
-    console.print(f"taps: {counts[1]} kernel calls, {counts[0]} without; {len(changed)} are others")
-    for nodes, now in changed:
-        parts = " | ".join(shortened(group) for group in now) or "none"
+    console.print(f"taps: {counts[1]} kernel calls, {counts[0]} without; {len(changed)} differ")
+    for nodes, groups in changed:
+        parts = " | ".join(shortened(group) for group in groups) or "none"
         console.print(f"  {escape(shortened(nodes))}: now {escape(parts)}")
 
 
@@ -149,7 +149,7 @@ def _print(console: Console, name: str, array: Array, top: int) -> None:
 
 
 def rows_of(array: Array) -> Array:
-    """The array as rows along its last axis of more than one element."""
+    """Reshape an array to rows along its last axis of more than one element."""
     shape = list(array.shape)
     while len(shape) > 1 and shape[-1] == 1:
         shape.pop()
@@ -157,5 +157,5 @@ def rows_of(array: Array) -> Array:
 
 
 def largest(row: Array, count: int) -> list[int]:
-    """The indices of the largest elements, the largest first; of equal ones the earlier index first."""
+    """Return the indices of the largest elements, the largest first; ties are in the order of indices."""
     return [int(i) for i in np.argsort(-row.astype(np.float64), kind="stable")[:count]]

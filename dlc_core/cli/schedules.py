@@ -17,7 +17,7 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class KernelSchedule:
-    """How a kernel was scheduled; `trace` is None where no rule did, or where it was not kept."""
+    """The schedule of a kernel; `trace` is None if no rule made it, or if it was not stored."""
 
     rule: str
     nodes: tuple[str, ...]
@@ -25,7 +25,7 @@ class KernelSchedule:
 
 
 def schedules_of(module: IRModule) -> dict[str, KernelSchedule]:
-    """Those of all kernels of a module that has been scheduled."""
+    """Return the schedules of all kernels of a scheduled module."""
     return {
         name: KernelSchedule(
             str(func.attrs.get("rule", "")),
@@ -37,7 +37,7 @@ def schedules_of(module: IRModule) -> dict[str, KernelSchedule]:
 
 
 def schedules_kept(exe: Executable) -> dict[str, KernelSchedule]:
-    """Those that an artefact has kept."""
+    """Return the schedules in an artefact. Raises UsageError if it has none."""
     kernels = exe.explain().kernels
     if kernels and not any(kernel.trace for kernel in kernels):
         raise UsageError(
@@ -48,12 +48,12 @@ def schedules_kept(exe: Executable) -> dict[str, KernelSchedule]:
 
 
 def as_python(schedules: Mapping[str, KernelSchedule]) -> str:
-    """One function of a schedule `sch` for each kernel."""
+    """Return Python text: for each kernel a function of a schedule `sch`."""
     names = Names()
     parts = []
     for kernel, found in schedules.items():
         about = ": ".join(filter(None, (found.rule or "scheduled by hand", shortened(list(found.nodes)))))
-        body = found.trace or "# its loops run as they are written"
+        body = found.trace or "# no primitives: the kernel is not scheduled"
         empty = "" if found.trace else "    pass\n"
         name = names.fresh(kernel)
         parts.append(f"def {name}(sch):\n    {about!r}\n{indent(body, '    ')}\n{empty}")
@@ -63,7 +63,7 @@ def as_python(schedules: Mapping[str, KernelSchedule]) -> str:
 def print_schedules(
     schedules: Mapping[str, KernelSchedule], function: str | None = None, as_json: bool = False
 ) -> None:
-    """All of them, or that of one kernel, as Python or as JSON."""
+    """Print all schedules, or that of one kernel, as Python or as JSON."""
     if function is not None and function not in schedules:
         raise UsageError(
             f"there is no kernel {function!r}", hint=f"kernels: {', '.join(schedules) or 'none'}"

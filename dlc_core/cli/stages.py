@@ -1,4 +1,4 @@
-"""Modules on their way through the stages of a compile, for the commands that show them."""
+"""The module after each stage of a compile, for the commands that show it."""
 
 from __future__ import annotations
 
@@ -32,44 +32,44 @@ IR_FORMS = ("script", "json")
 
 
 def read_module(path: Path, shapes: Mapping[str, Any] | None = None) -> IRModule:
-    """A model, or a module in script text (`.py`), whose arrays stand in the `.npz` file beside it."""
+    """Read a model, or script text (`.py`) with its arrays in a `.npz` file of the same name."""
     if path.suffix != SCRIPT:
         return driver.load(path, shapes=shapes)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read", why=str(error)) from None
-    value = parse(text, _arrays_beside(path), ops=registry().ops, make=_infer, file=str(path))
+    value = parse(text, _arrays_of_script(path), ops=registry().ops, make=_infer, file=str(path))
     module = value if isinstance(value, IRModule) else IRModule({value.name: value}, entry=value.name)
     return driver.load(module, shapes=shapes)
 
 
 def _infer(op: Op, args: tuple[Node, ...], attrs: Mapping[str, Any]) -> Node:
-    """A node whose type the script leaves out."""
+    """Make a node whose type the script omits."""
     if not isinstance(op, OpDecl):
         raise UsageError(f"the type of a result of {op.name!r} must be written")
     return op.build(*args, **attrs)
 
 
-def _arrays_beside(path: Path) -> dict[str, Array]:
-    """The arrays that a script refers to: `KEY`, or `KEY:DTYPE` as unsigned integers of the dtype's width."""
-    beside = path.with_suffix(".npz")
-    if not beside.is_file():
+def _arrays_of_script(path: Path) -> dict[str, Array]:
+    """Read the arrays of a script: `KEY`, or `KEY:DTYPE` as unsigned integers of the dtype's width."""
+    arrays_path = path.with_suffix(".npz")
+    if not arrays_path.is_file():
         return {}
     arrays: dict[str, Array] = {}
-    for key, data in read_arrays(beside).items():
+    for key, data in read_arrays(arrays_path).items():
         name, _, type_ = key.partition(":")
         arrays[name] = Array(data.view(DType(type_).numpy) if type_ else data)
     return arrays
 
 
 def stage_names(context: PassContext) -> list[str]:
-    """The stages that can be shown: the model as it is read, each stage of the compile, the code."""
+    """Return the stages: the model as it is read, each stage of the compile, the code."""
     return [LOAD, *driver.pipelines(context.target, context), CODE]
 
 
 def steps(context: PassContext) -> Iterator[tuple[str, Pass]]:
-    """Every pass that runs, with its stage, in order."""
+    """Yield every pass that runs, with its stage, in order."""
     for stage, pipeline in driver.pipelines(context.target, context).items():
         for one in pipeline.active(context):
             yield stage, one
@@ -78,44 +78,42 @@ def steps(context: PassContext) -> Iterator[tuple[str, Pass]]:
 def run_until(
     module: IRModule, context: PassContext, *, stage: str = CODE, after: str | None = None
 ) -> IRModule:
-    """The module after all passes of the stages up to `stage`, or right after the pass `after`: `NAME`, or
-    `NAME:2` for its second run.
-    """
+    """Run the stages up to `stage`, or up to the pass `after`: `NAME`, or `NAME:2` for its second run."""
     name, _, number = (after or "").partition(":")
     if number and not number.isdigit():
         raise UsageError(f"--after {after!r}", hint="NAME, or NAME:2 for the second run of a pass")
-    left = int(number or 1)
-    ran: list[str] = []
+    remaining = int(number or 1)
+    names_run: list[str] = []
     if context.placement is not None:
         check_placement(context.placement, module)
     for current, one in [] if stage == LOAD else steps(context):
-        if stage not in (CODE, current) and ran and _passed(context, stage, current):
+        if stage not in (CODE, current) and names_run and _is_after(context, stage, current):
             break
         module = Pipeline((one,)).run(module, context)
-        ran.append(one.name)
-        left -= one.name == name
-        if after is not None and left == 0:
+        names_run.append(one.name)
+        remaining -= one.name == name
+        if after is not None and remaining == 0:
             return module
     if after is not None:
-        raise PassError(f"no pass {after!r} runs up to here", details=[" | ".join(ran)])
+        raise PassError(f"pass {after!r} does not run up to this stage", details=[" | ".join(names_run)])
     return module
 
 
-def _passed(context: PassContext, stage: str, current: str) -> bool:
+def _is_after(context: PassContext, stage: str, current: str) -> bool:
     """Whether `current` comes after `stage`."""
     names = stage_names(context)
     return names.index(current) > names.index(stage)
 
 
 def check_stage(context: PassContext, stage: str) -> None:
-    """UsageError for a stage that the context's target does not have."""
+    """Raise UsageError for a stage that the context's target does not have."""
     names = stage_names(context)
     if stage not in names:
         raise UsageError(f"there is no stage {stage!r}", hint="one of " + ", ".join(names))
 
 
 def emit(module: IRModule, target: Target, function: str | None = None) -> Artifact:
-    """The code of a module, or of one of its functions alone; regions are other targets'."""
+    """Generate the code of a module, or of one of its functions, without regions of other targets."""
     if function is not None:
         module = IRModule({function: module[function]}, module.attrs, function)
     own = {name: each for name, each in module.functions.items() if not is_region(each)}
@@ -125,12 +123,12 @@ def emit(module: IRModule, target: Target, function: str | None = None) -> Artif
 
 
 def source_of(artifact: Artifact, form: str | None) -> str:
-    """Readable code in a form, by default the first one there is."""
+    """Return readable code in a form, by default the first one."""
     known = list(artifact.sources)
     chosen = form or (known[0] if known else "")
     if chosen not in artifact.sources:
         raise UsageError(
-            f"no code in the form {chosen!r}" if chosen else "this target shows no code",
+            f"no code in the form {chosen!r}" if chosen else "this target has no readable code",
             hint=f"one of {', '.join(known)}" if known else "choose an earlier --stage",
         )
     made = artifact.sources[chosen]
@@ -138,7 +136,7 @@ def source_of(artifact: Artifact, form: str | None) -> str:
 
 
 def print_ir(value: Any, form: str = "script") -> None:
-    """A module or function on stdout: as script, in colours on a terminal, or as JSON."""
+    """Print a module or function as script, in colours on a terminal, or as JSON."""
     if form == "json":
         print(json.dumps(to_json(value), indent=1))
     elif sys.stdout.isatty():
@@ -148,7 +146,7 @@ def print_ir(value: Any, form: str = "script") -> None:
 
 
 def write_script(value: Any, path: Path) -> list[Path]:
-    """The script in a file, and its arrays in a `.npz` file beside it where it has such."""
+    """Write the script to a file, and its arrays, if any, to a `.npz` file of the same name."""
     made = to_script(value)
     path.write_text(made.text, encoding="utf-8")
     arrays: dict[str, Any] = {}
@@ -158,11 +156,11 @@ def write_script(value: Any, path: Path) -> list[Path]:
             arrays[name if plain else f"{name}:{each.type.dtype}"] = each.data if plain else _raw(each.data)
     if not arrays:
         return [path]
-    beside = path.with_suffix(".npz")
-    np.savez(beside, **arrays)
-    return [path, beside]
+    arrays_path = path.with_suffix(".npz")
+    np.savez(arrays_path, **arrays)
+    return [path, arrays_path]
 
 
 def _raw(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array of a dtype that NumPy does not know by itself, as unsigned integers of its width."""
+    """View an array of a dtype that NumPy does not have as unsigned integers of its width."""
     return np.ascontiguousarray(data).view(f"u{data.dtype.itemsize}")

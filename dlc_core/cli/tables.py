@@ -15,7 +15,7 @@ Record = Mapping[str, Any]
 
 
 def print_records(records: Sequence[Record], *, as_json: bool = False, markdown: bool = False) -> None:
-    """Records of equal keys as a table; a value that is a list is shown with commas."""
+    """Print records with equal keys as a table. Values of a list are separated by commas."""
     if as_json:
         print(json.dumps(records, indent=2))
         return
@@ -33,13 +33,13 @@ def print_records(records: Sequence[Record], *, as_json: bool = False, markdown:
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown."""
+    """Format a table as Markdown."""
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def text_of(value: Any) -> str:
-    """A value as tables show it: lists with commas, yes and no, nothing for None."""
+    """Format a value for tables: lists with commas, yes and no, nothing for None."""
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
     if isinstance(value, bool):
@@ -48,13 +48,13 @@ def text_of(value: Any) -> str:
 
 
 def first_line(text: str | None) -> str:
-    """The first sentence of a docstring's first paragraph, without a leading `name:`."""
+    """Return the first sentence of a docstring."""
     paragraph = " ".join((text or "").strip().partition("\n\n")[0].split())
     return paragraph.partition(". ")[0].removesuffix(".")
 
 
-def shortened(names: Sequence[str], most: int = 3) -> str:
-    """The first of some names, each once, and how many more there are."""
+def shortened(names: Sequence[str], limit: int = 3) -> str:
+    """Return the first distinct names, and the number of the others."""
     distinct = list(dict.fromkeys(names))
-    rest = len(distinct) - most
-    return ", ".join(distinct[:most]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(distinct) - limit
+    return ", ".join(distinct[:limit]) + (f" and {rest} more" if rest > 0 else "")

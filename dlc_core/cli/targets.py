@@ -64,7 +64,7 @@ def targets(
             _print_description(console, Target(each).with_facts(_facts(numbers)))
     for name, claimants in known.clashes.items():
         console.print(
-            f"[red]{escape(name)} is given by {escape(' and '.join(claimants))}[/]", highlight=False
+            f"[red]{escape(name)} is declared by {escape(' and '.join(claimants))}[/]", highlight=False
         )
 
 
@@ -80,7 +80,7 @@ def _print_options(console: Console, kind: TargetKind) -> None:
 
 
 def _facts(texts: list[str] | None) -> dict[str, str]:
-    """The numbers of `--set target.NAME=VALUE`."""
+    """Parse `--set target.NAME=VALUE`."""
     pairs = (text.strip().removeprefix(PREFIX).partition("=") for text in texts or ())
     return {name.strip(): value.strip() for name, _, value in pairs}
 

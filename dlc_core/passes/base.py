@@ -30,7 +30,7 @@ from dlc_core.support.record import record
 _stack: ContextVar[tuple[PassContext, ...]] = ContextVar("dlc_pass_contexts", default=())
 
 
-def _placed(item: Any) -> tuple[str, Pass]:
+def _with_position(item: Any) -> tuple[str, Pass]:
     """Split an item of `PassContext.passes` into the text of its position and the pass.
 
     The text is empty if the class of the pass defines the position.
@@ -60,7 +60,7 @@ class PassContext:
     disabled: tuple[str, ...] = ()
     """Names of passes, rewrite rules and schedule rules to leave out; a compile refuses unknown names."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Settings by name; a failing pass leaves what repeats the failure in the folder `reproducer_dir`."""
+    """Settings by name; a failing pass writes a reproducer into the folder `reproducer_dir`."""
     watchers: tuple[Any, ...] = ()
     """Called before and after each pass; see `passes.watch`."""
     target: Any = None
@@ -68,11 +68,11 @@ class PassContext:
     ops: Mapping[str, OpDecl] = field(default_factory=dict)
     """All known ops by name."""
     rules: tuple[Any, ...] = ()
-    """Rewrite rules of plugins, which `simplify` applies besides its own."""
+    """Rewrite rules of plugins, which `simplify` applies in addition to its own."""
     schedule_rules: tuple[Any, ...] = ()
     """Rules that choose schedules, the preferred ones first."""
     tuner: Callable[[Any, Any], Any] | None = None
-    """Asked before the rules: `tuner(func, target)` gives the schedule of a kernel as a Trace, or None."""
+    """Called before the rules: `tuner(func, target)` returns the schedule of a kernel as a Trace, or None."""
     tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
     """The tensor intrinsics that rules may name."""
     placement: Any = None
@@ -89,7 +89,7 @@ class PassContext:
             if isinstance(value, str):
                 raise UsageError(f"PassContext.{name} is text", hint=f"write {name}=({value!r},)")
             object.__setattr__(self, name, tuple(value))
-        object.__setattr__(self, "passes", tuple(_placed(item) for item in self.passes))
+        object.__setattr__(self, "passes", tuple(_with_position(item) for item in self.passes))
 
     def with_(self, **changes: Any) -> PassContext:
         """Return a copy with these fields. `config` is merged into the current one."""
@@ -136,16 +136,16 @@ class Pass:
     before: ClassVar[str | tuple[str, ...]] = ()
     """Passes that it follows, or "begin", and that it precedes, or "end"; see `passes.positions`."""
     setting: ClassVar[str] = ""
-    """The setting of the context without which default pipelines leave it out."""
+    """The setting of the context without which default pipelines omit it."""
     min_level: ClassVar[int] = 0
     """The lowest `opt_level` at which it runs."""
     exact: ClassVar[bool] = True
-    """Whether results keep their bits; else they stay within tolerance."""
+    """Whether results are bitwise equal; else they are within tolerance."""
     separate: ClassVar[bool] = False
-    """Whether the result for a PrimFunc depends on that function alone. Several processes may then share the
-    kernels. (If a pass adds functions, names matter, and the compile continues in one process.)"""
+    """Whether the result for a PrimFunc depends on that function alone. Several processes may then process
+    the kernels. (If a pass adds functions, names matter, and the compile continues in one process.)"""
     reads_kernels: ClassVar[bool] = True
-    """Whether a pass of the stage "main" looks at what kernels do, not only at how they are called."""
+    """Whether a pass of the stage "main" reads the bodies of kernels, and not only their calls."""
     drops_spans: ClassVar[bool] = False
     """Whether model nodes may vanish (because nothing depends on them any more)."""
 

@@ -1,8 +1,8 @@
-"""The numbers that passes choose by and that no description gives, in one record per family.
+"""The heuristics of passes, in one record per family.
 
-They choose among right programs and change no result beyond the order of sums.  Each says where it comes
-from.  "Not measured" means that the history names no measurement: the number was chosen by reasoning, or by
-trial on the development machine, whose figures were not kept.
+They choose among correct programs and change no result beyond the order of sums.  Each docstring says where
+the number comes from.  "Not measured" means that there is no recorded measurement: the number was chosen by
+reasoning, or by trials on the development machine.
 
 Options of passes with the default None take the number of the record.
 """
@@ -55,8 +55,8 @@ class ConstantHeuristics:
     """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
     measured."""
     compared: int = 16
-    """First elements that constants are compared by before they are read as a whole: a page of a mapped
-    file.  Not measured."""
+    """The first elements that are compared before constants are read completely: a page of a mapped file.
+    Not measured."""
     reciprocals: int = 1 << 16
     """The most elements of a divisor that are looked at for being powers of two.  A limit on compile time;
     not measured."""
@@ -86,8 +86,8 @@ class PhaseHeuristics:
     """The numbers of transposed convolutions (`phases.py`)."""
 
     more: float = 1.1
-    """Phases are separate convolutions if one convolution of all would multiply this many times as much.  Not
-    measured."""
+    """Phases are separate convolutions if a single convolution would take this many times as many
+    multiplications.  Not measured."""
     most_phases: int = 8
     """The most separate convolutions.  A limit on the number of kernels; not measured."""
 
@@ -97,8 +97,7 @@ class StreamHeuristics:
     """The numbers of depth-first tiling (`stream_rows.py`)."""
 
     share: float = 0.875
-    """Part of the estimated peak memory that streaming must stay below.  The estimate is no plan; not
-    measured."""
+    """The fraction of the estimated peak memory that depth-first tiling must not exceed.  Not measured."""
 
 
 @record(frozen=True)
@@ -106,16 +105,16 @@ class MemoryHeuristics:
     """The numbers of the order of kernels and of their memory (`lower/`, `tir/workspace.py`)."""
 
     beam: int = 16
-    """Partial orders of steps that are followed.  A limit on compile time; not measured."""
+    """The beam width: partial orders of steps that are extended.  A limit on compile time; not measured."""
     effort: int = 2048
-    """Steps that are tried over all partial orders: in long programs fewer are followed.  A limit on compile
-    time; not measured."""
+    """Steps that are tried over all partial orders: the beam is narrower in long programs.  A limit on
+    compile time; not measured."""
     gain: int = 20
     """A new order must save at least one part in this many, because neighbours in the given order share data
     in the caches.  Not measured."""
     sampled_dim: int = 1021
-    """A size at which the order of symbolic offsets is looked at, before it is proved: larger than what sizes
-    have subtracted.  Not measured."""
+    """A sample size at which symbolic offsets are ordered before a proof; larger than constants that are
+    subtracted from sizes.  Not measured."""
     loop_bytes: int = 1 << 16
     """Capacity in bytes of the first part of a loop that stacks results.  Not measured."""
     loop_rows: int = 16
@@ -124,7 +123,7 @@ class MemoryHeuristics:
     """The most slices of a temporary of a parallel loop, if the number of threads is not known.  Not
     measured."""
     slices_per_thread: int = 4
-    """Slices of a temporary per thread, so that threads end together.  Not measured."""
+    """Slices of a temporary per thread, for load balance.  Not measured."""
 
 
 @record(frozen=True)

@@ -113,5 +113,5 @@ def _compare(a: NDArray, b: NDArray, exact: bool, scale: float) -> str:
             fine = fine | np.isclose(one, two, rtol=tolerance, atol=tolerance * max(largest, 1e-30))
     if fine.all():
         return ""
-    place = tuple(int(i) for i in np.argwhere(~fine)[0])
-    return f"{int((~fine).sum())} of {fine.size} elements, first at {place}: {a[place]} became {b[place]}"
+    index = tuple(int(i) for i in np.argwhere(~fine)[0])
+    return f"{int((~fine).sum())} of {fine.size} elements, first at {index}: {a[index]} became {b[index]}"

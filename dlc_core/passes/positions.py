@@ -20,7 +20,7 @@ from dlc_core.diag import PassError, UsageError, similar
 from dlc_core.passes.base import Pass
 
 BEGIN, END = "begin", "end"
-"""What a class writes for the ends of its stage: `after = BEGIN`, `before = END`."""
+"""The ends of a stage in declarations: `after = BEGIN`, `before = END`."""
 
 PHASES: Mapping[str, str] = MappingProxyType(
     {
@@ -45,7 +45,7 @@ def read_position(text: str) -> tuple[str, str]:
     if word not in _WORDS or not name.isidentifier():
         raise UsageError(
             f"{text!r} is no position of a pass",
-            hint=f'{_meant(text, PHASES)}write "before NAME", "after NAME", "begin STAGE", "end STAGE", '
+            hint=f'{_suggestion(text, PHASES)}write "before NAME", "after NAME", "begin STAGE", "end STAGE", '
             f"or a phase: {', '.join(PHASES)}",
         )
     return word, name
@@ -84,8 +84,8 @@ def _insert(stages: dict[str, list[Pass]], word: str, name: str, one: Pass) -> N
             return
     known = list(dict.fromkeys(p.name for passes in stages.values() for p in passes))
     raise UsageError(
-        f"there is no pass {name!r} {word} which {one.name!r} could stand",
-        hint=f"{_meant(name, known)}passes: {', '.join(known)}",
+        f"there is no pass {name!r} {word} which {one.name!r} could run",
+        hint=f"{_suggestion(name, known)}passes: {', '.join(known)}",
     )
 
 
@@ -96,7 +96,7 @@ def insert_classes(listed: Sequence[str], classes: Iterable[type[Pass]]) -> list
     `before` alone, right before the first pass that it precedes.  Raises PassError for unknown names, cycles
     and contradictions.
     """
-    order, beside = list(listed), dict[str, set[str]]()
+    order, followers = list(listed), dict[str, set[str]]()
     named = {cls.name: cls for cls in classes if cls.name not in listed and (cls.after or cls.before)}
     known = {*listed, *named}
     for cls in named.values():
@@ -105,16 +105,16 @@ def insert_classes(listed: Sequence[str], classes: Iterable[type[Pass]]) -> list
         # A class that refers to another pending class is inserted after it.
         ready = sorted(n for n, cls in named.items() if not any(m in named for m in _references(cls)))
         if not ready:
-            raise PassError(f"passes say of each other that they come first: {_cycle(named)}")
+            raise PassError(f"the positions of passes form a cycle: {_cycle(named)}")
         for name in ready:
             cls = named.pop(name)
             index, limit = _range_for(cls, order)
             anchor = order[index - 1] if index else BEGIN
             # Classes that follow the same pass are in the order of their names.
-            while index < limit and order[index] in beside.get(anchor, ()):
+            while index < limit and order[index] in followers.get(anchor, ()):
                 index += 1
             order.insert(index, name)
-            beside.setdefault(anchor, set()).add(name)
+            followers.setdefault(anchor, set()).add(name)
     return order
 
 
@@ -146,11 +146,11 @@ def _check_names(cls: type[Pass], known: Collection[str]) -> None:
             if name != edge and name not in known:
                 raise PassError(
                     f"pass {cls.name!r} runs {word} {name!r}, which stage {cls.stage!r} does not have",
-                    hint=f"{_meant(name, known)}write a pass of that stage, or {edge!r}",
+                    hint=f"{_suggestion(name, known)}write a pass of that stage, or {edge!r}",
                 )
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     close = similar(name, sorted(known))
     return f"did you mean {close[0]!r}? " if close else ""
 

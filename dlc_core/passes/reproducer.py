@@ -21,7 +21,7 @@ def reproducer_text(
     one: Pass, module: IRModule, context: PassContext, pipeline: str, error: BaseException
 ) -> str:
     """Return comments with all that is needed to run the pass again, and the module before it."""
-    said = str(error) if isinstance(error, DlcError) else "".join(traceback.format_exception(error))
+    report = str(error) if isinstance(error, DlcError) else "".join(traceback.format_exception(error))
     head = [
         f"a failure of pass {one.name!r}",
         f"dlc {__version__}, Python {platform.python_version()}, NumPy {np.__version__}",
@@ -30,7 +30,7 @@ def reproducer_text(
         f"disabled: {', '.join(context.disabled) or 'none'}",
         f"pipeline: {pipeline}",
         "",
-        *said.rstrip().split("\n"),
+        *report.rstrip().split("\n"),
     ]
     return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + text_of(module)
 
@@ -48,9 +48,9 @@ def write_reproducer(
 ) -> Path:
     """Write the text into a folder, which is created if it is missing. Returns the path."""
     text = reproducer_text(one, module, context, pipeline, error)
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    directory = Path(folder)
+    directory.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = place / f"{one.name}-{digest}.py"
+    path = directory / f"{one.name}-{digest}.py"
     path.write_text(text, encoding="utf-8")
     return path

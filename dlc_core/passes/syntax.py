@@ -38,13 +38,13 @@ class _Reader:
         self.advance()
 
     def advance(self) -> str:
-        taken = self.token
+        token = self.token
         found = _TOKEN.match(self.text, self._end)
         assert found is not None
         assert found.lastgroup is not None
         self.kind, self.token = found.lastgroup, found.group(found.lastgroup)
         self.start, self._end = found.start(found.lastgroup), found.end()
-        return taken
+        return token
 
     def error(self, what: str, start: int | None = None, hint: str = "") -> PassError:
         start = self.start if start is None else start
@@ -88,7 +88,7 @@ class _Reader:
         try:
             return cls(**options)
         except (TypeError, ValueError) as error:
-            raise self.error(f"the options of {name!r} do not fit: {error}", start) from error
+            raise self.error(f"the options of {name!r} are not valid: {error}", start) from error
 
     def option(self, cls: type[Pass], options: dict[str, Any]) -> None:
         start = self.start
@@ -107,9 +107,11 @@ class _Reader:
         try:
             options[name] = _coerce(value, types[name])
         except TypeError:
-            wanted = getattr(types[name], "__name__", None) if get_origin(types[name]) is None else None
+            expected = getattr(types[name], "__name__", None) if get_origin(types[name]) is None else None
             raise self.error(
-                f"option {name!r} of {cls.name!r} is {value!r}", start, f"it must be {wanted or types[name]}"
+                f"option {name!r} of {cls.name!r} is {value!r}",
+                start,
+                f"it must be {expected or types[name]}",
             ) from None
 
     def value(self) -> Any:
@@ -132,14 +134,14 @@ class _Reader:
             self.advance()
             return tuple(items)
         raise self.error(
-            f"a value expected, not {self.token or 'the end'!r}", hint="text values stand in double quotes"
+            f"a value expected, not {self.token or 'the end'!r}", hint="put text values in double quotes"
         )
 
 
 def _close(name: str, known: Mapping[str, Any], what: str) -> str:
-    near = similar(name, known, 3)
-    if near:
-        return f"did you mean {' or '.join(map(repr, near))}?"
+    close = similar(name, known, 3)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
     return f"known {what}: {', '.join(sorted(known)) or 'none'}"
 
 

@@ -91,8 +91,8 @@ class Time:
         self._started = time.perf_counter()
 
     def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
-        spent = time.perf_counter() - self._started
-        self.timings.append(Timing(one.name, spent, self._nodes, count_nodes(module)))
+        elapsed = time.perf_counter() - self._started
+        self.timings.append(Timing(one.name, elapsed, self._nodes, count_nodes(module)))
 
     def report(self) -> str:
         """Return a table with a line for each pass run: milliseconds, percentage, nodes before and after."""
@@ -100,14 +100,16 @@ class Time:
         width = max([len(t.name) for t in self.timings] + [5])
         lines = [f"{'pass':{width}}         ms      %   nodes"]
         for t in self.timings:
-            share = 100 * t.seconds / total if total else 0.0
-            lines.append(f"{t.name:{width}} {1000 * t.seconds:10.2f} {share:6.1f}   {t.before} -> {t.after}")
+            percent = 100 * t.seconds / total if total else 0.0
+            lines.append(
+                f"{t.name:{width}} {1000 * t.seconds:10.2f} {percent:6.1f}   {t.before} -> {t.after}"
+            )
         lines.append(f"{'total':{width}} {1000 * total:10.2f}")
         return "\n".join(lines)
 
 
 class Verify:
-    """Checks the laws of both levels after every pass; with `types` that graphs have the inferred types."""
+    """Verifies graphs and PrimFuncs after every pass; with `types`, graphs must have the inferred types."""
 
     name = "verify"
 
@@ -177,9 +179,9 @@ class NumericCheck:
 
 
 class KeepSpans:
-    """Fails where the span of an operation is on no node any more, but for passes that drop unused nodes.
+    """Raises VerifyError if the span of an operation is lost, except for passes that remove unused nodes.
 
-    Constants may vanish with the spans that they alone have.
+    Spans that only constants have may be lost.
     """
 
     name = "spans"
@@ -228,7 +230,7 @@ def _all_nodes(module: IRModule) -> Iterable[Node]:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first pass after which a check fails: its index in the pipeline, and the module around it."""
+    """The first pass after which a check fails: its index, and the module before and after it."""
 
     index: int
     one: Pass
@@ -266,11 +268,11 @@ def bisect(
 def same_results(module: IRModule, *, scale: float = 1.0) -> Callable[[IRModule], bool]:
     """Make a check for `bisect`: whether the entry computes the same as in `module`, within tolerance."""
     feeds = sample_feeds(module[module.entry])
-    wanted = [results_of(module[module.entry], f) for f in feeds]
+    expected = [results_of(module[module.entry], f) for f in feeds]
 
     def check(other: IRModule) -> bool:
         found = [results_of(other[other.entry], f) for f in feeds]
-        pairs = zip(wanted, found, strict=True)
+        pairs = zip(expected, found, strict=True)
         return not any(compare_results(a, b, exact=False, scale=scale) for a, b in pairs)
 
     return check

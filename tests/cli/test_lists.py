@@ -151,18 +151,18 @@ def test_the_cache_says_why(dlc, dlc_json, folder, monkeypatch, capsys):
     monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
     assert "the cache is empty" in dlc("cache", "explain", "model.onnx")
     dlc("run", "model.onnx", "--random")
-    assert dlc("cache", "explain", "model.onnx").startswith("it is kept")
+    assert dlc("cache", "explain", "model.onnx").startswith("cache hit")
     assert dlc_json("cache", "size")["bytes"] > 1000
     said = dlc("cache", "explain", "model.onnx", "--opt-level", "1", "--shape", "batch=2")
-    assert "opt_level: kept 3, now 1" in said
-    assert "shapes.batch: kept nothing, now 2" in said
+    assert "opt_level: cached 3, now 1" in said
+    assert "shapes.batch: cached nothing, now 2" in said
     answer = dlc_json("cache", "explain", "model.onnx", "--target", "llvm -opt=1")
     assert [each["part"] for each in answer["differences"]] == ["target"]
     data = (folder / "model.onnx").read_bytes()
     (folder / "model.onnx").write_bytes(data + b"\x1a\x00")  # an empty documentation string
-    assert dlc("cache", "explain", "model.onnx").count("model: kept") == 1
+    assert dlc("cache", "explain", "model.onnx").count("model: cached") == 1
     assert main(["cache", "explain"]) != 0
-    assert "takes a model" in capsys.readouterr().err
+    assert "needs a model" in capsys.readouterr().err
 
 
 def test_words_of_tables():

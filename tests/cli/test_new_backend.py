@@ -95,7 +95,7 @@ def test_it_computes_a_model(package):
         (["a" * 300], "cannot name a target"),
         (["reference"], "there is a target 'reference' already"),
         (["fine", "-o", "full/file/inside"], "cannot be written"),
-        (["fine", "-o", "full"], "full is there already"),
+        (["fine", "-o", "full"], "full exists already"),
     ],
 )
 def test_wrong_use_is_told_and_writes_nothing(words, said, tmp_path, monkeypatch, capsys):

@@ -43,7 +43,7 @@ CASES = {
     "strassen.form": {"direct": "square", "once": "square", "twice": "square", "blocks": "square"},
     "strassen.tile": {"by_panels": "square", "by_tiles": "square"},
     "stream_rows.part": {"whole": "streamed", "streamed": "streamed"},
-    "temporaries.place": {"stack": "perceptron", "arena": "perceptron"},
+    "temporaries.memory": {"stack": "perceptron", "arena": "perceptron"},
     "temporaries.slices": {
         "several_per_thread": "perceptron",
         "one_per_thread": "perceptron",
@@ -61,7 +61,7 @@ BESIDE = {
     "loops.prefetch": "strassen.form=once",
     "row_filter.strip": "row_filter.tile=filtered",
     "strassen.tile": "strassen.form=once",
-    "temporaries.slices": "temporaries.place=arena",
+    "temporaries.slices": "temporaries.memory=arena",
     "winograd.group": "winograd.tile=2x2",
 }
 """Further forced decisions, so that the choice exists."""

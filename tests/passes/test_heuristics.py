@@ -28,7 +28,7 @@ NETWORKS = {
     "roofline": ("symbolic", "block"),
 }
 """For each family networks whose passes use it, a quick one first."""
-CONFIG = {"streamed": {"stream_rows": 3}, "perceptron": {"decisions": "temporaries.place=arena"}}
+CONFIG = {"streamed": {"stream_rows": 3}, "perceptron": {"decisions": "temporaries.memory=arena"}}
 NUMBERS = [name for name in declared() if family_of(name) in NETWORKS]
 QUICK = [name for index, name in enumerate(NUMBERS) if index % 3 == 0]
 """What every run tries; the slow tests try all."""

@@ -34,7 +34,7 @@ def look(func: PrimFunc, *, label: str = "") -> PrimFunc:
     return func
 
 
-@prim_func_pass(name="add_to_stores", place="final", exact=False)
+@prim_func_pass(name="add_to_stores", position="final", exact=False)
 def added(func, *, amount: float = 1.0, context: PassContext) -> PrimFunc:
     def visit(stmt: Stmt) -> Stmt | None:
         return Store(stmt.buffer, stmt.indices, stmt.value + amount) if isinstance(stmt, Store) else None
@@ -155,7 +155,7 @@ def test_order_at_a_position_is_that_of_the_list(pairs, order):
         ("lops", "did you mean 'loops'"),
         ("behind look", "is no position"),
         ("after", "is no position"),
-        ("after nothing", "there is no pass 'nothing' after which 'a' could stand"),
+        ("after nothing", "there is no pass 'nothing' after which 'a' could run"),
         ("end code", "there is no stage 'code'"),
     ],
 )
@@ -197,11 +197,11 @@ def test_compiles_are_kept_apart_by_their_passes():
     assert len({plain, key(added()), key(added(amount=2.0)), key(("loops", added()))}) == 4
     assert key(added()) == key(added())
     # Code that has no name to be found by could be other code the next time.
-    assert key(prim_func_pass(place="loops")(lambda func: func)()) is None
+    assert key(prim_func_pass(position="loops")(lambda func: func)()) is None
 
 
 def test_loops_can_be_changed_between_the_default_passes():
-    @prim_func_pass(place="before unroll_loops")
+    @prim_func_pass(position="before unroll_loops")
     def unroll_all(func: PrimFunc) -> PrimFunc:
         def visit(s: Stmt) -> Stmt | None:
             return replace(s, kind="unrolled") if isinstance(s, For) else None

@@ -1,7 +1,7 @@
 """Base classes of passes that transform each PrimFunc independently, and a decorator that makes a pass of a
 function.
 
-@prim_func_pass(place="loops")
+@prim_func_pass(position="loops")
 def twice(func, *, times: int = 2): ...
 
 twice(times=3)(func)                              the pass on a program, or on a module
@@ -76,16 +76,16 @@ class PrimFuncPass(Pass):
 
 
 def prim_func_pass(
-    *, name: str = "", place: str = "", min_level: int = 0, exact: bool = True
+    *, name: str = "", position: str = "", min_level: int = 0, exact: bool = True
 ) -> Callable[[Callable[..., PrimFunc]], type[PrimFuncPass]]:
     """Make a function from PrimFunc to PrimFunc a pass class.
 
-    `name` defaults to the function's name.  `place` is a phase of tensor lowering ("scheduled", "loops",
+    `name` defaults to the function's name.  `position` is a phase of tensor lowering ("scheduled", "loops",
     "flat", "final"), "before NAME", "after NAME", "begin STAGE" or "end STAGE"; without it the pass runs only
     on request.  Keyword-only parameters, which need defaults and types, are the options of the pass; one
     called `context` gets the PassContext.  Raises UsageError for unsuitable functions and positions.
     """
-    position = class_position(place) if place else {}
+    attrs = class_position(position) if position else {}
 
     def made(function: Callable[..., PrimFunc]) -> type[PrimFuncPass]:
         options, wants_context = _options(function)
@@ -103,7 +103,7 @@ def prim_func_pass(
             return result
 
         about = {"min_level": min_level, "exact": exact, "name": name or function.__name__}
-        namespace = {"run_function": run_function, "__doc__": function.__doc__, **about, **position}
+        namespace = {"run_function": run_function, "__doc__": function.__doc__, **about, **attrs}
         cls = make_dataclass(
             function.__name__, fields, bases=(PrimFuncPass,), frozen=True, namespace=namespace
         )

@@ -35,7 +35,7 @@ STACK_BYTES = Description().stack_bytes
 LINE = Description().cache_line
 """Slices begin at multiples of this, unless the target's cache lines have another size."""
 LOCATION = Decision(
-    "temporaries.place",
+    "temporaries.memory",
     "Whether small temporaries of a kernel are on the stack, or all of them in the caller's arena.",
     ("stack", "arena"),
 )

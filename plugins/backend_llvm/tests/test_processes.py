@@ -158,7 +158,7 @@ def message(processes: int, **options: Any) -> str:
     return "\n".join(line for line in str(caught.value).splitlines() if "reproducer" not in line)
 
 
-@prim_func_pass(place="end tir")
+@prim_func_pass(position="end tir")
 def picky(func: PrimFunc) -> PrimFunc:
     """A code generator that refuses GEMM."""
     if "matmul" in func.name:
@@ -224,7 +224,7 @@ class Watch:
     after = before
 
 
-@prim_func_pass(place="end main")
+@prim_func_pass(position="end main")
 def looks(func: PrimFunc) -> PrimFunc:
     return func
 
