@@ -7,18 +7,18 @@
 
     FUSION = family("fusion", FusionHeuristics())
 
-    FUSION.most_ops                                           the number that holds here
-    with overridden("fusion.most_ops=12"): ...                another one
+    FUSION.most_ops                                           the current value
+    with overridden("fusion.most_ops=12"): ...                another value
     with overridden({"gpu.tiles.depths": (8, 16)}): ...
     with recorded() as names: ...                             the names of the numbers that are read
 
-A number is called `FAMILY.FIELD`.  It changes which of several right programs is chosen, and results at most
-by the order of sums.  Each says in its docstring where it comes from.  What holds for a machine is no such
-number but a fact of its description.
+The name of a number is `FAMILY.FIELD`. It changes which of several right programs is chosen; results change
+at most by the order of sums. The docstring of each says where it comes from. Properties of a machine are not
+heuristics: they are fields of its description.
 
 A compile reads numbers from the environment variable `DLC_HEURISTICS`, from the pass context and from
-`config={"heuristics": ...}`, and its passes run with them.  What is cached beside that is cached by
-`cached`, which keeps the results of different numbers apart.
+`config={"heuristics": ...}`, and its passes run with them. Functions that read numbers are cached by
+`cached`, which distinguishes the overrides.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 HEURISTICS = "heuristics"
 """The compile setting with numbers."""
 PREFIX = f"{HEURISTICS}."
-"""What stands before the name of a number in `--set`."""
+"""The prefix of a number's name in `--set`."""
 _HINT = "`dlc rules --heuristics` lists the numbers"
 
 
@@ -56,7 +56,7 @@ class Reads:
 
 @record(frozen=True)
 class Overrides:
-    """Numbers by name; equal if their texts are."""
+    """Overridden numbers by name. They are compared by their texts."""
 
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
@@ -67,7 +67,7 @@ class Overrides:
         return self.text
 
     def check(self) -> Overrides:
-        """Return self; raise `UsageError` for a name that no family has, or a value of another type."""
+        """Return self. Raises `UsageError` for an unknown name, and for a value of another type."""
         known = declared() if self.values else {}
         for name, value in self.values.items():
             if name not in known:
@@ -75,7 +75,7 @@ class Overrides:
                 hint = f"did you mean {close[0]!r}?" if close else _HINT
                 raise UsageError(f"there is no heuristic {name!r}", hint=hint)
             default = known[name].default
-            if not known[name].takes(value):
+            if not known[name].accepts(value):
                 raise UsageError(
                     f"heuristic {name} cannot be {_text(value)}",
                     why=f"the value must be above zero, and of the same kind as {_text(default)}",
@@ -92,8 +92,8 @@ class Number:
     default: Any
     record: Any
     """The class of its record."""
-    several: bool = False
-    """Whether it is a tuple of any length: candidates, rather than one number for each position."""
+    any_length: bool = False
+    """Whether the value is a tuple of any length (candidates) rather than one number for each position."""
 
     @property
     def about(self) -> str:
@@ -102,17 +102,17 @@ class Number:
 
     @property
     def value(self) -> Any:
-        """The number that holds here."""
+        """The current value."""
         return _value(self.name, self.default)
 
     @property
     def text(self) -> str:
-        """That number as text, which sets it."""
+        """The current value as text that sets it."""
         return _text(self.value)
 
-    def takes(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a value is of the kind of the default."""
-        if not self.several:
+        if not self.any_length:
             return _fits(value, self.default)
         return isinstance(value, tuple) and bool(value) and all(_fits(v, self.default[0]) for v in value)
 
@@ -123,7 +123,7 @@ _overrides: ContextVar[Overrides] = ContextVar("dlc_heuristics", default=_NOTHIN
 
 
 def family(name: str, numbers: T) -> T:
-    """Declare the record of a family, and return it: its attributes are the numbers that hold here."""
+    """Declare the record of a family. The attributes of the returned object are the current values."""
     known = _families.setdefault(name, numbers)
     if known != numbers:
         raise ValueError(f"the heuristics {name} are declared twice")
@@ -135,7 +135,7 @@ def family(name: str, numbers: T) -> T:
 
 
 def _getter(name: str, default: Any) -> property:
-    # Cost models read numbers in their innermost loops: the usual case is decided first.
+    # Cost models read numbers in their innermost loops, so the case without overrides is handled first.
     def get(_family: object) -> Any:
         return default if _overrides.get() is _NOTHING else _value(name, default)
 
@@ -147,18 +147,18 @@ def declared() -> dict[str, Number]:
     found = {}
     for name, numbers in sorted(_families.items()):
         for each in fields(numbers):
-            full, several = f"{name}.{each.name}", str(each.type).endswith(", ...]")
-            found[full] = Number(full, getattr(numbers, each.name), type(numbers), several)
+            full, any_length = f"{name}.{each.name}", str(each.type).endswith(", ...]")
+            found[full] = Number(full, getattr(numbers, each.name), type(numbers), any_length)
     return found
 
 
-def in_force() -> Overrides:
-    """The numbers that are overridden here."""
+def current_overrides() -> Overrides:
+    """The overrides of the current context."""
     return _overrides.get()
 
 
 def merged(*given: str | Mapping[str, Any] | Overrides) -> Overrides:
-    """All of these numbers; of several for one name the last.  `UsageError` for malformed text."""
+    """Merge overrides; the last value for a name wins. Raises `UsageError` for malformed text."""
     values = {name: value for each in given for name, value in _read(each).items()}
     reads = next((each.reads for each in given if isinstance(each, Overrides) and each.reads), None)
     if not values and reads is None:
@@ -169,7 +169,7 @@ def merged(*given: str | Mapping[str, Any] | Overrides) -> Overrides:
 
 @contextmanager
 def overridden(given: str | Mapping[str, Any] | Overrides) -> Iterator[None]:
-    """Let these numbers hold in the `with` block, besides those that are overridden around it."""
+    """Override these numbers in the `with` block, in addition to those of enclosing blocks."""
     token = _overrides.set(merged(_overrides.get(), given))
     try:
         yield
@@ -189,7 +189,8 @@ def recorded() -> Iterator[set[str]]:
 
 
 def scaled(value: T, factor: float) -> T:
-    """A number, or each of several, times a factor; whole numbers stay whole and above zero."""
+    """A number, or each number of a tuple or mapping, times a factor. Integers remain integers of at least
+    1."""
     if isinstance(value, Mapping):
         return cast(T, MappingProxyType({name: scaled(each, factor) for name, each in value.items()}))
     if isinstance(value, tuple):
@@ -200,16 +201,17 @@ def scaled(value: T, factor: float) -> T:
 
 
 def cached(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """`functools.lru_cache` for functions that read heuristics: a result holds for the same numbers only."""
+    """`functools.lru_cache` for functions that read heuristics. Results are cached for each set of
+    overrides."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @lru_cache(maxsize)
-        def known(_numbers: Overrides, /, *args: Any, **named: Any) -> T:
+        def compute(_numbers: Overrides, /, *args: Any, **named: Any) -> T:
             return function(*args, **named)
 
         @wraps(function)
         def call(*args: P.args, **named: P.kwargs) -> T:
-            return known(_overrides.get(), *args, **cast(Any, named))
+            return compute(_overrides.get(), *args, **cast(Any, named))
 
         return call
 
@@ -221,7 +223,7 @@ def _value(name: str, default: Any) -> Any:
     if here.reads is not None:
         here.reads.names.add(name)
     given = here.values.get(name, default)
-    # Of a mapping only some entries may be given.
+    # An override of a mapping may have only some entries.
     return MappingProxyType({**default, **given}) if isinstance(default, Mapping) else given
 
 
@@ -307,6 +309,17 @@ def _docs(cls: Any) -> dict[str, str]:
 
 
 __all__ = [
-    "HEURISTICS", "PREFIX", "Number", "Overrides", "Reads", "cached", "declared", "family", "in_force",
-    "merged", "overridden", "recorded", "scaled",
+    "HEURISTICS",
+    "PREFIX",
+    "Number",
+    "Overrides",
+    "Reads",
+    "cached",
+    "current_overrides",
+    "declared",
+    "family",
+    "merged",
+    "overridden",
+    "recorded",
+    "scaled",
 ]  # fmt: skip

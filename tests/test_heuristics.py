@@ -15,7 +15,16 @@ from dlc_core.config import config
 from dlc_core.diag import UsageError
 from dlc_core.driver.request import CompileRequest
 from dlc_core.graph.node import Function, Node, param
-from dlc_core.heuristics import cached, declared, family, in_force, merged, overridden, recorded, scaled
+from dlc_core.heuristics import (
+    cached,
+    current_overrides,
+    declared,
+    family,
+    merged,
+    overridden,
+    recorded,
+    scaled,
+)
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -65,7 +74,7 @@ def test_each_heuristic_has_a_docstring_with_its_source():
     for name, number in found.items():
         assert len(number.about) > 20, name
         assert PROVENANCE.search(number.about), f"{name}: {number.about}"
-        assert number.takes(number.default), name
+        assert number.accepts(number.default), name
         assert merged(f"{name}={number.text}").check().values[name] == number.default
 
 
@@ -109,10 +118,10 @@ def test_a_context_overrides_a_heuristic():
         assert declared()["fusion.most_ops"].value == 12
         with overridden({"fusion.most_ops": 5}):
             assert (FUSION.most_ops, TILES.depths) == (5, (8, 64))
-            assert in_force().text == "fusion.most_ops=5,gpu.tiles.depths=(8, 64)"
+            assert current_overrides().text == "fusion.most_ops=5,gpu.tiles.depths=(8, 64)"
         assert FUSION.most_ops == 12
     assert before == FUSION.most_ops
-    assert not in_force().text
+    assert not current_overrides().text
 
 
 def test_single_entries_of_a_mapping_are_overridden():
@@ -195,7 +204,7 @@ def test_scaled_heuristics_keep_their_type():
     assert scaled(1, 0.5) == 1
     for name, number in declared_everywhere().items():
         for factor in (0.5, 2):
-            assert number.takes(scaled(number.default, factor)), name
+            assert number.accepts(scaled(number.default, factor)), name
 
 
 def test_a_compile_reads_heuristics_from_each_source(monkeypatch):

@@ -13,7 +13,7 @@ from benchmarks.corpus import MAKERS, Program, corpus
 from benchmarks.sensitivity import Change, Row, Versions, affected, chosen_numbers, main, ratio_of, rows
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
-from dlc_core.heuristics import declared, in_force
+from dlc_core.heuristics import current_overrides, declared
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes.heuristics import FUSION
@@ -110,8 +110,8 @@ def test_numbers_that_change_nothing_together_are_not_tried_alone(monkeypatch: p
     tried: list[set[str]] = []
 
     def lowered() -> dict[str, str]:
-        tried.append(set(in_force().values))
-        return {"main": "less"} if "b" in in_force().values else {"main": "more"}
+        tried.append(set(current_overrides().values))
+        return {"main": "less"} if "b" in current_overrides().values else {"main": "more"}
 
     monkeypatch.setattr(each, "_texts", {"main": "more"})
     monkeypatch.setattr(each, "_lowered", lowered)

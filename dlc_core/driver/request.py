@@ -19,7 +19,7 @@ from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
-from dlc_core.heuristics import HEURISTICS, in_force, merged
+from dlc_core.heuristics import HEURISTICS, current_overrides, merged
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.guard.mode import GUARD, mode_of
 from dlc_core.support.lazy import is_imported, lazy
@@ -187,7 +187,9 @@ def _settings(chosen: Mapping[str, Any], around: passes.PassContext | None) -> d
     found |= {DISABLED: settings.disabled} if settings.disabled else {}
     found |= chosen
     before = {} if around is None else around.config
-    numbers = merged(settings.heuristics, before.get(HEURISTICS, ""), in_force(), chosen.get(HEURISTICS, ""))
+    numbers = merged(
+        settings.heuristics, before.get(HEURISTICS, ""), current_overrides(), chosen.get(HEURISTICS, "")
+    )
     found |= {HEURISTICS: numbers.text} if numbers.text else {}
     mode = mode_of(found.pop(GUARD, settings.guard))
     return {**found, GUARD: mode} if mode else found

@@ -106,7 +106,7 @@ def test_assumptions_hold_inside_only() -> None:
     assert analyzer.const_bounds(i) == (-INF, INF)
 
 
-def test_what_a_loop_with_iterations_tells() -> None:
+def test_a_loop_that_runs_has_a_positive_extent() -> None:
     """Under `extent > 0` the extent's maximum with zero, and the minimum in what is left, are decided."""
     analyzer, i = Analyzer(), Var("i")
     analyzer.bind(i, 0, 28)
@@ -145,7 +145,7 @@ def test_a_tail_predicate_implies_bounds_on_its_parts() -> None:
         assert not analyzer.prove(i * 8 + j < 99)
 
 
-def test_scope_forgets_bindings() -> None:
+def test_bindings_end_with_their_scope() -> None:
     analyzer = Analyzer()
     with analyzer.scope():
         analyzer.bind(i, 0, 8)
@@ -262,7 +262,7 @@ def test_vectors() -> None:
     assert analyzer.simplify(kept) is kept
 
 
-def test_narrow_integers_wrap_and_are_left_alone() -> None:
+def test_narrow_integers_are_not_simplified() -> None:
     a = Var("a", "int8")
     analyzer = Analyzer()
     assert analyzer.const_bounds(a) == (-128, 127)
@@ -276,7 +276,7 @@ def test_narrow_integers_wrap_and_are_left_alone() -> None:
     assert analyzer.const_bounds(pixel.astype("int64") * 2) == (0, 510)
 
 
-def test_a_cast_that_may_wrap_stays() -> None:
+def test_a_cast_that_may_wrap_is_kept() -> None:
     analyzer = Analyzer()
     wraps = i.astype("int8").astype("int64")
     assert analyzer.simplify(wraps) is wraps
@@ -321,7 +321,7 @@ def test_big_products_stay_products() -> None:
     assert sum(1 for _ in post_order(simple)) < 100
 
 
-def test_the_same_expression_gives_the_same_form_whatever_came_before() -> None:
+def test_canonical_forms_do_not_depend_on_history() -> None:
     first, second = Analyzer(), Analyzer()
     second.simplify(j * 3 + m // 2 - i)
     e = m // 2 + i * n + j * i + minimum(j, i)
@@ -329,7 +329,7 @@ def test_the_same_expression_gives_the_same_form_whatever_came_before() -> None:
     assert first.simplify(i + j) is second.simplify(j + i)
 
 
-def test_variables_of_one_name_stay_apart() -> None:
+def test_variables_of_the_same_name_are_distinct() -> None:
     a, b = Var("x"), Var("x")
     analyzer = Analyzer()
     assert analyzer.simplify(a - b) is not const(0)

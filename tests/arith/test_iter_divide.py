@@ -94,7 +94,7 @@ def test_not_divided(values: list[Expr], loops: Loops, inner: list[Var]) -> None
     assert divide_iter_map(values, loops, inner) is None
 
 
-def test_predicates_are_parted() -> None:
+def test_predicates_are_split() -> None:
     loops: Loops = {i: 4, j: 8}
     found = divide_iter_map([i * 8 + j], loops, [j], logical_and(i < 3, i * 8 + j < n, j < 7, n > 2))
     assert found is not None
@@ -118,7 +118,7 @@ def _digits(rng: random.Random, loops: dict[Var, int]) -> list[Expr]:
     return out
 
 
-def test_against_counting() -> None:
+def test_divisions_agree_with_enumeration() -> None:
     rng = random.Random(5)
     divided = inverted = 0
     for _ in range(250):
@@ -165,7 +165,7 @@ def test_inverses() -> None:
     assert inverse([(i * 8 + j) // 4, (i * 8 + j) % 4], {i: 4, j: 8}) == {"i": "x // 2", "j": "x % 2 * 4 + y"}
 
 
-def test_what_is_not_bijective_has_no_inverse() -> None:
+def test_refuses_the_inverse_of_a_map_that_is_not_bijective() -> None:
     found = detect_iter_map([i * 2], {i: 4})
     assert found is not None
     with pytest.raises(UsageError, match="not bijective"):

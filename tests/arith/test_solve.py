@@ -43,7 +43,7 @@ def test_solutions(cond: Expr, values: str, rest: str) -> None:
     assert (str(found.values), str(found.rest)) == (values, rest)
 
 
-def test_solutions_are_exactly_those_that_count() -> None:
+def test_solutions_agree_with_enumeration() -> None:
     rng = random.Random(9)
     solved = 0
     for _ in range(300):

@@ -51,31 +51,31 @@ def test_a_choice_is_read_back_from_its_text_and_can_be_forced():
     assert Choice.parse(again.full()) == again
 
 
-def test_one_line_says_why():
+def test_why_is_one_line():
     assert pick().why() == "test.tile=3: 100 cycles predicted; next 2 +10%"
     with forced("test.tile=2"):
         assert pick().why() == "test.tile=2: forced; preferred many 3"
 
 
-def test_the_chosen_candidate_is_kept_though_others_are_cheaper():
+def test_the_chosen_candidate_is_recorded_even_if_others_are_cheaper():
     assert pick(preferred=9).chosen == Candidate("many", "9", 160.0)
 
 
-def test_another_measure_than_cycles():
+def test_costs_in_another_unit_than_cycles():
     with scope("kernel") as made:
         WAY.choose("left", cost={"left": 2048.0, "right": 4096.0}.__getitem__, unit="bytes")
     assert made[0].why() == "test.way=left: 2.05k bytes predicted; next right +100%"
     assert Choice.parse(made[0].full()) == made[0]
 
 
-def test_costs_are_not_computed_where_nothing_is_recorded():
+def test_costs_are_not_computed_outside_of_a_scope():
     def cost(size: int) -> float:
         raise AssertionError("costs explain a choice; they do not make it")
 
     assert TILE.pick(3, lambda: range(9), kind, cost=cost) == 3
 
 
-def test_differences_have_as_many_digits_as_tell_them_apart():
+def test_small_differences_have_enough_digits():
     def next_of(*costs: float) -> str:
         kept = tuple(Candidate("many", str(n), cost) for n, cost in enumerate(costs, 2))
         return Choice("test.tile", "many", "2", candidates=kept).why().rpartition("; ")[2]
@@ -88,7 +88,7 @@ def test_differences_have_as_many_digits_as_tell_them_apart():
     assert next_of(10, 1280) == "next 3 128 times as much"
 
 
-def test_candidates_with_one_value_are_called_by_their_alternatives():
+def test_candidates_of_equal_value_are_identified_by_their_alternatives():
     kept = Candidate("one", "7", 10.0), Candidate("many", "7", 11.0), Candidate("many", "8", 12.0)
     choice = Choice("test.tile", "one", "7", candidates=kept)
     assert choice.forcing == "test.tile=one 7"
@@ -98,7 +98,7 @@ def test_candidates_with_one_value_are_called_by_their_alternatives():
     assert (made[0].alternative, made[0].value) == ("one", "7")
 
 
-def test_a_forced_text_that_means_no_candidate_is_recorded():
+def test_a_forced_text_that_matches_no_candidate_is_recorded():
     with forced("test.tile=40"):
         choice = pick()
     assert (choice.value, choice.missing, choice.preferred) == ("3", "40", "")
@@ -113,7 +113,7 @@ def test_a_refused_value_that_was_forced_says_why():
     assert made[0].why() == "test.tile=3: 9 was forced and is no candidate here, too tall"
 
 
-def test_choices_are_about_model_nodes():
+def test_choices_name_model_nodes():
     spans = [Span("model", "conv1"), Span("model", "conv1"), Span("model", "relu")]
     with forced("test.way@relu=right"), scope("main") as made:
         assert WAY.choose("left", spans=spans) == "right"
@@ -122,7 +122,7 @@ def test_choices_are_about_model_nodes():
     assert [one.nodes for one in made] == [("conv1", "relu"), ("conv1",)]
 
 
-def test_what_is_only_tried_is_not_recorded():
+def test_unrecorded_choices():
     with scope("main") as made:
         with unrecorded():
             WAY.choose("left")

@@ -68,7 +68,7 @@ def test_the_cycles_of_a_tile_are_those_of_the_whole_kernel():
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_batches_and_rows_of_an_image_count(batch):
+def test_costs_include_batches_and_rows_of_an_image(batch):
     x = param("x", tensor_type((batch, 28, 28, 64)))
     with spanned([Span("model", "conv")]):
         y = std.conv(x, weights(1, 1, 64, 32), layout="NXC", kernel_layout="XIO")
@@ -116,7 +116,7 @@ def test_a_choice_of_a_graph_pass_is_attached_to_the_kernels_of_its_node():
     assert choice_of(kernel_of(told, "conv"), "fuse.epilogue").candidates[1].refused
 
 
-def test_tiles_that_round_too_much_say_so():
+def test_tiles_refused_for_rounding_have_a_reason():
     choice = choice_of(kernel_of(explained(conv_net(0.0)), "conv"), "winograd.tile")
     reasons = {one.value: one.refused for one in choice.candidates if one.refused}
     assert "times that of a sum in order, the bound is 3" in reasons["4x4"]
@@ -142,7 +142,7 @@ def test_strassen_is_planned_once():
     assert tile.chosen.cost == min(one.cost for one in tile.candidates if one.cost is not None)
 
 
-def test_kernels_for_which_a_forced_value_is_no_candidate_have_a_line():
+def test_kernels_without_the_forced_candidate_are_listed():
     told = explained(config={"decisions": "gemm.tile=4x1"})
     short, tall = kernel_of(told, "one_row"), kernel_of(told, "rows")
     assert choice_of(tall, "gemm.tile").value == "4x1"
@@ -162,7 +162,7 @@ def test_kernels_for_which_a_forced_value_is_no_candidate_have_a_line():
         ("schedule.rule=cpu.attention", "schedule.rule=cpu.attention is no candidate of any kernel"),
     ],
 )
-def test_what_matches_nothing_is_an_error(text, words):
+def test_refuses_a_forced_value_that_no_kernel_has(text, words):
     with pytest.raises(UsageError) as caught:
         explained(config={"decisions": text})
     assert words in str(caught.value)

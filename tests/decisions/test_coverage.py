@@ -25,7 +25,7 @@ def test_every_decision_is_forced():
     assert {name for name, _ in alternatives()} == {*SHOWN, *CASES, *FORCED, *ELSEWHERE}
 
 
-def test_what_is_executed_is_counted(tmp_path, monkeypatch):
+def test_executed_alternatives_are_counted(tmp_path, monkeypatch):
     executed(["gemm.prefetch=steps"])
     monkeypatch.setenv(FOLDER, str(tmp_path))
     executed(["gemm.prefetch=steps", "gemm.tile=MxN 6x2 (forced; preferred MxN 4x3)"])
@@ -58,7 +58,7 @@ def test_the_command_fails_below_the_goal(tmp_path):
         ("*=random:x", "'*=random:x' forces no decision", "a number"),
     ],
 )
-def test_what_cannot_be_forced_is_refused(text, words, hint):
+def test_refuses_malformed_or_unknown_decisions(text, words, hint):
     with pytest.raises(UsageError, match=words.replace("*", r"\*")) as caught:
         context_for(find_target("reference"), config={DECISIONS: text})
     assert hint in str(caught.value)

@@ -51,7 +51,7 @@ def test_the_same_distributions_are_read_once(site, reads):
     assert reads == [GROUP]
 
 
-def test_files_beside_them_change_nothing(site, reads):
+def test_unrelated_files_do_not_invalidate_the_cache(site, reads):
     install(site, "1.0", "board.plugin")
     scan(GROUP)
     (site / "new.py").write_text("")
@@ -72,14 +72,14 @@ def test_another_distribution_is_seen(site, reads, change):
     assert len(reads) == 2
 
 
-def test_what_was_installed_just_now_is_not_remembered(site, reads):
+def test_recent_installations_are_not_cached(site, reads):
     record = install(site, "1.0", "board.plugin")
     os.utime(record)
     assert scan(GROUP) == scan(GROUP)
     assert len(reads) == 2
 
 
-def test_distributions_that_others_find_are_not_remembered(site, reads, monkeypatch):
+def test_distributions_of_other_finders_are_not_cached(site, reads, monkeypatch):
     class Finder:
         def find_spec(self, *_, **__):
             return None
@@ -94,7 +94,7 @@ def test_distributions_that_others_find_are_not_remembered(site, reads, monkeypa
     assert len(reads) == 2
 
 
-def test_a_damaged_memory_is_not_believed(site, reads, tmp_path):
+def test_a_damaged_cache_file_is_ignored(site, reads, tmp_path):
     install(site, "1.0", "board.plugin")
     found = scan(GROUP)
     for path in (tmp_path / "cache" / "facts").iterdir():

@@ -100,7 +100,7 @@ def test_errors_among_constants_name_their_own_model(order: tuple[str, str]) -> 
     assert alive
 
 
-def test_models_that_are_compiled_at_once() -> None:
+def test_models_compiled_concurrently_keep_their_names() -> None:
     labels = [f"model{number}" for number in range(4)]
     start = Barrier(len(labels))
 

@@ -42,7 +42,7 @@ def messages(body: Node, *params: Node) -> list[str]:
     return [p.message for p in find_problems(Function("main", params, body), infer=infer)]
 
 
-def test_a_lawful_graph() -> None:
+def test_accepts_a_valid_graph() -> None:
     x = param("x", T)
     y = param("y", T)
     group = Function("group", (y,), node(ADD, (y, constant(np.zeros((2, 3), np.float32))), {}, T))
@@ -91,7 +91,7 @@ def test_structural_ops() -> None:
         assert expected in found[0]
 
 
-def test_inference_is_repeated() -> None:
+def test_types_are_compared_with_inference() -> None:
     x, u = param("x", T), param("u", U)
     assert messages(node(ADD, (x, x), {}, U), x) == [
         "add has the type float32[4], but inference gives float32[2, 3]"
@@ -146,6 +146,6 @@ def test_deep_graphs_do_not_recurse() -> None:
         lambda texts: node(Op("labelled"), (), {"labels": texts}, tensor_type((2,))),
     ],
 )
-def test_arrays_of_texts_are_no_constants(make) -> None:
+def test_refuses_constants_of_texts(make) -> None:
     with pytest.raises(UsageError, match="a constant of texts"):
         make(np.array(["a", "b"], object))

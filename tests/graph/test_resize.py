@@ -41,7 +41,7 @@ def joined():
         ({}, "float32[n + m, 4]", {"n": Bounds(1, 8), "m": None}),
     ],
 )
-def test_dims_of_a_module(joined, shapes, result, dims):
+def test_shapes_resize_the_dims_of_a_module(joined, shapes, result, dims):
     made = with_shapes(joined, shapes)
     entry = made["main"]
     assert str(entry.body.type) == result
@@ -63,17 +63,17 @@ def test_dims_of_a_module(joined, shapes, result, dims):
         ({"x": (4,)}, "it has 2 dims, not 1"),
     ],
 )
-def test_what_does_not_fit_a_module(joined, shapes, match):
+def test_refuses_shapes_that_contradict_the_module(joined, shapes, match):
     with pytest.raises(UsageError, match=match):
         dlc.compile(joined, shapes=shapes)
 
 
-def test_known_params_and_bounds(joined):
+def test_bound_params_and_bounds(joined):
     exe = dlc.compile(joined, params={"x": np.ones((3, 4), np.float32)}, shapes={"n": 3, "m": (1, 9)})
     assert str(exe.signature) == "(y: float32[m, 4]) -> (output0: float32[m + 3, 4]), m in 1..9"
 
 
-def test_elements_are_no_dims():
+def test_elements_of_params_may_be_negative():
     """Expressions of host-computed dims are not simplified as if elements were at least 1."""
     n, size, element = Var("n"), Var("rows"), Var("e")
     told = minimum(n, minimum(element + n, n))
@@ -89,7 +89,7 @@ def test_elements_are_no_dims():
     assert str(fixed.attrs[DATA_DIMS][0][1]) != "5"
 
 
-def test_programs_have_their_own():
+def test_refuses_shapes_of_a_prim_func():
     func = dlc.script.parse(
         "@T.prim_func\ndef main(A: T.Buffer((n,), 'int8'), n: T.int64):\n    A[0] = T.int8(1)\n"
     )

@@ -34,7 +34,7 @@ def main(A: T.Buffer((n,), "float32"), B: T.Buffer((n + m,), "float32"), n: T.di
 
 
 @pytest.mark.parametrize("bounds", [Bounds(1, 512), Bounds(7), Bounds(0, 3)])
-def test_a_graph_keeps_them_as_text_and_as_json(bounds):
+def test_bounds_of_a_graph_round_trip_as_text_and_json(bounds):
     module = graph(bounds)
     text, metadata = to_script(module)
     assert f"n = G.dim({bounds.low}, {bounds.high})" in text
@@ -45,7 +45,7 @@ def test_a_graph_keeps_them_as_text_and_as_json(bounds):
         assert to_script(again).text == text
 
 
-def test_a_tensor_program_keeps_them():
+def test_bounds_of_a_prim_func_round_trip():
     func = parse(PROGRAM)
     assert [v.bounds for v in func.scalars] == [Bounds(1, 512), Bounds()]
     assert "n: T.dim(1, 512), m: T.dim(0, None)" in func.script()
@@ -62,7 +62,7 @@ def main(a: T.handle):
     assert [v.bounds for v in parse(first_lines).scalars] == [Bounds(1, 9), None]
 
 
-def test_programs_of_other_bounds_are_other_programs():
+def test_programs_with_different_bounds_differ():
     one, other, free = graph(Bounds(1, 512)), graph(Bounds(1, 128)), graph(None)
     assert structural_equal(one, graph(Bounds(1, 512)))
     for different in (other, free):
@@ -71,7 +71,7 @@ def test_programs_of_other_bounds_are_other_programs():
 
 
 @pytest.mark.parametrize("bounds", ["(2, 1)", "(-1, 4)", "(1,)", "(1.5, 2)", "(None, 4)", "(1, True)"])
-def test_wrong_bounds_in_a_script_are_shown(bounds):
+def test_an_error_shows_wrong_bounds_of_a_script(bounds):
     with pytest.raises(ScriptError, match=r"bound|argument"):
         parse(PROGRAM.replace("(1, 512)", bounds))
     with pytest.raises(ScriptError, match=r"bound|argument"):
@@ -81,7 +81,7 @@ def test_wrong_bounds_in_a_script_are_shown(bounds):
 @pytest.mark.parametrize(
     "bounds", [[1, 2, 3], ["a", 2], 7, [True, 3], [3, 1], [None, 2], [0, 1 << 70], "ab", [[1], 2]]
 )
-def test_wrong_bounds_in_files_are_refused(bounds):
+def test_refuses_wrong_bounds_in_json(bounds):
     func = parse(PROGRAM)
     data = to_json(func)
     next(record for record in data["records"] if record["k"] == "var" and "bounds" in record)["bounds"] = (
@@ -97,13 +97,13 @@ def test_wrong_bounds_in_files_are_refused(bounds):
         decode_signature(saved)
 
 
-def test_a_dim_has_its_bounds_once():
+def test_refuses_bounds_that_are_given_twice():
     text = to_script(graph(Bounds(1, 512))).text
     with pytest.raises(ScriptError, match="given already"):
         parse(text.replace("n = G.dim(1, 512)", "n = G.dim(1, 512)\n        n = G.dim(1, 512)"))
 
 
-def test_an_analyzer_knows_them():
+def test_the_analyzer_uses_declared_bounds():
     n, i = Var("n", bounds=Bounds(2, 512)), Var("i")
     for declare in (lambda a: None, lambda a: a.declare_dim(n), lambda a: a.declare_dim(n, 0, 9999)):
         analyzer = Analyzer()
@@ -119,7 +119,7 @@ def test_an_analyzer_knows_them():
     assert Analyzer().const_bounds(Var("n", bounds=Bounds(3)))[0] == 3
 
 
-def test_what_lies_within_two_bounds():
+def test_intersection_of_bounds():
     assert Bounds(1, 9).intersect(Bounds(4)) == Bounds(4, 9)
     assert Bounds().intersect(Bounds(2, 3)) == Bounds(2, 3)
     with pytest.raises(UsageError):

@@ -48,12 +48,12 @@ SAMPLES: dict[type[Expr], Expr] = {
 }
 
 
-def test_there_is_a_sample_of_each_class():
+def test_each_class_has_a_sample():
     assert list(SAMPLES) == EXPRESSIONS
 
 
 @pytest.mark.parametrize("e", SAMPLES.values(), ids=lambda e: type(e).__name__)
-def test_fields_make_the_expression_again(e):
+def test_an_expression_is_remade_from_its_fields(e):
     """Those of a variable make another one, as it is known by identity."""
     again = e.make(*e.values)
     assert structural_equal(again, e)
@@ -72,7 +72,7 @@ def test_fields_make_the_expression_again(e):
     [e for e in SAMPLES.values() if e.children],
     ids=[c.__name__ for c, e in SAMPLES.items() if e.children],
 )
-def test_other_operands_make_another_expression(e):
+def test_rebuild_with_other_operands(e):
     other = Var("other")
     new = transform(e, lambda part: other if part is N else None)
     assert type(new) is type(e)
@@ -82,7 +82,7 @@ def test_other_operands_make_another_expression(e):
     assert first_difference((N, e), (N, new)) is not None
 
 
-def test_operands_and_data_are_told_apart():
+def test_operands_and_data_are_separate_fields():
     assert (SAMPLES[Cast].children, SAMPLES[Cast].data) == ((N,), ())
     assert (SAMPLES[Ramp].children, SAMPLES[Ramp].data) == ((N, M), (4,))
     assert (SAMPLES[Call].children, SAMPLES[Call].data) == ((N, M), ("f",))
@@ -90,6 +90,6 @@ def test_operands_and_data_are_told_apart():
     assert (SAMPLES[Const].children, SAMPLES[Const].data) == ((), (2.5,))
 
 
-def test_a_cast_is_as_wide_as_its_operand():
+def test_a_rebuilt_cast_has_the_lanes_of_its_operand():
     wide = SAMPLES[Cast].rebuild((ramp(N, 1, 4),))
     assert wide.dtype.name == "float32x4"

@@ -46,17 +46,17 @@ def assert_differ(a: object, b: object, *, names: bool = True) -> str:
     return difference
 
 
-def test_names_of_bound_things_do_not_matter() -> None:
+def test_names_of_bound_variables_and_buffers_are_not_compared() -> None:
     assert_same(matmul(), matmul(letter="z"))
     assert_same(matmul(), copy_func(matmul()))
 
 
-def test_function_names_count_unless_left_out() -> None:
+def test_function_names_are_compared_unless_disabled() -> None:
     assert "str 'main' vs str 'other'" in assert_differ(matmul(), matmul("other"))
     assert_same(matmul(), matmul("other"), names=False)
 
 
-def test_free_variables_map_one_to_one() -> None:
+def test_free_variables_correspond_one_to_one() -> None:
     x, y, z = Var("x"), Var("y"), Var("z")
     assert_same(x * 2 + y, z * 2 + x)
     assert_differ(x * 2 + y, x * 2 + x)
@@ -125,7 +125,7 @@ def test_buffers_differ_by_description() -> None:
     assert_differ(load(plain, (i, i)) + load(plain, (i, 0)), load(plain, (i, i)) + load(two, (i, 0)))
 
 
-def test_loop_kinds_and_annotations_count() -> None:
+def test_loop_kinds_and_annotations_are_compared() -> None:
     i, a = Var("i"), Buffer("A", (4,))
     body = store(a, (i,), 0.0)
     serial = PrimFunc("f", (a,), loop(i, 4, body))
@@ -152,7 +152,7 @@ def test_graphs() -> None:
     assert "another one than before" in assert_differ(both, swapped)
 
 
-def test_spans_do_not_count() -> None:
+def test_spans_are_not_compared() -> None:
     x = param("x", T)
     plain, marked = graph(), graph()
     marked.body.add_spans([Span("m.onnx", "conv")])
@@ -162,7 +162,7 @@ def test_spans_do_not_count() -> None:
     assert_same(x, param("y", T))
 
 
-def test_big_arrays_compare_by_content_and_share_their_digest() -> None:
+def test_large_arrays_are_compared_by_cached_digests() -> None:
     data = np.arange(10_000, dtype=np.float32)
     a, b = constant(data), constant(data.copy())
     assert a is not b
@@ -213,6 +213,6 @@ def test_hashes_are_the_same_in_every_process() -> None:
         assert done.stdout.strip() == mine
 
 
-def test_foreign_values_are_refused() -> None:
+def test_refuses_values_that_are_not_ir() -> None:
     with pytest.raises(UsageError, match="object has no structure"):
         structural_hash((1, object()))

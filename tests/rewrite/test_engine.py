@@ -62,14 +62,14 @@ def test_commuting_operations_match_either_way(a, b):
     assert match(pattern, std.add(a, b)) is None
 
 
-def test_matching_goes_back_over_inner_orders(a, b):
+def test_matching_backtracks_over_argument_orders(a, b):
     """The first order of the inner sum binds x to a; only the other one agrees with the outer x."""
     pattern = match_op(MUL, match_op(ADD, x, y, commutes=True), match_op(NEG, x))
     found = match(pattern, std.mul(std.add(a, b), std.neg(b)))
     assert (found["x"], found["y"]) == (b, a)
 
 
-def test_attributes_are_compared_captured_and_asked(a):
+def test_attributes_are_compared_captured_and_tested_by_predicates(a):
     value = std.transpose(a, axes=(1, 0))
     assert match(match_op(TRANSPOSE, x, axes=(1, 0)), value)
     assert match(match_op(TRANSPOSE, x, axes=(0, 1)), value) is None
@@ -105,7 +105,7 @@ def test_constants_and_numbers(a):
         (float("nan"), "float32", float("nan"), True),
     ],
 )
-def test_numbers_keep_apart_what_python_confuses(value, dtype, wanted, yes):
+def test_number_patterns_distinguish_types_and_zeros(value, dtype, wanted, yes):
     assert is_number(constant(value, dtype), wanted) is yes
     assert is_number(constant(np.full((3, 2), value), dtype), wanted) is yes
     mixed = np.full(6, value).astype(DType(dtype).numpy)
@@ -126,7 +126,7 @@ def test_rules_are_applied_until_none_fires(a):
     assert result.counts == {"double_neg": 1}  # neg(neg(neg(a))) is neg(a) again
 
 
-def test_what_a_rule_makes_is_rewritten_too(a, b):
+def test_replacements_are_rewritten_too(a, b):
     pull = Rule("pull", match_op(ADD, match_op(NEG, x), match_op(NEG, y)), match_op(NEG, match_op(ADD, x, y)))
     root = std.neg(std.add(std.neg(a), std.neg(b)))
     assert rewrite_body(root, [pull, DOUBLE_NEG]).body is std.add(a, b)
@@ -142,7 +142,7 @@ def test_templates_build_attributes_and_numbers(a):
     assert made is std.mul(std.transpose(a, axes=(1, 0)), constant(-1.0, "float32"))
 
 
-def test_conditions_and_functions_may_refuse(a):
+def test_conditions_and_replacement_functions_may_decline(a):
     never = Rule("never", match_op(NEG, x), x, condition=lambda m: m["x"].op is NEG)
     assert rewrite_body(std.neg(a), [never]).body is std.neg(a)
     silent = Rule("silent", match_op(NEG, x), lambda m: None)
@@ -165,7 +165,7 @@ def test_shared_nodes_are_rewritten_once(a):
     assert sum(1 for _ in post_order(result.body)) == 41
 
 
-def test_spans_of_all_that_matched_are_kept(a):
+def test_a_replacement_has_the_spans_of_all_matched_nodes(a):
     with spanned([Span("m", "inner")]):
         inner = std.neg(a)
     with spanned([Span("m", "outer")]):
@@ -202,7 +202,7 @@ def test_a_rule_must_keep_the_type(a):
         rewrite_body(std.neg(a), [wrong])
 
 
-def test_a_rule_is_left_where_only_some_sizes_keep_the_type():
+def test_a_rule_is_not_applied_if_only_some_sizes_keep_the_type():
     """[2, 3] and [n, 4] are joined where n is 2; a part of the second is [n, 2], not [2, 2]."""
     whole, other = param("whole", tensor_type((2, 3))), param("other", tensor_type((Var("n"), 4)))
     part = std.slice(std.concat(whole, other, axis=1), begins=(3,), ends=(5,), axes=(1,))
@@ -245,7 +245,7 @@ def test_double_neg_is_exact():
     ],
     ids=lambda value: value.name if isinstance(value, Rule) else "",
 )
-def test_wrong_identities_are_found(rule, place):
+def test_check_rule_detects_wrong_identities(rule, place):
     with pytest.raises((VerifyError, PassError), match=place):
         check_rule(rule)
 
@@ -263,7 +263,7 @@ def test_reassociation_is_approximate():
     check_rule(Rule("assoc", left, right, approximate=True), ["float32"])
 
 
-def test_a_rule_that_never_fires_is_found():
+def test_check_rule_detects_a_rule_that_never_fires():
     with pytest.raises(VerifyError, match="does not fire"):
         check_rule(Rule("never", match_op(NEG, x), x, condition=lambda m: False))
     with pytest.raises(UsageError, match="needs examples"):
@@ -273,7 +273,7 @@ def test_a_rule_that_never_fires_is_found():
 @pytest.mark.parametrize(
     "name", ["float32", "float16", "bfloat16", "float64", "int8", "uint64", "int64", "bool"]
 )
-def test_special_values_are_special(name):
+def test_special_values_include_zeros_infinities_and_nan(name):
     values = special_values(DType(name))
     assert values.dtype == DType(name).numpy
     if DType(name).is_float:
@@ -286,11 +286,11 @@ def test_special_values_are_special(name):
     assert same_bits(array, array.copy()).all()
 
 
-def test_same_bits_sees_the_sign_of_zero():
+def test_same_bits_distinguishes_signed_zeros():
     assert not same_bits(np.float32([0.0]), np.float32([-0.0])).any()
     assert same_bits(np.float32([np.nan]), -np.float32([np.nan])).all()
 
 
-def test_node_of_another_op_is_left_alone(a):
+def test_nodes_of_other_ops_are_unchanged(a):
     strange = node(Op("strange"), (std.neg(std.neg(a)),), {}, a.type)
     assert rewrite_body(strange, [DOUBLE_NEG]).body.args == (a,)

@@ -103,7 +103,7 @@ class Maker:
 
 
 @pytest.mark.parametrize("first", range(0, 300, 30))
-def test_rules_come_to_an_end_and_keep_values(first):
+def test_rewriting_terminates_and_keeps_values(first):
     for seed in range(first, first + 30):
         maker = Maker(seed)
         body = maker.graph(14)

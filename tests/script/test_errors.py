@@ -229,7 +229,7 @@ MISTAKES: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(
     ("marked", "message", "hint"), MISTAKES, ids=[f"{i}-{m[1][:30]}" for i, m in enumerate(MISTAKES)]
 )
-def test_mistakes(marked: str, message: str, hint: str) -> None:
+def test_each_mistake_is_explained_at_its_position(marked: str, message: str, hint: str) -> None:
     begin = marked.index("«")
     text = marked.replace("«", "").replace("»", "")
     line, column = text.count("\n", 0, begin) + 1, begin - (text.rfind("\n", 0, begin) + 1) + 1
@@ -263,7 +263,7 @@ def test_the_text_of_an_error() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\0", "(" * 500, "x = " + "-" * 5000 + "1", "  ", "\\"])
-def test_texts_that_python_does_not_read(text: str) -> None:
+def test_syntax_errors_of_python(text: str) -> None:
     with pytest.raises(ScriptError) as caught:
         parse(text)
     assert caught.value.spans[0].line == 1
@@ -300,7 +300,7 @@ def test_decorated_functions_are_found_in_their_file() -> None:
     assert line[span.column - 1 :].startswith("unknown")
 
 
-def test_decorators_check_the_laws_of_tensor_programs() -> None:
+def test_decorators_verify_tensor_programs() -> None:
     with pytest.raises(ScriptError, match="uses the loop variable i from outside the block") as caught:
 
         @T.prim_func
@@ -430,16 +430,16 @@ def _hunt(count: int, seed: int) -> None:
     assert not [str(error) for error in refused if "cannot be read" in error.what]
 
 
-def test_damaged_texts_give_nothing_but_script_errors() -> None:
+def test_damaged_texts_raise_only_script_errors() -> None:
     _hunt(2000, 1)
 
 
 @pytest.mark.slow
-def test_many_damaged_texts_give_nothing_but_script_errors() -> None:
+def test_many_damaged_texts_raise_only_script_errors() -> None:
     _hunt(20_000, 2)
 
 
-def test_decorators_show_the_place_in_the_script_not_those_in_the_parser(tmp_path: Path) -> None:
+def test_tracebacks_of_decorators_end_at_the_script(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     lines = [
         "from __future__ import annotations",
@@ -483,7 +483,7 @@ OUTSIDE: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("marked", "message", "hint"), OUTSIDE, ids=[o[0] for o in OUTSIDE])
-def test_values_of_the_surrounding_python_that_do_not_fit(marked: str, message: str, hint: str) -> None:
+def test_refuses_unusable_values_of_the_surrounding_python(marked: str, message: str, hint: str) -> None:
     captured = {
         "math": math,
         "helper": body,

@@ -193,7 +193,7 @@ def test_statements(given: list[str], printed: list[str] | None) -> None:
         assert body_of(func) == printed
 
 
-def test_a_program_as_it_is_written_elsewhere() -> None:
+def test_a_program_in_another_dialect() -> None:
     func = parse(
         '''
 from elsewhere.script import tir as T
@@ -254,7 +254,7 @@ def test_values_of_the_surrounding_python() -> None:
     assert isinstance(main, PrimFunc)
 
 
-def test_regions_are_worked_out_where_they_are_left_out() -> None:
+def test_omitted_regions_are_inferred() -> None:
     def regions(*lines: str) -> list[str]:
         func = written(
             "for i0, j0 in T.grid(8, 8):", '    with T.block("b"):', *(f"        {s}" for s in lines)
@@ -289,7 +289,7 @@ def test_regions_are_worked_out_where_they_are_left_out() -> None:
     assert regions(axes, "T.reads()", "X[vi, vj] = 1.0") == ["T.reads()", "T.writes(X[vi, vj])"]
 
 
-def test_worked_out_regions_are_those_of_tensor_expressions() -> None:
+def test_inferred_regions_equal_those_of_te() -> None:
     a, b = te.placeholder((8, 16), name="A"), te.placeholder((16, 4), name="B")
     k = te.reduce_axis(16, "k")
     c = te.compute((8, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
@@ -300,7 +300,7 @@ def test_worked_out_regions_are_those_of_tensor_expressions() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_worked_out_regions_cover_every_access(seed: int) -> None:
+def test_inferred_regions_cover_every_access(seed: int) -> None:
     """Random programs without their regions: what is worked out passes the verifier."""
     func = random_prim_func(seed)
     if not block_list(func.body):

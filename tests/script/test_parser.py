@@ -70,14 +70,14 @@ def test_a_module_in_a_python_file() -> None:
     assert first_difference(Program, parse(script(Program))) is None
 
 
-def test_words_outside_a_script_say_what_is_wrong() -> None:
+def test_words_used_outside_a_script_raise_an_error() -> None:
     with pytest.raises(ScriptError, match=r"T\.grid is used outside a script"):
         T.grid(4, 4)
     with pytest.raises(ScriptError, match=r"G\.relu is used outside a script"):
         G.relu(1)
 
 
-def test_types_may_be_evaluated() -> None:
+def test_annotations_may_be_evaluated() -> None:
     """Where a file does without the future import, Python evaluates annotations."""
     for annotation in (
         T.Buffer((4,), "float32"),
@@ -106,7 +106,7 @@ def test_local_names_that_only_annotations_mention() -> None:
     assert str(fill.buffers[0]) == str(Module["main"].buffers[0]) == "a: int16[4, 2]"
 
 
-def test_types_may_be_left_out_where_inference_is_given() -> None:
+def test_omitted_types_are_inferred() -> None:
     def make(op: Op, args: tuple[Node, ...], attrs: Any) -> Node:
         return node(op, args, attrs, args[0].type)
 
@@ -127,6 +127,6 @@ def main(x: G.Tensor((2,), "float32")):
         parse(text, ops={}, make=make)
 
 
-def test_nothing_is_run() -> None:
+def test_scripts_are_not_executed() -> None:
     with pytest.raises(ScriptError):
         parse("@T.prim_func\ndef f(A: exit()):\n    exit()")

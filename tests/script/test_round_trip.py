@@ -195,7 +195,7 @@ def test_scopes_of_bindings() -> None:
     assert "with T.let(A[0, 0]) as x:" in stmts_of(first)
 
 
-def test_odd_sequences_keep_their_form() -> None:
+def test_nested_and_short_sequences_round_trip() -> None:
     one, two = store(A, (0, 0), 1.0), store(A, (0, 1), 2.0)
     for body in (
         Seq(()),
@@ -288,7 +288,7 @@ def test_scalars() -> None:
     assert "def a_b(Z" in text
 
 
-def test_deep_and_shared_expressions_stay_readable_by_python() -> None:
+def test_deep_and_shared_expressions_are_bound_to_names() -> None:
     deep: Expr = X
     for _ in range(500):
         deep = deep * 0.5 + X
@@ -376,7 +376,7 @@ def test_functions_in_functions_keep_their_scopes() -> None:
     assert_round_trip(Function("main", (x,), body))
 
 
-def test_foreign_objects_go_to_the_metadata() -> None:
+def test_objects_without_text_are_in_the_metadata() -> None:
     marker = {"a": np.arange(3)}
     module = IRModule({"k": random_prim_func(1)}, {"signature": marker, "data": np.arange(100)}, "k")
     text, metadata = to_script(module)
@@ -385,7 +385,7 @@ def test_foreign_objects_go_to_the_metadata() -> None:
     assert first_difference(module, parse(text, metadata)) is None
 
 
-def test_large_weights_are_referred_to_not_copied() -> None:
+def test_large_weights_are_kept_by_reference() -> None:
     weight = np.ones((1000, 1000), np.float32)
     function = Function("main", (), constant(weight))
     text, metadata = to_script(function)
@@ -471,7 +471,7 @@ def test_hostile_json_is_refused(data: Any) -> None:
         from_json(data)
 
 
-def test_damaged_json_never_escapes_as_another_error() -> None:
+def test_damaged_json_raises_only_artifact_errors() -> None:
     whole = json.loads(json.dumps(records()))
     junk = [None, -1, 10**9, "x", [], {}, ["r", 10**6], 1.5, True]
     for index, record in enumerate(whole["records"]):
@@ -496,6 +496,6 @@ def test_unknown_ops_are_named() -> None:
         from_json(records(), ops={})
 
 
-def test_foreign_objects_are_refused_in_json() -> None:
+def test_json_refuses_other_objects() -> None:
     with pytest.raises(UsageError, match="object cannot be written"):
         to_json(IRModule({}, {"x": object()}))

@@ -55,7 +55,7 @@ def test_all_forms_give_the_same_program():
     assert all(structural_equal(forms[0], other) for other in forms[1:])
 
 
-def test_an_operation_lives_as_long_as_a_buffer_of_it():
+def test_an_operation_is_freed_with_its_last_buffer():
     a = te.placeholder((4,), name="A")
     op = weakref.ref(te.compute((4,), lambda i: a[i] + 1.0).op)
     gc.collect()
@@ -167,7 +167,7 @@ def test_functions_of_elements(evaluate, function, reference, values):
     assert np.isfinite(found).all()
 
 
-def test_the_ends_of_dtypes():
+def test_lowest_and_highest_values_of_dtypes():
     assert te.min_value("int8").value == -128
     assert te.max_value("uint8").value == 255
     assert te.min_value("float16").value == -np.inf
@@ -196,7 +196,7 @@ def mixed():
         (lambda a, b: te.thread_axis(4), "without a name"),
     ],
 )
-def test_what_is_refused(make, message):
+def test_refuses_invalid_programs(make, message):
     with pytest.raises(UsageError) as error:
         make(*mixed())
     assert message in str(error.value)

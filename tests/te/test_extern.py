@@ -36,7 +36,7 @@ def test_statements(evaluate):
     np.testing.assert_allclose(evaluate(func, x, outputs=[((7,), "f4")]), 2 * np.cumsum(x), rtol=1e-5)
 
 
-def test_statements_that_are_blocks(evaluate):
+def test_extern_of_blocks(evaluate):
     """Schedules see them, and what they read is computed inside their loops."""
     a = te.placeholder((4,), name="A")
     twice = te.compute((4,), lambda i: a[i] * 2.0, "twice")
@@ -55,7 +55,7 @@ def test_statements_that_are_blocks(evaluate):
     np.testing.assert_allclose(evaluate(schedule.func, x, outputs=[((4,), "f4")]), 2 * x + 1)
 
 
-def test_the_same_statements_twice(evaluate):
+def test_statements_are_fresh_in_each_use(evaluate):
     """Variables and memory of the statements are fresh in every program and at every place."""
     inner = Buffer("inner", (1,))
     i = te.var("i")
@@ -151,7 +151,7 @@ def with_body(body, inputs=(A,), **options):
         (lambda: te.extern_primfunc([], PrimFunc("empty", (), Seq(()))), "takes 0 inputs"),
     ],
 )
-def test_what_is_refused(make, message):
+def test_refuses_invalid_externs(make, message):
     with pytest.raises(UsageError) as error:
         make()
     assert message in str(error.value)

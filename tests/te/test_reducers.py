@@ -41,7 +41,7 @@ def test_reductions_of_one_value(evaluate, reducer, reference, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8"])
 @pytest.mark.parametrize(("reducer", "reference"), [(te.argmax, np.argmax), (te.argmin, np.argmin)])
-def test_places_of_extremes(evaluate, reducer, reference, dtype):
+def test_indices_of_extremes(evaluate, reducer, reference, dtype):
     x = values((5, 4, 3), dtype)
     func, types = reduced(x.shape, dtype, lambda v, axes: reducer(v, axes))
     best, place = evaluate(func, x, outputs=[((5,), types[0]), ((5,), "int64")])
@@ -66,7 +66,7 @@ def test_extremes_of_special_values(evaluate):
         np.testing.assert_array_equal(place, reference(x, 1))
 
 
-def test_the_place_is_the_axis_or_what_is_given(evaluate):
+def test_the_index_of_an_extreme_is_the_axis_or_the_given_expression(evaluate):
     a = te.placeholder((6,), name="A")
     k = te.reduce_axis((2, 6), "k")
     _, place = te.compute((), lambda: te.argmax(a[k], axis=k))
@@ -90,7 +90,7 @@ def test_reductions_where_a_condition_holds(evaluate):
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_over_nothing_the_value_is_neutral(evaluate, symbolic):
+def test_a_reduction_over_an_empty_domain_is_neutral(evaluate, symbolic):
     n = te.var("n") if symbolic else 0
     func, _ = reduced((3, n), "float32", lambda v, axes: te.sum(v, axes))
     assert evaluate(func, np.ones((3, 0), "f4"), outputs=[((3,), "f4")]).tolist() == [0, 0, 0] or symbolic
@@ -141,7 +141,7 @@ def test_a_product_of_complex_numbers(evaluate):
     np.testing.assert_allclose(real + 1j * imaginary, z.prod(1))
 
 
-def test_several_reductions_side_by_side(evaluate):
+def test_several_reductions_in_one_compute(evaluate):
     func, types = reduced(
         (3, 4), "float32", lambda v, axes: (te.sum(v, axes), te.sum(v * v, axes), te.max(v, axes))
     )
@@ -184,7 +184,7 @@ def bad(combine, identity=lambda *t: (0,) * len(t), source=None):
         (lambda: te.argmax(A[0, K], K, index=1.0), "is int64, not float32"),
     ],
 )
-def test_what_is_refused(make, message):
+def test_refuses_invalid_reductions(make, message):
     with pytest.raises(UsageError) as error:
         make()
     assert message in str(error.value)

@@ -29,7 +29,7 @@ def test_running_sums(evaluate, dtype, symbolic):
     assert [b.name for b in block_list(func.body)] == ["first", "total_init", "step"]
 
 
-def test_steps_of_none(evaluate):
+def test_scans_without_steps(evaluate):
     func = cumsum(te.var("T"), te.var("n"))
     x = np.ones((4, 0), "f4")
     assert evaluate(func, x, outputs=[((4, 0), "f4")]).shape == (4, 0)
@@ -97,7 +97,7 @@ def test_two_states(evaluate, together):
     assert second[:-1].tolist() == first[1:].tolist()
 
 
-def test_several_first_steps_and_a_place_of_the_best(evaluate):
+def test_several_first_steps_and_an_argmax(evaluate):
     """Each step is the greatest of the last two, plus where it was."""
     given, state = te.placeholder((2,), name="given"), te.placeholder((7,), name="state")
     k = te.reduce_axis(2, "k")
@@ -152,7 +152,7 @@ def no_compute():
         (lambda: te.scan([], [], []), "has 0 states"),
     ],
 )
-def test_what_is_refused(make, message):
+def test_refuses_invalid_scans(make, message):
     with pytest.raises(UsageError) as error:
         make()
     assert message in str(error.value)

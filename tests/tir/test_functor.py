@@ -133,7 +133,7 @@ def test_substitute_renews_allocations_and_specialize_drops_the_parameter() -> N
         specialize(func, {Var("m"): 1})
 
 
-def test_substitute_replaces_buffers_in_every_place() -> None:
+def test_substitute_replaces_buffers_everywhere() -> None:
     a, b, view = Buffer("A", (8,)), Buffer("B", (8,)), Buffer("V", (4,))
     i = Var("i")
     body = View(view, a, loop(i, 4, seq(store(a, (i,), view[i]), store(view, (i,), a[i]))))
@@ -154,7 +154,7 @@ def test_rename_bound_makes_all_bound_names_fresh() -> None:
     assert len(theirs) == len(mine)
 
 
-def test_copy_func_shares_nothing() -> None:
+def test_copy_func_makes_fresh_parameters_variables_and_buffers() -> None:
     func, _ = matmul()
     copy = copy_func(func, "other")
     assert copy.name == "other"

@@ -125,7 +125,7 @@ def test_if_then_else_guards_and_select_does_not() -> None:
         run(func(loop(i, 6, store(b, (i,), select(i < 4, a[i], as_expr(-1.0)))), a, b), x, out)
 
 
-def test_nested_guards_reuse_nothing_from_the_other_side() -> None:
+def test_guarded_sides_share_no_temporaries() -> None:
     a, b, i = Buffer("A", (4,)), Buffer("B", (6,)), Var("i")
     shared = a[i] * 2.0
     value = if_then_else(i < 4, shared + shared, if_then_else(i < 5, as_expr(7.0), a[i - 2] * 3.0))
@@ -195,7 +195,7 @@ def test_integers_wrap(name: str) -> None:
     np.testing.assert_array_equal(out, np.array(expected))
 
 
-def test_division_rounds_as_it_says() -> None:
+def test_rounding_of_each_division() -> None:
     a, b, c, i = (
         Buffer("A", (4,), "int32"),
         Buffer("B", (4,), "int32"),
@@ -286,7 +286,7 @@ def test_views_reinterpret_the_same_bytes() -> None:
     assert x.tolist() == [1.5, 0.0]
 
 
-def test_strided_buffers_take_the_flat_memory() -> None:
+def test_strided_buffers_are_passed_as_flat_memory() -> None:
     n = Var("n")
     a = Buffer("A", (2, 3), strides=(1, n), offset=1)
     c, i, j = Buffer("C", (2, 3)), Var("i"), Var("j")
@@ -447,7 +447,7 @@ def test_loops_become_python_code(counted) -> None:
     assert calls < 64**2
 
 
-def test_threads_meet_at_barriers() -> None:
+def test_barriers_synchronise_threads() -> None:
     a, b = Buffer("A", (2, 4)), Buffer("B", (2, 4))
     group, x, k = Var("group"), Var("x"), Var("k")
     shared = Buffer("S", (4,), scope="shared")

@@ -38,7 +38,7 @@ def test_every_element_belongs_to_one_thread() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_what_threads_get(dtype: str) -> None:
+def test_products_of_fragments(dtype: str) -> None:
     rng = np.random.default_rng(0)
     a, b, c = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((2, 4), (4, 2), (2, 2)))
     unit = MatrixUnit(dtype, dtype, dtype, ROWS, STEPS, SUMS)
@@ -90,7 +90,7 @@ def test_wrong_calls(old: str, new: str, why: str) -> None:
         parse(TEXT.replace(old, new))
 
 
-def test_calls_are_made_of_fitting_values() -> None:
+def test_refuses_calls_with_wrong_operands() -> None:
     acc, a, b = Var("acc", "float32"), Var("a", "float16x2"), Var("b", "float16x2")
     made = matrix_product(UNIT, acc, a, b)
     assert isinstance(made, Call)

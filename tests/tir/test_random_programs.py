@@ -29,7 +29,7 @@ def result(func: PrimFunc, seed: int, *scalars: float, check: bool = False) -> l
 
 
 @pytest.mark.parametrize("seed", range(100, 125))
-def test_programs_are_lawful_and_mean_the_same_in_every_form(seed: int) -> None:
+def test_random_programs_are_valid_and_keep_results_in_every_form(seed: int) -> None:
     func = random_prim_func(seed)
     verify_func(func, level=2)
     assert set(free_buffers(func.body)) <= set(func.buffers)

@@ -48,7 +48,7 @@ def test_a_barrier_orders_the_threads_of_a_group(reverse: bool) -> None:
     assert outcome(program(TURNED), reverse=reverse) == [3, 2, 1, 0, 7, 6, 5, 4]
 
 
-def test_without_the_barrier_it_is_a_race() -> None:
+def test_a_missing_barrier_is_a_race() -> None:
     func = program(TURNED.replace("        T.evaluate(T.barrier())\n", ""))
     with pytest.raises(RuntimeFailure, match=r"S\[3\] is read before it is written") as early:
         outcome(func)
@@ -80,7 +80,7 @@ for x in T.thread_binding(8, thread="thread.x"):
     assert outcome(program(both)) == [21, 18, 15, 12, 9, 6, 3, 0]
 
 
-def test_barriers_join_all_axes_of_a_group_but_no_groups() -> None:
+def test_barriers_synchronise_all_axes_of_one_group() -> None:
     body = """
 S = T.alloc_buffer((2, 4), "float32", scope="shared")
 for y in T.thread_binding(2, thread="thread.y"):
@@ -96,7 +96,7 @@ for y in T.thread_binding(2, thread="thread.y"):
         outcome(program(across))
 
 
-def test_joining_threads_is_a_barrier_too() -> None:
+def test_the_end_of_a_thread_loop_is_a_barrier() -> None:
     body = """
 S = T.alloc_buffer((8,), "float32", scope="shared")
 for x in T.thread_binding(8, thread="thread.x"):
@@ -107,7 +107,7 @@ for x in T.thread_binding(8, thread="thread.x"):
     assert outcome(program(body)) == [7, 6, 5, 4, 3, 2, 1, 0]
 
 
-def test_memory_of_one_thread_is_its_own() -> None:
+def test_local_memory_is_private_to_a_thread() -> None:
     body = """
 for x in T.thread_binding(8, thread="thread.x"):
     L = T.alloc_buffer((1,), "float32", scope="local")
@@ -154,7 +154,7 @@ for x in T.thread_binding(8, thread="thread.x"):
         )
 
 
-def test_threads_meet_in_deep_nests() -> None:
+def test_barriers_in_deep_nests() -> None:
     """Python's limit of nested blocks moves loops to functions of their own."""
     lines = [
         'S = T.alloc_buffer((8,), "float32", scope="shared")',
@@ -166,7 +166,7 @@ def test_threads_meet_in_deep_nests() -> None:
     assert outcome(program("\n".join(lines))) == [7, 6, 5, 4, 3, 2, 1, 0]
 
 
-def test_launches_run_kernels_over_the_extents_they_say() -> None:
+def test_launches_check_their_extents() -> None:
     kernel = program(
         """
 for g in T.thread_binding(n // 4, thread="block.x"):
@@ -229,5 +229,5 @@ for x in T.thread_binding(4, thread="t"):
         (VECTOR, "barrier in the vectorized loop over k"),
     ],
 )
-def test_laws(body: str, message: str) -> None:
+def test_rules_of_thread_axes(body: str, message: str) -> None:
     assert any(message in p.message for p in find_problems(program(body)))

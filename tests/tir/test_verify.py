@@ -51,7 +51,7 @@ def good() -> PrimFunc:
     return te.create_prim_func([a, b], [d], producers=[c])
 
 
-def test_what_te_makes_is_lawful() -> None:
+def test_accepts_programs_of_te() -> None:
     verify_func(good(), level=2)
     verify_module(IRModule({"main": good()}), level=2)
 
@@ -170,7 +170,7 @@ def test_the_error_lists_all_problems_and_shows_the_text() -> None:
     assert ">>> main" in text
 
 
-def test_shared_subexpressions_are_looked_at_once_but_scoped_everywhere() -> None:
+def test_shared_subexpressions_are_checked_in_every_scope() -> None:
     func = good()
     renamed = transform_stmt(func.body, expr_fn=lambda e: Var("free") if e is func.scalars[0] else None)
     assert any("free" in p.message for p in find_problems(replace(func, body=renamed)))
