@@ -110,7 +110,7 @@ def test_neighbouring_matches_are_one_region_and_others_have_reasons(card):
     assert region["patterns"] == ["dense_relu", "dense", "add"]
     assert (region["bytes_in"], region["bytes_out"]) == (256, 40)
     told = [(e["op"], e["reasons"]) for e in exe.about["placed"]["why_not"]]
-    assert told == [("softmax", ["no pattern has it"])]
+    assert told == [("softmax", ["no pattern matches"])]
     assert exe.regions["region_0"].artifact.metadata["parts"] == ["dense_relu", "dense", "add"]
 
 

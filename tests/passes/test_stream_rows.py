@@ -14,7 +14,7 @@ from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import StreamRows
-from dlc_core.passes.graph.halo import Rows, needs
+from dlc_core.passes.graph.halo import Rows, input_rows
 
 RNG = np.random.default_rng(3)
 
@@ -135,12 +135,12 @@ def test_nothing_changes_where_it_does_not_help_or_is_not_asked_for():
     [((0, 4), (0, 5)), ((4, 8), (3, 9)), ((12, 16), (11, 16))],
 )
 def test_rows_of_a_window(rows, wanted):
-    found = needs(conv(image(16), 4), Rows(1, *rows))
+    found = input_rows(conv(image(16), 4), Rows(1, *rows))
     assert found == [Rows(1, *wanted), None]
 
 
 def test_windows_that_hang_over_are_left_alone():
     pool = std.max_pool(image(9), kernel=(2, 2), strides=(2, 2), layout="NXC", ceil_mode=True)
-    assert needs(pool, Rows(1, 0, 2)) is None
+    assert input_rows(pool, Rows(1, 0, 2)) is None
     pool = std.max_pool(image(8), kernel=(2, 2), strides=(2, 2), layout="NXC", ceil_mode=True)
-    assert needs(pool, Rows(1, 0, 2)) == [Rows(1, 0, 4)]
+    assert input_rows(pool, Rows(1, 0, 2)) == [Rows(1, 0, 4)]

@@ -5,8 +5,8 @@ Law: the function computes the same values, for integers bit for bit. Added chan
     conv(x, w)      =>      conv(pad(x), pad(w))       3 channels become 4 where dot products sum 4 at a time
     matmul(x, w)    =>      matmul(pad(x), pad(w))
 
-This pays if few channels are added to few, as in the images at the beginning of a model, or if there are
-enough results to amortise the copy.
+It is applied if there are few channels, as in the images at the beginning of a model, or enough results to
+amortise the copy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AlignChannels(GraphPass):
             return function
         machine = context.target.describe()
         most = DOTS.channels if self.most is None else self.most
-        many = DOTS.results if self.results is None else self.results
+        min_results = DOTS.results if self.results is None else self.results
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             if not _sums_last(old):
@@ -56,13 +56,13 @@ class AlignChannels(GraphPass):
             weights, channels = const_array(w), x.shape[-1]
             if dot is None or weights is None or not isinstance(channels, int) or channels % dot.group == 0:
                 return None
-            pays = channels <= most or weights.shape[-1] >= many
+            is_profitable = channels <= most or weights.shape[-1] >= min_results
             where = f"{x.shape} {w.shape}"
             reasons = {
-                "padded": f"{channels} channels, for {weights.shape[-1]} results, do not pay for a copy",
+                "padded": f"{channels} channels, for {weights.shape[-1]} results, do not amortise a copy",
                 "kept": f"{channels} channels are no whole groups of {dot.group}",
             }
-            preferred = "padded" if pays else "kept"
+            preferred = "padded" if is_profitable else "kept"
             chosen = CHANNELS.choose(preferred, where=where, refused=reasons.__getitem__, spans=old.spans)
             if chosen == "kept":
                 return None

@@ -41,7 +41,7 @@ def _axes(value: Node, order: Order) -> Renamed:
     return {**value.attrs, "axes": tuple(order.index(a % rank) for a in value.attrs["axes"])}, order
 
 
-def _kept_order(order: Order, removed: Sequence[int]) -> Order:
+def _remaining_order(order: Order, removed: Sequence[int]) -> Order:
     """Return the order of the remaining axes, renumbered."""
     remaining = [axis for axis in order if axis not in removed]
     ranks = {axis: i for i, axis in enumerate(sorted(remaining))}
@@ -52,14 +52,14 @@ def _reduction(value: Node, order: Order) -> Renamed:
     rank, axes = len(order), value.attrs["axes"]
     folded = range(rank) if axes is None else [a % rank for a in axes]
     attrs = {**value.attrs, "axes": tuple(sorted(order.index(a) for a in folded))}
-    return attrs, order if value.attrs["keepdims"] else _kept_order(order, list(folded))
+    return attrs, order if value.attrs["keepdims"] else _remaining_order(order, list(folded))
 
 
 def _extreme(value: Node, order: Order) -> Renamed:
     """Rename the axis of argmax and argmin."""
     axis = value.attrs["axis"] % len(order)
     attrs = {**value.attrs, "axis": order.index(axis)}
-    return attrs, order if value.attrs["keepdims"] else _kept_order(order, [axis])
+    return attrs, order if value.attrs["keepdims"] else _remaining_order(order, [axis])
 
 
 def _pad(value: Node, order: Order) -> Renamed:

@@ -37,13 +37,13 @@ class ConstantState(GraphPass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         """Process outer bodies first, because they may pass their new constants to inner bodies."""
         graphs = module.of_kind(Function)
-        changed = {name: _settled(function) for name, function in graphs.items()}
+        changed = {name: _with_constants(function) for name, function in graphs.items()}
         if all(changed[name] is graphs[name] for name in graphs):
             return module
         return module.with_functions(changed)
 
 
-def _settled(function: Function) -> Function:
+def _with_constants(function: Function) -> Function:
     body = rewrite(function.body, _visit)
     return function if body is function.body else function.with_body(body)
 
@@ -54,27 +54,29 @@ def _visit(old: Node, args: tuple[Node, ...]) -> Node | None:
     bodies = {name: value for name, value in old.attrs.items() if isinstance(value, Function)}
     if not bodies or not isinstance(old.op, OpDecl):
         return None
-    fixed = {place: args[place + first] for place, first in _fixed(old, args)}
-    inner = {name: _settled(_without(f, fixed, name == "body")) for name, f in bodies.items()}
+    fixed = {index: args[index + first] for index, first in _fixed(old, args)}
+    inner = {
+        name: _with_constants(_with_constant_params(f, fixed, name == "body")) for name, f in bodies.items()
+    }
     if all(inner[name] is f for name, f in bodies.items()):
         return None
     attrs = {**old.attrs, **inner}
     if not fixed:
         return node(old.op, args, attrs, old.type)
     if old.op is IF:
-        return IF.build(args[0], *_others(args[1:], fixed), **attrs)
+        return IF.build(args[0], *_without_indices(args[1:], fixed), **attrs)
     if old.op is SCAN:
         attrs["num_state"] -= len(fixed)
     if old.op is LOOP:
-        places = iter(attrs["changing"])
+        pairs = iter(attrs["changing"])
         attrs["changing"] = tuple(
-            value for at, axis in zip(places, places) for value in (at - sum(f < at for f in fixed), axis)
+            value for at, axis in zip(pairs, pairs) for value in (at - sum(f < at for f in fixed), axis)
         )
-    new = old.op.build(*_others(args, fixed), **attrs)
+    new = old.op.build(*_without_indices(args, fixed), **attrs)
     assert isinstance(old.type, TupleType)
-    left = iter(range(len(old.type.fields)))
+    remaining = iter(range(len(old.type.fields)))
     return make_tuple(
-        [fixed[i] if i in fixed else get_item(new, next(left)) for i in range(len(old.type.fields))]
+        [fixed[i] if i in fixed else get_item(new, next(remaining)) for i in range(len(old.type.fields))]
     )
 
 
@@ -100,21 +102,21 @@ def _fixed(old: Node, args: Sequence[Node]) -> list[tuple[int, int]]:
     return found[1:] if len(found) == len(args) else found
 
 
-def _fits(own: Node, bodies: Sequence[Function], place: int) -> bool:
+def _fits(own: Node, bodies: Sequence[Function], index: int) -> bool:
     """Whether every body declares exactly the constant's type, so that no dim depends on it."""
-    return all(body.params[place].type == own.type for body in bodies)
+    return all(body.params[index].type == own.type for body in bodies)
 
 
-def _without(function: Function, fixed: Mapping[int, Node], carried: bool) -> Function:
+def _with_constant_params(function: Function, fixed: Mapping[int, Node], carried: bool) -> Function:
     """Replace some params of a function by constants. With `carried`, remove them from its results too."""
     if not fixed:
         return function
     memo = {function.params[i]: value for i, value in fixed.items()}
     body = rewrite(function.body, lambda old, args: None, memo)
     if carried:
-        body = make_tuple(_others(function.with_body(body).results, fixed))
-    return Function(function.name, tuple(_others(function.params, fixed)), body, function.attrs)
+        body = make_tuple(_without_indices(function.with_body(body).results, fixed))
+    return Function(function.name, tuple(_without_indices(function.params, fixed)), body, function.attrs)
 
 
-def _others(values: Sequence[Node], fixed: Mapping[int, Node]) -> list[Node]:
+def _without_indices(values: Sequence[Node], fixed: Mapping[int, Node]) -> list[Node]:
     return [value for i, value in enumerate(values) if i not in fixed]

@@ -126,7 +126,7 @@ class _Converter:
         where = f"{current.op.name} {current.args[0].shape} {current.shape}"
         preferred = "last" if self.layout == "NXC" else "first"
         last_why = "the channels of a pixel are a vector, and rows of a GEMM"
-        reasons = {"first": last_why, "last": f"the pass is asked for {self.layout}"}
+        reasons = {"first": last_why, "last": f"the option of the pass is {self.layout}"}
         chosen = LAYOUT.choose(preferred, where=where, refused=reasons.__getitem__, spans=current.spans)
         layout = "NXC" if chosen == "last" else "NCX"
         if current.attrs["layout"] != layout:

@@ -38,12 +38,12 @@ def _equal_constants(body: Node) -> dict[Node, Node]:
 
     Only constants that agree in type and in the first elements are compared as a whole.
     """
-    alike: dict[Any, list[Node]] = {}
+    candidates: dict[Any, list[Node]] = {}
     for current in post_order(body):
         if current.op is CONST:
-            alike.setdefault((current.type, _probe(current.attrs["value"])), []).append(current)
+            candidates.setdefault((current.type, _first_bytes(current.attrs["value"])), []).append(current)
     merged: dict[Node, Node] = {}
-    for group in alike.values():
+    for group in candidates.values():
         if len(group) < 2:
             continue
         first: dict[str, Node] = {}
@@ -54,6 +54,6 @@ def _equal_constants(body: Node) -> dict[Node, Node]:
     return merged
 
 
-def _probe(array: Array) -> bytes:
+def _first_bytes(array: Array) -> bytes:
     """Return the bytes of the first elements."""
     return np.asarray(array.data.flat[: CONSTANTS.compared]).tobytes()

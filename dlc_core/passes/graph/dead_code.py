@@ -75,11 +75,11 @@ def _read_fields(value: Node, users: Sequence[Node]) -> list[int] | None:
     return sorted({u.attrs["index"] for u in users})
 
 
-def _spread(value: Node, kept: Sequence[int], old: Node) -> Node:
+def _with_all_fields(value: Node, kept: Sequence[int], old: Node) -> Node:
     """Build a tuple in the old form from a node's kept fields. The other fields are never read."""
     assert isinstance(old.type, TupleType)
-    place = {field: i for i, field in enumerate(kept)}
-    return make_tuple([get_item(value, place.get(i, 0)) for i in range(len(old.type.fields))])
+    positions = {field: i for i, field in enumerate(kept)}
+    return make_tuple([get_item(value, positions.get(i, 0)) for i in range(len(old.type.fields))])
 
 
 def _used_params(functions: Sequence[Function]) -> list[int]:
@@ -112,7 +112,7 @@ def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node
         return None
     chosen, other = (Function(f.name, tuple(f.params[i] for i in used), f.body, f.attrs) for f in branches)
     new = IF.build(args[0], *(args[1 + i] for i in used), then_branch=chosen, else_branch=other)
-    return _spread(new, kept, old) if kept is not None and fewer else new
+    return _with_all_fields(new, kept, old) if kept is not None and fewer else new
 
 
 def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
@@ -154,7 +154,7 @@ def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> No
             max_iterations=old.attrs["max_iterations"],
             **functions,
         )
-    return _spread(new, [*kept, *rows], old)
+    return _with_all_fields(new, [*kept, *rows], old)
 
 
 def without_unused(module: IRModule) -> IRModule:

@@ -124,41 +124,41 @@ class _Folder:
 
     def move(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         found = Quantized.of(args[0])
-        if found is None or not found.whole or found.q.dtype is INT32:
+        if found is None or not found.is_per_tensor or found.q.dtype is INT32:
             return None
-        return found.of_same(folded(decl_of(old), found.q, *args[1:], **old.attrs))
+        return found.with_values(folded(decl_of(old), found.q, *args[1:], **old.attrs))
 
     def extreme(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         found = Quantized.of(args[0])
-        if found is None or not found.rises or found.q.dtype.name not in BYTES or not _is_filled(old):
+        if found is None or not found.is_increasing or found.q.dtype.name not in BYTES or not _is_filled(old):
             return None
-        return found.of_same(decl_of(old).build(found.q, **old.attrs))
+        return found.with_values(decl_of(old).build(found.q, **old.attrs))
 
     def pad(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         found = Quantized.of(args[0])
-        if found is None or not found.whole or found.q.dtype is INT32:
+        if found is None or not found.is_per_tensor or found.q.dtype is INT32:
             return None
         if old.attrs["mode"] == "constant" and (old.attrs["value"] != 0.0 or found.point is None):
             return None
         value = float(found.point or 0)
-        return found.of_same(PAD.build(found.q, **{**old.attrs, "value": value}))
+        return found.with_values(PAD.build(found.q, **{**old.attrs, "value": value}))
 
     def concat(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         parts = [Quantized.of(a) for a in args]
-        known = [p for p in parts if p is not None and p.whole and p.q.dtype is not INT32]
-        if len(known) < len(args):
+        uniform = [p for p in parts if p is not None and p.is_per_tensor and p.q.dtype is not INT32]
+        if len(uniform) < len(args):
             return None
-        first = known[0]
-        for other in known[1:]:
-            if not first.has(other.scale, other.zero) or other.q.dtype is not first.q.dtype:
+        first = uniform[0]
+        for other in uniform[1:]:
+            if not first.has_parameters(other.scale, other.zero) or other.q.dtype is not first.q.dtype:
                 return None
-        return first.of_same(CONCAT.build(*(p.q for p in known), **old.attrs))
+        return first.with_values(CONCAT.build(*(p.q for p in uniform), **old.attrs))
 
     def relu(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         found = Quantized.of(args[0])
-        if found is None or not found.rises or found.point is None or found.q.dtype is INT32:
+        if found is None or not found.is_increasing or found.point is None or found.q.dtype is INT32:
             return None
-        return found.of_same(_at_least(found.q, found.point))
+        return found.with_values(_at_least(found.q, found.point))
 
     def add(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         return biased(old, args) or (weighted_sum(old, args) if self.fixed else None)
@@ -169,11 +169,11 @@ class _Folder:
         value, scale, *zero = args
         found = Quantized.of(value)
         if self.fixed and found is None:
-            looked_up = table(QUANTIZE.build(*args, **old.attrs))
-            if looked_up is not None:
-                return looked_up
+            lookup = table(QUANTIZE.build(*args, **old.attrs))
+            if lookup is not None:
+                return lookup
         if found is not None:
-            return self.quantize_again(old, found, scale, zero)
+            return self.requantize_dequantized(old, found, scale, zero)
         if value.op is CONCAT and not scale.shape and self._used_once(old.args[0]):
             parts = [self.quantized(old, part, scale, zero) for part in value.args]
             return CONCAT.build(*parts, **value.attrs)
@@ -186,17 +186,19 @@ class _Folder:
     def quantized(self, old: Node, value: Node, scale: Node, zero: Sequence[Node]) -> Node:
         """Quantize another value in the same way as a node."""
         found = Quantized.of(value)
-        again = None if found is None else self.quantize_again(old, found, scale, zero)
+        again = None if found is None else self.requantize_dequantized(old, found, scale, zero)
         return QUANTIZE.build(value, scale, *zero, **old.attrs) if again is None else again
 
-    def quantize_again(self, old: Node, found: Quantized, scale: Node, zero: Sequence[Node]) -> Node | None:
+    def requantize_dequantized(
+        self, old: Node, found: Quantized, scale: Node, zero: Sequence[Node]
+    ) -> Node | None:
         to: DType = old.attrs["to"]
         if found.q.dtype is INT32:
             return self.requantized(found, scale, zero, to) if self.integer else None
         point = None if not zero or is_zero(zero[0]) else zero[0]
-        if found.has(scale, point) and found.q.dtype is to and _is_plain(scale):
+        if found.has_parameters(scale, point) and found.q.dtype is to and _is_plain(scale):
             return found.q
-        wide = centred(found.of_same(found.q)) if self.fixed else None
+        wide = centred(found.with_values(found.q)) if self.fixed else None
         return None if wide is None else self.requantized(Quantized(wide, found.scale, None), scale, zero, to)
 
     def requantized(self, found: Quantized, scale: Node, zero: Sequence[Node], to: DType) -> Node | None:
@@ -241,10 +243,10 @@ class _Folder:
             return None
         low, high = (0.0, math.inf) if value.op is RELU else _limits(value)
         both = np.array([low, high], step.dtype)
-        known = [point for point in points if point is not None]
-        if len(known) < len(points):
+        uniform = [point for point in points if point is not None]
+        if len(uniform) < len(points):
             return None
-        ends = apply(QUANTIZE, [both, step, *known], {"to": to}, TensorType((2,), to))
+        ends = apply(QUANTIZE, [both, step, *uniform], {"to": to}, TensorType((2,), to))
         assert isinstance(ends, np.ndarray)
         return _at_most(_at_least(made, int(ends[0])), int(ends[1]))
 

@@ -48,30 +48,30 @@ class FoldScaleAxis(GraphPass):
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             if old.op in (ADD, SUB, MUL, DIV):
-                for place, arg in enumerate(old.args):
+                for index, arg in enumerate(old.args):
                     if arg.op is not CONST and used_once(arg):
-                        folded = _behind(old, args, place)
+                        folded = _fold_after(old, args, index)
                         if folded is not None:
                             return folded
             elif self.fronts and Weights.of(old, args) is not None and used_once(old.args[0]):
-                return _in_front(old, args)
+                return _fold_before(old, args)
             return None
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
 
 
-def _linear(value: Node, place: int) -> tuple[str, NDArray] | None:
+def _linear(value: Node, index: int) -> tuple[str, NDArray] | None:
     """Return ("mul" or "add", the constant as float64) of an operation with a constant; None for others."""
-    other = const_array(value.args[1 - place])
+    other = const_array(value.args[1 - index])
     if other is None or not value.dtype.is_float:
         return None
     wide = other.astype(np.float64)
-    if value.op is MUL or (value.op is DIV and place == 0):
+    if value.op is MUL or (value.op is DIV and index == 0):
         if value.op is DIV and (wide == 0).any():
             return None
         return "mul", wide if value.op is MUL else 1.0 / wide
-    if value.op is ADD or (value.op is SUB and place == 0):
+    if value.op is ADD or (value.op is SUB and index == 0):
         return "add", wide if value.op is ADD else -wide
     return None
 
@@ -84,10 +84,10 @@ def _per_channel(array: NDArray, rank: int, axis: int, channels: int) -> NDArray
     return np.broadcast_to(array.reshape(-1), (channels,))
 
 
-def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
+def _fold_after(old: Node, args: tuple[Node, ...], index: int) -> Node | None:
     """Fold an operation after a contraction into its weights and bias."""
-    linear = _linear(old, place)
-    target = args[place]
+    linear = _linear(old, index)
+    target = args[index]
     weights = Weights.of(target, target.args) if linear is not None else None
     if linear is None or weights is None or old.shape != target.shape:
         return None
@@ -99,13 +99,13 @@ def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
     return _with_spans(folded, target)
 
 
-def _in_front(old: Node, args: tuple[Node, ...]) -> Node | None:
+def _fold_before(old: Node, args: tuple[Node, ...]) -> Node | None:
     """Fold an operation before a contraction into its weights and bias."""
     source = args[0]
     if source.op not in (ADD, SUB, MUL, DIV):
         return None
-    for place, value in enumerate(source.args):
-        linear = _linear(source, place) if value.op is not CONST else None
+    for index, value in enumerate(source.args):
+        linear = _linear(source, index) if value.op is not CONST else None
         weights = Weights.of(old, args)
         if linear is None or weights is None or value.shape != source.shape:
             continue

@@ -44,7 +44,7 @@ MOST = Decision(
 )
 MOVES = Decision(
     "fuse.moves",
-    "Whether contractions read operands through the moves in front of them, or these write copies.",
+    "Whether contractions read operands through preceding data movement, or copies are written.",
     ("copied", "read_through"),
 )
 SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
@@ -63,12 +63,12 @@ class Fuse(GraphPass):
     moves: bool = False
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        few = FUSION.forced_ops
+        forced = FUSION.forced_ops
         most = FUSION.most_ops if self.max_ops is None else self.max_ops
         limit = MOST.pick(
             most if context.opt_level > 0 else 1,
-            lambda: [most, *few, 1],
-            lambda ops: "one" if ops == 1 else "few" if ops in few else "all",
+            lambda: [most, *forced, 1],
+            lambda ops: "one" if ops == 1 else "few" if ops in forced else "all",
             where=function.name,
         )
         reasons = {
@@ -110,29 +110,29 @@ def _is_literal(value: Node) -> bool:
 
 
 def _call(group: Group, members: Sequence[Node], built: dict[Node, Node], names: _Names) -> Node:
-    inside: dict[Node, Node] = {}
+    inner: dict[Node, Node] = {}
     params: list[Node] = []
-    given: list[Node] = []
+    args: list[Node] = []
     spans: dict[Span, None] = {}
     for member in members:
-        for place, arg in enumerate(member.args):
-            if arg in inside:
+        for index, arg in enumerate(member.args):
+            if arg in inner:
                 continue
-            if _is_literal(arg) and not (place > 0 and member.op.name in SCALED):
-                inside[arg] = arg
+            if _is_literal(arg) and not (index > 0 and member.op.name in SCALED):
+                inner[arg] = arg
                 continue
             fresh = param(_param_name(arg, len(params)), arg.type)
-            inside[arg] = fresh
+            inner[arg] = fresh
             params.append(fresh)
-            given.append(built[arg])
+            args.append(built[arg])
         spans.update(dict.fromkeys(member.spans))
         with spanned(member.spans):
-            inside[member] = node(member.op, [inside[arg] for arg in member.args], member.attrs, member.type)
+            inner[member] = node(member.op, [inner[arg] for arg in member.args], member.attrs, member.type)
     label = next((span.name for span in reversed(spans) if span.name), "")
     attrs = {"kind": kind_of(group.anchor or group.root), "label": label}
-    function = Function(names.of(members), tuple(params), inside[group.root]).with_attrs(**attrs)
+    function = Function(names.of(members), tuple(params), inner[group.root]).with_attrs(**attrs)
     with spanned(spans):
-        return call_function(function, given)
+        return call_function(function, args)
 
 
 def _param_name(value: Node, index: int) -> str:

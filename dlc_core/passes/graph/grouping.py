@@ -43,7 +43,7 @@ COSTLY = frozenset((
     "softsign", "elu", "selu", "celu", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
     "sinh", "cosh", "asinh", "acosh", "atanh",
 ))  # fmt: skip
-"""Elementwise ops that are dearer to compute twice than to store and load."""
+"""Elementwise ops that cost more to compute twice than to store and load."""
 
 COPIED = frozenset({"dequantize"})
 """Elementwise ops that each consumer computes for itself where their input is narrower than their result: to
@@ -51,12 +51,12 @@ store and load the result would cost more."""
 
 EPILOGUE = Decision(
     "fuse.epilogue",
-    "Whether an elementwise operation behind a contraction or reduction is computed in its kernel.",
+    "Whether an elementwise operation after a contraction or reduction is computed in its kernel.",
     ("fused", "separate"),
 )
 PRODUCER = Decision(
     "fuse.producer",
-    "Whether a value that one kernel reads is computed in that, or by a kernel of its own.",
+    "Whether a value that one kernel reads is computed in that kernel, or in a separate one.",
     ("fused", "separate"),
 )
 

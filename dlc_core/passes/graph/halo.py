@@ -2,7 +2,7 @@
 
 Rows are the elements of one axis.  A window of 3 that moves by 1 needs the rows 3 to 8 for the rows 4 to 7,
 and no border; for the rows 0 to 3 it needs the rows 0 to 4 and one row of border in front.  The values are
-those of the whole, bit for bit: each element is computed from the same elements in the same way.
+those of the whole result, bit for bit: each element is computed from the same elements in the same way.
 """
 
 from __future__ import annotations
@@ -67,21 +67,25 @@ def _window(n: Node) -> Window:
     return Window.of([const_value(size) or 0 for size in spatial], n.attrs)
 
 
-def _reach(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
+def _window_rows(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
     """Return the input rows that windows read, and the rows of padding before and after these."""
-    place = rows.axis - (row_axis(n) or 0)
+    window_axis = rows.axis - (row_axis(n) or 0)
     window = _window(n)
-    if not 0 <= place < len(window.kernel) or _hangs_over(n, window):
+    if not 0 <= window_axis < len(window.kernel) or _overhangs(n, window):
         return None
     size = const_value(n.args[0].shape[rows.axis]) or 0
-    begin = rows.begin * window.strides[place] - window.before[place]
-    end = (rows.end - 1) * window.strides[place] - window.before[place] + window.extents[place]
+    begin = rows.begin * window.strides[window_axis] - window.before[window_axis]
+    end = (
+        (rows.end - 1) * window.strides[window_axis]
+        - window.before[window_axis]
+        + window.extents[window_axis]
+    )
     if begin >= size or end <= 0:
         return None  # a window that reads only padding
     return Rows(rows.axis, max(begin, 0), min(end, size)), max(-begin, 0), max(end - size, 0)
 
 
-def _hangs_over(n: Node, window: Window) -> bool:
+def _overhangs(n: Node, window: Window) -> bool:
     """Whether the last window along some axis extends beyond the padding."""
     first = row_axis(n) or 0
     sizes = n.args[0].shape[first : first + len(window.kernel)]
@@ -100,8 +104,8 @@ def _padded(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
     return Rows(rows.axis, max(begin, 0), min(end, size)), max(-begin, 0), max(end - size, 0)
 
 
-def needs(n: Node, rows: Rows) -> list[Rows | None] | None:
-    """Return the rows of each input that rows of the result need; None for an input that is needed whole.
+def input_rows(n: Node, rows: Rows) -> list[Rows | None] | None:
+    """Return the rows of each input that rows of the result need; None for all rows of an input.
 
     Return None instead of a list if the op cannot be computed by rows.
     """
@@ -110,7 +114,7 @@ def needs(n: Node, rows: Rows) -> list[Rows | None] | None:
         return None
     others: list[Rows | None] = [None] * (len(n.args) - 1)
     if decl in WINDOWED or decl is PAD:
-        reach = _padded(n, rows) if decl is PAD else _reach(n, rows)
+        reach = _padded(n, rows) if decl is PAD else _window_rows(n, rows)
         return None if reach is None else [reach[0], *others]
     if decl is TRANSPOSE:
         return [replace(rows, axis=permutation(n)[rows.axis])]
@@ -132,15 +136,15 @@ def _aligned(arg: Node, n: Node, rows: Rows) -> Rows | None:
 
 
 def on_rows(n: Node, rows: Rows, args: Sequence[Node]) -> Node:
-    """Compute some rows of a node's result. `args` have the rows that `needs` returns."""
+    """Compute some rows of a node's result. `args` have the rows that `input_rows` returns."""
     decl = n.op
     assert isinstance(decl, OpDecl)
     attrs = dict(n.attrs)
     if decl in WINDOWED:
-        place, window, reach = rows.axis - (row_axis(n) or 0), _window(n), _reach(n, rows)
+        window_axis, window, reach = rows.axis - (row_axis(n) or 0), _window(n), _window_rows(n, rows)
         assert reach is not None
         before, after = list(window.before), list(window.after)
-        before[place], after[place] = reach[1:]
+        before[window_axis], after[window_axis] = reach[1:]
         attrs["padding"] = (*before, *after)
         if "ceil_mode" in attrs:
             attrs["ceil_mode"] = False
@@ -153,7 +157,7 @@ def on_rows(n: Node, rows: Rows, args: Sequence[Node]) -> Node:
     return decl.build(*args, **attrs)
 
 
-def cut(value: Node, rows: Rows) -> Node:
+def rows_of(value: Node, rows: Rows) -> Node:
     """Return some rows of a value, without a copy if they are contiguous."""
     if rows == all_rows(value, rows.axis):
         return value
@@ -162,4 +166,4 @@ def cut(value: Node, rows: Rows) -> Node:
     return SLICE.build(value, begins=(rows.begin,), ends=(rows.end,), axes=(rows.axis,))
 
 
-__all__ = ["WINDOWED", "Rows", "all_rows", "cut", "needs", "on_rows", "row_axis"]
+__all__ = ["WINDOWED", "Rows", "all_rows", "input_rows", "on_rows", "row_axis", "rows_of"]

@@ -32,10 +32,10 @@ class Infer(GraphPass):
     name: ClassVar[str] = "infer"
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return _noted(super().run(module, context))
+        return _with_entry_needs(super().run(module, context))
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        body = rewrite(function.body, _again)
+        body = rewrite(function.body, _with_inferred_type)
         return function if body is function.body else function.with_body(body)
 
 
@@ -47,14 +47,14 @@ class NoteConditions(GraphPass):
     stage: ClassVar[str] = "interface"
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return _noted(super().run(module, context))
+        return _with_entry_needs(super().run(module, context))
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = rewrite(function.body, _with_conditions)
         return function if body is function.body else function.with_body(body)
 
 
-def _noted(module: IRModule) -> IRModule:
+def _with_entry_needs(module: IRModule) -> IRModule:
     """Set the attribute `needs` of the entry to the conditions on its dims, if there are any."""
     entry = module.functions.get(module.entry)
     found = needs_of(entry) if isinstance(entry, Function) else ()
@@ -68,7 +68,7 @@ def _with_conditions(old: Node, args: tuple[Node, ...]) -> Node | None:
     return node(old.op, args, {**old.attrs, **functions}, old.type) if functions else None
 
 
-def _again(old: Node, args: tuple[Node, ...]) -> Node | None:
+def _with_inferred_type(old: Node, args: tuple[Node, ...]) -> Node | None:
     found = _inferred(old, args)
     type_ = old.type if found is None else merge_types(old.type, found, old)
     functions = _with_needs(old)
@@ -83,15 +83,15 @@ def _with_needs(value: Node) -> dict[str, Function]:
     Branches, and loops whose state changes its shape, get all conditions. Other loops get those on
     data-dependent dims.
     """
-    alone = value.op is IF or bool(value.attrs.get("sizes"))
+    needs_all = value.op is IF or bool(value.attrs.get("sizes"))
     found = {}
     for name, attr in value.attrs.items():
         if not isinstance(attr, Function):
             continue
-        told = {var for n in post_order(attr.body) for var in fresh_dims(n)}
-        needs = needs_of(attr) if alone or told else ()
-        if not alone:
-            needs = tuple(need for need in needs if not told.isdisjoint(free_vars(need[1], need[2])))
+        data_dims = {var for n in post_order(attr.body) for var in fresh_dims(n)}
+        needs = needs_of(attr) if needs_all or data_dims else ()
+        if not needs_all:
+            needs = tuple(need for need in needs if not data_dims.isdisjoint(free_vars(need[1], need[2])))
         if needs and needs != attr.attrs.get(NEEDS):
             found[name] = attr.with_attrs(**{NEEDS: needs})
     return found

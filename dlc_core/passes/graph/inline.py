@@ -22,9 +22,9 @@ def inlined(function: Function, args: Sequence[Node]) -> Node:
     symbols: dict[Var, Expr] = {}
     for own, given in zip(function.params, args, strict=True):
         if isinstance(own.type, TensorType) and isinstance(given.type, TensorType):
-            for mine, size in zip(own.type.shape, given.type.shape, strict=True):
-                if isinstance(mine, Var):
-                    symbols.setdefault(mine, as_expr(size))
+            for symbol, size in zip(own.type.shape, given.type.shape, strict=True):
+                if isinstance(symbol, Var):
+                    symbols.setdefault(symbol, as_expr(size))
 
     def visit(old: Node, new_args: tuple[Node, ...]) -> Node | None:
         if old.op is GET:

@@ -37,7 +37,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.support.record import record
 
-BOXES, SLICE, GATHER, SQUEEZE, RESHAPE, MINIMUM = (
+NMS, SLICE, GATHER, SQUEEZE, RESHAPE, MINIMUM = (
     OPS[name] for name in ("non_max_suppression", "slice", "gather", "squeeze", "reshape", "minimum")
 )
 
@@ -57,11 +57,11 @@ class LimitNms(GraphPass):
 
 
 def _limited(function: Function) -> Function:
-    found = [n for n in post_order(function.body) if n.op is BOXES]
+    found = [n for n in post_order(function.body) if n.op is NMS]
     if not found:
         return function
     users = users_of(function.body)
-    limits = {n: _needed(n, function, users) for n in found if n is not function.body}
+    limits = {n: _needed_rows(n, function, users) for n in found if n is not function.body}
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         limit = limits.get(old)
@@ -69,18 +69,18 @@ def _limited(function: Function) -> Function:
             return None
         most = const_array(args[2])
         if most is None:
-            fewer = MINIMUM.build(args[2], constant(np.full((), limit, np.int64)))
+            limited = MINIMUM.build(args[2], constant(np.full((), limit, np.int64)))
         elif (most <= limit).all():
             return None
         else:
-            fewer = constant(np.minimum(most, np.int64(limit)))
-        return node(BOXES, (*args[:2], fewer, *args[3:]), old.attrs, old.type)
+            limited = constant(np.minimum(most, np.int64(limit)))
+        return node(NMS, (*args[:2], limited, *args[3:]), old.attrs, old.type)
 
     body = rewrite(function.body, visit)
     return function if body is function.body else function.with_body(body)
 
 
-def _needed(boxes: Node, function: Function, users: dict[Node, list[Node]]) -> int | None:
+def _needed_rows(boxes: Node, function: Function, users: dict[Node, list[Node]]) -> int | None:
     """Return the number of leading rows that are needed at most, if known."""
     count = boxes.attrs["count"]
     limit, rows = 0, {boxes}

@@ -34,14 +34,14 @@ from dlc_core.target.description import Description
 MATMUL, PACKED, SLICE = OPS["matmul"], OPS["packed_matmul"], OPS["slice"]
 PRODUCTS = Decision(
     "products.merge",
-    "Whether products of one value by several constants become one product by the concatenated constants.",
+    "Whether GEMMs of one value with several constants become one GEMM with the concatenated constants.",
     ("merged", "separate"),
 )
 
 
 @record(frozen=True)
 class _Chain:
-    """A product and what follows it in its kernel, the root last."""
+    """A GEMM and its epilogue in its kernel, the root last."""
 
     steps: tuple[Node, ...]
 
@@ -68,15 +68,17 @@ class MergeProducts(GraphPass):
         with unrecorded():
             grouping = group_nodes(function)
         machine = context.target.describe()
-        wanted = [alike for alike in _alike(grouping) if _is_chosen([c.steps[0] for c in alike], machine)]
-        while wanted:
-            merged, slices = _merged(function, wanted)
+        selected = [
+            chains for chains in _mergeable(grouping) if _is_chosen([c.steps[0] for c in chains], machine)
+        ]
+        while selected:
+            merged, slices = _merged(function, selected)
             with unrecorded():
                 groups = group_nodes(merged).groups
             free = [all(s in groups and groups[s].root is not s for s in parts) for parts in slices]
             if all(free):
                 return merged
-            wanted = [alike for alike, kept in zip(wanted, free, strict=True) if kept]
+            selected = [chains for chains, kept in zip(selected, free, strict=True) if kept]
         return function
 
 
@@ -102,14 +104,14 @@ def _seconds(products: Sequence[Node], machine: Description) -> dict[str, float]
     works = [work for value in products if (work := _work(value)) is not None]
     if len(works) < len(products):
         return None
-    whole = Work(*(sum(figures) for figures in zip(*map(_figures, works), strict=True)))
+    total = Work(*(sum(values) for values in zip(*map(_fields, works), strict=True)))
     limits, threads = Machine.of(machine), machine.workers
     # All weights are read between two runs of a kernel, so that they stay in a cache only if all fit.
-    apart, together = (
-        [limits.estimate(work, threads=threads, resident=whole.bytes or 0) for work in given]
-        for given in (works, [whole])
+    separate, merged = (
+        [limits.estimate(work, threads=threads, resident=total.bytes or 0) for work in given]
+        for given in (works, [total])
     )
-    each = {"merged": together, "separate": apart}
+    each = {"merged": merged, "separate": separate}
     return {name: sum(e.seconds for e in found if e) for name, found in each.items()}
 
 
@@ -124,7 +126,7 @@ def _work(value: Node) -> Work | None:
     return Work(2 * steps, steps, 0, weights + results, weights)
 
 
-def _figures(work: Work) -> tuple[int, ...]:
+def _fields(work: Work) -> tuple[int, ...]:
     return tuple(v or 0 for v in (work.flops, work.steps, work.functions, work.bytes, work.constants))
 
 
@@ -147,86 +149,86 @@ def _has_candidates(function: Function) -> bool:
     return False
 
 
-def _alike(grouping: Grouping) -> list[list[_Chain]]:
+def _mergeable(grouping: Grouping) -> list[list[_Chain]]:
     """Return the groups of GEMMs of one value that can be merged with all of their kernels."""
     found: dict[Hashable, list[_Chain]] = {}
     for value in grouping.order:
         if value.op not in (MATMUL, PACKED) or not _is_product(value) or value not in grouping.groups:
             continue
         members = set(grouping.groups[value].members)
-        chain, forms = [value], [_form(value, value.args[0], value.shape[-1])]
+        chain, keys = [value], [_merge_key(value, value.args[0], value.shape[-1])]
         while chain[-1] is not grouping.groups[value].root:
             users = [m for m in members if chain[-1] in m.args]
-            form = _form(users[0], chain[-1], value.shape[-1]) if len(users) == 1 else None
-            if form is None:
+            key = _merge_key(users[0], chain[-1], value.shape[-1]) if len(users) == 1 else None
+            if key is None:
                 break
             chain.append(users[0])
-            forms.append(form)
+            keys.append(key)
         else:
-            if len(chain) == len(members) and None not in forms:
-                found.setdefault((value.args[0], *forms), []).append(_Chain(tuple(chain)))
+            if len(chain) == len(members) and None not in keys:
+                found.setdefault((value.args[0], *keys), []).append(_Chain(tuple(chain)))
     return [chains for chains in found.values() if len(chains) > 1]
 
 
-def _form(value: Node, inside: Node, columns: object) -> Hashable | None:
+def _merge_key(value: Node, inside: Node, columns: object) -> Hashable | None:
     """Return a key that two steps share if they can be merged; None if constants do not fit the columns."""
     if value.args.count(inside) != 1 or not isinstance(value.op, OpDecl):
         return None
     product = value.op in (MATMUL, PACKED)
     if not product and (value.op.kind not in POINTWISE or value.shape != inside.shape):
         return None
-    places: list[Hashable] = []
+    parts: list[Hashable] = []
     for arg in value.args:
         array = const_array(arg)
         if arg is inside:
-            places.append("value")
+            parts.append("value")
         elif array is None:
             return None
         elif product:
-            places.append((arg.dtype, array.shape[:-1]))
+            parts.append((arg.dtype, array.shape[:-1]))
         elif array.size == 1 or (array.size == columns and array.shape[-1] == columns):
-            places.append((arg.dtype, array.ndim, array.tobytes() if array.size == 1 else None))
+            parts.append((arg.dtype, array.ndim, array.tobytes() if array.size == 1 else None))
         else:
             return None
     if not product and len(value.args) > 1 and value.op.name not in ("add", "sub", "mul", "div"):
         return None
-    return (value.op, tuple((k, attr_key(v)) for k, v in value.attrs.items()), tuple(places))
+    return (value.op, tuple((k, attr_key(v)) for k, v in value.attrs.items()), tuple(parts))
 
 
-def _merged(function: Function, wanted: Sequence[Sequence[_Chain]]) -> tuple[Function, list[list[Node]]]:
+def _merged(function: Function, selected: Sequence[Sequence[_Chain]]) -> tuple[Function, list[list[Node]]]:
     """Merge these GEMMs, and return the function with the slices that replace each."""
-    owner = {chain.root: (which, alike) for which, alike in enumerate(wanted) for chain in alike}
+    owner = {chain.root: (number, chains) for number, chains in enumerate(selected) for chain in chains}
     made: dict[int, Node] = {}
-    slices: list[list[Node]] = [[] for _ in wanted]
+    slices: list[list[Node]] = [[] for _ in selected]
     built: dict[Node, Node] = {}
 
     def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
         found = owner.get(old)
         if found is None:
             return None
-        which, alike = found
-        if which not in made:
-            made[which] = _whole(alike, built[alike[0].steps[0].args[0]])
+        number, chains = found
+        if number not in made:
+            made[number] = _merged_chain(chains, built[chains[0].steps[0].args[0]])
         begin = 0
-        for chain in alike:
+        for chain in chains:
             if chain.root is old:
                 break
             begin += chain.columns
         end, last = begin + chain.columns, len(old.shape) - 1
-        made[which].add_spans(tuple(s for step in chain.steps for s in step.spans))
-        part = SLICE.build(made[which], begins=(begin,), ends=(end,), axes=(last,))
-        slices[which].append(part)
+        made[number].add_spans(tuple(s for step in chain.steps for s in step.spans))
+        part = SLICE.build(made[number], begins=(begin,), ends=(end,), axes=(last,))
+        slices[number].append(part)
         return part
 
     return function.with_body(rewrite(function.body, visit, built)), slices
 
 
-def _whole(alike: Sequence[_Chain], x: Node) -> Node:
-    value, before = x, alike[0].steps[0].args[0]
-    for steps in zip(*(chain.steps for chain in alike), strict=True):
+def _merged_chain(chains: Sequence[_Chain], x: Node) -> Node:
+    value, before = x, chains[0].steps[0].args[0]
+    for steps in zip(*(chain.steps for chain in chains), strict=True):
         first = steps[0]
         args = [
-            value if arg is before else _joined([step.args[i] for step in steps], alike)
+            value if arg is before else _joined([step.args[i] for step in steps], chains)
             for i, arg in enumerate(first.args)
         ]
         assert isinstance(first.op, OpDecl)
@@ -234,10 +236,10 @@ def _whole(alike: Sequence[_Chain], x: Node) -> Node:
     return value
 
 
-def _joined(constants: Sequence[Node], alike: Sequence[_Chain]) -> Node:
+def _joined(constants: Sequence[Node], chains: Sequence[_Chain]) -> Node:
     """Concatenate constants; a scalar that all chains share stays a scalar."""
     arrays: list[NDArray] = [array for c in constants if (array := const_array(c)) is not None]
-    if all(array.size == 1 for array in arrays) and any(chain.columns != 1 for chain in alike):
+    if all(array.size == 1 for array in arrays) and any(chain.columns != 1 for chain in chains):
         return constants[0]
     return constant(np.concatenate(arrays, axis=-1))
 

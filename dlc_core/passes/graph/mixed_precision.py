@@ -90,10 +90,10 @@ class _Lowering(StoredForm):
         self.activations = activations
         super().__init__(function)
 
-    def takes(self, value: Node) -> bool:
+    def reads_form(self, value: Node) -> bool:
         return self.activations and _is_lowered(value)
 
-    def taker(self, old: Node) -> Node:
+    def rebuilt_reader(self, old: Node) -> Node:
         decl = old.op
         assert isinstance(decl, OpDecl)
         first = self.form(old.args[0]) if self.activations else self.read(old.args[0])
@@ -110,7 +110,7 @@ class _Lowering(StoredForm):
         return CAST.build(value, to=FLOAT32)
 
     def _rebuilt(self, old: Node) -> Node:
-        return self.taker(old) if _is_lowered(old) else super()._rebuilt(old)
+        return self.rebuilt_reader(old) if _is_lowered(old) else super()._rebuilt(old)
 
 
 __all__ = ["FAST", "MixedPrecision", "is_fast", "lowers_activations", "narrow_dtype"]

@@ -65,22 +65,22 @@ class PackWeights(GraphPass):
         return None
 
     def _stay_packed(self, old: Node, args: tuple[Node, ...]) -> bool:
-        preferred = "packed" if self._are_few(args[0]) else "floats"
+        preferred = "packed" if self._has_few_rows(args[0]) else "floats"
         reasons = {
-            "packed": f"more than {self._most} rows would unpack each weight again",
-            "floats": f"at most {self._most} rows are memory-bound: packed weights are fewer bytes",
+            "packed": f"more than {self._max_rows} rows would unpack each weight again",
+            "floats": f"at most {self._max_rows} rows are memory-bound: packed weights are fewer bytes",
         }
         where = f"{args[0].shape} {args[1].shape}"
         chosen = STORED.choose(preferred, where=where, refused=reasons.__getitem__, spans=old.spans)
         return chosen == "packed"
 
     @property
-    def _most(self) -> int:
+    def _max_rows(self) -> int:
         return WEIGHTS.packed_rows if self.rows is None else self.rows
 
-    def _are_few(self, x: Node) -> bool:
+    def _has_few_rows(self, x: Node) -> bool:
         lead = x.shape[:-1]
-        return not all(isinstance(d, int) for d in lead) or math.prod(lead) <= self._most
+        return not all(isinstance(d, int) for d in lead) or math.prod(lead) <= self._max_rows
 
 
 def _as_floats(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -102,10 +102,10 @@ def _as_packed(old: Node, args: tuple[Node, ...]) -> Node | None:
         return None
     if x.dtype is not weights.dtype or x.dtype.name == "float64" or old.dtype is not x.dtype:
         return None
-    turned = old.attrs["transpose_b"]
+    transposed = old.attrs["transpose_b"]
     wide = q.astype(np.int16)
-    numbers = wide.T if turned else wide
-    parts = [_blocks(value, numbers.shape, turned) for value in weights.args[1:]]
+    numbers = wide.T if transposed else wide
+    parts = [_blocks(value, numbers.shape, transposed) for value in weights.args[1:]]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -115,24 +115,24 @@ def _as_packed(old: Node, args: tuple[Node, ...]) -> Node | None:
         return None
     scale, *zero = (np.repeat(part, blocks // part.shape[0], axis=0) for part in known)
     # Signed weights are stored with an offset that makes them non-negative; zero points get the same offset.
-    moved = 1 << (bits - 1) if weights.args[0].dtype.kind == "int" else 0
+    offset = 1 << (bits - 1) if weights.args[0].dtype.kind == "int" else 0
     points = zero[0].astype(np.int16) if zero else np.zeros_like(scale, np.int16)
-    rest = [] if moved and not zero else [constant((points + moved).astype(np.uint8))]
-    stored = packed((numbers + moved).reshape(blocks, depth // blocks, columns), bits)
+    rest = [] if offset and not zero else [constant((points + offset).astype(np.uint8))]
+    stored = packed((numbers + offset).reshape(blocks, depth // blocks, columns), bits)
     return PACKED.build(x, constant(stored), constant(scale), *rest, bits=bits)
 
 
-def _blocks(value: Node, shape: tuple[int, ...], turned: bool) -> NDArray | None:
+def _blocks(value: Node, shape: tuple[int, ...], transposed: bool) -> NDArray | None:
     """Return scales or zero points of weights [depth, columns] as [blocks, columns]; None for other forms."""
     depth, columns = shape
     times = 1
-    if value.op is REPEAT and value.attrs["axis"] % 2 == (1 if turned else 0):
+    if value.op is REPEAT and value.attrs["axis"] % 2 == (1 if transposed else 0):
         times, value = value.attrs["repeats"], value.args[0]
     array = const_array(value)
     if array is None or array.ndim > 2:
         return None
     matrix = np.atleast_2d(array)
-    matrix = matrix.T if turned else matrix
+    matrix = matrix.T if transposed else matrix
     if matrix.shape[1] not in (1, columns) or depth % matrix.shape[0]:
         return None
     if matrix.shape[0] > 1 and matrix.shape[0] * times != depth:

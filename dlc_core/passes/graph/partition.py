@@ -44,8 +44,8 @@ from dlc_core.target.partitioner import Part, Region, RegionPattern
 from dlc_core.target.target import Target
 
 PARTITIONER, PARTS = "partitioner", "parts"
-"""Attributes of regions: who took it; the pattern of each part and its root's place in the post order."""
-NOTHING_FITS = "no pattern has it"
+"""Attributes of regions: the partitioner; the pattern of each part and its root's index in post order."""
+NO_MATCH = "no pattern matches"
 
 
 @record(frozen=True)
@@ -92,14 +92,14 @@ class Partition(Pass):
         entry = module.functions.get(module.entry)
         if context.placement is None or not isinstance(entry, Function):
             return module
-        parting = _Parting(context.placement)
-        made = parting.function(entry)
-        return module.with_function(module.entry, made).with_attrs(placed=parting.record())
+        partitioner = _Partitioner(context.placement)
+        made = partitioner.function(entry)
+        return module.with_function(module.entry, made).with_attrs(placed=partitioner.record())
 
 
 @dataclass
-class _Parting:
-    """Functions on their way to be split; regions are numbered over all of them."""
+class _Partitioner:
+    """Splits functions into regions, which are numbered over all functions."""
 
     placement: Placement
     numbers: Iterator[int] = field(default_factory=count)
@@ -115,20 +115,20 @@ class _Parting:
         order = list(post_order(function.body))
         graph = Graph(order, users_of(function.body), function.body)
         cover, regions = self._regions(graph)
-        self._tell(graph, cover)
+        self._record_refusals(graph, cover)
         return function.with_body(self._rebuilt(graph, regions))
 
-    def _regions(self, graph: Graph) -> tuple[Cover, list[_Found]]:
+    def _regions(self, graph: Graph) -> tuple[Cover, list[_FoundRegion]]:
         pins = self.placement.pins(graph.order)
         declined: dict[tuple[Node, Taker], str] = {}
 
         def offer(taker: Taker) -> Callable[[Node], bool]:
             own = str(taker.target)
-            open_to = own in self.placement.automatic
+            is_automatic = own in self.placement.automatic
 
             def offered(n: Node) -> bool:
                 pin = pins.get(n)
-                return (open_to if pin is None else pin == own) and (n, taker) not in declined
+                return (is_automatic if pin is None else pin == own) and (n, taker) not in declined
 
             return offered
 
@@ -136,7 +136,7 @@ class _Parting:
             cover = Cover(graph)
             for taker in self.placement.takers:
                 cover.add(taker, offer(taker))
-            found = [_Found.of(graph, pieces) for pieces in merged(graph, cover.pieces)]
+            found = [_FoundRegion.of(graph, pieces) for pieces in merged(graph, cover.pieces)]
             refusals = [(each, why) for each in found if (why := each.why_not())]
             if not refusals:
                 break
@@ -146,16 +146,16 @@ class _Parting:
             cover.refuse(n, taker, why)
         return cover, found
 
-    def _tell(self, graph: Graph, cover: Cover) -> None:
+    def _record_refusals(self, graph: Graph, cover: Cover) -> None:
         """Record why nodes are not on a preferred target."""
         target_of = {n: str(piece.taker.target) for piece in cover.pieces for n in piece.members}
-        wanted = list(dict.fromkeys(str(t.target) for t in self.placement.takers))
+        targets = list(dict.fromkeys(str(t.target) for t in self.placement.takers))
         pins = self.placement.pins(graph.order)
         for n in graph.order:
             if n.op.name in STRUCTURAL:
                 continue
             own = target_of.get(n)
-            before = wanted[: wanted.index(own)] if own is not None else wanted
+            before = targets[: targets.index(own)] if own is not None else targets
             for target in before:
                 reasons = cover.refused.get(n, {}).get(target, [])
                 if n in pins and pins[n] != target:
@@ -163,22 +163,22 @@ class _Parting:
                 elif not reasons and (target not in self.placement.automatic and n not in pins):
                     continue
                 names = [s.name or str(s) for s in n.spans]
-                told = {"op": n.op.name, "nodes": names, "target": target}
-                self.refused.append({**told, "reasons": reasons or [NOTHING_FITS]})
+                refusal = {"op": n.op.name, "nodes": names, "target": target}
+                self.refused.append({**refusal, "reasons": reasons or [NO_MATCH]})
 
-    def _rebuilt(self, graph: Graph, regions: Sequence[_Found]) -> Node:
+    def _rebuilt(self, graph: Graph, regions: Sequence[_FoundRegion]) -> Node:
         """Rebuild the body with calls of the regions."""
         region_of = {n: region for region in regions for n in region.members}
         new: dict[Node, Node] = {n: n for n in graph.order if n.op in (PARAM, CONST)}
-        waiting = [graph.body]
-        while waiting:
-            n = waiting[-1]
+        work = [graph.body]
+        while work:
+            n = work[-1]
             region = region_of.get(n)
             missing = [a for a in (n.args if region is None else region.inputs) if a not in new]
             if n in new or missing:
-                waiting += missing[::-1]
+                work += missing[::-1]
                 if n in new:
-                    waiting.pop()
+                    work.pop()
                 continue
             if region is None:
                 new[n] = self._kept(n, new)
@@ -198,7 +198,7 @@ class _Parting:
         with only_spans(n.spans):
             return node(n.op, args, attrs, n.type)
 
-    def _called(self, region: _Found, new: Mapping[Node, Node]) -> dict[Node, Node]:
+    def _called(self, region: _FoundRegion, new: Mapping[Node, Node]) -> dict[Node, Node]:
         function = replace(region.extracted.function, name=f"region_{next(self.numbers)}")
         self.regions.append(region.record(function.name))
         with only_spans(tuple(dict.fromkeys(s for n in region.members for s in n.spans))):
@@ -207,7 +207,7 @@ class _Parting:
 
 
 @record(frozen=True, eq=False)
-class _Found:
+class _FoundRegion:
     """A region: its pieces, and its nodes as a function."""
 
     taker: Taker
@@ -216,16 +216,16 @@ class _Found:
     extracted: Extracted
 
     @staticmethod
-    def of(graph: Graph, pieces: Sequence[Piece]) -> _Found:
+    def of(graph: Graph, pieces: Sequence[Piece]) -> _FoundRegion:
         taker = pieces[0].taker
         inside = dict.fromkeys(n for piece in pieces for n in piece.members)
         members = tuple(sorted(inside, key=graph.position.__getitem__))
         attrs = {REGION: str(taker.target), PARTITIONER: taker.partitioner.name}
         made = extract("region", members, reads_of(inside), lambda n: graph.escapes(n, inside), attrs)
-        place = {n: i for i, n in enumerate(post_order(made.function.body))}
-        parts = tuple((piece.pattern.name, place[made.copies[piece.root]]) for piece in pieces)
+        positions = {n: i for i, n in enumerate(post_order(made.function.body))}
+        parts = tuple((piece.pattern.name, positions[made.copies[piece.root]]) for piece in pieces)
         function = made.function.with_attrs(**{PARTS: parts})
-        return _Found(taker, tuple(pieces), members, replace(made, function=function))
+        return _FoundRegion(taker, tuple(pieces), members, replace(made, function=function))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -233,10 +233,10 @@ class _Found:
 
     def why_not(self) -> str:
         """Return why it cannot be a region, or why its partitioner refuses it; empty if it is accepted."""
-        shown = {v for a in self.inputs for v in dims_bound_by(a)}
-        missing = dict.fromkeys(v.name for n in self.members for v in dims_required_by(n) if v not in shown)
+        known = {v for a in self.inputs for v in dims_bound_by(a)}
+        missing = dict.fromkeys(v.name for n in self.members for v in dims_required_by(n) if v not in known)
         if missing:
-            return f"its inputs do not tell the dims {', '.join(missing)}"
+            return f"its inputs do not determine the dims {', '.join(missing)}"
         region, taker = region_of(self.extracted.function, self.taker), self.taker
         spans = (s for n in self.members for s in n.spans)
         return taker.refusal("worth", lambda: taker.partitioner.worth(region, taker.target), spans)
@@ -262,8 +262,8 @@ def region_of(function: Function, taker: Taker) -> Region:
     patterns = {p.name: p for p in taker.partitioner.patterns}
     order = list(post_order(function.body))
     parts = []
-    for name, place in function.attrs[PARTS]:
-        found = match(patterns[name].pattern, order[place])
+    for name, index in function.attrs[PARTS]:
+        found = match(patterns[name].pattern, order[index])
         assert found is not None
         parts.append(Part(name, found))
     return Region(function.name, function, tuple(parts))

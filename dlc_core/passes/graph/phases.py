@@ -41,7 +41,7 @@ CONCAT, SLICE = OPS["concat"], OPS["slice"]
 Array = np.ndarray[Any, Any]
 FORM = Decision(
     "conv_transpose.phases",
-    "Whether the phases of a transposed convolution are one convolution or one each, or its input is spread.",
+    "Whether a transposed convolution is one convolution of all phases, one per phase, or of a spread input.",
     ("together", "separate", "spread"),
 )
 
@@ -73,11 +73,11 @@ class Phases(GraphPass):
     def run_function(self, function: Function, context: PassContext) -> Function:
         if context.target is None or context.target.describe().thread_axes:
             return function
-        body = rewrite(function.body, _gathered)
+        body = rewrite(function.body, _by_phases)
         return function if body is function.body else function.with_body(body)
 
 
-def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
+def _by_phases(old: Node, args: tuple[Node, ...]) -> Node | None:
     if old.op is not CONV_TRANSPOSE or old.attrs["layout"] != "NXC" or old.attrs["kernel_layout"] != "XIO":
         return None
     weights = const_array(args[1])
@@ -100,7 +100,7 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     attrs = {"padding": (*before, *after), "dilation": old.attrs["dilation"], "groups": conv.groups}
     attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
     axes = _axes(old, conv)
-    apart = bool(axes) and _pays_apart(old, conv, axes)
+    separate = bool(axes) and _is_separate_cheaper(old, conv, axes)
     reasons = {
         "spread": "most taps would multiply zeros",
         "together": f"one convolution of all phases would multiply {PHASES.more:g} times as much, or more",
@@ -109,7 +109,7 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
         else "there are groups, too many phases, or a phase without results",
     }
     form = FORM.choose(
-        "separate" if apart else "together",
+        "separate" if separate else "together",
         FORM.alternatives if axes else ("together", "spread"),
         where=f"{old.shape} {dict(old.attrs)}",
         refused=reasons.__getitem__,
@@ -118,8 +118,8 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     if form == "spread":
         return None
     if form == "separate":
-        return _one_by_one(args, weights, conv, axes, attrs)
-    given = [args[0], constant(_apart(weights, conv, taps))]
+        return _separate_convolutions(args, weights, conv, axes, attrs)
+    given = [args[0], constant(_split_weights(weights, conv, taps))]
     if bias is not None:
         shape = (conv.groups, math.prod(steps), conv.group_outputs)
         given.append(constant(np.broadcast_to(bias.reshape(conv.groups, 1, -1), shape).reshape(-1)))
@@ -136,7 +136,7 @@ def _axes(old: Node, conv: Conv) -> list[list[Phase]]:
     return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= PHASES.most_phases else []
 
 
-def _pays_apart(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
+def _is_separate_cheaper(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
     """Whether separate convolutions of phases need far fewer multiplications than one convolution of all."""
     steps = conv.window.strides
     together = work = 1
@@ -147,7 +147,7 @@ def _pays_apart(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
     return together >= PHASES.more * work
 
 
-def _one_by_one(
+def _separate_convolutions(
     args: Sequence[Node],
     weights: Array,
     conv: Conv,
@@ -168,14 +168,14 @@ def _one_by_one(
 def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
     """Return the phases along an axis in the order of their results; none if they are no convolutions."""
     window, size = conv.window, conv.sizes[axis]
-    step, gap = window.strides[axis], window.dilation[axis]
+    step, dilation = window.strides[axis], window.dilation[axis]
     if not isinstance(size, int) or not isinstance(results, int) or results % step:
         return []
     found = []
-    for place in range(step):
-        begin, first = divmod(place + window.before[axis], step)
+    for index in range(step):
+        begin, first = divmod(index + window.before[axis], step)
         taps = -(-(window.kernel[axis] - first) // step)
-        before = (taps - 1) * gap - begin
+        before = (taps - 1) * dilation - begin
         after = begin + results // step - size
         if taps < 1 or before < 0 or after < 0:
             return []
@@ -183,13 +183,13 @@ def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
     return found
 
 
-def _apart(weights: Array, conv: Conv, taps: Sequence[int]) -> Array:
+def _split_weights(weights: Array, conv: Conv, taps: Sequence[int]) -> Array:
     """Split weights [window…, in, out / groups] to [taps…, in / groups, (groups, phases, out / groups)]."""
     steps, rank = conv.window.strides, len(taps)
     more = [(0, t * s - k) for t, s, k in zip(taps, steps, weights.shape, strict=False)]
-    whole = np.pad(weights, [*more, (0, 0), (0, 0)])
+    padded = np.pad(weights, [*more, (0, 0), (0, 0)])
     split = [size for pair in zip(taps, steps, strict=True) for size in pair]
-    parts = whole.reshape(*split, conv.groups, conv.group_inputs, conv.group_outputs)
+    parts = padded.reshape(*split, conv.groups, conv.group_inputs, conv.group_outputs)
     parts = np.flip(parts, tuple(range(0, 2 * rank, 2)))  # later taps read earlier inputs
     group, inner, outer = range(2 * rank, 2 * rank + 3)
     order = (*range(0, 2 * rank, 2), inner, group, *range(1, 2 * rank, 2), outer)

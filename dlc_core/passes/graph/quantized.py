@@ -30,15 +30,15 @@ class Quantized:
         return Quantized(value.args[0], value.args[1], None if is_zero(zero) else zero)
 
     @property
-    def whole(self) -> bool:
+    def is_per_tensor(self) -> bool:
         """Whether there is one scale and one zero point for all elements."""
         return not self.scale.shape and (self.zero is None or not self.zero.shape)
 
     @property
-    def rises(self) -> bool:
+    def is_increasing(self) -> bool:
         """Whether the quantization is increasing, with one scale for all elements."""
         array = const_array(self.scale)
-        return self.whole and array is not None and bool(array > 0)
+        return self.is_per_tensor and array is not None and bool(array > 0)
 
     @property
     def point(self) -> int | None:
@@ -46,11 +46,11 @@ class Quantized:
         array = None if self.zero is None else const_array(self.zero)
         return 0 if self.zero is None else None if array is None or array.size != 1 else int(array.item())
 
-    def has(self, scale: Node, zero: Node | None) -> bool:
+    def has_parameters(self, scale: Node, zero: Node | None) -> bool:
         """Whether the scale and the zero point are known to equal these."""
         return _equal(self.scale, scale) and _equal(self.zero, zero)
 
-    def of_same(self, q: Node) -> Node:
+    def with_values(self, q: Node) -> Node:
         """Return other integers with the same scale and zero point."""
         return DEQUANTIZE.build(q, self.scale, *(() if self.zero is None else (self.zero,)))
 

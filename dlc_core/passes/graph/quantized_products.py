@@ -26,7 +26,7 @@ RESHAPE, TRANSPOSE, REDUCE_SUM, GLOBAL_MEAN = (
 def conv(old: Node, args: tuple[Node, ...]) -> Node | None:
     x, w = Quantized.of(args[0]), Quantized.of(args[1])
     plain = old.attrs["layout"] == "NCX" and old.attrs["kernel_layout"] == "OIX"
-    if x is None or w is None or not plain or not x.whole:
+    if x is None or w is None or not plain or not x.is_per_tensor:
         return None
     pair = _operands(old, x, w)
     rank = len(w.q.shape)
@@ -47,12 +47,12 @@ def conv(old: Node, args: tuple[Node, ...]) -> Node | None:
         bias.scale if not bias.scale.shape else folded(RESHAPE, bias.scale, shape=column),
         bias.zero,
     )
-    return _sum(Quantized(total, scale, None), spread) or ADD.build(made, spread.of_same(spread.q))
+    return _sum(Quantized(total, scale, None), spread) or ADD.build(made, spread.with_values(spread.q))
 
 
 def matmul(old: Node, args: tuple[Node, ...]) -> Node | None:
     a, b = Quantized.of(args[0]), Quantized.of(args[1])
-    if a is None or b is None or not a.whole:
+    if a is None or b is None or not a.is_per_tensor:
         return None
     if old.attrs["transpose_a"]:
         a = Quantized(_swapped(a.q), a.scale, a.zero)
@@ -82,7 +82,7 @@ def biased(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 def mean(old: Node, args: tuple[Node, ...]) -> Node | None:
     found = Quantized.of(args[0])
-    if found is None or not found.whole or found.q.dtype.name not in BYTES:
+    if found is None or not found.is_per_tensor or found.q.dtype.name not in BYTES:
         return None
     if found.scale.dtype.name != "float32" or (old.op is GLOBAL_MEAN and old.attrs["layout"] != "NCX"):
         return None

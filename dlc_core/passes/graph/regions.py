@@ -22,7 +22,7 @@ NO_REASON = "its predicate refuses"
 
 @record(frozen=True, eq=False)
 class Taker:
-    """A target and one of the partitioners that take nodes for it."""
+    """A target and one of its partitioners."""
 
     target: Target
     partitioner: Partitioner
@@ -42,7 +42,7 @@ class Taker:
 
 @record(frozen=True)
 class Piece:
-    """One match: the nodes that a taker gets together, arguments first."""
+    """One match of a pattern: its nodes, arguments first."""
 
     taker: Taker
     pattern: RegionPattern
@@ -51,7 +51,7 @@ class Piece:
 
 
 class Graph:
-    """A function's nodes in order, and who uses them."""
+    """A function's nodes in order, with their users."""
 
     def __init__(self, order: Sequence[Node], users: Mapping[Node, Sequence[Node]], body: Node) -> None:
         self.order = order
@@ -66,15 +66,15 @@ class Graph:
 
 @dataclass
 class Cover:
-    """The matches that were found so far, and why other nodes are in none: by node, by target."""
+    """The matches found so far, and by node and target why other nodes are in none."""
 
     graph: Graph
     pieces: list[Piece] = field(default_factory=list)
-    taken: set[Node] = field(default_factory=set)
+    covered: set[Node] = field(default_factory=set)
     refused: dict[Node, dict[str, list[str]]] = field(default_factory=dict)
 
     def refuse(self, n: Node, taker: Taker, why: str) -> None:
-        """Record why a taker does not get a node."""
+        """Record why a partitioner does not take a node."""
         reasons = self.refused.setdefault(n, {}).setdefault(str(taker.target), [])
         if why not in reasons:
             reasons.append(why)
@@ -86,7 +86,7 @@ class Cover:
         """
         for pattern in taker.partitioner.patterns:
             for n in reversed(self.graph.order):
-                if n not in self.taken and offered(n):
+                if n not in self.covered and offered(n):
                     self._try(taker, pattern, n, offered)
 
     def _try(self, taker: Taker, pattern: RegionPattern, root: Node, offered: Callable[[Node], bool]) -> None:
@@ -100,17 +100,17 @@ class Cover:
             pattern.name, lambda: pattern.accepts(found, taker.target), root.spans
         )
         if why:
-            for n in members - self.taken:
+            for n in members - self.covered:
                 self.refuse(n, taker, f"{pattern.name}: {why}")
             return
         members |= {u for n in members for u in self.graph.users[n] if u.op is GET}
-        self.taken |= members
+        self.covered |= members
         ordered = tuple(sorted(members, key=self.graph.position.__getitem__))
         self.pieces.append(Piece(taker, pattern, root, ordered))
 
     def _why_not(self, found: Match, members: Collection[Node], offered: Callable[[Node], bool]) -> str:
         for n in members:
-            if n in self.taken:
+            if n in self.covered:
                 return f"{n.op.name} is part of another match"
             if not offered(n):
                 return f"{n.op.name} is placed elsewhere"
@@ -134,7 +134,7 @@ def merged(graph: Graph, pieces: Iterable[Piece]) -> list[list[Piece]]:
                     if clusters.pieces[other][0].taker is piece.taker:
                         clusters.join(clusters.find(own), other)
         elif n not in inside:
-            clusters.reach[n] = clusters.below(n.args)
+            clusters.reach[n] = clusters.nearest(n.args)
     by_region: dict[int, list[Piece]] = {}
     for number, found in enumerate(clusters.pieces):
         if clusters.find(number) == number:
@@ -143,27 +143,27 @@ def merged(graph: Graph, pieces: Iterable[Piece]) -> list[list[Piece]]:
 
 
 class _Clusters:
-    """Pieces that were joined; between them, which of them each needs: at once, or through other nodes."""
+    """Joined matches, with their direct dependences and those through other nodes."""
 
     def __init__(self) -> None:
         self.pieces: list[list[Piece]] = []
         self.direct: list[set[int]] = []
-        """The clusters whose values one reads."""
-        self.through: list[set[int]] = []
-        """Those on which it depends through nodes that are in no cluster."""
+        """For each cluster: the clusters whose values it reads."""
+        self.indirect: list[set[int]] = []
+        """For each cluster: those on which it depends through nodes that are in no cluster."""
         self.reach: dict[Node, frozenset[int]] = {}
-        """For nodes in no cluster: those on which they depend, the nearest on each path."""
+        """For nodes in no cluster: the nearest clusters on which they depend."""
         self.cluster_of: dict[Node, int] = {}
-        self._into: list[int] = []
+        self._parent: list[int] = []
 
     def find(self, number: int) -> int:
         """Return the cluster that a cluster has been merged into."""
-        while self._into[number] != number:
-            self._into[number] = self._into[self._into[number]]
-            number = self._into[number]
+        while self._parent[number] != number:
+            self._parent[number] = self._parent[self._parent[number]]
+            number = self._parent[number]
         return number
 
-    def below(self, args: Iterable[Node]) -> frozenset[int]:
+    def nearest(self, args: Iterable[Node]) -> frozenset[int]:
         """Return the nearest clusters that some values depend on."""
         found: set[int] = set()
         for arg in args:
@@ -179,38 +179,38 @@ class _Clusters:
         members = set(piece.members)
         reads = [a for n in piece.members for a in n.args if a not in members]
         self.pieces.append([piece])
-        self._into.append(number)
+        self._parent.append(number)
         self.direct.append({self.cluster_of[a] for a in reads if a in self.cluster_of})
-        self.through.append({c for a in reads for c in self.reach.get(a, ())})
+        self.indirect.append({c for a in reads for c in self.reach.get(a, ())})
         self.cluster_of.update(dict.fromkeys(members, number))
         return number
 
     def join(self, last: int, first: int) -> None:
         """Merge two clusters, where `last` reads `first`, unless another path between them forms a cycle."""
-        if last == first or self._leads(last, first):
+        if last == first or self._depends_indirectly(last, first):
             return
         small, large = sorted((last, first), key=lambda number: len(self.pieces[number]))
-        self._into[small] = large
+        self._parent[small] = large
         self.pieces[large] += self.pieces[small]
         self.direct[large] |= self.direct[small]
-        self.through[large] |= self.through[small]
+        self.indirect[large] |= self.indirect[small]
 
-    def _leads(self, last: int, first: int) -> bool:
+    def _depends_indirectly(self, last: int, first: int) -> bool:
         """Whether `last` depends on `first` through other nodes."""
-        through = {self.find(c) for c in self.through[last]}
-        if first in through:
+        indirect = {self.find(c) for c in self.indirect[last]}
+        if first in indirect:
             return True
-        waiting = [c for c in through | {self.find(c) for c in self.direct[last]} if c not in (last, first)]
-        seen = set(waiting)
-        while waiting:
-            current = waiting.pop()
-            for other in (*self.direct[current], *self.through[current]):
+        work = [c for c in indirect | {self.find(c) for c in self.direct[last]} if c not in (last, first)]
+        seen = set(work)
+        while work:
+            current = work.pop()
+            for other in (*self.direct[current], *self.indirect[current]):
                 found = self.find(other)
                 if found == first:
                     return True
                 if found not in seen:
                     seen.add(found)
-                    waiting.append(found)
+                    work.append(found)
         return False
 
 

@@ -1,7 +1,7 @@
 """Store values in the form in which certain operations read them.
 
-`takes` names these operations. All other readers convert the value back, operations of FOLLOW work on the
-stored form, and results of the function keep their form.
+`reads_form` selects these operations. All other readers convert the value back, operations of FOLLOW work on
+the stored form, and results of the function keep their form.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class StoredForm:
         self.own: dict[Node, Node] = {}
         self.forms: dict[Node, Node] = {}
 
-    def takes(self, value: Node) -> bool:
+    def reads_form(self, value: Node) -> bool:
         """Whether a node takes its first argument in the stored form."""
         raise NotImplementedError(f"{type(self).__name__}.takes")
 
-    def taker(self, old: Node) -> Node:
+    def rebuilt_reader(self, old: Node) -> Node:
         """Rebuild a node that takes the stored form over its new arguments."""
         raise NotImplementedError(f"{type(self).__name__}.taker")
 
@@ -71,15 +71,15 @@ class StoredForm:
     def _stored(self) -> frozenset[Node]:
         found: set[Node] = set()
         for value in reversed(self.order):
-            if self.takes(value):
+            if self.reads_form(value):
                 found.add(value.args[0])
             elif value in found and value.op in FOLLOW:
                 found.update(arg for arg in value.args if arg.op is not CONST)
         return frozenset(found)
 
     def _rebuilt(self, old: Node) -> Node:
-        if self.takes(old):
-            return self.taker(old)
+        if self.reads_form(old):
+            return self.rebuilt_reader(old)
         if old in self.stored and old.op in FOLLOW and old not in self.results:
             return self.from_form(self.form(old))
         args = tuple(map(self.read, old.args))

@@ -5,8 +5,8 @@ Law: the function computes the same bits.
     y = conv(relu(conv(x)))
     =>   y = join_bands(conv(relu(conv(x[rows 0–6]))), conv(relu(conv(x[rows 2–8]))), …)
 
-The large values near the input never exist as a whole. At any time there are only their rows for one band of
-the streamed part's result. The band is written directly to its final position. Halo rows between two bands
+The large values near the input are never stored completely, but only their rows for one band of the streamed
+part's result. The band is written directly to its final position. Halo rows between two bands
 are computed for both. This is the patch-based inference of MCUNetV2 (Lin et al., 2021), with bands of whole
 rows, which need no copies.
 """
@@ -23,7 +23,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import VIEWS, Grouping, group_nodes
-from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, cut, needs, on_rows, row_axis
+from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, input_rows, on_rows, row_axis, rows_of
 from dlc_core.passes.heuristics import STREAMS
 from dlc_core.support.record import record
 
@@ -31,7 +31,7 @@ SETTING = "stream_rows"
 """Name of the setting, and, with a hyphen, of the option of targets: rows of a band; 0 streams nothing."""
 PART = Decision(
     "stream_rows.part",
-    "Whether the first layers are computed a few rows at a time, where that is asked for, and up to which.",
+    "Whether the first layers are computed in bands, if bands are enabled, and up to which layer.",
     ("whole", "streamed"),
     has_values=True,
 )
@@ -60,7 +60,7 @@ class StreamRows(GraphPass):
 
 
 @record(frozen=True)
-class Part:
+class StreamedPart:
     """The streamed part: the nodes from its inputs up to `end`, arguments first, and the axis of rows."""
 
     end: Node
@@ -68,21 +68,21 @@ class Part:
     members: tuple[Node, ...]
 
 
-def bands(part: Part, rows: int) -> list[Rows]:
+def bands(part: StreamedPart, rows: int) -> list[Rows]:
     """Return the bands of the part's result."""
     size = all_rows(part.end, part.axis).end
     return [Rows(part.axis, begin, min(begin + rows, size)) for begin in range(0, size, rows)]
 
 
-def rows_needed(part: Part, band: Rows) -> dict[Node, Rows] | None:
+def rows_needed(part: StreamedPart, band: Rows) -> dict[Node, Rows] | None:
     """Return the rows of each member that a band of the result needs; None if an op has no band form."""
     found = {part.end: band}
     inside = frozenset(part.members)
     for n in reversed(part.members):
-        wanted = needs(n, found[n])
-        if wanted is None:
+        inputs = input_rows(n, found[n])
+        if inputs is None:
             return None
-        for arg, rows in zip(n.args, wanted, strict=True):
+        for arg, rows in zip(n.args, inputs, strict=True):
             if rows is not None and arg in inside:
                 if arg in found and found[arg].axis != rows.axis:
                     return None
@@ -90,35 +90,35 @@ def rows_needed(part: Part, band: Rows) -> dict[Node, Rows] | None:
     return found
 
 
-def _streamed(function: Function, part: Part, rows: int) -> Function:
+def _streamed(function: Function, part: StreamedPart, rows: int) -> Function:
     made = []
     for band in bands(part, rows):
         found = rows_needed(part, band)
         assert found is not None
         made.append(_band(part, found))
     with spanned(part.end.spans):
-        whole = made[0] if len(made) == 1 else JOIN_BANDS.build(*made, axis=part.axis)
-    return function.with_body(rewrite(function.body, lambda old, _: whole if old is part.end else None))
+        result = made[0] if len(made) == 1 else JOIN_BANDS.build(*made, axis=part.axis)
+    return function.with_body(rewrite(function.body, lambda old, _: result if old is part.end else None))
 
 
-def _band(part: Part, found: Mapping[Node, Rows]) -> Node:
+def _band(part: StreamedPart, found: Mapping[Node, Rows]) -> Node:
     """Compute one band of the part's result."""
     built: dict[Node, Node] = {}
     for n in part.members:
         args = []
-        for arg, rows in zip(n.args, needs(n, found[n]) or (), strict=True):
+        for arg, rows in zip(n.args, input_rows(n, found[n]) or (), strict=True):
             if rows is None:
                 args.append(arg)
             elif arg in built:
-                args.append(cut(built[arg], rows.inside(found[arg])))
+                args.append(rows_of(built[arg], rows.inside(found[arg])))
             else:
-                args.append(cut(arg, rows))
+                args.append(rows_of(arg, rows))
         with spanned(n.spans):
             built[n] = on_rows(n, found[n], args)
     return built[part.end]
 
 
-def _shares(part: Part, band: Rows) -> tuple[float, ...]:
+def _fractions(part: StreamedPart, band: Rows) -> tuple[float, ...]:
     """Return the fraction of each member that a band needs."""
     found = rows_needed(part, band)
     assert found is not None
@@ -159,15 +159,15 @@ class _Chooser:
                 continue
             for arg in n.args:
                 if arg in found and isinstance(n.type, TensorType):
-                    axes = (a for a in range(len(n.shape)) if _moves(n, a, arg, found[arg]))
+                    axes = (a for a in range(len(n.shape)) if _keeps_axis(n, a, arg, found[arg]))
                     axis = next(axes, None)
                     if axis is not None:
                         found[n] = axis
                         break
         return found
 
-    def chosen(self) -> Part | None:
-        def candidates() -> list[Part | None]:
+    def chosen(self) -> StreamedPart | None:
+        def candidates() -> list[StreamedPart | None]:
             found = (self.part(end) for end in self.roots)
             return [None, *(part for part in found if part is not None and self.peak(part) is not None)]
 
@@ -185,53 +185,53 @@ class _Chooser:
             spans=spans,
         )
 
-    def best(self) -> Part | None:
-        whole = self.peak(None)
-        if whole is None:
+    def best(self) -> StreamedPart | None:
+        result = self.peak(None)
+        if result is None:
             return None
         # The estimate is not a memory plan, so that a small predicted gain may be a loss.
-        least, chosen = int(STREAMS.share * whole), None
+        lowest, chosen = int(STREAMS.share * result), None
         for end in self.roots:
             part = self.part(end)
             peak = None if part is None else self.peak(part)
-            if peak is not None and peak < least:
-                least, chosen = peak, part
+            if peak is not None and peak < lowest:
+                lowest, chosen = peak, part
         return chosen
 
-    def part(self, end: Node) -> Part | None:
+    def part(self, end: Node) -> StreamedPart | None:
         """Return the part that ends with a value; None if another node reads a value inside it."""
         axis = self.axes.get(end)
         if axis is None or end in self.function.results or all_rows(end, axis).end <= self.rows:
             return None
         members: dict[Node, Rows] = {}
-        waiting = [(end, all_rows(end, axis))]
-        while waiting:
-            n, rows = waiting.pop()
-            wanted = needs(n, rows)
-            if n in members or wanted is None:
+        work = [(end, all_rows(end, axis))]
+        while work:
+            n, rows = work.pop()
+            inputs = input_rows(n, rows)
+            if n in members or inputs is None:
                 continue
             members[n] = rows
-            waiting += [(a, r) for a, r in zip(n.args, wanted, strict=True) if r is not None]
+            work += [(a, r) for a, r in zip(n.args, inputs, strict=True) if r is not None]
         if not any(n.op in WINDOWED for n in members):
             return None
         if any(n is not end and not self.users[n] <= members.keys() for n in members):
             return None
         if any(n in self.function.results for n in members):
             return None
-        part = Part(end, axis, tuple(sorted(members, key=self.index.__getitem__)))
+        part = StreamedPart(end, axis, tuple(sorted(members, key=self.index.__getitem__)))
         return None if any(rows_needed(part, band) is None for band in bands(part, self.rows)) else part
 
     # Memory
 
-    def peak(self, part: Part | None) -> int | None:
+    def peak(self, part: StreamedPart | None) -> int | None:
         """Return the peak of live bytes; None if sizes are unknown."""
         if part is None:
             return self._live(self.roots, {}, {})
         inner = [n for n in self.roots if n in part.members]
         within = 0
         # Most bands have equal shares, so that each distinct tuple is estimated once.
-        for shares in dict.fromkeys(_shares(part, band) for band in bands(part, self.rows)):
-            peak = self._live(inner, dict(zip(part.members, shares, strict=True)), {}, without=part.end)
+        for fractions in dict.fromkeys(_fractions(part, band) for band in bands(part, self.rows)):
+            peak = self._live(inner, dict(zip(part.members, fractions, strict=True)), {}, without=part.end)
             if peak is None:
                 return None
             within = max(within, peak)
@@ -246,12 +246,12 @@ class _Chooser:
         without: Node | None = None,
     ) -> int | None:
         """Return the peak memory of steps. `part_of` scales values, `extra` is added to steps."""
-        place = {n: i for i, n in enumerate(steps)}
-        last = dict(place)
+        index = {n: i for i, n in enumerate(steps)}
+        last = dict(index)
         for n in steps:
             for source in self._reads(n):
-                if source in place:
-                    last[source] = max(last[source], place[n])
+                if source in index:
+                    last[source] = max(last[source], index[n])
         sizes = {}
         for n in steps:
             size = _bytes(n)
@@ -261,13 +261,13 @@ class _Chooser:
         ends: dict[int, list[Node]] = {}
         for n in steps:
             ends.setdefault(last[n], []).append(n)
-        most = now = 0.0
+        peak = live = 0.0
         for i, n in enumerate(steps):
-            now += sizes[n]
+            live += sizes[n]
             border = extra[n] if n in extra else sum(b * part_of.get(m, 1) for m, b in self._borders(n))
-            most = max(most, now + border)
-            now -= sum(sizes[m] for m in ends.get(i, ()))
-        return int(most)
+            peak = max(peak, live + border)
+            live -= sum(sizes[m] for m in ends.get(i, ()))
+        return int(peak)
 
     def _group(self, root: Node) -> Sequence[Node]:
         group = self.grouping.groups.get(root)
@@ -276,16 +276,16 @@ class _Chooser:
     def _reads(self, root: Node) -> set[Node]:
         """Return the values in memory that a kernel reads."""
         members = set(self._group(root))
-        waiting = [arg for m in members for arg in m.args if arg not in members]
+        work = [arg for m in members for arg in m.args if arg not in members]
         found: set[Node] = set()
-        while waiting:
-            n = waiting.pop()
+        while work:
+            n = work.pop()
             if n.op in (PARAM, CONST):
                 continue
             if self._writes(n):
                 found.add(n)
             else:
-                waiting += n.args
+                work += n.args
         return found
 
     def _borders(self, root: Node) -> list[tuple[Node, int]]:
@@ -297,11 +297,11 @@ class _Chooser:
         ]
 
 
-def _moves(n: Node, axis: int, arg: Node, rows: int) -> bool:
+def _keeps_axis(n: Node, axis: int, arg: Node, rows: int) -> bool:
     """Whether a node keeps an axis of its argument row by row."""
-    wanted = needs(n, all_rows(n, axis))
-    place = n.args.index(arg)
-    return wanted is not None and (found := wanted[place]) is not None and found.axis == rows
+    inputs = input_rows(n, all_rows(n, axis))
+    index = n.args.index(arg)
+    return inputs is not None and (found := inputs[index]) is not None and found.axis == rows
 
 
 def _bytes(value: Node) -> int | None:
@@ -314,4 +314,4 @@ def _bytes(value: Node) -> int | None:
     return total
 
 
-__all__ = ["SETTING", "Part", "StreamRows", "bands", "rows_needed"]
+__all__ = ["SETTING", "StreamRows", "StreamedPart", "bands", "rows_needed"]

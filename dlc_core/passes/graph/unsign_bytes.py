@@ -72,7 +72,7 @@ class _Unsigned(StoredForm):
         self.group = group
         super().__init__(function)
 
-    def takes(self, value: Node) -> bool:
+    def reads_form(self, value: Node) -> bool:
         if value.op not in (CONV, MATMUL) or value.dtype.name != "int32" or len(value.args) > 2:
             return False
         x, w = value.args
@@ -84,7 +84,7 @@ class _Unsigned(StoredForm):
         last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
         return last and bool(attrs["groups"] == 1 or array.shape[-2] % self.group == 0)
 
-    def taker(self, old: Node) -> Node:
+    def rebuilt_reader(self, old: Node) -> Node:
         decl, (x, w) = old.op, old.args
         assert isinstance(decl, OpDecl)
         value, attrs, weights = self.form(x), dict(old.attrs), const_array(w)
