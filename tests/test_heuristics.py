@@ -1,4 +1,4 @@
-"""Heuristics: numbers by name, with a place they come from, overridden by value, setting and environment."""
+"""Heuristics: named numbers with a documented origin, overridden by value, setting and environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Well-known identities of integers as index expressions meet them, each checked by evaluation too."""
+"""Well-known identities of integers in index expressions, each also checked by evaluation."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ENDS: tuple[float, ...] = (-INF, -5, -2, -1, 0, 1, 3, 6, INF)
 
 
 def _members(a: Interval) -> range:
-    """Values of the interval; a long stretch stands for an infinite one."""
+    """Values of the interval; a long finite interval represents an infinite one."""
     return range(int(max(a[0], -9)), int(min(a[1], 9)) + 1)
 
 

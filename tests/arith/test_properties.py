@@ -1,5 +1,4 @@
-"""Laws that hold for every expression, on random ones: value kept, bounds contain, proofs are right,
-idempotence."""
+"""Properties of simplification on random expressions: same value, valid bounds, sound proofs, idempotence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the script for every sample of every standard op: graphs, lowerings and JSON come back."""
+"""Graphs, lowerings and JSON of every sample of every standard op round-trip."""
 
 from __future__ import annotations
 

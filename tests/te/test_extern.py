@@ -56,7 +56,7 @@ def test_extern_of_blocks(evaluate):
 
 
 def test_statements_are_fresh_in_each_use(evaluate):
-    """Variables and memory of the statements are fresh in every program and at every place."""
+    """Variables and memory of the statements are fresh in every program and at every use."""
     inner = Buffer("inner", (1,))
     i = te.var("i")
 

@@ -1,4 +1,4 @@
-"""Random programs: lawful, the same in every mode of the interpreter, and right where NumPy can say."""
+"""Random programs are valid. Every mode of the interpreter gives the same results, which equal NumPy's."""
 
 from __future__ import annotations
 
