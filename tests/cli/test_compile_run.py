@@ -23,7 +23,7 @@ def test_compile_writes_a_file_that_runs(dlc, folder, case):
     assert "y: fits" in text
 
 
-def test_compile_tells_what_it_did_as_json(dlc_json):
+def test_compile_reports_as_json(dlc_json):
     record = dlc_json("compile", "model.onnx", "-o", "small.dlc", "--shape", "batch=2", "--no-cache")
     assert record["inputs"] == ["x: float32[2, 4]"]
     assert list(record["files"]) == ["small.dlc"]
@@ -31,7 +31,7 @@ def test_compile_tells_what_it_did_as_json(dlc_json):
     assert {"load", "graph", "codegen"} <= record["seconds"].keys()
 
 
-def test_what_is_compiled_already_is_not_compiled_again(dlc):
+def test_refuses_to_compile_an_artefact(dlc):
     dlc("compile", "model.onnx")
     assert "compiled already" in dlc("compile", "model.dlc", code=2)
     assert "compiled already" in dlc("run", "model.dlc", "--random", "-t", "reference", code=2)
@@ -56,7 +56,7 @@ def test_models_for_several_targets(dlc, dlc_json, folder, case):
     )
 
 
-def test_places_that_say_nothing_are_refused(dlc):
+def test_refuses_placements_without_a_target(dlc):
     assert "has no target" in dlc("compile", "model.onnx", *BOTH, "--place", "matmul", code=2)
     assert "no op and no pattern" in dlc(
         "compile", "model.onnx", *BOTH, "--place", "nowhere/*=reference", code=2
@@ -65,7 +65,7 @@ def test_places_that_say_nothing_are_refused(dlc):
     assert "compiled already" in dlc("run", "m.dlc", "--random", "--place", "matmul=reference", code=2)
 
 
-def test_compile_shows_progress_only_where_it_is_wanted(capsys, dlc):
+def test_compile_shows_progress_only_if_enabled(capsys, dlc):
     dlc("compile", "model.onnx", "--no-cache")
     assert not capsys.readouterr().err
     assert main(["compile", "model.onnx", "--no-cache", "--progress"]) == 0
@@ -206,7 +206,7 @@ def test_comparison_of_special_values():
     assert compare("y", np.zeros((0, 3)), np.zeros((0, 3)), 0, 0).fits
 
 
-def test_bounds_are_checked_where_that_is_asked_for(dlc, folder):
+def test_checks_bounds_if_the_option_is_set(dlc, folder):
     dlc("run", "model.onnx", "--random", "--check-bounds", "--no-cache")
     (folder / "outside.py").write_text(
         """

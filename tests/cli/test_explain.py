@@ -52,7 +52,7 @@ def test_why_lists_candidates_and_refusals(dlc, dlc_json):
     assert "cycles" in told
 
 
-def test_an_artefact_keeps_why(dlc, dlc_json):
+def test_an_artefact_contains_the_reasons_of_choices(dlc, dlc_json):
     dlc("compile", "model.onnx", "--shape", "batch=8", "-o", "model.dlc")
     direct = dlc_json("explain", "model.onnx", "--shape", "batch=8")["kernels"]
     assert [k["choices"] for k in dlc_json("explain", "model.dlc", "--why")["kernels"]] == [

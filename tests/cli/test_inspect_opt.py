@@ -73,14 +73,14 @@ def test_traces_are_python_that_makes_the_kernel_again(dlc, dlc_json):
     assert "no kernel 'none'" in dlc("inspect", "model.onnx", "--traces", "-f", "none", code=2)
 
 
-def test_artefacts_keep_traces_where_asked_to(dlc):
+def test_artefacts_contain_traces_if_enabled(dlc):
     dlc("compile", "model.onnx", "-o", "bare.dlc")
     assert "has no traces" in dlc("inspect", "bare.dlc", "--traces", code=2)
     compile_("model.onnx", config={"traces": True}).save("m.dlc")
     assert dlc("inspect", "m.dlc", "--traces") == dlc("inspect", "model.onnx", "--traces")
 
 
-def test_a_file_tells_what_is_in_it(dlc, dlc_json):
+def test_inspect_lists_the_contents_of_a_file(dlc, dlc_json):
     dlc("compile", "model.onnx", "-o", "m.dlc")
     record = dlc_json("inspect", "m.dlc")
     assert record["inputs"] == ["x: float32[batch, 4]"]
@@ -129,7 +129,7 @@ def test_opt_times_dumps_and_bisects(capsys, dlc, folder):
     assert dlc("opt", "graph", "model.onnx", "--bisect") == "no pass changes results\n"
 
 
-def test_large_arrays_stand_beside_the_script(dlc, folder, dlc_json):
+def test_large_arrays_are_in_a_separate_file(dlc, folder, dlc_json):
     import numpy as np
     import onnx
     import onnx.parser
@@ -146,7 +146,7 @@ def test_large_arrays_stand_beside_the_script(dlc, folder, dlc_json):
     assert direct == through
 
 
-def test_explain_tells_rules_and_work(dlc, dlc_json):
+def test_explain_shows_rules_and_work(dlc, dlc_json):
     text = dlc("explain", "model.onnx", "--shape", "batch=8", "--measure")
     assert "cpu.contraction" in text
     assert "GFLOP/s" in text

@@ -98,7 +98,7 @@ def test_each_schedule_rule_says_when_it_applies_and_what_it_decides():
     assert {name for name in declared() if name.startswith(made_by_rules)} <= listed
 
 
-def test_the_cache_is_told_and_cleared(dlc, dlc_json, folder, monkeypatch):
+def test_lists_and_clears_the_cache(dlc, dlc_json, folder, monkeypatch):
     monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
     assert dlc_json("cache")["entries"] == []
     dlc("run", "model.onnx", "--random")
@@ -147,7 +147,7 @@ def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
     assert kept_libraries().entries() == []
 
 
-def test_the_cache_says_why(dlc, dlc_json, folder, monkeypatch, capsys):
+def test_explains_a_cache_miss(dlc, dlc_json, folder, monkeypatch, capsys):
     monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
     assert "the cache is empty" in dlc("cache", "explain", "model.onnx")
     dlc("run", "model.onnx", "--random")

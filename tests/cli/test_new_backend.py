@@ -98,7 +98,7 @@ def test_it_computes_a_model(package):
         (["fine", "-o", "full"], "full exists already"),
     ],
 )
-def test_wrong_use_is_told_and_writes_nothing(words, said, tmp_path, monkeypatch, capsys):
+def test_wrong_use_is_reported_and_writes_nothing(words, said, tmp_path, monkeypatch, capsys):
     here = tmp_path / "here"
     (here / "full").mkdir(parents=True)
     (here / "full" / "file").write_text("")

@@ -39,7 +39,7 @@ def test_a_decision_is_set(dlc_json, monkeypatch):
     assert threads() == {"loops.threads=one"}
 
 
-def test_what_no_kernel_has_as_a_candidate_is_an_error(dlc):
+def test_refuses_forced_values_that_no_kernel_has(dlc):
     told = dlc("explain", "model.onnx", *SHAPE, "--set", "gemm.tile=99x9", code=2)
     assert "gemm.tile=99x9 is no candidate of any kernel" in told
     assert "candidates: " in told
@@ -47,7 +47,7 @@ def test_what_no_kernel_has_as_a_candidate_is_an_error(dlc):
     assert "winograd.group=1 forces nothing" in told
 
 
-def test_the_environment_may_force_what_no_kernel_has(dlc_json, monkeypatch):
+def test_ignores_forced_values_of_the_environment_that_no_kernel_has(dlc_json, monkeypatch):
     monkeypatch.setenv("DLC_DECISIONS", "gemm.tile=99x9,winograd.group=1")
     kernel = only(dlc_json("explain", "model.onnx", *SHAPE))
     assert [one["missing"] for one in kernel["choices"] if one["decision"] == "gemm.tile"] == ["99x9"]
@@ -104,7 +104,7 @@ def test_a_pass_is_disabled_in_every_command(dlc):
         (("--set", "gemm.tile"), "'gemm.tile' forces no decision", "name=alternative"),
     ],
 )
-def test_names_that_there_are_not_have_suggestions(dlc, options, words, hint):
+def test_suggests_names_similar_to_unknown_ones(dlc, options, words, hint):
     told = dlc("explain", "model.onnx", *SHAPE, *options, code=2)
     assert words in told
     assert hint in told

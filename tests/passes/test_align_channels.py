@@ -47,7 +47,7 @@ def test_channels_in_whole_groups(channels: int) -> None:
     assert np.array_equal(evaluate(after, [data]), evaluate(before, [data]))
 
 
-def test_what_has_no_use_for_groups_stays() -> None:
+def test_keeps_contractions_without_dot_products() -> None:
     for before, where in (
         (conv(3), context()),
         (conv(3), PassContext()),

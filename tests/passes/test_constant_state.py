@@ -54,7 +54,7 @@ def cell(w_type):
     return Function("step", (h, w, b, x), make_tuple([after, w, b, after]))
 
 
-def test_weights_of_a_recurrent_cell_are_its_own():
+def test_moves_weights_of_a_recurrent_cell_into_its_body():
     start, rows, w, b = tensor("start", 1, 4), tensor("rows", 5, 1, 4), weights(4, 8), weights(4)
     scanned = std.scan(start, w, b, rows, num_state=3, body=cell(w.type))
     body = make_tuple([get_item(scanned, i) for i in (0, 1, 3)])
@@ -69,7 +69,7 @@ def test_weights_of_a_recurrent_cell_are_its_own():
     assert after.results[1].op.name == "const"
 
 
-def test_weights_that_are_given_or_change_stay():
+def test_keeps_weights_that_are_inputs_or_change():
     start, rows, w, b = tensor("start", 1, 4), tensor("rows", 5, 1, 4), tensor("w", 4, 8), weights(4)
     scanned = std.scan(start, w, b, rows, num_state=3, body=cell(w.type))
     arrays = [RNG.standard_normal(p.tensor_type.shape, np.float32) for p in (start, rows, w)]
@@ -105,7 +105,7 @@ def test_a_loop_whose_state_is_constant_keeps_some():
     assert len(only(ConstantState().run(module, PassContext())["main"], "while_").args) == 1
 
 
-def test_places_that_change_their_size_are_counted_anew():
+def test_renumbers_state_of_changing_size():
     size, own = Var("size"), Var("own")
     i, w, g = tensor("i", dtype="int32"), tensor("w", 2), tensor("g", own)
     cond = Function("cond", (i, w, g), std.less(i, number(4)))

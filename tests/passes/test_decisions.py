@@ -101,7 +101,7 @@ def test_each_alternative_is_executed(decision, alternative):
     check(name, exe)
 
 
-def test_all_alternatives_of_these_decisions_are_met():
+def test_networks_cover_all_alternatives_of_decisions():
     for name, cases in CASES.items():
         assert sorted(cases) == sorted(declared()[name].alternatives)
 
@@ -118,7 +118,7 @@ def test_more_random_choices(name, seed):
     check(name, compiled(name, f"*=random:{seed}"))
 
 
-def test_choices_are_told_once_those_of_kernels_too():
+def test_records_each_choice_once():
     told = compiled("symbolic", "products.merge=separate").about["decisions"]
     assert len(told) == len(set(told))
     assert "products.merge=separate (forced; preferred merged)" in told

@@ -277,7 +277,7 @@ def test_work_grows_with_the_length_of_a_chain(counted):
 
 
 @pytest.mark.parametrize("spelling", ["div", "mul"])
-def test_norms_that_are_spelt_out_are_recognised(spelling, checked):
+def test_recognises_norms_of_single_operations(spelling, checked):
     x = tensor(2, 5, 16)
     centred = std.sub(x, std.reduce_mean(x, axes=(2,), keepdims=True))
     square = std.mul(centred, centred)

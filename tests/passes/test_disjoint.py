@@ -93,7 +93,7 @@ def chain(p: object, q: object, r: object) -> tuple[str, ...]:
         ((0, 8, 15), False),
     ],
 )
-def test_places_of_a_chain(places: tuple[int, int, int], fits: bool) -> None:
+def test_offsets_of_a_chain(places: tuple[int, int, int], fits: bool) -> None:
     found = proof(*chain(*places))
     assert (not found.open) is fits
     assert found.proved + len(found.open) == 2
@@ -112,14 +112,14 @@ def test_a_value_lives_until_its_last_reader() -> None:
     assert not proof(*body[:-1], call("one", "r", "y")).open
 
 
-def test_windows_on_a_window_are_part_of_its_life() -> None:
+def test_views_extend_the_live_range_of_their_base() -> None:
     body = (window("p", 0), window("v", 4, 4, "p"), window("q", 0), call("one", "x", "p"))
     after = (call("one", "x", "q"), call("one", "v", "y"))
     assert len(proof(*body, *after).open) == 1
     assert not proof(*body, *after[::-1]).open
 
 
-def test_outputs_over_inputs_have_to_be_allowed() -> None:
+def test_outputs_may_overwrite_inputs_only_if_the_kernel_allows_it() -> None:
     body = (
         window("p", 0),
         window("q", 0),
@@ -143,7 +143,7 @@ def test_branches_and_loops_are_one_step() -> None:
     assert not proof(*before, call("one", "r", "y"), inside, call("one", "q", "y")).open
 
 
-def test_parts_that_are_written_lie_apart() -> None:
+def test_written_parts_are_disjoint() -> None:
     def joined(first: str, second: str) -> Proof:
         whole = 'w = T.view(arena, (2, 16), "float32")'
         parts = [f'{n} = T.view(w, (2, 8), "float32", {at})' for n, at in (("p", first), ("q", second))]
@@ -157,7 +157,7 @@ def test_parts_that_are_written_lie_apart() -> None:
     assert len(joined("offset=0", "offset=15").open) == 1
 
 
-def test_symbolic_places() -> None:
+def test_symbolic_offsets() -> None:
     n = Var("n")
     x, arena = Buffer("x", (n, 4)), Buffer("arena", (64 * n + 64,), "uint8")
 
@@ -269,7 +269,7 @@ def test_wrong_plans_are_refused(
         built(model(batch, joins=joins))
 
 
-def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_parts_at_wrong_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def moved(function: Function) -> dict[TensorRef, Window]:
         found = windows_of(function)
@@ -286,7 +286,7 @@ def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     assert "are parts of" in str(caught.value)
 
 
-def test_outputs_over_inputs_that_need_them_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_outputs_over_inputs_that_are_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product reads what it would be written over."""
     built(model(4))
 

@@ -97,7 +97,7 @@ def test_numbers_of_other_scales_are_joined_as_integers() -> None:
     assert same(evaluate(result, feeds), evaluate(function(body), feeds))
 
 
-def test_what_is_not_exact_stays() -> None:
+def test_keeps_float_operations_that_are_not_exact() -> None:
     """Padding windows, borders that are not 0, falling and unknown scales, scales for channels."""
     every = constant(np.full((4, 1, 1), 0.03, np.float32))
     for body in (
@@ -201,7 +201,7 @@ def test_weights_of_four_bits_and_transposed_ones() -> None:
     assert same(evaluate(result, [x]), acc.astype(np.float32) * (np.float32(0.03) * t.T))
 
 
-def test_clips_behind_products_are_clips_of_integers() -> None:
+def test_folds_clips_after_products_into_integers() -> None:
     w = constant(np.random.default_rng(0).integers(-128, 128, (12, 6)).astype(np.int8))
     total = std.matmul(std.dequantize(input_of(3, 12), S, Z), std.dequantize(w, number(0.02)))
     for limits in ({"min": 0.0, "max": 6.0}, {"max": 2.0}, {"min": -1.0}, {"min": -1e9, "max": 1e9}):

@@ -82,7 +82,7 @@ def test_what_follows_a_convolution_goes_into_it(kind, bias, checked):
 
 
 @pytest.mark.parametrize("kind", CONVS)
-def test_batch_norm_behind_a_convolution_vanishes(kind, checked):
+def test_folds_batch_norm_after_a_convolution(kind, checked):
     value, count = conv(tensor(2, 3, 7, 8), kind)
     result = checked([FoldBatchNorm(), FoldScaleAxis()], std.relu(norm(value, count)))
     assert ops(result) == ["conv", "relu"]
@@ -90,7 +90,7 @@ def test_batch_norm_behind_a_convolution_vanishes(kind, checked):
 
 @pytest.mark.parametrize("kind", CONVS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_factors_in_front_of_a_convolution_go_into_it(kind, bias, checked):
+def test_folds_factors_before_a_convolution(kind, bias, checked):
     value, _ = conv(std.mul(tensor(2, 3, 7, 8), channels(3)), kind, bias)
     assert ops(checked(FoldScaleAxis(), value)) == ["conv"]
     assert ops(checked(FoldScaleAxis(fronts=False), value)) == ["mul", "conv"]
@@ -98,7 +98,7 @@ def test_factors_in_front_of_a_convolution_go_into_it(kind, bias, checked):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("kind", "folds"), [("plain", True), ("xio_grouped", True), ("padded", False)])
-def test_terms_in_front_of_a_convolution_go_into_the_bias_where_nothing_is_padded(kind, folds, bias, checked):
+def test_folds_terms_before_an_unpadded_convolution_into_the_bias(kind, folds, bias, checked):
     value, _ = conv(std.add(channels(3), tensor(2, 3, 7, 8)), kind, bias)
     assert ops(checked(FoldScaleAxis(), value)) == (["conv"] if folds else ["add", "conv"])
 
@@ -135,7 +135,7 @@ def test_channels_last(checked):
     assert ops(checked(FoldScaleAxis(), value)) == ["conv"]
 
 
-def test_what_must_stay(checked):
+def test_keeps_operations_that_do_not_commute(checked):
     x = tensor(2, 3, 7, 8)
     value, count = conv(x, "plain")
     across = weights(1, 1, 5, 6)

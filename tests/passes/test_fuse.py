@@ -136,7 +136,7 @@ def test_a_value_that_is_also_read_elsewhere_is_a_result_of_its_kernel(x):
     assert names(result) == ["fused_conv", "fused_relu", "fused_conv_add"]
 
 
-def test_diamond_behind_an_anchor_is_taken_whole(x):
+def test_fuses_a_diamond_after_an_anchor_completely(x):
     value = conv(x, W)
     assert names(fused(relu(mul(value, exp(value))))) == ["fused_conv_exp_mul_relu"]
 
@@ -176,7 +176,7 @@ def test_producers_do_not_enter_a_contraction(x):
     assert "operands many times" in reasons(conv(relu(x), W))["relu", "conv"]
 
 
-def test_moves_enter_a_contraction_where_wanted(x, y):
+def test_fuses_data_movement_into_a_contraction_if_enabled(x, y):
     moved = transpose(reshape(transpose(x), shape=(8, 8)))
     body = relu(matmul(moved, transpose(exp(y))))
     module = IRModule({"main": Function("main", (x, y), body)})

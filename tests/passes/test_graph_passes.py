@@ -294,7 +294,7 @@ def test_equal_constants_become_one(x, checked):
     assert result.body.args[0] is result.body.args[1]
 
 
-def test_cse_keeps_apart_what_differs_in_type_or_bits():
+def test_cse_distinguishes_constants_by_type_and_bits():
     a, b = np.zeros(100, np.float32), np.zeros(100, np.float32)
     b[:] = -0.0
     consts = [constant(v) for v in (a, b, np.zeros(100, np.int32), np.zeros((10, 10), np.float32))]
@@ -305,7 +305,7 @@ def test_cse_keeps_apart_what_differs_in_type_or_bits():
 # dead_code
 
 
-def test_unused_results_of_branches_go(x):
+def test_removes_unused_results_of_branches(x):
     a, b = tensor("a", 4, 6), tensor("b", 4, 6)
     c, d = tensor("c", 4, 6), tensor("d", 4, 6)
     yes = Function("yes", (a, b), make_tuple([std.neg(a), std.exp(b), std.abs(a)]))
@@ -327,7 +327,7 @@ def test_dead_code_keeps_values(x, checked):
     assert len(result.params) == 3
 
 
-def test_unread_state_of_loops_goes(checked):
+def test_removes_unread_state_of_loops(checked):
     def scalar(name):
         return tensor(name, dtype="int32")
 
@@ -346,7 +346,7 @@ def test_unread_state_of_loops_goes(checked):
     assert len(kept.args) == 3
 
 
-def test_unused_private_functions_go(x):
+def test_removes_unused_private_functions(x):
     private = Function("helper", (), constant(1.0, "float32")).with_attrs(private=True)
     public = Function("other", (), constant(2.0, "float32"))
     module = IRModule({"main": Function("main", (x,), std.neg(x)), "helper": private, "other": public})

@@ -34,7 +34,7 @@ def program(body: str) -> frozenset[tuple[int, int]]:
     return frozenset(overwritable(parse(f"@T.prim_func\ndef f({buffers}):\n    {body}\n")))
 
 
-def test_elements_that_their_own_store_reads() -> None:
+def test_overwrites_inputs_that_are_read_at_the_stored_element_only() -> None:
     assert program(ADDED) == {(0, 2), (1, 2)}
     halves = (
         "for i in range(4):\n        C[i] = A[i]\n    for i in range(4):\n        C[i + 4] = A[i + 4] + B[0]"
@@ -44,7 +44,7 @@ def test_elements_that_their_own_store_reads() -> None:
     assert program(vectors) == {(0, 2)}
 
 
-def test_workspaces_are_no_outputs() -> None:
+def test_workspaces_are_not_overwritable_outputs() -> None:
     """Memory that a kernel has only while it runs is not planned with values that live longer."""
     func = replace(
         parse(
@@ -74,7 +74,7 @@ def test_workspaces_are_no_outputs() -> None:
         HELD,
     ],
 )
-def test_what_other_places_read_stays(body: str) -> None:
+def test_keeps_inputs_that_are_read_at_other_elements(body: str) -> None:
     assert (0, 2) not in program(body)
 
 
@@ -92,7 +92,7 @@ def weights(*shape: int) -> Node:
     return constant((RNG.standard_normal(shape) * 0.3).astype(np.float32))
 
 
-def test_residuals_take_no_memory_of_their_own() -> None:
+def test_residual_sums_reuse_the_memory_of_an_input() -> None:
     x = param("x", tensor_type((16, 16), "float32"))
     held = std.matmul(x, weights(16, 16))
     for _ in range(3):

@@ -52,14 +52,14 @@ def product(value: Node, columns: int = 3) -> Node:
     return std.matmul(value, weights(value.shape[-1], columns))
 
 
-def test_parts_are_written_where_they_lie() -> None:
+def test_parts_are_written_into_the_concatenation() -> None:
     x = x_of(4, 8)
     joined = std.concat(product(x), std.relu(product(x, 5)), axis=1)
     exe = check(product(joined), verify="each")
     assert kernels(exe) == ["fused_matmul_in_place", "fused_matmul_relu_in_place", "fused_matmul"]
 
 
-def test_the_memory_of_parts_and_whole_is_one() -> None:
+def test_parts_share_the_memory_of_the_concatenation() -> None:
     x = x_of(64, 8)
     joined = std.concat(product(x, 64), std.relu(product(x, 64)), axis=1)
     peak = check(product(joined, 2)).about["live_peak"]
@@ -74,7 +74,7 @@ def test_other_readers_of_a_part_read_it_in_place() -> None:
     assert not any("concat" in name for name in kernels(exe))
 
 
-def test_what_no_kernel_wrote_is_copied() -> None:
+def test_copies_parts_that_no_kernel_writes() -> None:
     x = x_of(4, 8)
     exe = check(product(std.concat(product(x), x, axis=1)))
     assert len(kernels(exe)) == 3
@@ -88,7 +88,7 @@ def test_rows_in_memory_that_others_follow() -> None:
     check(product(std.concat(product(x), product(y, 3), axis=0)), n=5)
 
 
-def test_one_part_at_two_places() -> None:
+def test_parts_of_several_concatenations() -> None:
     x = x_of(4, 8)
     part, other = product(x), std.tanh(product(x))
     check(
@@ -99,7 +99,7 @@ def test_one_part_at_two_places() -> None:
     )
 
 
-def test_results_and_reshaped_parts_stay_apart() -> None:
+def test_copies_results_and_reshaped_parts() -> None:
     x = x_of(4, 8)
     part = product(x, 6)
     joined = std.concat(part, product(x), axis=1)
@@ -118,7 +118,7 @@ def test_parts_of_a_result_are_written_to_the_callers_memory() -> None:
     assert str(check(joined).signature.arena_size) == "0"
 
 
-def test_parts_of_a_result_of_sizes_that_calls_give() -> None:
+def test_parts_of_a_result_with_symbolic_dims() -> None:
     values = [std.exp(x_of(Var(f"n{i}"), 4, name=f"x{i}")) for i in range(5)]
     exe = check(std.concat(*values, axis=0), n0=3, n1=0, n2=7, n3=1, n4=2)
     assert not any("concat" in name for name in kernels(exe))

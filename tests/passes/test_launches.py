@@ -166,7 +166,9 @@ def test_a_pipelined_product(stages: tuple[int, ...], order: tuple[int, ...] | N
 @pytest.mark.parametrize("spare", [0, 1])
 @pytest.mark.parametrize("steps", [1, 2, 4, 6])
 @pytest.mark.parametrize("stages", [(0, 0, 2), (0, 0, 3), (0, 1, 3), (1, 0, 4)])
-def test_copies_of_deeper_pipelines_stay_under_way(stages: tuple[int, ...], steps: int, spare: int) -> None:
+def test_deeper_pipelines_have_several_copies_in_flight(
+    stages: tuple[int, ...], steps: int, spare: int
+) -> None:
     """Results are right whenever copies arrive; barriers that wait for a group too few are found."""
     sch, ko = staged((4, 8, 4 * steps), TILE, 2)
     sch.software_pipeline(ko, stages, None, spare)

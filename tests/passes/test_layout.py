@@ -109,7 +109,7 @@ def test_a_squeeze_and_excite_block(checked):
         lambda x: std.broadcast_to(std.reduce_mean(x, axes=(2, 3), keepdims=True), shape=x.shape),
     ],
 )  # fmt: skip
-def test_what_lies_between_follows(build, checked):
+def test_operations_between_convolutions_are_converted(build, checked):
     result = checked(PASSES, conv(build(conv(tensor(2, 3, 8, 9)))))
     assert inner(result).count("transpose") == 0
     assert layouts(result) == {"NXC"}

@@ -55,18 +55,18 @@ def known(body):
     return const_array(limit_after(body)).tolist()
 
 
-def test_rows_that_are_cut_off_are_not_looked_for():
+def test_limits_nms_to_the_rows_of_a_slice():
     assert known(first(suppressed(), 5)) == [5]
     assert known(first(columns(suppressed()), 7, strides=(1,))) == [7]
 
 
-def test_what_is_behind_the_cut_may_be_anything():
+def test_allows_any_reader_after_the_slice():
     places = first(columns(suppressed()), 6)
     x = std.gather(std.reshape(BOXES, shape=(COUNT, 4)), places, axis=0)
     assert known(make_tuple([std.exp(x), std.reduce_sum(x), std.concat(x, x, axis=0)])) == [6]
 
 
-def test_the_greatest_of_several_cuts_counts():
+def test_takes_the_largest_of_several_slices():
     rows = suppressed()
     assert known(make_tuple([first(rows, 3), first(columns(rows), 8)])) == [8]
 

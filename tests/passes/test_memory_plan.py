@@ -102,7 +102,7 @@ def test_plans_of_any_order_keep_the_laws(seed: int) -> None:
     ]
 
 
-def test_some_results_lie_over_inputs_and_read_values_do_not() -> None:
+def test_results_reuse_the_memory_of_dead_inputs_only() -> None:
     plans = [plan_memory(random_steps(seed)) for seed in SEEDS]
     assert any(found.reuses for found in plans)
     for found in plans:

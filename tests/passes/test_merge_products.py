@@ -81,7 +81,7 @@ def test_dims_may_be_symbolic(dims) -> None:
     assert len(products(after)) == 1
 
 
-def test_equal_operations_behind_products_are_merged_with_them() -> None:
+def test_merges_equal_epilogues_of_products() -> None:
     x = x_of()
     ends = [std.relu(std.mul(std.matmul(x, weights(8, 4)), constant(np.float32(2)))) for _ in range(2)]
     after = check(function(x, std.add(*map(turned, ends))))
@@ -126,7 +126,7 @@ def _read_by_products(x: Node) -> tuple[Node, ...]:
 
 
 @pytest.mark.parametrize("make", [_gated, _results, _other_values, _other_ends, _read_by_products])
-def test_what_would_cost_something_stays(make: object) -> None:
+def test_keeps_products_whose_slices_need_copies(make: object) -> None:
     x = x_of()
     before = function(x, *make(x))  # type: ignore[operator]
     assert merged(before) is before

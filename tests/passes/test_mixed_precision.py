@@ -61,7 +61,7 @@ def test_both_operands_of_a_contraction_are_narrow_and_its_result_is_not(x, desc
     assert product.dtype.name == made.body.dtype.name == "float32"
 
 
-def test_what_else_reads_a_rounded_value_widens_it(x):
+def test_other_readers_of_a_narrow_value_convert_it_back(x):
     h = std.relu(std.matmul(x, weights(8, 8)))
     made = lowered(std.add(std.matmul(h, weights(8, 8)), h))
     assert ops(made) == ["cast", "matmul", "relu", "cast", "matmul", "cast", "add"]
@@ -78,7 +78,7 @@ def test_results_are_not_rounded(x):
     assert second.args[1] is first
 
 
-def test_moves_follow_what_is_stored(x):
+def test_data_movement_works_on_narrow_values(x):
     h = std.concat(std.relu(std.matmul(x, weights(8, 8))), std.exp(x), axis=1)
     made = lowered(std.matmul(std.reshape(h, shape=(2, 32)), weights(32, 3)))
     moved = {n.op.name: n.dtype.name for n in post_order(made.body)}
@@ -95,13 +95,13 @@ def test_normalisations_stay_in_float32(x):
 @pytest.mark.parametrize(
     ("precision", "description"), [("float16", DOTS), ("bfloat16", Description()), ("float16", UNITS)]
 )
-def test_without_an_instruction_only_weights_are_narrow(x, precision, description):
+def test_only_weights_are_narrow_without_a_native_instruction(x, precision, description):
     made = lowered(std.matmul(x, weights(8, 6)), precision, description)
     assert ops(made) == ["matmul"]
     assert [a.dtype.name for a in made.body.args] == ["float32", precision]
 
 
-def test_products_of_two_values_and_other_dtypes_stay(x):
+def test_keeps_products_of_two_values_and_other_dtypes(x):
     other = param("y", tensor_type((8, 4)))
     wide = param("z", tensor_type((4, 8), "float64"))
     y = std.matmul(x, other)
@@ -111,7 +111,7 @@ def test_products_of_two_values_and_other_dtypes_stay(x):
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("bfloat16", 2e-2), ("float16", 2e-3)])
-def test_the_error_stays_within_what_is_stated(precision, bound):
+def test_the_error_is_within_the_stated_tolerance(precision, bound):
     image = param("x", tensor_type((1, 6, 6, 4)))
     attrs = {"layout": "NXC", "kernel_layout": "XIO", "padding": (1, 1, 1, 1)}
     h = std.relu(std.conv(image, weights(3, 3, 4, 8), **attrs))

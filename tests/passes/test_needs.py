@@ -38,11 +38,11 @@ def compiled(shape, make):
         ((N,), (-1, 4), 1),
     ],
 )
-def test_what_is_not_always_right_is_noted(shape, into, count):
+def test_records_conditions_on_dims(shape, into, count):
     assert len(needs_of(function_of(shape, lambda x: std.reshape(x, shape=into)))) == count
 
 
-def test_sizes_that_do_not_fit_are_refused(tmp_path):
+def test_refuses_sizes_that_violate_a_condition(tmp_path):
     exe = compiled((2, N), lambda x: std.relu(std.reshape(x, shape=(3, 4))))
     assert exe(np.ones((2, 6), np.float32)).shape == (3, 4)
     exe.save(tmp_path / "m.dlc")
@@ -84,7 +84,7 @@ def counted(make):
     return IRModule({"main": Function("main", (x,), make(std.cast(found, to="float32")))})
 
 
-def test_dims_that_data_tells_are_checked_when_it_has():
+def test_checks_data_dependent_dims_when_they_are_known():
     module = counted(lambda found: std.neg(std.add(found, constant(np.ones((2, 5), np.float32)))))
     exe = dlc.compile(module, "llvm")
     x = np.full((4, 6), -1, np.float32)
@@ -116,7 +116,7 @@ def test_branches_are_checked_where_they_are_taken():
         exe(np.ones(5, np.float32))
 
 
-def test_bodies_of_loops_are_checked_at_the_door():
+def test_checks_conditions_of_loop_bodies_at_entry():
     inner = Var("inner")
 
     def step(state, x):

@@ -53,7 +53,7 @@ def simulated(steps: Sequence[Work], order: Sequence[int]) -> int:
 
 @settings(max_examples=60)
 @given(programs())
-def test_orders_are_right_and_counted_rightly(steps: list[Work]) -> None:
+def test_orders_are_topological_and_their_peaks_are_exact(steps: list[Work]) -> None:
     given_order = list(range(len(steps)))
     assert live_bytes(steps, given_order) == simulated(steps, given_order)
     found = better_order(steps)
@@ -62,7 +62,7 @@ def test_orders_are_right_and_counted_rightly(steps: list[Work]) -> None:
         assert live_bytes(steps, found) == simulated(steps, found) < simulated(steps, given_order)
 
 
-def test_what_is_found_is_near_the_best_there_is() -> None:
+def test_the_beam_search_is_close_to_the_optimum() -> None:
     rng = np.random.default_rng(0)
     over = []
     for _ in range(60):

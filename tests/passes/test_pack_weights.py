@@ -90,7 +90,7 @@ def test_many_rows_read_floats() -> None:
         PackWeights(rows=-1)
 
 
-def test_what_cannot_be_packed_stays() -> None:
+def test_keeps_weights_that_cannot_be_packed() -> None:
     """Odd blocks of two numbers a byte, wide numbers, weights that are no constants."""
     for weights in (
         std.dequantize(numbers("int4", 15, 6), scales(6)),

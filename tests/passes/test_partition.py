@@ -131,7 +131,7 @@ def test_a_graph_that_one_target_takes_whole_is_one_region_for_each_component(gr
             assert not any(a.op is CALL for a in n.args), [r.name for r in made]
 
 
-def test_what_is_between_keeps_regions_apart():
+def test_nodes_between_regions_separate_them():
     x = param("x", TYPE)
     first = OPS["add"].build(x, x)
     middle = OPS["neg"].build(first)
@@ -162,7 +162,7 @@ def test_several_results_of_one_op_leave_a_region():
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_last_of_several_places_counts():
+def test_the_last_matching_placement_wins():
     x = param("x", TYPE)
     body = OPS["neg"].build(OPS["add"].build(x, x))
     takers = taker("a", ANY), taker("b", ANY)

@@ -138,7 +138,7 @@ def test_lengths_may_be_unknown():
 
 
 @pytest.mark.parametrize("case", ["gaps", "weights", "threads", "first"])
-def test_what_stays(case):
+def test_keeps_transposed_convolutions_without_phases(case):
     facts = {"thread_axes": {"threadIdx.x": 1024}} if case == "threads" else {}
     if case == "gaps":
         before = layer((8,), 4, 6, (3,), strides=(2,), dilation=(2,))

@@ -119,7 +119,7 @@ def test_wrong_text_is_explained_at_its_place(text, column, message, hint):
     assert caught.value.details[1] == " " * (column - 1) + "^"
 
 
-def test_the_line_is_told_where_there_are_several():
+def test_errors_name_the_line_of_long_texts():
     with pytest.raises(PassError, match="line 2, column 3"):
         Pipeline.parse("plain |\n  nope", KNOWN)
 
@@ -239,7 +239,7 @@ def test_classes_are_inserted_where_they_say(extra, order):
     assert " ".join(insert_classes(["x", "y", "x"], list(reversed(extra)))) == order
 
 
-def test_positions_that_cannot_be_are_refused():
+def test_refuses_contradictory_positions():
     with pytest.raises(PassError, match="'a' has no position") as caught:
         insert_classes(["x", "y"], [plugin("a", after_="y", before_="x")])
     assert "follows 'y' and precedes 'x'" in caught.value.why
@@ -250,7 +250,7 @@ def test_positions_that_cannot_be_are_refused():
     assert "did you mean 'fuse'?" in caught.value.hint
 
 
-def test_a_position_in_numbers_is_refused_with_what_to_write():
+def test_refuses_numeric_positions():
     with pytest.raises(UsageError, match="numeric position") as caught:
         type("Old", (Plain,), {"name": "old", "place": (15.5,)})
     assert 'after = "NAME"' in caught.value.hint

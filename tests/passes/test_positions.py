@@ -182,7 +182,7 @@ def test_a_pass_without_a_position_is_refused():
         driver.pipelines(target, PassContext(passes=[Named()]))
 
 
-def test_compiles_are_kept_apart_by_their_passes():
+def test_the_cache_key_contains_the_passes():
     target = driver.find_target(None)
     module = single.single_module(doubled())
 

@@ -89,7 +89,7 @@ def test_chains_of_windows(chain, rows, size, skip):
     assert_same(x, *streamed(x, std.reduce_mean(pooled(value), axes=(1, 2)), rows))
 
 
-def test_the_large_values_do_not_exist_whole():
+def test_large_values_are_stored_in_bands_only():
     x = image(32)
     before, after = streamed(x, std.relu(std.reduce_mean(pooled(conv(conv(x, 16), 16)), axes=(1, 2))), 2)
     found = ops(after)
@@ -119,7 +119,7 @@ def test_a_value_that_is_read_elsewhere_is_not_streamed():
     assert after["main"] is module["main"] or "join_bands" not in ops(after)
 
 
-def test_nothing_changes_where_it_does_not_help_or_is_not_asked_for():
+def test_streams_only_if_requested_and_if_it_saves_memory():
     x = image(16)
     module, after = streamed(x, conv(conv(x, 2), 64))
     assert ops(module) == ops(after)
@@ -139,7 +139,7 @@ def test_rows_of_a_window(rows, wanted):
     assert found == [Rows(1, *wanted), None]
 
 
-def test_windows_that_hang_over_are_left_alone():
+def test_keeps_windows_that_extend_beyond_the_padding():
     pool = std.max_pool(image(9), kernel=(2, 2), strides=(2, 2), layout="NXC", ceil_mode=True)
     assert input_rows(pool, Rows(1, 0, 2)) is None
     pool = std.max_pool(image(8), kernel=(2, 2), strides=(2, 2), layout="NXC", ceil_mode=True)

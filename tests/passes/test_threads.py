@@ -141,7 +141,7 @@ def test_memory_of_threads_that_passes_values_between_them_is_refused() -> None:
     np.testing.assert_array_equal(outputs(ThreadSync()(shared)), outputs(shared))
 
 
-def test_memory_that_all_threads_fill_alike_is_their_own() -> None:
+def test_memory_that_all_threads_fill_equally_is_private() -> None:
     func = program(
         """
 for g in T.thread_binding(4, thread="block.x"):
@@ -158,7 +158,7 @@ for g in T.thread_binding(4, thread="block.x"):
     np.testing.assert_array_equal(outputs(synced), outputs(func))
 
 
-def test_a_loop_inside_another_one_of_its_axis_is_dealt_out() -> None:
+def test_distributes_a_nested_loop_of_the_same_axis() -> None:
     func = program(
         """
 for g in T.thread_binding(4, thread="block.x"):
@@ -185,7 +185,7 @@ for g in T.thread_binding(4, thread="block.x"):
         UnifyThreadBinding()(parse(depends))
 
 
-def test_groups_cannot_wait_for_each_other() -> None:
+def test_refuses_group_axes_inside_of_other_statements() -> None:
     func = program(
         """
 for t in T.thread_binding(8, thread="block.y"):
@@ -211,7 +211,7 @@ for t in T.thread_binding(8, thread="block.y"):
         ("S[(y * 8 + x) * 2 % 64]", "S[(y * 8 + x) * 2 % 64 + 1]", 0),
     ],
 )
-def test_barriers_stand_only_where_threads_meet(write: str, read: str, needed: int) -> None:
+def test_inserts_barriers_only_between_conflicting_accesses(write: str, read: str, needed: int) -> None:
     func = program(
         f"""
 for g in T.thread_binding(4, thread="block.x"):
@@ -274,7 +274,7 @@ for x in T.thread_binding(2, thread="thread.x"):
 """
 
 
-def test_virtual_threads_run_in_turn() -> None:
+def test_interleaves_virtual_threads() -> None:
     func = program(VIRTUAL)
     injected = InjectVirtualThread()(func)
     same(

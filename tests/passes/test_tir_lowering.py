@@ -112,7 +112,7 @@ def test_flat_buffers_have_one_index_and_no_trivial_loops():
     same(f, flat, values(4, 5, 6), values(4, 6))
 
 
-def test_loops_that_never_run_vanish():
+def test_removes_loops_without_iterations():
     flat = flatten_and_simplify(func(seq(loop(L, 0, store(B, (L,), 1.0)), loop(L, 3, store(B, (L,), 2.0)))))
     assert [s for s in stmts(flat.body) if isinstance(s, For)] == [flat.body]
 
@@ -137,7 +137,7 @@ def test_unit_stride_becomes_a_vector_access():
     same(f, lowered, values(64), values(64))
 
 
-def test_what_is_the_same_in_all_lanes_stays_scalar():
+def test_keeps_lane_invariant_values_scalar():
     f = vectorized(store(B, (L + 3,), A[5] * A[L]), begin=8)
     lowered = vectorize_loops(f)
     assert {e.dtype.lanes for e in loads(lowered)} == {1, 8}
@@ -190,7 +190,7 @@ def test_a_guarded_tail_is_a_whole_vector_or_single_lanes():
     ],
     ids=["triangle", "private"],
 )
-def test_what_vectors_cannot_say_runs_lane_by_lane(body):
+def test_runs_other_statements_lane_by_lane(body):
     f = vectorized(body)
     lowered = vectorize_loops(f)
     assert set(widths(lowered)) == {1}
@@ -205,7 +205,7 @@ def test_lanes_of_lanes():
     same(f, lowered, values(64), values(64))
 
 
-def test_lanes_may_not_meet_in_one_element():
+def test_refuses_lanes_that_store_to_one_element():
     with pytest.raises(CodegenError, match="all store to one element of B") as caught:
         vectorize_loops(vectorized(store(B, (0,), B[0] + A[L])))
     assert "hint: rfactor" in str(caught.value)
@@ -227,7 +227,7 @@ def test_unrolled_nests_are_written_out_in_order():
     same(f, lowered, values(64), values(64))
 
 
-def test_unrolled_allocations_and_loops_are_apart():
+def test_unrolled_allocations_and_loops_are_separate():
     t = Buffer("T", (4,))
     body = Alloc(t, seq(loop(J, 4, store(t, (J,), A[L + J])), loop(K, 4, store(B, (L * 4 + K,), t[K]))))
     f = func(loop(L, 3, body, "unrolled"))

@@ -76,7 +76,7 @@ def test_results_stay_signed():
 
 
 @pytest.mark.parametrize("dots", [(), (MIXED,), (MIXED, Dot("int8", "int8", "int32", 4, 16))])
-def test_machines_that_do_not_ask_for_it_keep_the_graph(dots):
+def test_keeps_the_graph_if_the_machine_needs_no_unsigned_bytes(dots):
     x = param("x", tensor_type((3, 8), "int8"))
     y = std.matmul(x, weights(8, 5), out_dtype="int32")
     assert rewritten(y, dots).body is y

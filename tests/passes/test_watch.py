@@ -214,7 +214,7 @@ def test_feeds_bind_symbolic_dims():
     assert all((first[k] == again[k]).all() for k in first)
 
 
-def test_comparisons_tell_where_results_differ():
+def test_comparisons_report_the_first_difference():
     a = np.float32([1.0, 0.0, np.nan, np.inf])
     assert compare_results((a,), (a.copy(),), exact=True) == ""
     b = np.float32([1.0, -0.0, np.nan, np.inf])

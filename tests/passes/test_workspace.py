@@ -57,7 +57,7 @@ def test_a_size_that_varies_is_bounded_by_its_largest() -> None:
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 1), (4, 0)])
-def test_launches_of_one_thread_are_given_temporaries_of_told_sizes(threads: int, count: int) -> None:
+def test_launches_of_one_thread_get_temporaries_of_symbolic_size(threads: int, count: int) -> None:
     func = reversed_rows("serial")
     thread = For(Var("thread"), as_expr(0), as_expr(threads), func.body, "thread", "thread.x")
     made = hoist_workspace(PrimFunc("f", func.params, thread))

@@ -21,7 +21,7 @@ def test_results_of_random_programs_stay(random_program):
     keeps_results(CheckBounds(), lower_blocks(random_program))
 
 
-def test_what_is_known_to_be_inside_is_not_checked():
+def test_does_not_check_accesses_that_are_proved():
     stays(
         CheckBounds(),
         """
@@ -63,7 +63,7 @@ def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), k: T.int64):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_outside_is_named(name):
+def test_errors_name_the_access_out_of_bounds(name):
     line, about, index = PROGRAMS[name]
     func = text(faulty(line.replace("int64", "int32").replace("A[i] + k", "T.cast(A[i], 'int64') + k")))
     checked = CheckBounds()(func)
@@ -90,7 +90,7 @@ def pick(A: T.Buffer((8, 4), "float32"), I: T.Buffer((6,), "int32"), B: T.Buffer
 """
 
 
-def test_native_code_tells_program_buffer_index_and_extent():
+def test_native_code_reports_program_buffer_index_and_extent():
     exe = dlc.build(text(gather()), config={"check_bounds": True})
     a = np.arange(32, dtype="float32").reshape(8, 4)
     good, bad = np.array([0, 7, 2, 3, 4, 5], "int32"), np.array([0, 7, 2, 9, 4, 5], "int32")
@@ -113,7 +113,7 @@ def test_checks_are_kept_with_the_artefact(tmp_path):
         opened(np.zeros((8, 4), "float32"), np.full(6, -1, "int32"))
 
 
-def test_it_runs_where_the_setting_says_so():
+def test_runs_if_the_setting_is_on():
     target = driver.find_target(None)
 
     def runs(context: PassContext) -> bool:

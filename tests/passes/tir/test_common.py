@@ -58,7 +58,7 @@ def test_names_are_bound_right_before_their_first_use():
     )
 
 
-def test_names_use_names():
+def test_named_values_use_earlier_names():
     func = text("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int64"), n: T.int64, m: T.int64):
@@ -70,7 +70,7 @@ def test_names_use_names():
     stays(CommonSubexpressions(min_ops=9), script(func))
 
 
-def test_what_may_fail_or_change_is_computed_again():
+def test_does_not_share_values_that_may_fail_or_change():
     stays(
         CommonSubexpressions(min_ops=1),
         """
@@ -86,7 +86,7 @@ def test_what_may_fail_or_change_is_computed_again():
     )
 
 
-def test_loads_of_what_is_never_written():
+def test_shares_loads_of_buffers_that_are_never_written():
     func = text("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), n: T.int64):
@@ -100,7 +100,7 @@ def test_loads_of_what_is_never_written():
     stays(CommonSubexpressions(), script(func))
 
 
-def test_bodies_of_blocks_are_by_themselves():
+def test_blocks_are_processed_separately():
     func = text("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int64"), n: T.int64):

@@ -31,7 +31,7 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
 """
 
 
-def test_what_stands_beside_is_written_twice():
+def test_copies_other_statements_for_both_outcomes():
     becomes(
         HoistConditions(max_copied=1),
         BESIDE,
@@ -79,7 +79,7 @@ def test_two_conditions_leave_one_after_the_other():
     "cond",
     ["A[0] > 0", "C[n] > 0", "10 // n > 0", "i > n", "x > 2"],
 )
-def test_what_may_change_or_fail_stays(cond):
+def test_keeps_conditions_that_may_change_or_fail(cond):
     stays(
         HoistConditions(),
         f"""
@@ -106,7 +106,7 @@ def test_threads_keep_their_loops():
     )
 
 
-def test_what_waits_for_other_threads_stays_outside_of_conditions():
+def test_keeps_barriers_outside_of_conditions():
     stays(
         HoistConditions(max_copied=9),
         """

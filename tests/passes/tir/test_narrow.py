@@ -38,7 +38,7 @@ def f(A: T.Buffer(({size},), "int32")):
 
 
 @pytest.mark.parametrize(("factor", "bits", "fits"), [(300, 16, True), (331, 16, False), (331, 32, True)])
-def test_what_fits_depends_on_bounds(factor, bits, fits):
+def test_narrows_indices_by_their_bounds(factor, bits, fits):
     func = text(SOURCE.format(size=factor * 100, factor=factor))
     narrow = keeps_results(NarrowIndices(bits=bits), func)
     assert (wide(narrow) == 0) == fits

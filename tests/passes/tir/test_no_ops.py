@@ -11,7 +11,7 @@ def test_results_of_random_programs_stay(random_program):
     assert RemoveNoOps()(once) is once
 
 
-def test_what_feeds_a_dead_temporary_is_dead_too():
+def test_removes_stores_that_only_dead_temporaries_read():
     becomes(
         RemoveNoOps(),
         """
@@ -33,7 +33,7 @@ def test_what_feeds_a_dead_temporary_is_dead_too():
     )
 
 
-def test_a_temporary_read_through_a_window_lives():
+def test_keeps_a_temporary_that_is_read_through_a_view():
     stays(
         RemoveNoOps(),
         """
@@ -49,7 +49,7 @@ def test_a_temporary_read_through_a_window_lives():
     )
 
 
-def test_conditions_lose_their_empty_sides():
+def test_removes_empty_branches():
     becomes(
         RemoveNoOps(),
         """
@@ -78,7 +78,7 @@ def test_conditions_lose_their_empty_sides():
     )
 
 
-def test_blocks_that_do_nothing_go():
+def test_removes_empty_blocks():
     becomes(
         RemoveNoOps(),
         """
@@ -112,7 +112,7 @@ def test_blocks_that_do_nothing_go():
     )
 
 
-def test_calls_with_effects_stay():
+def test_keeps_calls_with_side_effects():
     stays(
         RemoveNoOps(),
         """

@@ -66,7 +66,7 @@ def test_conditions_of_all_kinds(cond, expected):
 
 @pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("factor", [1, 2, 3, -1, -2, -3])
-def test_loops_are_cut_exactly_where_a_condition_turns(op, factor):
+def test_splits_loops_exactly_where_a_condition_changes(op, factor):
     """The longer of the two ranges asks nothing, and the iterations that ask all say the other."""
     begin, end = 2, 13
     turns = [factor * i + off for i in (begin - 1, begin, 4, 7, 10, end - 1, end) for off in (-1, 0, 1)]
@@ -166,7 +166,7 @@ def f(A: T.Buffer((20,), "int32")):
         ("parallel", {"partition": True}, {}, 2),
     ],
 )
-def test_which_loops_are_cut(kind, notes, options, loops):
+def test_selects_loops_by_size_kind_and_annotation(kind, notes, options, loops):
     cut = PartitionLoops(**options)(text(SOURCE.format(kind=kind, notes=notes)))
     assert len(ranges(cut)) == loops
     if loops == 2:

@@ -168,7 +168,7 @@ OPEN = {
 
 
 @pytest.mark.parametrize("name", PROVED)
-def test_accesses_that_lie_inside_are_proved(name):
+def test_proves_accesses_in_bounds(name):
     func = body(PROVED[name])
     for form in (func, flatten_and_simplify(func)):
         if form is func and name == "no iterations":
@@ -179,7 +179,7 @@ def test_accesses_that_lie_inside_are_proved(name):
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_accesses_that_may_lie_outside_are_not(name):
+def test_does_not_prove_accesses_that_may_be_out_of_bounds(name):
     assert prove(body(OPEN[name])).open
 
 
@@ -239,7 +239,7 @@ def test_lanes_are_checked_with_and_without_vectors(n, vectors):
     np.testing.assert_array_equal(rows[1][:-1, :12], np.roll(expected[1], -3).reshape(-1, 16)[:-1, :12])
 
 
-def test_programs_without_doubt_are_not_changed():
+def test_keeps_programs_with_proved_accesses():
     func = flatten_and_simplify(body(PROVED["two loops"]))
     after = ProveBounds()(func)
     assert after.body is func.body
@@ -374,7 +374,7 @@ def shifted(source: str, rng: random.Random) -> str:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
-def test_what_is_proved_is_so(seed):
+def test_proved_accesses_are_in_bounds(seed):
     """Programs with a number changed at random, all accesses proved: they touch nothing outside."""
     rng = random.Random(seed)
     program = random_te_program(rng)
@@ -402,7 +402,7 @@ def test_results_of_random_programs_stay(random_program):
     keeps_results(ProveBounds(), lower_blocks(random_program))
 
 
-def test_kernels_get_what_they_need():
+def test_kernel_parameters_are_no_larger_than_arguments():
     """A parameter of a called kernel is no larger than what is passed for it."""
     module = """
 @ir_module

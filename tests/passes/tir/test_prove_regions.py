@@ -56,7 +56,7 @@ def test_regions_inside_are_proved(case):
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_regions_that_may_lie_outside_are_refused(case):
+def test_refuses_regions_that_may_be_out_of_bounds(case):
     with pytest.raises(ScheduleError, match="block tile passes A") as caught:
         ProveRegions().run_function(program(**case), PassContext())
     assert "extern.fill16" in str(caught.value)
@@ -86,7 +86,7 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
         ("A[v * 16 : v * 16 + 16]", "v * 16 + 16 - v // 3 * 16", "declares A[v * 16:"),
     ],
 )
-def test_addresses_are_of_declared_regions(region, index, why):
+def test_refuses_addresses_outside_of_declared_regions(region, index, why):
     func = parse(DECLARED.format(region=region, index=index))
     if not why:
         assert ProveRegions().run_function(func, PassContext()).attrs[REGIONS] >= 1
@@ -111,7 +111,7 @@ def test_tensorized_blocks_are_proved(rows, columns):
     assert ProveRegions().run_function(s.func, PassContext()).attrs[REGIONS] == 4
 
 
-def test_programs_that_pass_no_addresses_stay():
+def test_keeps_programs_that_pass_no_addresses():
     x = te.placeholder((8,), name="x")
     func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1.0, name="y")])
     assert ProveRegions().run_function(func, PassContext()) is func

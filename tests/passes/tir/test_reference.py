@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "internals" / "passes.md"
 MARK = "<!-- made of the docstrings: pytest tests/passes/tir/test_reference.py --bless -->\n"
 
 
-def test_the_page_has_what_docstrings_say(bless):
+def test_the_page_is_generated_from_docstrings(bless):
     page = PAGE.read_text(encoding="utf-8")
     head, mark, kept = page.partition(MARK)
     assert mark

@@ -18,7 +18,7 @@ def test_some_random_program_changes():
     assert any(PromoteRegisters()(func) is not func for func in map(program, range(60)))
 
 
-def test_values_are_seen_in_what_follows():
+def test_promoted_values_are_used_after_their_definition():
     becomes(
         PromoteRegisters(),
         """
@@ -60,7 +60,7 @@ def test_values_are_seen_in_what_follows():
     ],
     ids=["loop", "branch", "place", "lane", "window", "address", "scope"],
 )
-def test_what_has_no_single_value_stays(lines):
+def test_keeps_temporaries_without_a_single_value(lines):
     indented = "\n".join("    " + line.replace(": t", ":\n        t") for line in lines)
     stays(
         PromoteRegisters(),
@@ -72,7 +72,7 @@ def f(A: T.Buffer((8,), "int32"), n: T.int64):
     )
 
 
-def test_large_temporaries_stay():
+def test_keeps_large_temporaries():
     func = text("""
         @T.prim_func
         def f(A: T.Buffer((8,), "float32")):

@@ -20,7 +20,7 @@ def test_results_of_random_programs_stay(random_program):
     keeps_results(SimplifyTir(), random_program)
 
 
-def test_it_is_done_in_one_go(random_program):
+def test_reaches_a_fixed_point_in_one_run(random_program):
     once = SimplifyTir()(random_program)
     assert SimplifyTir()(once) is once
 
@@ -54,7 +54,7 @@ def test_blocks_are_simplified_too():
     )
 
 
-def test_conditions_on_memory_that_is_written_are_asked_again():
+def test_keeps_conditions_on_memory_that_is_written():
     func = parse("""
 @T.prim_func
 def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
@@ -68,7 +68,7 @@ def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
     keeps_results(SimplifyTir(), func)
 
 
-def test_conditions_on_memory_that_stays_are_not():
+def test_removes_repeated_conditions_on_unchanged_memory():
     func = parse("""
 @T.prim_func
 def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
@@ -80,7 +80,7 @@ def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
     assert count(SimplifyTir()(func), If) == 1
 
 
-def test_windows_count_as_what_they_are_windows_on():
+def test_views_alias_their_base():
     func = parse("""
 @T.prim_func
 def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
@@ -93,7 +93,7 @@ def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
     assert count(SimplifyTir()(func), If) == 2
 
 
-def test_loop_ends_that_the_body_writes_bound_nothing():
+def test_does_not_use_loop_bounds_that_the_body_writes():
     func = parse("""
 @T.prim_func
 def f(A: T.Buffer((1,), "int64"), B: T.Buffer((8,), "int32")):
@@ -105,7 +105,7 @@ def f(A: T.Buffer((1,), "int64"), B: T.Buffer((8,), "int32")):
     assert count(SimplifyTir()(func), If) == 1
 
 
-def test_temporaries_lose_the_variables_that_vanish():
+def test_shapes_of_temporaries_lose_removed_variables():
     func = parse("""
 @T.prim_func
 def f(B: T.Buffer((8,), "float32")):
@@ -138,7 +138,7 @@ def f(B: T.Buffer((8,), "float32"), n: T.int64):
     keeps_results(SimplifyTir(), func)
 
 
-def test_what_holds_without_a_context_holds_with_one():
+def test_proofs_without_a_context_hold_in_one():
     func = parse("""
 @T.prim_func
 def f(B: T.Buffer((8,), "float32"), n: T.int64):
@@ -149,7 +149,7 @@ def f(B: T.Buffer((8,), "float32"), n: T.int64):
     assert not count(simple, (If, Block))
 
 
-def test_loops_of_one_iteration_or_none_stay():
+def test_keeps_loops_that_may_have_one_iteration_or_none():
     func = parse("""
 @T.prim_func
 def f(A: T.Buffer((4,), "int32")):

@@ -63,7 +63,7 @@ READ = """
         ("for i in range(16): A[i] = s[i];for i in range(16): t[i] = A[i]", True),
     ],
 )
-def test_when_two_temporaries_meet(middle, shared):
+def test_temporaries_share_memory_if_live_ranges_are_disjoint(middle, shared):
     lines, depth = [], 1
     for part in middle.replace(";for", "\nfor").split("\n"):
         pieces = part.split(": ")
@@ -76,7 +76,7 @@ def test_when_two_temporaries_meet(middle, shared):
     assert (made, windows) == ((["s"], ["t"]) if shared else (["s", "t"], []))
 
 
-def test_loops_keep_what_they_carry():
+def test_loop_carried_temporaries_are_live_throughout_the_loop():
     stays(
         StorageRewrite(),
         """
@@ -97,7 +97,7 @@ def test_loops_keep_what_they_carry():
     )
 
 
-def test_loops_side_by_side_and_inside_share_one_allocation():
+def test_consecutive_and_nested_loops_share_one_allocation():
     func = text("""
         @T.prim_func
         def f(A: T.Buffer((16,), "float32"), n: T.int64):
@@ -121,7 +121,7 @@ def test_loops_side_by_side_and_inside_share_one_allocation():
     assert names(keeps_results(StorageRewrite(), func)) == (["s"], ["s", "t", "u"])
 
 
-def test_threads_have_memory_of_their_own():
+def test_each_thread_has_separate_memory():
     stays(
         StorageRewrite(),
         """
@@ -161,7 +161,7 @@ def test_sizes_that_are_not_known_must_be_equal():
     assert len(allocations(keeps_results(StorageRewrite(), text(source.format(size="n + 1"))).body)) == 2
 
 
-def test_registers_and_other_scopes_stay_apart():
+def test_does_not_merge_registers_or_different_scopes():
     stays(
         StorageRewrite(),
         """

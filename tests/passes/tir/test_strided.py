@@ -60,7 +60,7 @@ def test_rows_are_read_instead_of_columns(lanes: int, rows: int) -> None:
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("step", [2, 4, 8])
-def test_results_are_put_together(lanes: int, step: int) -> None:
+def test_interleaves_strided_stores(lanes: int, step: int) -> None:
     text = "\n".join(
         f"B[T.ramp({k}, {step}, {lanes})] = A[T.ramp({k * lanes}, 1, {lanes})] + T.float32(1)"
         for k in reversed(range(step))
@@ -74,7 +74,7 @@ def test_results_are_put_together(lanes: int, step: int) -> None:
 
 @pytest.mark.parametrize("lanes", [4, 8])
 @pytest.mark.parametrize("step", [2, 4, 8])
-def test_inputs_are_taken_apart(lanes: int, step: int) -> None:
+def test_deinterleaves_strided_loads(lanes: int, step: int) -> None:
     text = "\n".join(
         f"B[T.ramp({k * lanes}, 1, {lanes})] = A[T.ramp({k + 1}, {step}, {lanes})]" for k in range(step)
     )
@@ -99,7 +99,7 @@ def test_others_stay_as_they_are(text: str) -> None:
     assert group_strided(func) is func
 
 
-def test_places_that_are_read_stay_as_they_are() -> None:
+def test_keeps_stores_to_buffers_that_are_read() -> None:
     text = """
 B[T.ramp(0, 1, 4)] = A[A[T.ramp(0, 2, 4)].astype("int64x4")]
 B[T.ramp(4, 1, 4)] = A[A[T.ramp(1, 2, 4)].astype("int64x4")]

@@ -48,7 +48,7 @@ def test_loops_may_be_left_to_the_code_generator():
     assert UnrollLoops(max_steps=16, explicit=False)(marked) is marked
 
 
-def test_loops_around_what_stays_stay():
+def test_keeps_loops_around_rolled_loops():
     stays(
         UnrollLoops(max_steps=50),
         """
@@ -61,7 +61,7 @@ def test_loops_around_what_stays_stay():
     )
 
 
-def test_temporaries_of_iterations_are_apart():
+def test_temporaries_of_unrolled_iterations_are_separate():
     becomes(
         UnrollLoops(max_steps=50),
         """
@@ -85,7 +85,7 @@ def test_temporaries_of_iterations_are_apart():
     )
 
 
-def test_choices_that_are_known_in_an_iteration_take_their_side():
+def test_resolves_conditions_that_are_known_in_an_iteration():
     becomes(
         UnrollLoops(),
         """

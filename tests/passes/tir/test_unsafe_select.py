@@ -26,7 +26,7 @@ def test_results_of_random_programs_stay(random_program):
         "T.cast(i < 2 or A[i - 2] > 3, 'int32')",
     ],
 )
-def test_what_failed_now_runs(value):
+def test_programs_that_failed_run_after_the_pass(value):
     func = text(f"""
         @T.prim_func
         def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
@@ -48,7 +48,7 @@ def test_what_failed_now_runs(value):
         "T.cast(i >= 2 and A[i] > 3, 'int32')",
     ],
 )
-def test_what_cannot_fail_stays(value):
+def test_keeps_selects_that_cannot_fail(value):
     stays(
         RewriteUnsafeSelect(),
         f"""

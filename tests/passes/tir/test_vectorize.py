@@ -88,7 +88,7 @@ def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), n: T.int64):
         ("serial", "i * i < 10", "B[i] = A[i + 60]", {8}),
     ],
 )
-def test_when_lanes_write_back(kind, cond, store, wide):
+def test_masked_lanes_write_back_only_elements_that_exist(kind, cond, store, wide):
     func = text(LANES.format(kind=kind, cond=cond, store=store))
     if "k * 60" in store:
         assert widths(VectorizeLoops()(func)) == wide
@@ -115,7 +115,7 @@ def test_values_that_are_vectors_reach_single_lanes():
     "cond",
     ["j * 8 + i < n", "n > j * 8 + i", "j * 8 + i <= n", "n >= j * 8 + i", "n < j * 8 + i", "j * 8 + i >= n"],
 )
-def test_the_lane_that_decides_is_asked(cond):
+def test_tests_the_lane_that_implies_the_others(cond):
     """Conditions that grow or fall with the lane, whichever side it is on, hold in all lanes or in some."""
     func = text(f"""
         @T.prim_func
