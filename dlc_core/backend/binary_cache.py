@@ -25,7 +25,7 @@ def kept_libraries() -> KeptFiles:
     return KeptFiles(config.cache_dir / "libraries", config.cache_size << 20)
 
 
-def kept(
+def cached_binary(
     code: bytes, suffix: str, words: Sequence[str], build: Callable[[Path, Path], None], tool: str = ""
 ) -> Path:
     """Return the result of `build(source, out)` from the cache, or build it.
@@ -52,4 +52,4 @@ def kept(
     return path
 
 
-__all__ = ["kept", "kept_libraries"]
+__all__ = ["cached_binary", "kept_libraries"]

@@ -90,12 +90,12 @@ def compile_c(command: Sequence[str], source: Path, out: Path, flags: Sequence[s
     except OSError as error:
         raise UnsupportedError(f"the C compiler {command[0]} cannot be run", why=str(error)) from None
     if done.returncode:
-        said = done.stderr or done.stdout
-        missing = "-fopenmp" in flags and any(name in said for name in ("-lomp", "-lgomp", "libgomp.spec"))
+        message = done.stderr or done.stdout
+        missing = "-fopenmp" in flags and any(name in message for name in ("-lomp", "-lgomp", "libgomp.spec"))
         raise CodegenError(
             f"{command[0]} refuses the generated C",
             hint=NO_OPENMP if missing else "",
-            details=said.splitlines()[:20],
+            details=message.splitlines()[:20],
         )
 
 

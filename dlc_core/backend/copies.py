@@ -125,8 +125,8 @@ class CopyWriter(KernelWriter):
         if cond is None:
             self.line(copies.copy.format(bytes=size, to=at, source=start) + ";")
         else:
-            wanted = self.text.value(cond)
-            self.line(copies.guarded.format(bytes=size, to=at, source=start, cond=wanted) + ";")
+            condition = self.text.value(cond)
+            self.line(copies.guarded.format(bytes=size, to=at, source=start, cond=condition) + ";")
         self.text.named = {}
 
     def _is_copy(self, stmt: Store) -> bool:
@@ -140,11 +140,11 @@ class CopyWriter(KernelWriter):
             return False
         lanes = value.dtype.lanes
         starts = [_start(each.buffer, each.indices, lanes) for each in (stmt, value)]
-        whole = lanes == 1 or all(
-            start is not None and self._moves_whole(value.dtype, lanes, start) for start in starts
+        is_vector = lanes == 1 or all(
+            start is not None and self._is_vector_access(value.dtype, lanes, start) for start in starts
         )
         copies = self.words.copies
-        return whole and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
+        return is_vector and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
 
     def effect(self, value: Call) -> None:
         if value.name == BULK:
@@ -168,8 +168,8 @@ class CopyWriter(KernelWriter):
         """
         copies = self.words.copies
         if self._waits and copies is not None:
-            few = groups in copies.groups
-            self.line(f"{copies.wait_but.format(groups=groups) if few else copies.wait};")
+            has_wait = groups in copies.groups
+            self.line(f"{copies.wait_but.format(groups=groups) if has_wait else copies.wait};")
         if self.tensors:
             self._wait_for_boxes(groups)
 

@@ -34,7 +34,7 @@ from dlc_core.backend.stream import TENSOR, Driver, OutOfMemory, Start
 from dlc_core.diag import ArtifactError, bytes_text
 from dlc_core.target import Artifact
 
-KEPT = 64
+MAX_CACHED = 64
 """The number of combinations of scalars whose launches an entry point caches."""
 _LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
             "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
@@ -136,7 +136,7 @@ class Entry:
                 )
                 for one in launches
             )
-            if len(self.known) >= KEPT:
+            if len(self.known) >= MAX_CACHED:
                 self.known.clear()
             self.known[key] = found
         return found
@@ -220,10 +220,10 @@ class DrivenDevice(OpenedDevice[Session]):
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         """Copy bytes from the device to fill `out`, after all earlier launches."""
-        wanted = np.frombuffer(out, np.uint8)
+        array = np.frombuffer(out, np.uint8)
         session = self.session
-        session.blocks.window(handle, offset, wanted.nbytes)
-        session.driver.read(wanted, handle + offset)
+        session.blocks.window(handle, offset, array.nbytes)
+        session.driver.read(array, handle + offset)
 
     def load(self, artifact: Artifact) -> DrivenProgram:
         """Load the kernels, without running any. Raises ArtifactError for malformed metadata, and the errors

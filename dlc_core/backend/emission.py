@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc_core.backend.packed import ENTRY_SUFFIX
-from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
@@ -23,7 +22,7 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
 
 PACKED = "/* What dlc calls in its own process. */"
 
-_APART = """/* For functions that loops call.  If GCC inlines them, it assumes that "restrict" holds across
+_NOINLINE = """/* For functions that loops call.  If GCC inlines them, it assumes that "restrict" holds across
    iterations, as if no iteration read what an earlier one has written. */
 #ifndef DLC_APART
 #ifdef __GNUC__
@@ -59,13 +58,13 @@ class ModuleUnit(Unit):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.apart: frozenset[str] = frozenset()
+        self.noinline: frozenset[str] = frozenset()
         """The functions that must not be inlined."""
         self.uses: dict[str, None] = {}
         """The helpers that the functions need: "clock", "apart" (the macro that forbids inlining)."""
 
     def prelude(self) -> str:
-        return "\n".join([super().prelude(), *([_APART] if "apart" in self.uses else [])])
+        return "\n".join([super().prelude(), *([_NOINLINE] if "apart" in self.uses else [])])
 
 
 class ModuleWriter(FunctionWriter):
@@ -84,9 +83,7 @@ class ModuleWriter(FunctionWriter):
             at, number = value.args
             self.line(f"*(volatile int64_t *)({text.value(at)}) = {text.value(number)};")
             return
-        raise CodegenError(
-            f"{self.unit.dialect.name} does not support the intrinsic {value.name} as a statement"
-        )
+        super().effect(value)
 
 
 def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] = ModuleWriter) -> Emitted:
@@ -94,7 +91,7 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
     language lacks."""
     unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
-    unit.apart = _called_apart(funcs)
+    unit.noinline = _not_inlined(funcs)
     entries = [func for func in funcs if func.attrs.get("entry")]
     profiles = [func for func in entries if func.name.endswith(PROFILE_SUFFIX)]
     for func in [f for f in funcs if f not in entries] + [f for f in entries if f not in profiles]:
@@ -109,14 +106,14 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
 
 def _written(writer: ModuleWriter, func: PrimFunc) -> str:
     about = f"{comment(_nodes(func))}\n" if func.spans and not func.attrs.get("entry") else ""
-    apart = ""
-    if func.name in writer.unit.apart:
+    noinline = ""
+    if func.name in writer.unit.noinline:
         writer.unit.uses["apart"] = None
-        apart = "DLC_APART "
-    return about + writer.function(func, f"static {apart}void {writer.unit.symbol(func.name)}")
+        noinline = "DLC_APART "
+    return about + writer.function(func, f"static {noinline}void {writer.unit.symbol(func.name)}")
 
 
-def _called_apart(funcs: Sequence[PrimFunc]) -> frozenset[str]:
+def _not_inlined(funcs: Sequence[PrimFunc]) -> frozenset[str]:
     """The functions that must not be inlined: bodies of scans and while loops, which loops of other functions
     call, and functions whose callers record that they begin.
     """

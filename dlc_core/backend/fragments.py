@@ -161,8 +161,8 @@ class FragmentWriter(CopyWriter):
                 continue
             starts = _rows_of(blocks, table, count)
             factor, begin = analyzer.modular(base)
-            whole = all(n % blocks.of.columns == 0 for n in (factor, begin, *(starts or ())))
-            own = None if starts is None or not whole else _linear(starts, axis.var)
+            aligned = all(n % blocks.of.columns == 0 for n in (factor, begin, *(starts or ())))
+            own = None if starts is None or not aligned else _linear(starts, axis.var)
             if own is not None:
                 return blocks, base + own, count
         return None

@@ -236,7 +236,7 @@ class KernelWriter(ModuleWriter):
         if (
             start is not None
             and stmt.buffer not in self.registers
-            and self._moves_whole(stmt.buffer.dtype, lanes, start)
+            and self._is_vector_access(stmt.buffer.dtype, lanes, start)
         ):
             self._store_vector(stmt, start, values)
         elif self._reads_itself(stmt):
@@ -268,8 +268,8 @@ class KernelWriter(ModuleWriter):
         self.prepare(*values, start)
         given = ", ".join(self.text.stored(v) for v in values)
         words = self._words_of_move(buffer, len(values))
-        whole = None if stmt.value.dtype.is_bool else self._moved.get(stmt.value)
-        value = moves.make.format(values=given, **words) if whole is None else whole
+        loaded = None if stmt.value.dtype.is_bool else self._moved.get(stmt.value)
+        value = moves.make.format(values=given, **words) if loaded is None else loaded
         at = self.text.address(buffer, start)
         self.line(moves.store.format(value=value, at=at, **words) + ";")
 
@@ -306,7 +306,7 @@ class KernelWriter(ModuleWriter):
 
     # Vectors
 
-    def _moves_whole(self, type_: DType, lanes: int, start: Expr) -> bool:
+    def _is_vector_access(self, type_: DType, lanes: int, start: Expr) -> bool:
         """Whether `lanes` contiguous elements from `start` on can be loaded or stored as one vector."""
         moves = self.words.moves
         if moves is None or lanes not in moves.lanes:
@@ -338,7 +338,7 @@ class KernelWriter(ModuleWriter):
             if expr in dotted:
                 continue
             start, lanes = neighbours(load.buffer, load.indices), load.dtype.lanes
-            if start is None or not self._moves_whole(load.dtype, lanes, start):
+            if start is None or not self._is_vector_access(load.dtype, lanes, start):
                 continue
             moves = self.words.moves
             assert moves is not None

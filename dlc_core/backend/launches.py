@@ -25,7 +25,7 @@ else:
 
 LAUNCHES = "launches"
 """The key in an artefact's metadata for the lists."""
-KEPT = 64
+MAX_CACHED = 64
 """The number of combinations of scalars whose launches an entry point caches."""
 MOST_DIMS = 5
 """The maximum number of dims of a tensor of tensor copies."""
@@ -104,7 +104,7 @@ class Kernel:
     """The order of the parameters, one letter each: b for a buffer, s for a scalar."""
     shared: tuple[tuple[str, int], ...]
     """The names and bytes of shared arrays."""
-    meets: bool
+    has_barriers: bool
     """Whether the kernel has barriers or exchanges values between threads."""
     tensors: tuple[TensorParameter, ...] = ()
     """The tensor descriptors, which precede the other parameters."""
@@ -228,7 +228,7 @@ class LaunchList:
                 raise RuntimeFailure(f"{self.symbol} takes {self.scalars} scalars, not {len(key)}")
             made: list[Launch] = []
             self._steps.run(key, made)
-            if len(self._known) >= KEPT:
+            if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             found = self._known[key] = tuple(made)
         return found

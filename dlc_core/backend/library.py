@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlc_core.backend.binary_cache import kept
+from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import NO_OPENMP, build_shared
 from dlc_core.backend.packed import ENTRY_SUFFIX, FLAGS
 from dlc_core.diag import ArtifactError, RuntimeFailure
@@ -73,7 +73,7 @@ def load_library(artifact: Artifact, more: Sequence[str] = ()) -> Library:
     it. If it was compiled before, the library is loaded from dlc's cache folder.
     """
     flags = (*(str(flag) for flag in artifact.metadata.get(FLAGS, ())), *more)
-    library = kept(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))
+    library = cached_binary(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))
     return Library(_open(library), artifact.metadata)
 
 

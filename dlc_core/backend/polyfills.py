@@ -19,12 +19,12 @@ INTEGERS = {
 _BITS = {"float": 32, "double": 64} | {f"{sign}int{bits}_t": bits for bits in _INTEGERS for sign in ("", "u")}
 
 
-def either(known: str, head: str, own: str, elsewhere: str) -> str:
+def either(known: str, head: str, own: str, fallback: str) -> str:
     """A function with the body `own` if the macro `known` is defined (on the device), else with the body
-    `elsewhere` (in the simulator).
+    `fallback` (in the simulator).
     """
     inside = "\n".join(f"    {line}" for line in own.splitlines())
-    return f"{head}\n{{\n#ifdef {known}\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
+    return f"{head}\n{{\n#ifdef {known}\n{inside}\n#else\n    {fallback.strip()}\n#endif\n}}\n"
 
 
 def standalone(text: str, headerless: str) -> str:

@@ -102,10 +102,10 @@ class SimulatedDevice:
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         """Copy bytes from the device to fill `out`, after all earlier launches."""
-        wanted = np.frombuffer(out, np.uint8)
-        window = self._window(handle, offset, wanted.nbytes)
+        array = np.frombuffer(out, np.uint8)
+        window = self._window(handle, offset, array.nbytes)
         self._queue.record().wait()
-        wanted[:] = window
+        array[:] = window
 
     def copy(self, handle: int, source: Any, from_handle: int, size: int) -> bool:
         """Enqueue a copy from a simulated device, this or another one. It is ordered in the queues of both

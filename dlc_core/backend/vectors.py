@@ -110,8 +110,8 @@ class VectorText:
         if expr.op in ("min", "max"):
             helper, a, b = choice_of(expr)
             assert isinstance(b, Broadcast)
-            kept, number = self._kept(a, done), self._splat(b)
-            done[expr] = self.named(expr.dtype, f"{number} {_SIGNS[helper]} {kept} ? {number} : {kept}")
+            operand, number = self._named_operand(a, done), self._splat(b)
+            done[expr] = self.named(expr.dtype, f"{number} {_SIGNS[helper]} {operand} ? {number} : {operand}")
             return done[expr], ATOM
         sign, level = OPERATORS[expr.op]
         assert level in (ADD, MUL)
@@ -122,7 +122,7 @@ class VectorText:
             return done[expr], ATOM
         return text, level
 
-    def _kept(self, expr: Expr, done: dict[Expr, str]) -> str:
+    def _named_operand(self, expr: Expr, done: dict[Expr, str]) -> str:
         """The name of a vector that the text uses twice."""
         text, level = self._text(expr, done)
         if level < ATOM:
@@ -175,12 +175,10 @@ class VectorWriter(KernelWriter):
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
         """Use a variable for each vector that the language supports, and for each element of others."""
         found = super().promoted(buffer, body)
-        whole = None if found is None else FunctionWriter.promoted(self, buffer, body)
-        if whole is None or not all(
-            n == 1 or self._vectors.has(buffer.dtype.with_lanes(n)) for _, n in whole
-        ):
+        keys = None if found is None else FunctionWriter.promoted(self, buffer, body)
+        if keys is None or not all(n == 1 or self._vectors.has(buffer.dtype.with_lanes(n)) for _, n in keys):
             return found
-        return whole
+        return keys
 
     def register(self, load: Load) -> str | None:
         """The text of a load from a promoted buffer, which may be a lane of a vector variable."""
@@ -195,16 +193,16 @@ class VectorWriter(KernelWriter):
     def visit_store(self, stmt: Store) -> None:
         lanes = max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
         vector = stmt.buffer.dtype.with_lanes(lanes)
-        kept = self._is_kept(stmt, lanes)
-        if lanes == 1 or not (kept or self._vectors.has(vector)):
+        operand = self._is_register(stmt, lanes)
+        if lanes == 1 or not (operand or self._vectors.has(vector)):
             super().visit_store(stmt)
             return
         self.text.named = {}
         start = neighbours(stmt.buffer, stmt.indices)
-        in_memory = start is not None and self._moves_whole(stmt.buffer.dtype, lanes, start)
+        in_memory = start is not None and self._is_vector_access(stmt.buffer.dtype, lanes, start)
         moved = self._moves(stmt.value)
         direct = stmt.value.dtype is vector and self._vectors.direct(stmt.value)
-        if kept:
+        if operand:
             self._keep(stmt, lanes, self._lanes_of(stmt.value, lanes) if not direct else None)
         elif direct and in_memory and start is not None and stmt.buffer not in self.registers:
             self._prepare_scalars(stmt.value, start)
@@ -220,7 +218,7 @@ class VectorWriter(KernelWriter):
 
     def visit_if(self, stmt: If) -> None:
         lanes, inner = stmt.cond.dtype.lanes, stmt.then
-        if lanes == 1 or not isinstance(inner, Store) or not self._is_kept(inner, lanes):
+        if lanes == 1 or not isinstance(inner, Store) or not self._is_register(inner, lanes):
             super().visit_if(stmt)
             return
         self._declare_rest(stmt)
@@ -232,7 +230,7 @@ class VectorWriter(KernelWriter):
         self._forget(moved)
         self.text.named = {}
 
-    def _is_kept(self, stmt: Store, lanes: int) -> bool:
+    def _is_register(self, stmt: Store, lanes: int) -> bool:
         """Whether a store is to a vector variable."""
         values = self.registers.get(stmt.buffer)
         return lanes > 1 and values is not None and self.key(stmt.buffer, stmt.indices, lanes) in values

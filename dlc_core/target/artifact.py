@@ -23,7 +23,7 @@ COMPILED = "compiled"
 as "registers"."""
 
 Source = str | Callable[[], str]
-"""Readable code, or what makes it when it is asked for."""
+"""Readable code, or a function that makes it on request."""
 
 
 @record(frozen=True)
@@ -56,8 +56,8 @@ class Codegen(Protocol):
       the cache.
     - `export(executable, path) -> list[Path]` writes files that run without Python.
     - `forms` are the names of all `sources` that `emit` returns.
-    - `source(artifact, form) -> str | None` makes a readable form that an artefact has not kept, from the
-      forms that it has kept.
+    - `source(artifact, form) -> str | None` makes a readable form that an artefact does not contain from
+      those that it contains.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Codegen(Protocol):
     format: str
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The code of every PrimFunc of the module. Raises CodegenError for what it cannot express."""
+        """The code of every PrimFunc of the module. Raises CodegenError for unsupported programs."""
         ...
 
 

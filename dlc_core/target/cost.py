@@ -5,7 +5,7 @@
 
 The model is the roofline [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
 units, and as its bytes at the bandwidth of their level: a cache that holds them, or memory.  `limit` is that
-time.  `seconds` is the expected time: good kernels attain the share `ROOFLINE.attained` of the limit, and
+time.  `seconds` is the expected time: good kernels attain the fraction `ROOFLINE.attained` of the limit, and
 each call has a fixed cost.
 
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
@@ -38,9 +38,9 @@ class Work:
     functions: int | None
     """Evaluations of the functions in FUNCTIONS."""
     bytes: int | None
-    """Of inputs, outputs and constants, each once."""
+    """The bytes of inputs, outputs and constants, each counted once."""
     constants: int | None
-    """Those of `bytes` that are the model's constants."""
+    """The part of `bytes` that belongs to constants of the model."""
 
     def record(self) -> dict[str, Any]:
         """As JSON data."""
@@ -65,12 +65,12 @@ class Estimate:
 
 @record(frozen=True)
 class Machine:
-    """The limits of a machine, of one core unless said otherwise."""
+    """The limits of a machine, of one core unless stated otherwise."""
 
     flops: float
     """Operations a second in float32: a fused multiply-add is two."""
     bandwidths: tuple[float, ...]
-    """Bytes a second from each cache, the nearest first, and from memory."""
+    """Bytes a second from each cache, L1 first, and from memory."""
     caches: tuple[int, ...]
     """Bytes of each cache."""
     shared_bandwidth: float
@@ -82,7 +82,7 @@ class Machine:
     call_seconds: float = 0.0
     """Seconds of a kernel call or launch, in addition to its work."""
     launches: int = 0
-    """Units that every kernel is launched on, all at once; 0 where threads of the host run it."""
+    """The number of units on which every kernel is launched; 0 if threads of the host run it."""
 
     @staticmethod
     def of(description: Description) -> Machine:
@@ -108,7 +108,7 @@ class Machine:
         """
         units, memory = max(1, description.cores), description.memory_bandwidth
         flops = (2 if description.fma else 1) * description.vector_units * description.frequency
-        rates = (ROOFLINE.near_share * memory, memory)
+        rates = (ROOFLINE.shared_cache_ratio * memory, memory)
         return Machine(
             flops,
             rates,

@@ -27,18 +27,18 @@ class Dot:
     group: int
     lanes: int
     steps: int = 1
-    """How many times the cost of the machine's cheapest dot product of its kind it takes."""
+    """The cost, in multiples of the machine's cheapest dot product of this kind."""
 
 
 BYTE_DOTS = tuple(Dot(a, b, "int32", 4, 4) for a in ("int8", "uint8") for b in ("int8", "uint8"))
-"""Four products of bytes of any signs, added to an int32 at once, as cards have them."""
+"""Dot products of four bytes of any signedness with an int32 accumulator, as on GPUs."""
 
 COMPUTED = (
     "bool",
     *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
     *("bfloat16", "float16", "float32", "float64"),
 )
-"""The dtypes that compilers of general languages compute in; narrower ones are expressed by these."""
+"""The dtypes in which compilers of general languages compute; narrower dtypes are converted to these."""
 
 
 @record(frozen=True)
@@ -51,7 +51,7 @@ class Rates:
 
 
 TILE_OF_ONE = 3
-"""Registers for one value, and the two that are multiplied for it."""
+"""The registers of a tile of one value: an accumulator and two operands."""
 
 
 @record(frozen=True)
@@ -64,15 +64,16 @@ class Description:
     vector_group: int = 1
     """Registers that one value may span: the code generator mixes the instructions of its parts."""
     spare_registers: int = 0
-    """Those of them that the code generator needs for itself: for products on their way to a sum, for loads
-    ahead of their use."""
+    """Vector registers that the code generator needs for products before they are added, and for loads ahead
+    of their use."""
     fma: bool = False
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     cache_line: int = 64
     cache_ways: int = 8
     """The associativity of L1: the number of cache lines at distances of a power of two that it can hold."""
     value_align: int = 64
-    """Bytes; constants and values in the arena begin at multiples: at least the widest element and vector."""
+    """The alignment in bytes of constants and of values in the arena: at least that of the widest element and
+    vector."""
     access_align: int = 1
     """The alignment in bytes that generated code assumes for addresses of tensors, in addition to that of
     their elements."""
@@ -81,20 +82,20 @@ class Description:
     parallel: bool = True
     """Whether `parallel` loops are executed by several threads."""
     stack_bytes: int = 1 << 16
-    """Largest temporary of a function that may live on the stack; larger ones are part of the arena."""
+    """The maximum bytes of a temporary on the stack; larger ones are in the arena."""
     memory_scopes: tuple[str, ...] = ("global", "local")
     dtypes: tuple[str, ...] = ()
     """Dtypes with native arithmetic; empty means all."""
     intrinsics: frozenset[str] = frozenset()
     thread_axes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Hardware thread axes and their largest extents; empty where loops are not bound to hardware."""
+    """Hardware thread axes and their maximum extents; empty if loops are not bound to hardware."""
     group_threads: int = 0
-    """Most threads in a group, over all its axes; 0 where only the axes are limited."""
+    """The maximum number of threads of a group, over all its axes; 0 if only the axes are limited."""
     shared_bytes: int = 0
     """Bytes of shared memory of a group; 0 if unknown."""
     subgroup: int = 0
-    """Threads, consecutive along the first thread axis, that run in step and exchange values; a power of two,
-    0 where there is no such exchange."""
+    """The number of threads, consecutive along the first thread axis, that run in lockstep and exchange
+    values: a power of two, or 0 if there is no such exchange."""
     thread_registers: int = 0
     """The maximum number of 32-bit registers of a thread; 0 if unknown."""
     unit_registers: int = 0
@@ -104,45 +105,44 @@ class Description:
     unit_shared_bytes: int = 0
     """Bytes of shared memory of a unit, for all groups that it runs; 0 if unknown."""
     load_bytes: int = 16
-    """The preferred load or store of one thread of a launch, in bytes; addresses are multiples of it."""
+    """The preferred bytes of a load or store of one thread of a launch; addresses are multiples of it."""
     copy_bytes: int = 4
     """The smallest asynchronous copy of a thread to shared memory, in bytes."""
     sector_bytes: int = 32
-    """Bytes of the smallest read from global memory: what is read with less beside it wastes bandwidth."""
+    """The granularity in bytes of reads from global memory; reading a part of a sector wastes bandwidth."""
     pipeline_stages: int = 2
-    """The most pipeline stages: tiles of an operand in shared memory.  Two is double buffering; more need
-    asynchronous copies.
+    """The maximum number of pipeline stages: tiles of an operand in shared memory.  Two is double buffering;
+    more need asynchronous copies.
     """
     bulk: Bulk | None = None
     """Tensor copies to shared memory, which one thread issues for its group; None if there are none."""
     shared_banks: int = 32
-    """Banks of shared memory, of 4 bytes each: threads of a subgroup that touch different words of one bank
-    wait for each other."""
+    """The number of banks of shared memory, 4 bytes wide each.  Accesses of a subgroup to different words of
+    one bank are serialised."""
     short_code: bool = False
-    """Whether code is to be short before it is fast: tiles are of one value, loops are not unrolled."""
+    """Whether code size matters more than speed: tiles have one value, and loops are not unrolled."""
     control: bool = False
-    """Whether native entries may branch and loop on what kernels wrote: they see the kernels' memory."""
+    """Whether native entries can branch and loop on results of kernels, whose memory they read."""
     dots: tuple[Dot, ...] = ()
     """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
     matrix_units: tuple[MatrixUnit, ...] = ()
-    """Instructions by which a subgroup of threads, or a thread alone, multiplies matrices that it holds, best
-    first."""
+    """Instructions by which a subgroup of threads, or a single thread, multiplies matrices, best first."""
     vector_units: int = 2
-    """Vector multiply-adds that a core begins in a cycle."""
+    """Vector multiply-adds that a core starts per cycle."""
     fma_per_cycle: float = 2.0
-    """Multiply-adds that a core begins in a cycle, in vectors as wide as its units: `vector_units` counts
+    """Multiply-adds that a core starts per cycle, in vectors as wide as its units: `vector_units` counts
     those of whole registers, which may take several.  Register tiles are compared by this rate and the next
     two; usual for server cores."""
     loads_per_cycle: float = 2.0
-    """Loads of such vectors that a core begins in a cycle; usual for server cores."""
+    """Loads of such vectors that a core starts per cycle; usual for server cores."""
     fma_latency: float = 4.0
-    """Cycles from the begin of a multiply-add until its result can be used; usual for server cores."""
+    """Cycles from the start of a multiply-add until its result can be used; usual for server cores."""
     frequency: float = 3e9
     """Cycles a second."""
     fork_cycles: int = 4096
-    """Cycles to hand a parallel loop to waiting threads and to wait for its end."""
+    """Cycles to start a parallel loop on worker threads and to wait for its end."""
     cache_bandwidths: tuple[float, ...] = ()
-    """Bytes per cycle that a core reads from each cache, the nearest first; see `bytes_per_cycle`."""
+    """Bytes per cycle that a core reads from each cache, L1 first; see `bytes_per_cycle`."""
     memory_bandwidth: float = 27e9
     """Bytes a second that one core reads from memory."""
     memory_scaling: float = 1 / 3

@@ -1,4 +1,4 @@
-"""Numbers of a description that a user may set: those that choose among right schedules.
+"""Numbers of a description that a user may set: those that only affect the choice of schedules.
 
     facts_of({"l2_bytes": "1048576", "fma_latency": 5})   -> (("fma_latency", 5.0), ("l2_bytes", 1048576))
     with_facts(description, facts)                        -> the description with these numbers
@@ -20,9 +20,9 @@ from dlc_core.target.description import Description
 
 Facts = tuple[tuple[str, Any], ...]
 PREFIX = "target."
-"""What stands before the name of such a number among options of a target, and in `--set`."""
+"""The prefix of the name of such a number among options of a target, and in `--set`."""
 BY_USER = "set by the user"
-"""Their origin."""
+"""The origin of such numbers."""
 NUMBERS = (
     "cache_bandwidths", "cache_line", "cache_ways", "caches", "call_seconds", "copy_bytes", "fma_latency",
     "fma_per_cycle", "fork_cycles", "frequency", "launch_seconds", "loads_per_cycle", "memory_bandwidth",
@@ -30,7 +30,7 @@ NUMBERS = (
 )  # fmt: skip
 """The fields that can be set."""
 _CACHE = re.compile(r"l([1-9])_bytes")
-_WHOLE = (
+_INTEGERS = (
     "cache_line", "cache_ways", "caches", "copy_bytes", "fork_cycles", "sector_bytes", "vector_registers",
     "vector_units",
 )  # fmt: skip
@@ -72,19 +72,19 @@ def _value(name: str, given: Any) -> Any:
         close = similar(name, [*NUMBERS, "l1_bytes", "l2_bytes", "l3_bytes"])
         hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(NUMBERS)}, l1_bytes, ..."
         raise TargetError(f"{PREFIX}{name} cannot be set", hint=hint)
-    whole = name in _WHOLE or name not in NUMBERS
+    is_integer = name in _INTEGERS or name not in NUMBERS
     if isinstance(given, str):
         parts: list[Any] = given.split(",")
     else:
         parts = list(given) if isinstance(given, (list, tuple)) else [given]
     try:
-        values = tuple((int if whole else float)(part) for part in parts)
+        values = tuple((int if is_integer else float)(part) for part in parts)
     except (TypeError, ValueError):
         values = ()
     several = name in _LISTS
     if not values or (len(values) > 1 and not several) or min(values) <= 0:
-        wanted = ("positive whole number" if whole else "positive number") + "s" * several
-        raise TargetError(f"{PREFIX}{name}={given} is not {'' if several else 'a '}{wanted}")
+        expected = ("positive whole number" if is_integer else "positive number") + "s" * several
+        raise TargetError(f"{PREFIX}{name}={given} is not {'' if several else 'a '}{expected}")
     return values if several else values[0]
 
 

@@ -13,10 +13,9 @@ class RooflineHeuristics:
     function_steps: int = 20
     """Instructions of a function that is evaluated as a polynomial.  By counting, an average."""
     attained: float = 0.85
-    """Part of a limit that good kernels reach.  Not measured."""
-    near_share: int = 4
-    """Bytes that units get from the cache that they share, for each that they get from memory.  Not
-    measured."""
+    """The fraction of a limit that good kernels attain.  Not measured."""
+    shared_cache_ratio: int = 4
+    """The bandwidth of the cache that units share, relative to that of memory.  Not measured."""
     least_parallel: float = 2e-5
     """Seconds of a kernel below which it is expected to run on one thread.  Not measured."""
 

@@ -6,7 +6,7 @@
 The hook `dlc_partitioners` returns such declarations. If a model is compiled for the target kind of a
 partitioner, the pass `partition` matches its patterns in the order of declaration. Neighbouring matches
 become one region, as long as no value would leave the region and come back. Nodes that a predicate refuses
-are offered to the next target. The last target is the host. The reason of the refusal is kept.
+are offered to the next target. The last target is the host. The reason of the refusal is recorded.
 
 Predicates (`accepts`, `worth`) return True, or the reason of a refusal as text. False is a refusal without a
 reason.
@@ -25,7 +25,7 @@ from dlc_core.target.artifact import Artifact
 from dlc_core.target.target import Target
 
 Verdict = bool | str
-"""True, or why not."""
+"""True, or the reason of a refusal."""
 
 
 def _always(*_: object) -> Verdict:

@@ -50,7 +50,7 @@ def _level(name: str) -> str:
 
 KIND = TargetKind(
     name="reference",
-    doc="the meaning of every op, in NumPy on the host: slow, and the yardstick for all others",
+    doc="the definition of every op, in NumPy on the host: slow; other targets are compared with it",
     codegen="reference",
     device="reference",
     options=(
@@ -84,8 +84,8 @@ class ReferenceCodegen:
         bare = IRModule(kernels if format_ == TENSOR else module.functions, {}, module.entry)
         entries = tuple(n for n, f in kernels.items() if f.attrs.get("entry")) or (module.entry,)
         code = json.dumps(as_json.to_json(bare, arrays), separators=(",", ":")).encode()
-        places = {id(data): offset for offset, data in module.attrs["constants"]}
-        listed = [[DType.of(a.dtype).name, list(a.shape), places[id(a)]] for a in arrays]
+        offsets = {id(data): offset for offset, data in module.attrs["constants"]}
+        listed = [[DType.of(a.dtype).name, list(a.shape), offsets[id(a)]] for a in arrays]
         metadata = {
             "arrays": listed,
             "check": bool(target["check"]),

@@ -28,7 +28,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "strs": lambda text: tuple(part for part in text.split(",") if part),
 }
 
-_WANTED = {"int": "a whole number", "bool": "true or false"}
+_EXPECTED = {"int": "a whole number", "bool": "true or false"}
 """The expected values of options, for errors."""
 
 Stages = tuple[str, ...]
@@ -50,21 +50,21 @@ class Option:
         try:
             return _PARSERS[self.kind](text)
         except (ValueError, KeyError):
-            wanted = _WANTED[self.kind]
-            raise TargetError(f"target option -{self.name}={text}: not {wanted}", hint=self.help) from None
+            expected = _EXPECTED[self.kind]
+            raise TargetError(f"target option -{self.name}={text}: not {expected}", hint=self.help) from None
 
 
 @record(frozen=True)
-class _Careful:
-    """A plugin's check of this machine. If it raises, this counts as a problem of its kind alone."""
+class _GuardedCheck:
+    """A plugin's check of this machine. An exception counts as a problem of this kind only."""
 
-    ask: Callable[[], str | None]
+    check: Callable[[], str | None]
 
     def __call__(self) -> str | None:
         try:
-            return self.ask()
+            return self.check()
         except Exception as error:  # noqa: BLE001 (other kinds go on, whatever a plugin raises)
-            return f"looking for it failed: {type(error).__name__}: {error}"
+            return f"the check failed: {type(error).__name__}: {error}"
 
 
 @record(frozen=True)
@@ -93,8 +93,8 @@ class TargetKind:
     """
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, _Careful):
-            object.__setattr__(self, "problem", _Careful(self.problem))
+        if not isinstance(self.problem, _GuardedCheck):
+            object.__setattr__(self, "problem", _GuardedCheck(self.problem))
 
     def option(self, name: str) -> Option:
         for option in self.options:

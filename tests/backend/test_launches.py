@@ -72,7 +72,7 @@ def test_gemm_through_shared_memory(target):
     x, y = whole_numbers(32, 32), whole_numbers(32, 32, seed=1)
     np.testing.assert_array_equal(exe(x, y), x @ y)
     kernels, _ = read_launches(exe.artifact.metadata[LAUNCHES])
-    assert [(k.meets, k.shared_bytes) for k in kernels] == [(True, 512)]
+    assert [(k.has_barriers, k.shared_bytes) for k in kernels] == [(True, 512)]
 
 
 @BOTH

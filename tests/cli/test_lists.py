@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dlc_core.backend.binary_cache import kept, kept_libraries
+from dlc_core.backend.binary_cache import cached_binary, kept_libraries
 from dlc_core.cli.main import main
 from dlc_core.cli.tables import first_line, markdown_table, shortened
 from dlc_core.decisions import declared
@@ -125,8 +125,8 @@ def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
         out.write_bytes(source.read_bytes() * 2000)
 
     for number, text in enumerate((b"one ", b"two ", b"three ")):
-        place = kept(text, ".so", (), build, tool="test")
-        assert kept(text, ".so", (), build, tool="test") == place
+        place = cached_binary(text, ".so", (), build, tool="test")
+        assert cached_binary(text, ".so", (), build, tool="test") == place
         os.utime(place, (number, number))
     (tmp_path / "kept" / "libraries" / "abandoned").mkdir()
     os.utime(tmp_path / "kept" / "libraries" / "abandoned", (0, 0))
@@ -137,11 +137,11 @@ def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
     assert KeptFiles(kept_libraries().folder, 21000).trim() == 1
     assert [file.used for file in kept_libraries().entries()] == [1, 2]
     assert not (tmp_path / "kept" / "libraries" / "abandoned").exists()
-    kept(b"two ", ".so", (), build, tool="test")
+    cached_binary(b"two ", ".so", (), build, tool="test")
     assert next(file.used for file in kept_libraries().entries()) == 2
     monkeypatch.setenv("DLC_CACHE_SIZE", "0")
     assert dlc_json("cache", "prune")["libraries"]["removed"] == 2
-    place = kept(b"four ", ".so", (), build, tool="test")
+    place = cached_binary(b"four ", ".so", (), build, tool="test")
     assert [file.path for file in kept_libraries().entries()] == [place]
     assert "1 libraries" in dlc("cache", "clear")
     assert kept_libraries().entries() == []

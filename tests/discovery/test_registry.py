@@ -139,7 +139,7 @@ def test_a_kind_whose_question_raises_leaves_the_others():
     plugin = SimpleNamespace(dlc_targets=hookimpl(specname="dlc_targets")(lambda: [kind]))
     with fresh_registry({"moody": plugin}) as made:
         assert made.targets["moody"] == kind
-        assert kind.problem() == "looking for it failed: OSError: no such driver"
+        assert kind.problem() == "the check failed: OSError: no such driver"
         with pytest.raises(DlcError, match="name a target: reference, moody"):
             find_target(None)
 

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from dlc_core.backend.binary_cache import kept
+from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import compile_c, compiler, compiler_problem, compiler_version
 from dlc_core.backend.launches import Kernel, Launch
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
@@ -89,8 +89,8 @@ class SimtProgram:
 
     def __init__(self, library: ctypes.CDLL, kernels: Sequence[Kernel], checked: bool) -> None:
         self.checked = checked
-        self._said = library.dlc_simt_said
-        self._said.restype = ctypes.c_char_p
+        self._last_error = library.dlc_simt_last_error
+        self._last_error.restype = ctypes.c_char_p
         self._calls = {}
         for kernel in kernels:
             try:
@@ -120,7 +120,7 @@ class SimtProgram:
         scalars = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
         sizes = (ctypes.c_int64 * max(1, len(addresses)))(*(w.size for w in launch.buffers))
         if self._calls[launch.kernel.symbol](dims, pointers, scalars, sizes):
-            raise RuntimeFailure(f"kernel {launch.kernel.symbol} failed", why=self._said().decode())
+            raise RuntimeFailure(f"kernel {launch.kernel.symbol} failed", why=self._last_error().decode())
 
 
 class _Guarded:
@@ -182,7 +182,7 @@ def load_simt(
         compile_c(_command(), source, made, (*flags, "-fPIC", "-c"))
         compile_c(_command(), made, out, ("-shared", str(runtime)))
 
-    path = kept(code, ".so", (*flags, runtime.name), build)
+    path = cached_binary(code, ".so", (*flags, runtime.name), build)
     try:
         return SimtProgram(ctypes.CDLL(str(path)), kernels, checked)
     except OSError as error:
@@ -193,7 +193,7 @@ def _runtime(checked: bool) -> Path:
     """The thread runtime as an object file."""
     flags = (*FLAGS, "-fPIC", "-c", *(["-DDLC_SIMT_CHECKED"] if checked else []))
     code = "".join(map(_asset, ("simt.h", "simt.c", "later.c", "matrices.c", "boxes.c"))).encode()
-    return kept(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))
+    return cached_binary(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))
 
 
 def _command() -> tuple[str, ...]:
@@ -234,7 +234,7 @@ DLC_UNSEEN int32_t {name}__launch(
     const struct dlc_simt_buffer windows[] = {{{windows or "{0}"}}};
     const struct dlc_simt_launch launch = {{
         "{name}", {name}__thread, {{dims[0], dims[1], dims[2]}}, {{dims[3], dims[4], dims[5]}},
-        buffers, scalars, windows, {buffers}, {int(kernel.meets)}}};
+        buffers, scalars, windows, {buffers}, {int(kernel.has_barriers)}}};
     return dlc_simt_run(&launch);
 }}
 """

@@ -41,7 +41,7 @@ static __thread struct {
     int64_t *rounds;
     int64_t capacity; /* threads that there is memory for */
     jmp_buf back, out;
-    char said[512];
+    char error[512];
     int quiet;
 } dlc_now;
 
@@ -52,14 +52,14 @@ DLC_DIM(thread, thread)
 DLC_DIM(groups, launch->groups)
 DLC_DIM(threads, launch->threads)
 
-const char *dlc_simt_said(void) { return dlc_now.said; }
+const char *dlc_simt_last_error(void) { return dlc_now.error; }
 void dlc_simt_quiet(int on) { dlc_now.quiet = on; }
 
 static int dlc_stop(const char *form, ...)
 {
     va_list args;
     va_start(args, form);
-    vsnprintf(dlc_now.said, sizeof dlc_now.said, form, args);
+    vsnprintf(dlc_now.error, sizeof dlc_now.error, form, args);
     va_end(args);
     _longjmp(dlc_now.out, 1);
     return 1;
@@ -248,15 +248,15 @@ int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
     volatile int failed = 0;
     dlc_now.launch = launch;
     dlc_now.count = t[0] * t[1] * t[2];
-    dlc_now.said[0] = 0;
+    dlc_now.error[0] = 0;
     dlc_now.quiet = 0;
 #ifdef DLC_SIMT_CHECKED
     const int fibres = 1;
 #else
-    const int fibres = launch->meets;
+    const int fibres = launch->has_barriers;
 #endif
     if (fibres && !dlc_reserve(dlc_now.count)) {
-        snprintf(dlc_now.said, sizeof dlc_now.said, "there is no memory for %lld threads", (long long)dlc_now.count);
+        snprintf(dlc_now.error, sizeof dlc_now.error, "there is no memory for %lld threads", (long long)dlc_now.count);
         return 1;
     }
     dlc_begin();

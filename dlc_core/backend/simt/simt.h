@@ -31,7 +31,7 @@ struct dlc_simt_launch {
     const int64_t *scalars;
     const struct dlc_simt_buffer *windows;
     int32_t count;  /* of buffers */
-    int32_t meets;  /* whether the kernel has barriers or exchanges values */
+    int32_t has_barriers;  /* whether the kernel has barriers or exchanges values */
 };
 
 #define DLC_RANK 5
@@ -69,7 +69,7 @@ void dlc_simt_blocks(uint32_t *to, const void *from, int count, const int16_t *b
 void dlc_simt_shared(const char *name, void *data, int64_t size);
 void dlc_simt_quiet(int on);
 int32_t dlc_simt_run(const struct dlc_simt_launch *launch);
-const char *dlc_simt_said(void);
+const char *dlc_simt_last_error(void);
 
 #define DLC_GROUP(dim) dlc_simt_group(dim)
 #define DLC_THREAD(dim) dlc_simt_thread(dim)

@@ -14,14 +14,14 @@ from dlc_core.tir.stmt import Alloc, Eval, Let, Seq, Stmt, Store, View
 
 
 @dataclass
-class Near:
+class Neighbours:
     """Accesses whose offsets differ in a constant."""
 
-    places: set[int] = field(default_factory=set)
+    offsets: set[int] = field(default_factory=set)
     written: bool = False
 
 
-Neighbourhoods = dict[tuple[Buffer, Expr], Near]
+Neighbourhoods = dict[tuple[Buffer, Expr], Neighbours]
 
 
 def neighbourhoods(body: Stmt) -> Neighbourhoods:
@@ -40,19 +40,19 @@ def neighbourhoods(body: Stmt) -> Neighbourhoods:
     if found:
         # Nested loops use the same pointers.
         for store in stores_in(body):
-            place = _place(store.buffer, store.indices)
-            if place is not None and place[0] in found:
-                found[place[0]].written = True
+            split = _split_offset(store.buffer, store.indices)
+            if split is not None and split[0] in found:
+                found[split[0]].written = True
     return found
 
 
 def _add(found: Neighbourhoods, buffer: Buffer, indices: Sequence[Expr]) -> None:
-    place = _place(buffer, indices)
-    if place is not None:
-        found.setdefault(place[0], Near()).places.add(place[1])
+    split = _split_offset(buffer, indices)
+    if split is not None:
+        found.setdefault(split[0], Neighbours()).offsets.add(split[1])
 
 
-def _place(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr], int] | None:
+def _split_offset(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr], int] | None:
     """((buffer, common part of the offset), constant part) of an access; None if a shared pointer does not
     help.
     """
@@ -98,4 +98,4 @@ def _eager_loads(roots: Sequence[Expr]) -> Iterator[Load]:
                 work.append(child)
 
 
-__all__ = ["Near", "Neighbourhoods", "neighbourhoods"]
+__all__ = ["Neighbourhoods", "Neighbours", "neighbourhoods"]

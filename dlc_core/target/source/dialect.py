@@ -24,12 +24,12 @@ SCALARS: Mapping[str, str] = MappingProxyType(
         "handle": "void *",
     }
 )
-"""How values are held while they are computed: narrow floats as floats of a representable value."""
+"""The types of values in computations: narrow floats are floats with representable values."""
 
 STORED: Mapping[str, str] = MappingProxyType(
     {**SCALARS, "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
 )
-"""How values lie in memory."""
+"""The types of values in memory."""
 
 MATH: Mapping[str, str] = MappingProxyType(
     {
@@ -47,15 +47,15 @@ MATH: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Moves:
-    """Vectors of a language that has them as types: contiguous elements move as one of them.
+    """The vector types of a language: contiguous elements are loaded and stored as vectors.
 
-    Arithmetic is written lane by lane, unless there is `arithmetic`.  `{scalar}` is the type of an element,
+    Arithmetic is written lane by lane, unless `arithmetic` is set.  `{scalar}` is the type of an element,
     `{lanes}` their number, `{type}` the vector, `{at}` a pointer to the first element, `{space}` its
     qualifier and a space, `{lane}` the number of a lane.
     """
 
     lanes: tuple[int, ...] = (2, 4)
-    """The numbers of lanes that there are types for; other vectors move element by element."""
+    """The numbers of lanes that have types; other vectors are moved element by element."""
     type: str = "{scalar}{lanes}"
     make: str = "({type})({values})"
     lane: str = ".s{lane:x}"
@@ -64,8 +64,8 @@ class Moves:
     widest: int = 0
     """The maximum bits of a vector; 0 if there is no limit."""
     arithmetic: bool = False
-    """Whether vectors of floats have operators, between each other and with scalars, choices by lanes, and
-    are made of one value where all lanes have it."""
+    """Whether vectors of floats have operators with vectors and scalars, selection by lanes, and
+    broadcasts."""
     aligned: bool = False
     """Whether vector accesses must be aligned to their size. If alignment is not known, elements are then
     moved one by one."""
@@ -82,9 +82,10 @@ class Copies:
     wait: str = "dlc_wait_for_copies()"
     """The wait for all copies."""
     guarded: str = ""
-    """Format of the statement that copies where `{cond}` holds, and else fills with zeros; "" for none."""
+    """Format of the statement that copies if `{cond}` holds, and else fills with zeros; "" if there is
+    none."""
     groups: tuple[int, ...] = ()
-    """For how many of the last groups of copies there is a wait that leaves these under way."""
+    """The numbers of the last groups of copies that a wait can leave in flight."""
     commit: str = "dlc_end_of_copies()"
     """The end of a group of copies."""
     wait_but: str = "dlc_wait_for_copies_but_{groups}()"
@@ -101,11 +102,11 @@ class Boxes:
     """
 
     count: int
-    """Groups of copies that may be under way."""
+    """The number of groups of copies that may be in flight."""
     declare: str
-    """The array."""
+    """The declaration of the array."""
     begin: str = "dlc_begin_arrivals({arrivals}, {count})"
-    """Before everything else; it includes a barrier."""
+    """The statement at the beginning of a kernel; it includes a barrier."""
     tensor: str = "const __grid_constant__ dlc_tensor {name}"
     """The parameter with the descriptor of a tensor."""
     copy: str = "dlc_copy_box_{rank}({arrival}, {bytes}, {to}, &{tensor}, {first})"
@@ -113,7 +114,7 @@ class Boxes:
     end: str = "dlc_end_of_boxes({arrival})"
     """The end of a group, which all threads execute."""
     wait: str = "dlc_wait_for_boxes({arrival}, {parity})"
-    """For the end of a phase, by the lowest bit of its number."""
+    """The wait for the end of a phase, given by the lowest bit of its number."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,10 @@ class Blocks:
 
     of: Fragment
     bits: int
-    """Of an element."""
+    """The bits of an element."""
     counts: tuple[int, ...] = ()
-    """How many at once, most first; thread i points to row i % rows of block i // rows."""
+    """The numbers of matrices that are loaded at once, largest first. Thread i points to row i % rows of
+    block i // rows."""
     load: str = ""
     """Format of the statement: `{count}`, `{to}`, words of 32 bits, and `{source}`, the thread's pointer."""
 
@@ -139,16 +141,16 @@ class InPlace:
     """
 
     begin: str
-    """Before products, which then add to the sums."""
+    """The statement before products, which then add to the sums."""
     commit: str
-    """Behind them."""
+    """The statement after products."""
     wait: str
-    """Wait until all products have finished, before accumulators are used and before operands are
+    """The wait until all products have finished, before accumulators are used and before operands are
     overwritten."""
     wait_but: str
-    """Wait for all products except those after the last commit."""
+    """The wait for all products except those after the last commit."""
     fence: str
-    """Before a barrier: make the writes of this thread visible to the units."""
+    """The statement before a barrier that makes the writes of this thread visible to the units."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +210,8 @@ class Kernels:
     spaces: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Qualifiers of pointers by memory scope; a missing scope has none."""
     offsets: bool = False
-    """Whether a pointer parameter is followed by the number of elements from there to the buffer, of 64 bits:
-    languages whose hosts name memory by handles have no pointers into it."""
+    """Whether a pointer parameter is followed by a 64-bit offset of the buffer in elements. Languages whose
+    hosts use memory handles need it, because they have no pointers into memory."""
     moves: Moves | None = None
     bounds: str = ""
     """The text after the head of a kernel whose groups have `{threads}` threads."""
@@ -240,12 +242,12 @@ class Dialect:
     """The suffix of float32 functions."""
     index: str = "int64_t"
     function: str = "static void"
-    """Qualifiers and result of a function that only this file calls."""
+    """The qualifiers and result type of a function that only this file calls."""
     inline: str = "static inline"
     constant: str = "const"
     restrict: str = "restrict"
     scopes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"local": "", "global": ""}))
-    """Qualifiers of an array by memory scope; a scope that is missing has no memory here."""
+    """Qualifiers of an array by memory scope. Other scopes are not supported."""
     vectors: str = ""
     zero: str = "{0}"
     """The initialiser of a vector."""
@@ -258,15 +260,15 @@ class Dialect:
     reserved: frozenset[str] = frozenset()
     """Reserved words, in addition to those of C."""
     reinterpret: str = ""
-    """The bits of `{value}`, which lies in memory as `{held}`, as another type, `{to}`; "" copies them."""
+    """The format that reinterprets `{value}`, stored as `{held}`, as the type `{to}`; "" copies the bits."""
     fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The language's own text of helpers that are the same for all types, by name."""
+    """The texts of helpers that this language replaces, by name; they are the same for all types."""
     kernels: Kernels | None = None
-    """How kernels are written; None where the language has no threads."""
+    """The syntax of kernels; None if the language has no thread axes."""
 
 
 C99 = Dialect("c99")
-"""Standard C, scalar values alone."""
+"""Standard C with scalar values only."""
 
 __all__ = [
     "C99",

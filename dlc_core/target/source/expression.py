@@ -36,25 +36,25 @@ from dlc_core.target.source.scalars import (
     RELATION,
     SHIFT,
     UNARY,
-    Place,
     ScalarWriter,
+    Storage,
     Text,
     choice_of,
 )
 from dlc_core.tir.lanes import ramp_form
 
 _MASKS = {"and": "&", "bitand": "&", "or": "|", "bitor": "|", "bitxor": "^", "ne": "^", "eq": "^"}
-"""Mask operators for truth operators; for equality the result is negated."""
+"""Mask operators for operators on bools; for equality the result is negated."""
 
 
 class ExpressionWriter(ScalarWriter):
-    """Writes scalars, and vectors as the language's own or by helpers."""
+    """Writes scalars, and vectors by operators of the language or by helpers."""
 
     def direct(self, expr: Expr) -> bool:
         """Whether the language has an operator for this vector operation. The operands are not considered."""
         type_ = expr.dtype
         if isinstance(expr, Load):
-            return self.place.register(expr) is not None or contiguous(expr) is not None
+            return self.storage.register(expr) is not None or contiguous(expr) is not None
         if type_.is_bool:
             if isinstance(expr, Call):
                 return expr.name == "isnan" and expr.args[0].dtype.scalar.name not in NARROW
@@ -220,4 +220,4 @@ def neighbours(buffer: Buffer, indices: Sequence[Expr]) -> Expr | None:
     return buffer.linear_index([form[0] for form in forms if form]) if step == 1 else None
 
 
-__all__ = ["ExpressionWriter", "Place", "contiguous", "neighbours"]
+__all__ = ["ExpressionWriter", "Storage", "contiguous", "neighbours"]

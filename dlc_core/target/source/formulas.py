@@ -14,7 +14,7 @@ _SIGNED = {"slt": "<", "sgt": ">", "sle": "<=", "sge": ">=", "eq": "==", "ne": "
 
 
 class SourceCode(Code):
-    """Code whose values are named one by one; integers have no sign, truths are masks."""
+    """Code that names each value; integers are unsigned, bools are masks."""
 
     def __init__(
         self, type_: DType, helper: Callable[[str, DType], str], name: Callable[[DType], str]
@@ -43,11 +43,11 @@ class SourceCode(Code):
         """An operand of a vector operation. A number stays a scalar, because the language widens it."""
         return value if isinstance(value, str) else literal(value, self.element)
 
-    def _whole(self, value: str | float) -> str:
+    def _splat(self, value: str | float) -> str:
         return value if isinstance(value, str) else self.const(value)
 
     def _two(self, sign: str, a: str | float, b: str | float) -> str:
-        left = self._whole(a) if not isinstance(b, str) else self._of(a)
+        left = self._splat(a) if not isinstance(b, str) else self._of(a)
         return self.put(self.type, f"{left} {sign} {self._of(b)}")
 
     def add(self, a: str | float, b: str | float) -> str:
@@ -66,7 +66,7 @@ class SourceCode(Code):
         return self.put(self.type, f"-{a}")
 
     def fma(self, a: str | float, b: str | float, c: str | float) -> str:
-        left = self._whole(a) if not isinstance(b, str) else self._of(a)
+        left = self._splat(a) if not isinstance(b, str) else self._of(a)
         return self.put(self.type, f"{left} * {self._of(b)} + {self._of(c)}")
 
     def abs(self, a: str) -> str:
@@ -77,43 +77,43 @@ class SourceCode(Code):
 
     def copysign(self, magnitude: str | float, sign: str) -> str:
         bit = 1 << (self.bits - 1)
-        size = self.integer("and", self.to_bits(self._whole(magnitude)), bit - 1)
+        size = self.integer("and", self.to_bits(self._splat(magnitude)), bit - 1)
         return self.from_bits(self.integer("or", size, self.integer("and", self.to_bits(sign), bit)))
 
     def compare(self, relation: str, a: str | float, b: str | float) -> str:
         if relation == "uno":
             return self.put(self.signed, f"({a} != {a}) | ({b} != {b})")
-        left = self._whole(a)
+        left = self._splat(a)
         if relation == "one":
             return self.put(self.signed, f"({left} < {self._of(b)}) | ({left} > {self._of(b)})")
         return self.put(self.signed, f"{left} {_ORDER[relation]} {self._of(b)}")
 
     def select(self, mask: str, yes: str | float, no: str | float) -> str:
         name = self._helper("select", self.type)
-        return self.put(self.type, f"{name}({mask}, {self._whole(yes)}, {self._whole(no)})")
+        return self.put(self.type, f"{name}({mask}, {self._splat(yes)}, {self._splat(no)})")
 
-    def _int(self, value: str | int, *, whole: bool = False) -> str:
+    def _int(self, value: str | int, *, splat: bool = False) -> str:
         if isinstance(value, str):
             return value
         text = literal(value % (1 << self.bits), self.unsigned.scalar)
-        return f"{self._helper('splat', self.unsigned)}({text})" if whole else text
+        return f"{self._helper('splat', self.unsigned)}({text})" if splat else text
 
     def integer(self, op: str, a: str | int, b: str | int) -> str:
         if op == "ashr":
             signed = self._name(self.signed)
             return self.put(self.unsigned, f"({self._name(self.unsigned)})(({signed}){a} >> {b})")
-        left = self._int(a, whole=not isinstance(b, str))
+        left = self._int(a, splat=not isinstance(b, str))
         return self.put(self.unsigned, f"{left} {_INT[op]} {self._int(b)}")
 
     def icompare(self, relation: str, a: str | int, b: str | int) -> str:
         signed = self._name(self.signed)
-        left, right = (f"({signed}){self._int(v, whole=True)}" for v in (a, b))
+        left, right = (f"({signed}){self._int(v, splat=True)}" for v in (a, b))
         return self.put(self.signed, f"{left} {_SIGNED[relation]} {right}")
 
     def iselect(self, mask: str, yes: str | int, no: str | int) -> str:
         name = self._helper("select", self.unsigned)
         return self.put(
-            self.unsigned, f"{name}({mask}, {self._int(yes, whole=True)}, {self._int(no, whole=True)})"
+            self.unsigned, f"{name}({mask}, {self._int(yes, splat=True)}, {self._int(no, splat=True)})"
         )
 
     def mask(self, op: str, a: str, b: str) -> str:

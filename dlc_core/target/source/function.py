@@ -32,7 +32,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
     def __init__(self, unit: Unit) -> None:
         super().__init__(unit)
         self._undeclared: dict[str, int] = {}
-        """Registers that have no declaration yet, with the level where they get it."""
+        """Registers without a declaration, with the level at which they are declared."""
         self._written: frozenset[Buffer] = frozenset()
         self._shared: frozenset[Buffer] = frozenset()
 
@@ -63,7 +63,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
     def _assign(self, buffer: Buffer, stmt: Store, lanes: int) -> None:
         name = self.registers[buffer][self.key(buffer, stmt.indices, lanes)]
         unsigned = buffer in self.unsigned
-        value = self.text.unsigned(stmt.value) if unsigned else self.whole(stmt.value)
+        value = self.text.unsigned(stmt.value) if unsigned else self.text_in_kind(stmt.value)
         if self._undeclared.get(name) == self.level:
             del self._undeclared[name]
             self.line(f"{self._register_kind(buffer, lanes)} {name} = {value};")
@@ -118,7 +118,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.text.named = {}
         if loop.kind == "thread":
             raise CodegenError(
-                f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which this language has not"
+                f"loop {loop.var.name} is bound to {loop.thread}, an axis that this language does not have"
             )
         self.prepare(loop.begin, loop.extent)
         name = self.names.fresh(loop.var.name)
@@ -150,12 +150,12 @@ class FunctionWriter(ValueWriter, StmtVisitor):
 
         Each points to an element that is accessed unconditionally, so no pointer is outside of its array.
         """
-        for (buffer, common), near in neighbourhoods(body).items():
+        for (buffer, common), group in neighbourhoods(body).items():
             known = all(var in self.text.vars for var in free_vars(common))
-            if len(near.places) < 2 or not known or buffer in self.registers or buffer not in self.pointers:
+            if len(group.offsets) < 2 or not known or buffer in self.registers or buffer not in self.pointers:
                 continue
-            first = min(near.places)
-            const = "" if near.written else self.unit.dialect.constant + " "
+            first = min(group.offsets)
+            const = "" if group.written else self.unit.dialect.constant + " "
             name = self.names.fresh(f"{self.pointers[buffer]}_at")
             where = self.text.address(buffer, common + first)
             self.line(f"{const}{self.unit.stored_type(buffer.dtype)} *const {name} = {where};")
@@ -180,7 +180,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         """A condition that differs between lanes: store each lane under its own branch."""
         inner = stmt.then
         if stmt.orelse is not None or not isinstance(inner, Store):
-            raise CodegenError("only a single store may stand under a condition that differs between lanes")
+            raise CodegenError("a condition that differs between lanes may guard only a single store")
         for lane in range(stmt.cond.dtype.lanes):
             scalar = Store(
                 inner.buffer, tuple(lane_of(i, lane) for i in inner.indices), lane_of(inner.value, lane)
@@ -285,7 +285,8 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         """A call of an intrinsic for its side effect. Languages with more such intrinsics override this
         method.
         """
-        raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
+        language = self.unit.dialect.name
+        raise CodegenError(f"{language} does not support the intrinsic {value.name} as a statement")
 
     def function(self, func: PrimFunc, head: str) -> str:
         """The text of a PrimFunc. `head` is the text before its parameters."""

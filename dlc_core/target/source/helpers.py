@@ -30,7 +30,7 @@ def storage_lanes(lanes: int) -> int:
 # suffix of library functions.
 
 MINMAX = ("min", "max", "min_number", "max_number")
-"""Of the last two the second argument is no NaN."""
+"""The second argument of the last two is not NaN."""
 _FLOAT_MINMAX = """{inline} {T} dlc_{op}_{N}({T} a, {T} b)
 {{
     /* a NaN on either side is the result */
@@ -356,7 +356,7 @@ def vector_text(op: str, type_: DType, c_type: str, inline: str) -> str:
 
 
 LANE_HELPERS = frozenset({"rounded_mul", "sigmoid", "rsqrt", "sign"})
-"""Functions of floats that are helpers, not of the language's library."""
+"""Functions of floats that are helpers instead of library functions."""
 
 _TWO = frozenset({"rounded_mul", "pow", "fmod", "atan2", "copysign", "nextafter"})
 

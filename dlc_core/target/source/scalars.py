@@ -30,7 +30,7 @@ from dlc_core.target.source.unit import Unit
 from dlc_core.tir.threads import swizzled
 
 ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(12, 0, -1)
-"""Levels of binding, tightest first."""
+"""Levels of precedence, highest first."""
 
 Text = tuple[str, int]
 Anchor = tuple[str, int]
@@ -45,7 +45,7 @@ OPERATORS = {
 }  # fmt: skip
 
 
-class Place(Protocol):
+class Storage(Protocol):
     """The storage of a function's values."""
 
     def pointer(self, buffer: Buffer) -> str: ...
@@ -60,21 +60,21 @@ class Place(Protocol):
 
 
 class ScalarWriter:
-    """Writes scalars; the names of values come from the function that is written, vectors from a subclass."""
+    """Writes scalars. The function writer names values, a subclass writes vectors."""
 
-    def __init__(self, unit: Unit, place: Place) -> None:
+    def __init__(self, unit: Unit, storage: Storage) -> None:
         self.unit = unit
-        self.place = place
+        self.storage = storage
         self.vars: dict[Var, str] = {}
         self.wide: set[Var] = set()
-        """Those of the type of indices that have its size in the IR, not that of the language's indices."""
+        """The index variables that have their size in the IR instead of that of the language's index type."""
         self.named: dict[Expr, str] = {}
         self.raw: dict[Expr, str] = {}
         """The memory form of narrow floats that have been loaded."""
         self.anchors: dict[tuple[Buffer, Expr], Anchor] = {}
-        """Pointers to where several accesses lie close together, by buffer and what they have in common."""
+        """Base pointers of neighbouring accesses, by buffer and the common part of the offset."""
         self._indexing = 0
-        """Above 0 while an index is written: arithmetic there has the dialect's type of indices."""
+        """The nesting of indices that are being written: their arithmetic has the dialect's index type."""
 
     def value(self, expr: Expr, level: int = 0) -> str:
         """The text of an expression, in parentheses if its precedence is below `level`."""
@@ -149,8 +149,8 @@ class ScalarWriter:
 
     def _unsigned(self, expr: Expr) -> str:
         """An integer cast to unsigned. Data arithmetic wraps, and C defines that only for unsigned types."""
-        if isinstance(expr, Load) and self.place.is_unsigned(expr):
-            return self.place.register(expr) or ""
+        if isinstance(expr, Load) and self.storage.is_unsigned(expr):
+            return self.storage.register(expr) or ""
         if isinstance(expr, Const) and expr.value >= 0:
             return self.value(expr)
         bits = max(32, expr.dtype.bits)
@@ -170,7 +170,7 @@ class ScalarWriter:
         if op in ("floordiv", "floormod"):
             divisor = const_value(expr.b)
             plain = type_.kind == "uint" or (
-                divisor is not None and divisor > 0 and self.place.nonnegative(expr.a)
+                divisor is not None and divisor > 0 and self.storage.nonnegative(expr.a)
             )
             if not plain:
                 name = self.unit.helper(op, self._held(expr))
@@ -256,33 +256,33 @@ class ScalarWriter:
 
     def element(self, buffer: Buffer, offset: Expr) -> str:
         """An element as an lvalue."""
-        pointer, place = self._place(buffer, offset)
-        return f"{pointer}[{self.number(place)}]"
+        pointer, index = self._pointer_and_offset(buffer, offset)
+        return f"{pointer}[{self.number(index)}]"
 
     def address(self, buffer: Buffer, offset: Expr) -> str:
         """A pointer to an element."""
-        pointer, place = self._place(buffer, offset)
-        return pointer if const_value(place) == 0 else f"{pointer} + {self.number(place, ADD + 1)}"
+        pointer, index = self._pointer_and_offset(buffer, offset)
+        return pointer if const_value(index) == 0 else f"{pointer} + {self.number(index, ADD + 1)}"
 
-    def _place(self, buffer: Buffer, offset: Expr) -> tuple[str, Expr]:
+    def _pointer_and_offset(self, buffer: Buffer, offset: Expr) -> tuple[str, Expr]:
         """A pointer, and an element's offset from it. A constant part of the offset is last."""
         placed = swizzled(buffer, offset)
         if placed is not offset:
-            return self.place.pointer(buffer), placed
+            return self.storage.pointer(buffer), placed
         rest, constant = without_constants(offset)
         anchor = None if rest is None else self.anchors.get((buffer, rest))
         if anchor is not None:
             return anchor[0], const(constant - anchor[1])
-        constant -= self.place.moved(buffer)
-        pointer = self.place.pointer(buffer)
+        constant -= self.storage.moved(buffer)
+        pointer = self.storage.pointer(buffer)
         if rest is None:
             return pointer, const(constant)
         return pointer, rest if constant == 0 else rest + constant if constant > 0 else rest - -constant
 
     def _load(self, expr: Load) -> Text:
-        held = self.place.register(expr)
+        held = self.storage.register(expr)
         if held is not None:
-            if self.place.is_unsigned(expr):
+            if self.storage.is_unsigned(expr):
                 return f"({self.unit.scalar_type(expr.dtype)}){held}", UNARY
             return held, ATOM
         if expr.dtype.lanes > 1:
@@ -307,7 +307,7 @@ class ScalarWriter:
 
     def _raw(self, value: Expr) -> str | None:
         """The bits in memory of a narrow float, if the value is a direct load."""
-        if not isinstance(value, Load) or value in self.named or self.place.register(value) is not None:
+        if not isinstance(value, Load) or value in self.named or self.storage.register(value) is not None:
             return self.raw.get(value)
         return self.element(value.buffer, value.buffer.linear_index(value.indices))
 
@@ -401,4 +401,4 @@ def _has_call(expr: Expr) -> bool:
     return isinstance(expr, Call) or any(_has_call(child) for child in expr.children)
 
 
-__all__ = ["OPERATORS", "Anchor", "Place", "ScalarWriter", "Text", "choice_of", "without_constants"]
+__all__ = ["OPERATORS", "Anchor", "ScalarWriter", "Storage", "Text", "choice_of", "without_constants"]

@@ -43,7 +43,7 @@ def identifier(text: str) -> str:
 
 
 class Names:
-    """Identifiers of one scope, each given once."""
+    """The unique identifiers of a scope."""
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._next: dict[str, int] = dict.fromkeys(taken, 1)
@@ -71,7 +71,7 @@ class Names:
 
 
 WIDTH = 110
-"""Columns that a line may have."""
+"""The maximum columns of a line."""
 
 
 def commented(text: str) -> str:
@@ -98,10 +98,10 @@ def folded(line: str) -> Iterator[str]:
     """
     indent = " " * (len(line) - len(line.lstrip()) + 8)
     while len(line) > WIDTH and not line.startswith("#"):
-        places = list(_breaks(line, len(indent)))
-        if not places:
+        breaks = list(_breaks(line, len(indent)))
+        if not breaks:
             break
-        at = -min(places)[2]
+        at = -min(breaks)[2]
         yield line[:at].rstrip()
         line = indent + line[at:].lstrip()
     yield line

@@ -35,7 +35,7 @@ class Unit:
         """Names at the file's level."""
         self.functions: list[str] = []
         self.writes: dict[str, frozenset[int]] = {}
-        """The parameters that each function writes, of those that stand in this file."""
+        """The parameters that each function of this file writes."""
         self._symbols: dict[str, str] = {}
         self._types: dict[str, str] = {}
         self._helpers: dict[str, str] = {}

@@ -32,7 +32,7 @@ Key = tuple[int, int]
 
 
 class ValueWriter:
-    """Writes values into lines; the statements around them are the subclass's, in `function.py`."""
+    """Writes values. The subclass in `function.py` writes statements."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -42,14 +42,14 @@ class ValueWriter:
         self.level = 1
         self.pointers: dict[Buffer, str] = {}
         self.roots: dict[Buffer, Buffer] = {}
-        """The underlying buffers of windows."""
+        """The base buffers of views."""
         self.starts: dict[Buffer, int] = {}
-        """Elements that the pointers of windows have moved."""
+        """The offsets in elements that pointers of views already include."""
         self.unused: dict[Buffer, str] = {}
-        """Windows that nothing has used yet, with the lines that declare them."""
+        """Unused views, with the lines that declare them."""
         self.registers: dict[Buffer, dict[Key, str]] = {}
         self.unsigned: set[Buffer] = set()
-        """Those of them that hold sums of data without their sign."""
+        """The registers that are declared unsigned, because they hold sums of data."""
         self.positive: set[Var] = set()
         """Variables that are never negative."""
 
@@ -168,7 +168,7 @@ class ValueWriter:
                     self.prepare(side)
                     self.line(f"{name} = {self.text.value(side)};")
         else:
-            self.line(f"{self.constant(expr.dtype)} {name} = {self.whole(expr)};")
+            self.line(f"{self.constant(expr.dtype)} {name} = {self.text_in_kind(expr)};")
         self.text.named[expr] = name
 
     def kind(self, type_: DType) -> str:
@@ -180,7 +180,7 @@ class ValueWriter:
     def constant(self, type_: DType) -> str:
         return f"const {self.kind(type_)}"
 
-    def whole(self, value: Expr) -> str:
+    def text_in_kind(self, value: Expr) -> str:
         """The text of a value in the type of `kind`."""
         bools = value.dtype.is_bool and value.dtype.lanes > 1
         return self.text.mask(value, 8) if bools else self.text.value(value)

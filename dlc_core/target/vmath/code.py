@@ -1,7 +1,7 @@
 """The operations of vector-math formulas: straight-line code on the values of a language.
 
 A value is a text of the language; the kind of each operation is in the method's name: plain names work on
-floating-point values, those that begin with `i` on integers of the same width, `mask` on truths.  Each
+floating-point values, those that begin with `i` on integers of the same width, `mask` on masks.  Each
 formula is written once, over one element type (`bits` wide) and any number of lanes.
 """
 

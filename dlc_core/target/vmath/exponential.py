@@ -70,9 +70,9 @@ def reduced(c: Code, x: str, bias: int = 0, low: str | None = None) -> tuple[str
     """Range reduction: (r, integer whose low bits are n + bias) with x + `low` = n ln 2 + r. `low` is below
     an ulp of x.
     """
-    whole, shifted = c.nearest_product(x, LOG2_E, bias)
-    r = c.fnma(LN2_HIGH[c.bits], whole, x)
-    r = c.fnma(LN2_LOW[c.bits], whole, r)
+    nearest, shifted = c.nearest_product(x, LOG2_E, bias)
+    r = c.fnma(LN2_HIGH[c.bits], nearest, x)
+    r = c.fnma(LN2_LOW[c.bits], nearest, r)
     return (r if low is None else c.add(r, low)), shifted
 
 
@@ -102,8 +102,8 @@ def exp2(c: Code, x: str) -> str:
     """2^x"""
     limit = 1.0 + c.bias
     x = c.at_most(c.at_least(x, -limit - c.mantissa), limit)
-    whole, shifted = c.nearest_product(x, 1.0, 2 * c.bias)
-    return c.scale(c.polynomial(c.sub(x, whole), (1.0, *_EXP2[c.bits])), shifted)
+    nearest, shifted = c.nearest_product(x, 1.0, 2 * c.bias)
+    return c.scale(c.polynomial(c.sub(x, nearest), (1.0, *_EXP2[c.bits])), shifted)
 
 
 def expm1(c: Code, x: str) -> str:

@@ -47,7 +47,7 @@ _ATAN = {
 }
 _PIO2 = {32: (1.5707963705062866, -4.371138828673793e-08), 64: (1.5707963267948966, 6.123233995736766e-17)}
 _PIO4 = {32: (0.785398006439209, 1.5695823932524066e-07), 64: (0.7853981633974483, 3.061616997868383e-17)}
-"""The high words have a few zero bits at their end: small multiples of them are exact."""
+"""The high words end in a few zero bits, so small multiples of them are exact."""
 
 _TAN_PIO8 = math.sqrt(2.0) - 1.0
 
@@ -55,30 +55,30 @@ _TAN_PIO8 = math.sqrt(2.0) - 1.0
 def _asin_parts(c: Code, x: str) -> tuple[str, str, str]:
     """(whether |x| > 1/2, s, s z R(z)) with s = x, z = x^2, or s = sqrt(z), z = (1 - |x|)/2."""
     a = c.abs(x)
-    far = c.compare("ogt", a, 0.5)
-    z = c.select(far, c.fma(a, -0.5, 0.5), c.mul(x, x))
-    s = c.select(far, c.sqrt(z), x)
-    return far, s, c.mul(c.mul(s, z), c.polynomial(z, _ASIN[c.bits]))
+    is_large = c.compare("ogt", a, 0.5)
+    z = c.select(is_large, c.fma(a, -0.5, 0.5), c.mul(x, x))
+    s = c.select(is_large, c.sqrt(z), x)
+    return is_large, s, c.mul(c.mul(s, z), c.polynomial(z, _ASIN[c.bits]))
 
 
 def asin(c: Code, x: str) -> str:
     """Arc sine; nan outside [-1, 1]."""
     high, low = _PIO2[c.bits]
-    far, s, tail = _asin_parts(c, x)
-    near = c.add(s, tail)
-    beyond = c.sub(high, c.sub(c.add(near, near), low))
-    return c.copysign(c.select(far, beyond, near), x)
+    is_large, s, tail = _asin_parts(c, x)
+    inner = c.add(s, tail)
+    outer = c.sub(high, c.sub(c.add(inner, inner), low))
+    return c.copysign(c.select(is_large, outer, inner), x)
 
 
 def acos(c: Code, x: str) -> str:
     """Arc cosine; nan outside [-1, 1]."""
     high, low = _PIO2[c.bits]
-    far, s, tail = _asin_parts(c, x)
-    near = c.sub(high, c.sub(s, c.sub(low, tail)))
+    is_large, s, tail = _asin_parts(c, x)
+    inner = c.sub(high, c.sub(s, c.sub(low, tail)))
     right = c.add(s, tail)
     left = c.sub(high, c.add(s, c.sub(tail, low)))
-    beyond = c.select(c.compare("ogt", x, 0.0), right, left)
-    return c.select(far, c.add(beyond, beyond), near)
+    outer = c.select(c.compare("ogt", x, 0.0), right, left)
+    return c.select(is_large, c.add(outer, outer), inner)
 
 
 def _small_atan(c: Code, t: str) -> str:
@@ -92,12 +92,12 @@ def atan(c: Code, x: str) -> str:
     high, low = _PIO4[c.bits]
     a = c.abs(x)
     middle = c.compare("ogt", a, _TAN_PIO8)
-    far = c.compare("ogt", a, 1.0 / _TAN_PIO8)
-    above = c.select(far, -1.0, c.select(middle, c.sub(a, 1.0), a))
-    below = c.select(far, a, c.select(middle, c.add(a, 1.0), 1.0))
+    is_large = c.compare("ogt", a, 1.0 / _TAN_PIO8)
+    above = c.select(is_large, -1.0, c.select(middle, c.sub(a, 1.0), a))
+    below = c.select(is_large, a, c.select(middle, c.add(a, 1.0), 1.0))
     t = c.div(above, below)
-    base_high = c.select(far, 2.0 * high, c.select(middle, high, 0.0))
-    base_low = c.select(far, 2.0 * low, c.select(middle, low, 0.0))
+    base_high = c.select(is_large, 2.0 * high, c.select(middle, high, 0.0))
+    base_low = c.select(is_large, 2.0 * low, c.select(middle, low, 0.0))
     rest = c.add(t, c.add(_small_atan(c, t), base_low))
     return c.copysign(c.add(base_high, rest), x)
 
@@ -123,8 +123,8 @@ def atan2(c: Code, y: str, x: str) -> str:
     eighths = c.select(swap, c.sub(2.0, eighths), eighths)
     left = c.icompare("slt", c.to_bits(x), 0)
     eighths = c.select(left, c.sub(4.0, eighths), eighths)
-    turned = c.mask("xor", swap, left)
-    t = c.select(turned, c.neg(t), t)
+    negated = c.mask("xor", swap, left)
+    t = c.select(negated, c.neg(t), t)
     rest = c.add(t, c.fma(eighths, low, _small_atan(c, t)))
     return c.copysign(c.fma(eighths, high, rest), y)
 

@@ -23,7 +23,7 @@ import numpy as np
 from dlc_backend_c.codegen import CCodegen
 from dlc_backend_c.kind import KIND as C_KIND
 from dlc_core.backend import SimulatedDevice
-from dlc_core.backend.binary_cache import kept
+from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
@@ -216,7 +216,7 @@ class Program:
         def build(source: Path, out: Path) -> None:
             compile_c((machine.compiler,), source, out, flags)
 
-        self._program = kept(text.encode(), ".program", flags, build, machine.compiler)
+        self._program = cached_binary(text.encode(), ".program", flags, build, machine.compiler)
 
     def entry(self, symbol: str) -> Entry:
         if symbol not in self._symbols:

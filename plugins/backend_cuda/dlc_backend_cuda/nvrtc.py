@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dlc_core.backend.binary_cache import kept
+from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.diag import CodegenError, UnsupportedError, problem_of
 
 REMEDY = 'pip install "dlc-backend-cuda[compiler]"'
@@ -109,7 +109,7 @@ def compile_kernels(text: str, arch: str) -> Compiled:
         lengths = _LENGTHS.pack(len(made.cubin), len(made.ptx))
         out.write_bytes(lengths + made.cubin + made.ptx + made.log.encode())
 
-    data = kept(text.encode(), ".cubin", (arch, *_OPTIONS), build, version()).read_bytes()
+    data = cached_binary(text.encode(), ".cubin", (arch, *_OPTIONS), build, version()).read_bytes()
     cubin, ptx = _LENGTHS.unpack_from(data)
     at, end = _LENGTHS.size, _LENGTHS.size + cubin
     return Compiled(data[at:end], data[end : end + ptx], data[end + ptx :].decode())
