@@ -88,13 +88,13 @@ class _Graph:
         return name
 
     def model(self, inputs: Mapping[str, Sequence[int | str]], outputs: Mapping[str, Any]) -> ModelProto:
-        def told(name: str, shape: Any) -> Any:
+        def value_info(name: str, shape: Any) -> Any:
             kind = TensorProto.INT64 if name.startswith("ids") else TensorProto.FLOAT
             return helper.make_tensor_value_info(name, kind, shape)
 
         graph = helper.make_graph(
-            self.nodes, "g", [told(*one) for one in inputs.items()],
-            [told(*one) for one in outputs.items()], self.weights,
+            self.nodes, "g", [value_info(*one) for one in inputs.items()],
+            [value_info(*one) for one in outputs.items()], self.weights,
         )  # fmt: skip
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
@@ -106,8 +106,8 @@ def encoder(layers: int = 6, width: int = 256, heads: int = 4, tokens: int | str
     embedded = g.op("Gather", g.weight(vocabulary, width), "ids")
     length = g.op("Gather", g.op("Shape", "ids"), g.integers(1), axis=0)
     ends = g.op("Unsqueeze", length, g.integers([0]))
-    places = g.op("Slice", g.weight(most, width), g.integers([0]), ends, g.integers([0]))
-    x = _normed(g, g.op("Add", embedded, places), width)
+    positions = g.op("Slice", g.weight(most, width), g.integers([0]), ends, g.integers([0]))
+    x = _normed(g, g.op("Add", embedded, positions), width)
     mask = g.op("Unsqueeze", "mask", g.integers([1, 2]))
     bias = g.op("Mul", g.op("Sub", g.array(np.float32(1)), mask), g.array(np.float32(-1e4)))
     for _ in range(layers):

@@ -91,9 +91,9 @@ def _png(path: Path, results: Sequence[Result], names: Sequence[str], caption: s
     step = 1 / (len(names) + 1)
     for index, name in enumerate(names):
         found = [(row, ratio) for row, each in enumerate(results) if (ratio := each.ratio(name)) is not None]
-        places = [row + index * step for row, _ in found]
+        rows = [row + index * step for row, _ in found]
         bars = axes.barh(
-            places, [min(ratio, WIDEST) for _, ratio in found], 0.9 * step, color=_color(index), label=name
+            rows, [min(ratio, WIDEST) for _, ratio in found], 0.9 * step, color=_color(index), label=name
         )
         axes.bar_label(bars, [f"{ratio:.2f}" for _, ratio in found], padding=2, fontsize=7)
     axes.set_yticks(

@@ -154,12 +154,12 @@ def measure(
             cache=False,
         )
     x = np.random.default_rng(0).standard_normal(work.shape, np.float32)
-    told = {kernel.name: kernel for kernel in exe.explain(measured_machine()).kernels}
+    estimates = {kernel.name: kernel for kernel in exe.explain(measured_machine()).kernels}
     best: list[tuple[float, Kernel, int]] = []
     for _ in range(ROUNDS):
         rows = exe.profile([x], runs=runs)
         working = [row for row in rows if row.flops] or list(rows)
-        found = [(row.milliseconds, told[row.kernel], row.bytes or 0) for row in working]
+        found = [(row.milliseconds, estimates[row.kernel], row.bytes or 0) for row in working]
         if not best or sum(f[0] for f in found) < sum(f[0] for f in best):
             best = found
     seconds = sum(each[0] for each in best) / 1e3

@@ -101,7 +101,7 @@ def measure_case(
     """
     feeds, peers = case.feeds(), [peer.at(precision) for peer in peers]
     with case.file() as path:
-        truth = _truth(case, path, feeds)
+        truth = _reference(case, path, feeds)
         for count in threads:
             result = Result(case.name, count)
             with ExitStack() as stack:
@@ -144,7 +144,7 @@ def interleaved(
             if name in failures:
                 continue
             try:
-                times[name] += worker.turn(seconds / ROUNDS)
+                times[name] += worker.measure(seconds / ROUNDS)
             except RuntimeError as error:
                 failures[name] = str(error)
     return {name: spread_of(found) for name, found in times.items() if name not in failures}
@@ -186,17 +186,17 @@ def _time_to_open(path: Path, threads: int, precision: str, target: str) -> floa
 
 
 @dataclass(frozen=True)
-class _Truth:
+class _Reference:
     name: str
     outputs: Mapping[int, Array]
     """By position."""
 
 
-def _truth(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Truth | None:
+def _reference(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Reference | None:
     """The stored outputs, or those of an evaluation in float64 where it is cheap and possible."""
     stored = case.expected()
     if stored:
-        return _Truth("stored", {int(index): value for index, value in stored.items()})
+        return _Reference("stored", {int(index): value for index, value in stored.items()})
     try:
         flops = sum(kernel.flops or 0 for kernel in dlc.compile(path).explain().kernels)
     except DlcError:
@@ -204,20 +204,20 @@ def _truth(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Truth | None:
     if flops > CHEAP:
         return None
     try:
-        return _Truth("float64", dict(enumerate(exact.outputs(path, feeds).values())))
+        return _Reference("float64", dict(enumerate(exact.outputs(path, feeds).values())))
     except Exception:  # noqa: BLE001 (the evaluator does not know every model; peers are the reference then)
         return None
 
 
 def _compare(
-    result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: _Truth | None, precision: str
+    result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: _Reference | None, precision: str
 ) -> None:
     """Compare all outputs with the truth, else with those of the first peer that has any."""
     if truth is None:
         first = next((name for name in outputs if name != OURS.name), None)
         if first is None:
             return
-        truth = _Truth(first, dict(enumerate(outputs[first].values())))
+        truth = _Reference(first, dict(enumerate(outputs[first].values())))
     result.reference = truth.name
     for name, found in outputs.items():
         in_order = list(found.values())

@@ -303,7 +303,7 @@ class Line:
                 f"{self.copy:.1f}"]  # fmt: skip
 
 
-def turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
+def interleaved_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
     """The least time of each call, in interleaved rounds."""
     best = [float("inf")] * len(calls)
     for _ in range(ROUNDS):
@@ -343,7 +343,7 @@ def measure(operator: Operator, threads: int, target: str | None = None) -> Line
     source = np.zeros(size // 2, np.uint8)
     target_bytes = np.zeros_like(source)
     run = onnxruntime.RunOptions()
-    ours, theirs, copy = turns([
+    ours, theirs, copy = interleaved_times([
         bound, lambda: session.run_with_iobinding(binding, run), lambda: np.copyto(target_bytes, source),
     ])  # fmt: skip
     error = max(_distance(a, b) for a, b in zip(outputs, expected, strict=True))

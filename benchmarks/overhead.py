@@ -52,10 +52,10 @@ def call_microseconds(call: Callable[[], object], calls: int = CALLS) -> float:
 def start_milliseconds(code: str, *arguments: str, variables: dict[str, str], rounds: int = 5) -> float:
     """The fastest of some processes that run a line of Python; the first one does not count."""
     best = float("inf")
-    for turn in range(rounds + 1):
+    for repeat in range(rounds + 1):
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", code, *arguments], check=True, env=variables)
-        if turn:
+        if repeat:
             best = min(best, time.perf_counter() - start)
     return 1e3 * best
 

@@ -167,13 +167,15 @@ def remarks(results: Sequence[Result]) -> list[str]:
     """The failures and wrong results, each once, with all numbers of threads."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
-        said = [f"{name} did not run it: {why}" for name, why in result.failures.items() if name != OURS.name]
-        said += [
+        notes = [
+            f"{name} did not run it: {why}" for name, why in result.failures.items() if name != OURS.name
+        ]
+        notes += [
             f"{name}'s results differ from {result.reference}: {error:.3g} tolerances"
             for name, error in result.errors.items()
             if name != OURS.name and not error <= 1
         ]
-        for text in (result.problem, *said):
+        for text in (result.problem, *notes):
             if text:
                 found.setdefault((result.model, text), []).append(str(result.threads))
     return [f"{model}, threads {' and '.join(counts)}: {text}" for (model, text), counts in found.items()]

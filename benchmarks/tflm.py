@@ -162,12 +162,12 @@ def arena(module: IRModule, size: int = 1 << 22) -> tuple[int, int] | None:
     shape = last(module["main"].params[0].type.static_shape())
     interpreter.set_input(np.zeros(shape, np.float32), 0)
     interpreter.invoke()
-    text = _told(interpreter.print_allocations)
+    text = _printed(interpreter.print_allocations)
     found = {what: int(count) for what, count in re.findall(r"Arena allocation (\w+) (\d+)", text)}
     return found["total"], found["head"]
 
 
-def _told(call: Any) -> str:
+def _printed(call: Any) -> str:
     """Return the text that a call writes to the standard error stream, below Python."""
     with tempfile.TemporaryFile() as file:
         sys.stderr.flush()

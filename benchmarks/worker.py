@@ -38,10 +38,10 @@ class Here:
         self.first_seconds = time.perf_counter() - start
         self._last = self.first_seconds - self.load_seconds
 
-    def turn(self, seconds: float) -> list[float]:
-        """As `Worker.turn`."""
+    def measure(self, seconds: float) -> list[float]:
+        """As `Worker.measure`."""
         try:
-            found = _turn(self._session, self._feeds, seconds, self._last)
+            found = _measure(self._session, self._feeds, seconds, self._last)
         except Exception as error:
             raise RuntimeError(_reason(error)) from error
         self._last = found[-1]
@@ -78,21 +78,21 @@ class Worker:
         )
         theirs.close()
         try:
-            self.load_seconds, self.first_seconds, self.outputs = self._ask(
+            self.load_seconds, self.first_seconds, self.outputs = self._request(
                 (peer, path, threads, dict(feeds))
             )
         except BaseException:
             self.close()
             raise
 
-    def turn(self, seconds: float) -> list[float]:
+    def measure(self, seconds: float) -> list[float]:
         """Seconds of calls one after the other, after some that are not counted."""
-        found: list[float] = self._ask(("turn", seconds))
+        found: list[float] = self._request(("measure", seconds))
         return found
 
     def resident(self) -> int:
         """Bytes of the process in memory after a few calls, pages shared with files included."""
-        found: int = self._ask(("resident",))
+        found: int = self._request(("resident",))
         return found
 
     def close(self) -> None:
@@ -100,18 +100,18 @@ class Worker:
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, message: tuple[Any, ...]) -> Any:
+    def _request(self, message: tuple[Any, ...]) -> Any:
         try:
             self._pipe.send(message)
             if not self._pipe.poll(self.limit):
                 raise RuntimeError(f"no answer in {self.limit:g} s")
-            said, value = self._pipe.recv()
+            status, value = self._pipe.recv()
         except (EOFError, OSError):
             code = self._process.wait()
             raise RuntimeError(
                 f"it died of signal {-code}" if code < 0 else f"it ended with {code}"
             ) from None
-        if said == "failed":
+        if status == "failed":
             raise RuntimeError(value)
         return value
 
@@ -128,8 +128,8 @@ def serve(pipe: Connection) -> None:
     last = first - loaded
     while True:
         what, *arguments = pipe.recv()
-        if what == "turn":
-            found = _turn(session, feeds, *arguments, last)
+        if what == "measure":
+            found = _measure(session, feeds, *arguments, last)
             last = found[-1]
             pipe.send(("done", found))
         else:
@@ -138,8 +138,8 @@ def serve(pipe: Connection) -> None:
             pipe.send(("done", _resident()))
 
 
-def _turn(session: Session, feeds: Mapping[str, Array], seconds: float, last: float) -> list[float]:
-    """Times of calls, at least of one.  One that takes longer than its turn has none that is not counted."""
+def _measure(session: Session, feeds: Mapping[str, Array], seconds: float, last: float) -> list[float]:
+    """Times of calls, at least of one.  If a call takes longer than `seconds`, there is no warm-up call."""
     if last < seconds:
         until = time.perf_counter() + 0.1 * seconds
         session(feeds)

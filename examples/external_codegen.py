@@ -37,7 +37,7 @@ def compile_region(region: Region, target: Target) -> Artifact:
     values = {p: index for index, p in enumerate(region.function.params)}
     constants = bytearray()
 
-    def place(node) -> list:
+    def constant(node) -> list:
         data = np.ascontiguousarray(node.attrs["value"].data)
         constants.extend(data.tobytes())
         return [len(constants) - data.nbytes, list(data.shape)]
@@ -45,7 +45,7 @@ def compile_region(region: Region, target: Target) -> Artifact:
     program = []
     for part in region.parts:
         found = part.match
-        program.append([part.pattern, values[found["x"]], place(found["w"]), place(found["b"])])
+        program.append([part.pattern, values[found["x"]], constant(found["w"]), constant(found["b"])])
         values[found.root] = len(values)
     metadata = {"program": program, "results": [values[r] for r in region.function.results]}
     return Artifact("unit-program", bytes(constants), str(target), (region.name,), metadata=metadata)

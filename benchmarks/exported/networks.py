@@ -85,13 +85,13 @@ class YoloV8(nn.Module):
             for c in (64, 128, 256)
         )
         self.classes, self.bins = classes, bins
-        places, steps = [], []
+        centres, steps = [], []
         for step in (8, 16, 32):
             axis = torch.arange(size // step) + 0.5
             y, x = torch.meshgrid(axis, axis, indexing="ij")
-            places.append(torch.stack([x, y]).flatten(1))
+            centres.append(torch.stack([x, y]).flatten(1))
             steps.append(torch.full((1, x.numel()), float(step)))
-        self.register_buffer("places", torch.cat(places, 1)[None])
+        self.register_buffer("places", torch.cat(centres, 1)[None])
         self.register_buffer("steps", torch.cat(steps, 1))
         self.register_buffer("distances", torch.arange(bins, dtype=torch.float32).view(1, bins, 1, 1))
 
@@ -111,7 +111,7 @@ class YoloV8(nn.Module):
         count, _, cells = box.shape
         shares = box.view(count, 4, self.bins, cells).transpose(2, 1).softmax(1)
         near, far = (shares * self.distances).sum(1).chunk(2, 1)
-        first, last = self.places - near, self.places + far
+        first, last = self.centres - near, self.centres + far
         decoded = torch.cat([(first + last) / 2, last - first], 1) * self.steps
         scores = score.sigmoid()
         return torch.cat([decoded, scores], 1), scores
@@ -218,10 +218,10 @@ class Diffusion(nn.Module):
         self.middle = nn.ModuleList([*block(at, at, True), Resnet(at, at, wide)])
         up: list[nn.Module] = []
         for level, size in reversed(list(enumerate(sizes))):
-            for turn in range(3):
+            for index in range(3):
                 up.append(block(at + kept.pop(), size, level < 3))
                 at = size
-                if turn == 2 and level:
+                if index == 2 and level:
                     up.append(nn.Sequential(nn.Upsample(scale_factor=2.0), nn.Conv2d(at, at, 3, padding=1)))
         self.up = nn.ModuleList(up)
         self.leave = nn.Sequential(nn.GroupNorm(32, base), nn.SiLU(), nn.Conv2d(base, 4, 3, padding=1))
@@ -230,11 +230,11 @@ class Diffusion(nn.Module):
         half = self.base // 2
         waves = torch.exp(-math.log(10000) * torch.arange(half) / half)
         angles = step[:, None].float() * waves[None]
-        told = self.time(torch.cat([angles.cos(), angles.sin()], -1))
+        embedding = self.time(torch.cat([angles.cos(), angles.sin()], -1))
 
         def apply(parts: Any, y: Tensor) -> Tensor:
             for part in parts:
-                y = part(y, told) if isinstance(part, Resnet) else part(y, text)
+                y = part(y, embedding) if isinstance(part, Resnet) else part(y, text)
             return y
 
         x = self.enter(x)

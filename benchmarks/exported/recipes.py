@@ -145,9 +145,9 @@ def stand_in_operators() -> None:
         return True
 
     # PyTorch's older exporter reads the sources of what a model calls, which lambdas have not.
-    for place in (torchvision.extension, boxes, sys.modules[module.__module__]):
-        place._has_ops = there
-        place._assert_has_ops = there
+    for module_ in (torchvision.extension, boxes, sys.modules[module.__module__]):
+        module_._has_ops = there
+        module_._assert_has_ops = there
 
 
 def vision_recipes() -> None:
@@ -330,10 +330,10 @@ def text_recipes() -> None:
     add("T5", t5, PAIR, (tokens, tokens[:, :5]), use_cache=False)
     bart = {**BOTH, "vocab_size": 99, "max_position_embeddings": 64}
     add("Bart", bart, PAIR, (tokens, tokens[:, :5]), use_cache=False)
-    places = {"num_mel_bins": 16, "max_source_positions": 30, "max_target_positions": 32}
+    sizes = {"num_mel_bins": 16, "max_source_positions": 30, "max_target_positions": 32}
     marks = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
     speech = ("input_features", "decoder_input_ids")
-    whisper = {**BOTH, "vocab_size": 99, **places, **marks}
+    whisper = {**BOTH, "vocab_size": 99, **sizes, **marks}
     add("Whisper", whisper, speech, (torch.randn(1, 16, 60), tokens[:1, :5]), use_cache=False)
     waves = {"conv_dim": (16,) * 3, "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3)}
     waves |= {"num_feat_extract_layers": 3, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}

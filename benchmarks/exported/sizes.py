@@ -289,7 +289,7 @@ def _video() -> Network:
 # --- Texts and sounds ---
 
 
-def _heard(model: str, config: Any, keys: Sequence[str], outputs: Sequence[str], *args: Any) -> Network:
+def _transformer(model: str, config: Any, keys: Sequence[str], outputs: Sequence[str], *args: Any) -> Network:
     import transformers as tf
 
     return Network(call(getattr(tf, model)(config), keys, outputs), args, tuple(keys))
@@ -305,7 +305,7 @@ def _clip() -> Network:
     text[:, -1] = 49407  # the end, whose place is looked for
     args = (text, picture(3, 224, 224), torch.ones(2, 77, dtype=torch.int64))
     outputs = ["logits_per_image", "text_embeds", "image_embeds"]
-    return _heard("CLIPModel", tf.CLIPConfig(), keys, outputs, *args)
+    return _transformer("CLIPModel", tf.CLIPConfig(), keys, outputs, *args)
 
 
 @network("bert-base-128")
@@ -316,7 +316,7 @@ def _bert() -> Network:
     keys, mask = ["input_ids", "attention_mask", "token_type_ids"], torch.ones(1, 128, dtype=torch.int64)
     mask[:, 100:] = 0
     args = (tokens(30522, 1, 128), mask, torch.zeros(1, 128, dtype=torch.int64))
-    return _heard("BertModel", tf.BertConfig(), keys, ["last_hidden_state", "pooler_output"], *args)
+    return _transformer("BertModel", tf.BertConfig(), keys, ["last_hidden_state", "pooler_output"], *args)
 
 
 @network("t5-small-128")
@@ -326,7 +326,7 @@ def _t5() -> Network:
 
     keys = ["input_ids", "attention_mask", "decoder_input_ids"]
     args = (tokens(32000, 1, 128), torch.ones(1, 128, dtype=torch.int64), tokens(32000, 1, 16))
-    made = _heard("T5ForConditionalGeneration", tf.T5Config(), keys, ["logits"], *args)
+    made = _transformer("T5ForConditionalGeneration", tf.T5Config(), keys, ["logits"], *args)
     made.module.inner.config.use_cache = False
     return made
 
@@ -336,7 +336,7 @@ def _mamba() -> Network:
     import transformers as tf
 
     config = tf.MambaConfig(num_hidden_layers=4, use_cache=False)
-    return _heard("MambaForCausalLM", config, ["input_ids"], ["logits"], tokens(50280, 1, 24))
+    return _transformer("MambaForCausalLM", config, ["input_ids"], ["logits"], tokens(50280, 1, 24))
 
 
 @network("wav2vec2-base-16000")
@@ -345,7 +345,7 @@ def _wav2vec2() -> Network:
     import transformers as tf
 
     config, sound = tf.Wav2Vec2Config(), torch.randn(1, 16000)
-    return _heard("Wav2Vec2ForCTC", config, ["input_values"], ["logits"], sound)
+    return _transformer("Wav2Vec2ForCTC", config, ["input_values"], ["logits"], sound)
 
 
 @network("whisper-tiny-encoder-3000")
@@ -445,7 +445,7 @@ def _gpt2_prompt() -> Network:
     import transformers as tf
 
     config = tf.GPT2Config(use_cache=False)
-    return _heard("GPT2LMHeadModel", config, ["input_ids"], ["logits"], tokens(50257, 1, 256))
+    return _transformer("GPT2LMHeadModel", config, ["input_ids"], ["logits"], tokens(50257, 1, 256))
 
 
 @network("qwen2-0.5b-step-127")

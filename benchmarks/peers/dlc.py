@@ -58,9 +58,9 @@ def for_targets(targets: Sequence[str]) -> list[Peer]:
     return [
         replace(
             PEER,
-            name=target if place else PEER.name,
+            name=target if index else PEER.name,
             load=partial(load, target=target),
             serve=partial(load_saved, target=target),
         )
-        for place, target in enumerate(targets)
+        for index, target in enumerate(targets)
     ]

@@ -39,12 +39,12 @@ def load(path: Path, threads: int) -> Session:
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, code))
     module = context.modules.module
     (name,) = (n for n in module.vm_module.function_names if not n.startswith("__") and "$" not in n)
-    function, takes, gives = module[name], input_names(path), output_names(path)
+    function, takes, results = module[name], input_names(path), output_names(path)
 
     def session(feeds: Mapping[str, Array]) -> dict[str, Array]:
         found = function(*(feeds[each] for each in takes))
         several = found if isinstance(found, (list, tuple)) else [found]
-        return dict(zip(gives, (each.to_host() for each in several)))
+        return dict(zip(results, (each.to_host() for each in several)))
 
     return session
 

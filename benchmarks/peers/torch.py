@@ -49,12 +49,12 @@ def load_compiled(path: Path, threads: int) -> Session:
 def _session(module: Callable[..., Any], path: Path) -> Session:
     import torch
 
-    takes, gives = input_names(path), output_names(path)
+    takes, results = input_names(path), output_names(path)
 
     def session(feeds: Mapping[str, Array]) -> dict[str, Array]:
         with torch.inference_mode():
             found = module(*(torch.from_numpy(feeds[each]) for each in takes))
-        return dict(zip(gives, (each.numpy() for each in found)))
+        return dict(zip(results, (each.numpy() for each in found)))
 
     return session
 

@@ -18,12 +18,12 @@ def load(path: Path, threads: int) -> Session:
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
     module = from_onnx(onnx.load(path))
     machine = relax.VirtualMachine(tvm.compile(module, tvm.target.Target.from_device(device)), device)
-    main, takes, gives = machine["main"], input_names(path), output_names(path)
+    main, takes, results = machine["main"], input_names(path), output_names(path)
 
     def session(feeds: Mapping[str, Array]) -> dict[str, Array]:
         found = main(*(tvm.runtime.tensor(feeds[each]) for each in takes))
         several = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
-        return dict(zip(gives, (each.numpy() for each in several)))
+        return dict(zip(results, (each.numpy() for each in several)))
 
     return session
 

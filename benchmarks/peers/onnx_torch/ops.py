@@ -458,9 +458,9 @@ def pad(
     rank = node.rank()
     axes = [each % rank for each in axes] if axes else list(range(rank))
     around = [0] * 2 * rank
-    for place, axis in enumerate(axes):
-        around[2 * (rank - 1 - axis)] = pads[place]
-        around[2 * (rank - 1 - axis) + 1] = pads[place + len(axes)]
+    for coordinates, axis in enumerate(axes):
+        around[2 * (rank - 1 - axis)] = pads[coordinates]
+        around[2 * (rank - 1 - axis) + 1] = pads[coordinates + len(axes)]
     mode = node.get("mode", "constant")
     if mode == "constant":
         return functional.pad(x, around, value=float(value or 0))
@@ -476,16 +476,16 @@ def resize(
     scales: list[float] | None = None,
     sizes: list[int] | None = None,
 ) -> Value:
-    mode, place = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
+    mode, coordinates = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
     rank = node.spatial()
     how = {"mode": mode}
     if mode == "nearest":
-        if place != "asymmetric" or node.get("nearest_mode", "round_prefer_floor") != "floor":
-            raise NotImplementedError(f"Resize to the nearest by {place}")
-    elif mode == "linear" and place in ("half_pixel", "pytorch_half_pixel", "align_corners"):
-        how = {"mode": ("linear", "bilinear", "trilinear")[rank - 1], "align_corners": place[0] == "a"}
+        if coordinates != "asymmetric" or node.get("nearest_mode", "round_prefer_floor") != "floor":
+            raise NotImplementedError(f"Resize to the nearest by {coordinates}")
+    elif mode == "linear" and coordinates in ("half_pixel", "pytorch_half_pixel", "align_corners"):
+        how = {"mode": ("linear", "bilinear", "trilinear")[rank - 1], "align_corners": coordinates[0] == "a"}
     else:
-        raise NotImplementedError(f"Resize {mode} by {place}")
+        raise NotImplementedError(f"Resize {mode} by {coordinates}")
     if node.get("axes") or node.get("antialias", 0):
         raise NotImplementedError("Resize of some axes, or without aliases")
     if sizes:

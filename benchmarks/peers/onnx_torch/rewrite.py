@@ -69,8 +69,8 @@ def _scaled(module: fx.GraphModule, node: fx.Node) -> Iterator[tuple[Any, torch.
     """Yield the input of a node, and the scale and shift of its channels."""
     if node.target is functional.batch_norm:
         mean, var, weight, bias = (
-            _constant(module, _argument(node, place, name))
-            for place, name in ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias"))
+            _constant(module, _argument(node, position, name))
+            for position, name in ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias"))
         )
         if mean is not None and var is not None and weight is not None and bias is not None:
             scale = weight / torch.sqrt(var + _argument(node, 7, "eps"))
@@ -102,9 +102,9 @@ def add_biases(module: fx.GraphModule) -> None:
 
 def name_activations(module: fx.GraphModule) -> None:
     """Chains of elementwise functions of one value whose results are those of an activation of torch."""
-    places = {node: place for place, node in enumerate(module.graph.nodes)}
+    positions = {node: position for position, node in enumerate(module.graph.nodes)}
     for last in reversed(module.graph.nodes):
-        found = _activation_up_to(last, places)
+        found = _activation_up_to(last, positions)
         if found is None:
             continue
         source, activation = found
@@ -117,7 +117,7 @@ def name_activations(module: fx.GraphModule) -> None:
         module.graph.eliminate_dead_code()
 
 
-def _activation_up_to(last: fx.Node, places: Mapping[fx.Node, int]) -> tuple[fx.Node, Activation] | None:
+def _activation_up_to(last: fx.Node, positions: Mapping[fx.Node, int]) -> tuple[fx.Node, Activation] | None:
     """The activation whose result a node is, if it is one, and what that is of."""
     chain: list[fx.Node] = []
     ends = {last}
@@ -128,7 +128,7 @@ def _activation_up_to(last: fx.Node, places: Mapping[fx.Node, int]) -> tuple[fx.
         ]
         if not inside:
             return None
-        node = max(inside, key=places.__getitem__)
+        node = max(inside, key=positions.__getitem__)
         chain.append(node)
         ends = ends - {node} | set(node.all_input_nodes)
         if len(ends) == 1 and len(chain) > 1:
@@ -165,10 +165,10 @@ def name_attention(module: fx.GraphModule) -> None:
         if any(each is None or len(each) != 4 or each[:2] != shapes[0][:2] for each in shapes):
             continue
         with module.graph.inserting_before(last):
-            turned = module.graph.call_method("transpose", (key, -1, -2))
+            transposed = module.graph.call_method("transpose", (key, -1, -2))
             new = module.graph.call_function(
                 functional.scaled_dot_product_attention,
-                (query, turned, value),
+                (query, transposed, value),
                 {"attn_mask": mask, "scale": scale},
             )
         _replace(last, new)
@@ -222,17 +222,17 @@ def _constant(module: fx.GraphModule, value: Any) -> torch.Tensor | None:
     return module.get_buffer(value.target) if known else None
 
 
-def _argument(node: fx.Node, place: int, name: str) -> Any:
-    return node.kwargs.get(name) if place >= len(node.args) else node.args[place]
+def _argument(node: fx.Node, position: int, name: str) -> Any:
+    return node.kwargs.get(name) if position >= len(node.args) else node.args[position]
 
 
-def _set(module: fx.GraphModule, node: fx.Node, place: int, name: str, value: torch.Tensor) -> None:
+def _set(module: fx.GraphModule, node: fx.Node, position: int, name: str, value: torch.Tensor) -> None:
     """A new constant as an argument of a node."""
     target = f"{name}_{len(module._buffers)}"
     module.register_buffer(target, value)
     with module.graph.inserting_before(node):
         new = module.graph.get_attr(target)
-    if place < len(node.args):
-        node.update_arg(place, new)
+    if position < len(node.args):
+        node.update_arg(position, new)
     else:
         node.update_kwarg(name, new)

@@ -65,7 +65,7 @@ def _either(condition: Any, a: Any, b: Any) -> Any:
     return a if condition else b
 
 
-def _whole(a: int, b: int) -> int:
+def _divided(a: int, b: int) -> int:
     """Division towards zero."""
     return a // b if (a < 0) == (b < 0) else -(-a // b)
 
@@ -99,7 +99,7 @@ def _cast(node: Node, data: Sizes) -> Any:
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Add": _of_two(operator.add), "Sub": _of_two(operator.sub), "Mul": _of_two(operator.mul),
-    "Div": _of_two(_whole), "Max": _of_two(max), "Min": _of_two(min), "Equal": _of_two(operator.eq),
+    "Div": _of_two(_divided), "Max": _of_two(max), "Min": _of_two(min), "Equal": _of_two(operator.eq),
     "Where": _where, "Gather": _gather, "Slice": _slice, "Concat": _concat, "ReduceProd": _product,
     "Squeeze": lambda node, data, axes=None: Sizes(data.items, single=True),
     "Unsqueeze": lambda node, data, axes=None: Sizes(data.items),

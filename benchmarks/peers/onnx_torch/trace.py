@@ -57,8 +57,8 @@ def _traced(model: onnx.ModelProto) -> tuple[nn.Module, fx.Graph]:
     types = _types(model)
     values: dict[str, Any] = {"": None}
     values |= {each.name: _tensor(each) for each in graph.initializer}
-    for place, each in enumerate(each for each in graph.input if each.name not in values):
-        values[each.name] = tracer.create_proxy("placeholder", f"input_{place}", (), {})
+    for index, each in enumerate(each for each in graph.input if each.name not in values):
+        values[each.name] = tracer.create_proxy("placeholder", f"input_{index}", (), {})
         values[each.name].node.meta["shape"] = types[each.name][1]
     with torch.inference_mode(False), torch.no_grad():
         for proto in graph.node:
@@ -93,7 +93,7 @@ def _run(op: str, node: Node, values: list[Any]) -> Any:
         if all(each is None or size is not None for each, size in zip(values, sizes)):
             return FUNCTIONS[op](node, *sizes)
     numbers = NUMBERS.get(op, ())
-    given = [_number(each) if place in numbers else _dense(each) for place, each in enumerate(values)]
+    given = [_number(each) if index in numbers else _dense(each) for index, each in enumerate(values)]
     return OPS[op](node, *given)
 
 

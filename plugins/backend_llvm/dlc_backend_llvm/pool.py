@@ -1,18 +1,18 @@
 """The thread pool. The same LLVM IR is used in this process and in exported libraries.
 
-    pool_ir(triple) -> str                         the LLVM IR for a machine pool() -> Pool
-    the pool of this process. It is loaded once and never freed.
-                                                   The engine resolves its symbols for kernels.
+    pool_ir(triple) -> str      the LLVM IR for a machine
+    pool() -> Pool              the pool of this process; it is loaded once and never freed, and the engine
+                                resolves its symbols for kernels
 
 C interface:
 
     i32 dlc_parallel_for(ptr body, ptr closure, i64 n, i32 num_threads)
         Distributes the items 0 to n - 1 over up to `num_threads` threads (0: the pool's default), which
-        include the caller, and returns 0 when all are done. It calls `body(closure, begin, end)`, `void(ptr,
-        i64, i64)`, for disjoint ranges. There are at most 8 ranges per thread, so n may be large. If n is the
-        number of threads, each range has one item. Nested calls, and calls while another thread uses the
-        pool, run `body(closure, 0, n)` on the calling thread. So there is no deadlock, and never more threads
-        than requested.
+        include the caller, and returns 0 when all are done. It calls `body(closure, begin, end)`, of the type
+        `void(ptr, i64, i64)`, for disjoint ranges. There are at most 8 ranges per thread, so n may be large.
+        If n is the number of threads, each range has one item. Nested calls, and calls while another thread
+        uses the pool, run `body(closure, 0, n)` on the calling thread. So there is no deadlock, and there are
+        never more threads than requested.
     void dlc_pool_set_num_threads(i32 n)
         If n > 0, no call uses more than n threads, and n is the default. If n <= 0, the limit is removed.
     i32 dlc_pool_get_num_threads()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-WAYS = ("native", "function", "host")
+MODES = ("native", "function", "host")
 """How an operator runs: as core ops that are compiled, as the standard's function body, or at least partly in
 Python on the host.
 """
@@ -23,27 +23,27 @@ PATH = Path(__file__).with_name("operators.json")
 
 @dataclass(frozen=True)
 class Operator:
-    """A row: from version `since` on, the operator runs in one `way` for these `types` of its first input."""
+    """A row: from version `since` on, the operator has one `mode` for these `types` of its first input."""
 
     domain: str
     op: str
     since: int
-    way: str
+    mode: str
     types: tuple[str, ...]
 
 
 @cache
 def operator_table() -> tuple[Operator, ...]:
-    """The rows, sorted by domain, operator, version and way."""
+    """The rows, sorted by domain, operator, version and mode."""
     rows = json.loads(PATH.read_text(encoding="utf-8"))
     return tuple(
-        Operator(domain, op, since, way, tuple(types)) for domain, op, since, way, types in rows["rows"]
+        Operator(domain, op, since, mode, tuple(types)) for domain, op, since, mode, types in rows["rows"]
     )
 
 
 def to_json(rows: Iterable[Operator], versions: str) -> str:
     """The text of the JSON file, one row per line."""
-    lines = [json.dumps([r.domain, r.op, r.since, r.way, r.types]) for r in rows]
+    lines = [json.dumps([r.domain, r.op, r.since, r.mode, r.types]) for r in rows]
     return f'{{"onnx": "{versions}", "rows": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
@@ -54,7 +54,7 @@ def page(rows: Iterable[Operator], untried: Mapping[str, Iterable[tuple[str, Ite
     """
     by_version: dict[tuple[str, str], dict[int, dict[str, tuple[str, ...]]]] = {}
     for row in rows:
-        by_version.setdefault((row.domain, row.op), {}).setdefault(row.since, {})[row.way] = row.types
+        by_version.setdefault((row.domain, row.op), {}).setdefault(row.since, {})[row.mode] = row.types
     lines = [
         "# ONNX operators",
         "",
@@ -68,14 +68,14 @@ def page(rows: Iterable[Operator], untried: Mapping[str, Iterable[tuple[str, Ite
     ]
     for (domain, op), versions in by_version.items():
         groups: list[tuple[list[int], dict[str, tuple[str, ...]]]] = []
-        for since, ways in versions.items():
-            if groups and groups[-1][1] == ways:
+        for since, modes in versions.items():
+            if groups and groups[-1][1] == modes:
                 groups[-1][0].append(since)
             else:
-                groups.append(([since], ways))
-        for sinces, ways in groups:
+                groups.append(([since], modes))
+        for sinces, modes in groups:
             name = f"{domain}.{op}" if domain else op
-            cells = [name, ", ".join(map(str, sinces)), *(", ".join(ways.get(way, ())) for way in WAYS)]
+            cells = [name, ", ".join(map(str, sinces)), *(", ".join(modes.get(mode, ())) for mode in MODES)]
             lines.append("| " + " | ".join(cells) + " |")
     for domain, ops in untried.items():
         lines += [
@@ -91,4 +91,4 @@ def page(rows: Iterable[Operator], untried: Mapping[str, Iterable[tuple[str, Ite
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["PATH", "WAYS", "Operator", "operator_table", "page", "to_json"]
+__all__ = ["MODES", "PATH", "Operator", "operator_table", "page", "to_json"]

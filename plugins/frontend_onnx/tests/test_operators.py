@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dlc_frontend_onnx.converters import TABLE
-from dlc_frontend_onnx.operators import WAYS, operator_table, page
+from dlc_frontend_onnx.operators import MODES, operator_table, page
 from dlc_frontend_onnx.support import supported_ops, untried
 from dlc_frontend_onnx.testing import operators
 from dlc_frontend_onnx.testing.random_models.templates import all_templates
@@ -39,10 +39,10 @@ def stale(found):
     """The re-tested operator versions whose result differs from the table."""
     known = {}
     for row in operator_table():
-        ways = known.setdefault((row.domain, row.op, row.since), {})
-        ways.update(dict.fromkeys(row.types, row.way))
+        modes = known.setdefault((row.domain, row.op, row.since), {})
+        modes.update(dict.fromkeys(row.types, row.mode))
     return [
-        key for key, ways in found.items() if any(known.get(key, {}).get(d) != w for d, w in ways.items())
+        key for key, modes in found.items() if any(known.get(key, {}).get(d) != w for d, w in modes.items())
     ]
 
 
@@ -60,7 +60,7 @@ def test_every_row_is_of_an_operator_that_is_imported():
     known = {(row.domain, row.op) for row in supported_ops()} | set(TABLE)
     rows = operator_table()
     assert {(row.domain, row.op) for row in rows} <= known
-    assert {row.way for row in rows} == set(WAYS)
+    assert {row.mode for row in rows} == set(MODES)
     assert len({(r.domain, r.op) for r in rows}) > 150
 
 

@@ -51,8 +51,8 @@ class Form:
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether a constant of this shape is one number, or one for each channel."""
-        places = [axis - len(shape) for axis, size in enumerate(shape) if size != 1]
-        return not places or (places == [self.axis] and shape[self.axis] == self.channels)
+        positions = [axis - len(shape) for axis, size in enumerate(shape) if size != 1]
+        return not positions or (positions == [self.axis] and shape[self.axis] == self.channels)
 
     def view(self, base: int, offset: int, dtype: str) -> View:
         """A compact tensor of this form on the card."""

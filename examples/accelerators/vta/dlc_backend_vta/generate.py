@@ -38,7 +38,7 @@ class Actions:
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where a step is: the tile of images, rows and columns, of channels, the chunk of inputs."""
 
     image: int
@@ -106,7 +106,7 @@ class Generator:
 
     # Steps
 
-    def places(self) -> Iterator[Place]:
+    def positions(self) -> Iterator[Position]:
         """The steps in their order."""
         plan = self.plan
         tiles = [
@@ -122,10 +122,10 @@ class Generator:
             pairs = ((tile, c) for tile in tiles for c in range(plan.outputs))
         for tile, c in pairs:
             for k in range(plan.chunks):
-                yield Place(*tile, c, k, index)
+                yield Position(*tile, c, k, index)
                 index += 1
 
-    def actions(self, at: Place) -> Actions:
+    def actions(self, at: Position) -> Actions:
         """The actions of a step."""
         plan, layer, tile = self.plan, self.layer, self.tiling
         result = at.index // plan.chunks
@@ -143,8 +143,8 @@ class Generator:
                 inp = step_slot * plan.inp_size
             first = at.output * tile.outputs
             for c, start in enumerate(layer.starts[first : first + tile.outputs]):
-                place = inp + c * plan.inp_depth * plan.in_pixels
-                done.loads += self._source(at, INP, place, chunk, tile.inputs, start)
+                element_offset = inp + c * plan.inp_depth * plan.in_pixels
+                done.loads += self._source(at, INP, element_offset, chunk, tile.inputs, start)
             if not layer.starts and (tile.resident != "input" or at.output == 0):
                 done.loads += self._source(at, INP, inp, chunk, tile.inputs)
             size = tile.outputs * plan.wgt_depth * layer.taps
@@ -166,8 +166,8 @@ class Generator:
             for t in range(len(layer.tensors))
         ]
         if last:
-            for view, place in zip(layer.tensors, tensors):
-                done.loads += [Load(**fields) for fields in self._block(at, view, place)]
+            for view, element_offset in zip(layer.tensors, tensors):
+                done.loads += [Load(**fields) for fields in self._block(at, view, element_offset)]
         rows, columns = self._extent(at)
         outputs = self._outputs(at)
         if layer.kind == "gemm":
@@ -183,29 +183,29 @@ class Generator:
             done.stores = [Store(**fields) for fields in self._block(at, layer.target, acc)]
         return done
 
-    def _turn(self, at: Place, spatial: int) -> int:
+    def _turn(self, at: Position, spatial: int) -> int:
         """How often the vectors changed before a step."""
         if self.plan.outputs == 1 or self.tiling.resident == "weight":
             return at.output
         return spatial * self.plan.outputs + at.output
 
-    def _new_vectors(self, at: Place, spatial: int) -> bool:
+    def _new_vectors(self, at: Position, spatial: int) -> bool:
         """Whether the vectors of a tile are other ones than those of the tile before."""
         keeps = self.plan.outputs == 1 or self.tiling.resident == "weight"
         return spatial == 0 or not keeps
 
-    def _extent(self, at: Place) -> tuple[int, int]:
+    def _extent(self, at: Position) -> tuple[int, int]:
         """Rows and columns of the results of a tile."""
         rows = min(self.tiling.rows, self.layer.rows - at.row * self.tiling.rows)
         return rows, min(self.tiling.columns, self.layer.columns - at.column * self.tiling.columns)
 
-    def _outputs(self, at: Place) -> int:
+    def _outputs(self, at: Position) -> int:
         """Blocks of channels of a tile."""
         return min(self.tiling.outputs, self.plan.blocks[1] - at.output * self.tiling.outputs)
 
     # Transfers
 
-    def _lanes(self, at: Place, first: int, count: int) -> list[tuple[int, int, int]]:
+    def _lanes(self, at: Position, first: int, count: int) -> list[tuple[int, int, int]]:
         """Columns of an image block as (first, count, images): the last column may have fewer."""
         layer = self.layer
         images = min(self.config.batch, layer.images - at.image * self.config.batch)
@@ -215,7 +215,7 @@ class Generator:
         return [*whole, (first + count - 1, 1, layer.ragged)]
 
     def _source(
-        self, at: Place, memory: int, sram: int, block: int, count: int, channel: int = 0
+        self, at: Position, memory: int, sram: int, block: int, count: int, channel: int = 0
     ) -> list[Load]:
         """A tile of the input with its border: `count` blocks of channels from `block` on, of those behind
         `channel`."""
@@ -275,7 +275,7 @@ class Generator:
                 )
         return found
 
-    def _weights(self, at: Place, sram: int) -> list[Load]:
+    def _weights(self, at: Position, sram: int) -> list[Load]:
         """The weights of a step."""
         plan, layer, weights = self.plan, self.layer, self.layer.weights
         assert weights is not None
@@ -329,7 +329,7 @@ class Generator:
             for i, i_blocks, i_valid in _pieces(chunk, inputs, layer.inputs, inp)
         ]
 
-    def _vectors(self, at: Place, sram: int) -> list[Load]:
+    def _vectors(self, at: Position, sram: int) -> list[Load]:
         """The vectors over the channels of a tile, the same in all rows of a block."""
         layer, view = self.layer, self.layer.vectors
         assert view is not None
@@ -351,7 +351,7 @@ class Generator:
             )
         ]
 
-    def _block(self, at: Place, view: View, sram: int) -> list[dict[str, Any]]:
+    def _block(self, at: Position, view: View, sram: int) -> list[dict[str, Any]]:
         """Transfers between a tensor of the results' shape and a tile of accumulators."""
         plan, tile, out = self.plan, self.tiling, self.config.block_out
         rows, columns = self._extent(at)
@@ -389,7 +389,7 @@ class Generator:
     # Computations
 
     def _products(
-        self, at: Place, outputs: int, rows: int, columns: int, acc: int, inp: int, wgt: int
+        self, at: Position, outputs: int, rows: int, columns: int, acc: int, inp: int, wgt: int
     ) -> list[Instruction]:
         plan, layer = self.plan, self.layer
         inputs = min(self.tiling.inputs, plan.blocks[2] - at.chunk * self.tiling.inputs)
@@ -482,13 +482,13 @@ def stream(generator: Generator, follows: bool = False, ends: bool = True) -> It
     begin.pop_next = follows
     yield begin
     slots, total = plan.tiling.slots, plan.spatial * plan.outputs
-    places = generator.places()
+    positions = generator.positions()
     steps: dict[int, Actions] = {}
     made = loaded = now = 0
     while now < plan.steps:
         # A step's tokens are known when the steps are that use its halves again.
         while made < plan.steps and made <= now + slots:
-            steps[made] = one = generator.actions(next(places))
+            steps[made] = one = generator.actions(next(positions))
             _link(one, steps.get(made - slots), plan.results, total, ends)
             made += 1
         while loaded < min(now + slots, made):
@@ -516,4 +516,4 @@ def _link(one: Actions, earlier: Actions | None, results: int, total: int, ends:
         one.stores[-1].push_prev = again or (final and not ends)
 
 
-__all__ = ["Actions", "Generator", "Place", "stream"]
+__all__ = ["Actions", "Generator", "Position", "stream"]

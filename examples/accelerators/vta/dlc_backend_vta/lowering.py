@@ -154,16 +154,16 @@ class _Lowering:
         """End a layer: its values on the card."""
         size = 4 if value.dtype == SUMS else 1
         if of in self.outputs:
-            place = Stored(self.outputs[of], 0, value.shape, value.dtype)
+            location = Stored(self.outputs[of], 0, value.shape, value.dtype)
         else:
-            place = Stored(SCRATCH, self.scratch, value.shape, value.dtype)
+            location = Stored(SCRATCH, self.scratch, value.shape, value.dtype)
             self.scratch += -(-math.prod(value.shape) * size // ALIGN) * ALIGN
-        target = value.form.view(place.base, place.offset, value.dtype)
+        target = value.form.view(location.base, location.offset, value.dtype)
         flip = value.dtype != SUMS and value.offset % 256 == 128
         if not flip and (value.dtype == SUMS or value.offset % 256):
             value.settle()
         self.emit(value, replace(target, flip=flip), of)
-        return place
+        return location
 
     def emit(self, value: Pending, target: View, of: Node | None) -> None:
         """A layer with its vectors among the constants."""
@@ -302,9 +302,9 @@ class _Lowering:
         """Weights of groups among the `inputs` channels from `starts` on that blocks of results read."""
         count, depth, taps = weights.shape
         channel = np.arange(count)
-        place = channel // (count // groups) * depth - np.array(starts)[channel // self.config.block_out]
+        location = channel // (count // groups) * depth - np.array(starts)[channel // self.config.block_out]
         made = np.zeros((count, inputs, taps), weights.dtype)
-        made[channel[:, None], place[:, None] + np.arange(depth)] = weights
+        made[channel[:, None], location[:, None] + np.arange(depth)] = weights
         return made
 
     def matmul(self, node: Node) -> Pending:
@@ -403,10 +403,10 @@ class _Lowering:
         if not (isinstance(operand, Pending) and operand.plain and operand.form == value.form):
             found = self.stored(b) if b is not a else self.stored(a)
             operand = self.begin(found, value.form)
-        place = len(value.tensors)
+        location = len(value.tensors)
         value.tensors.append(operand.fields["source"])
-        value.steps += [replace(step, tensor_out=place) for step in operand.steps]
-        value.steps.append(Step(Op.ADD, tensor=place))
+        value.steps += [replace(step, tensor_out=location) for step in operand.steps]
+        value.steps.append(Step(Op.ADD, tensor=location))
         value.offset = wrapped(value.offset + operand.offset)
         return value
 

@@ -20,7 +20,7 @@ The search ranks all schedules by the formula and the best of them by the recurr
 from __future__ import annotations
 
 from dlc_backend_vta.cycles import STARTUP, duration
-from dlc_backend_vta.generate import Generator, Place
+from dlc_backend_vta.generate import Generator, Position
 from dlc_backend_vta.tiling import Plan
 
 Costs = tuple[int, int, int, int, int]
@@ -104,7 +104,7 @@ def predict(plan: Plan) -> int:
     ends: list[int] = []
     kept: list[int] = []
     ahead = _fetched_ahead(plan)
-    for at in generator.places():
+    for at in generator.positions():
         key = _class(plan, at)
         costs = known.get(key)
         if costs is None:
@@ -131,7 +131,7 @@ def _fetched_ahead(plan: Plan) -> int:
     return 2 + len(plan.layer.steps) if plan.tiling.slots == 2 else 0
 
 
-def _costs(generator: Generator, at: Place) -> Costs:
+def _costs(generator: Generator, at: Position) -> Costs:
     done, config = generator.actions(at), generator.config
     loads, computes, stores = (
         sum(duration(one, config) for one in some) for some in (done.loads, done.computes, done.stores)
@@ -140,7 +140,7 @@ def _costs(generator: Generator, at: Place) -> Costs:
     return loads, computes, stores, count, len(done.loads)
 
 
-def _class(plan: Plan, at: Place) -> tuple[object, ...]:
+def _class(plan: Plan, at: Position) -> tuple[object, ...]:
     """Steps of one class take the same time."""
     layer, tile = plan.layer, plan.tiling
     spans = []

@@ -64,14 +64,14 @@ def compile_schedule(schedule: Schedule, target: Target) -> Artifact:
     func, config = schedule.func, Config.of(target.values())
     arrays = _arrays(func)
     calls, sizes = _traced(func, arrays, config)
-    places = _places(calls, sizes, config)
+    addresses = _allocated(calls, sizes, config)
     table = _Uops(config)
     code: list[Instruction] = []
     touched: list[tuple[set[tuple[int, int]], set[tuple[int, int]]]] = []
     for name, group in groupby(calls, key=lambda call: call.name):
-        for part, made in _instructions(name, list(group), places, table, config):
+        for part, made in _instructions(name, list(group), addresses, table, config):
             code.append(made)
-            touched.append(_touches(part, places))
+            touched.append(_touches(part, addresses))
     uops = table.bytes()
     start = Load(memory=UOP, base=CONSTANTS, x=len(uops) // UOP_BYTES, xs=UOP_BYTES, b=UOP_BYTES, bs=1)
     everything = {(UOP, 0)}
@@ -187,7 +187,7 @@ def _address(array: NDArray) -> int:
 # Where it is on the chip
 
 
-def _places(calls: Sequence[Call], sizes: dict[int, int], config: Config) -> dict[int, int]:
+def _allocated(calls: Sequence[Call], sizes: dict[int, int], config: Config) -> dict[int, int]:
     """The first entry of each allocated memory; those that are in use at once are disjoint."""
     lives: dict[int, tuple[int, int, int]] = {}
     for number, call in enumerate(calls):
@@ -209,14 +209,14 @@ def _places(calls: Sequence[Call], sizes: dict[int, int], config: Config) -> dic
             for at in starts
             if at + size <= limit and all(at + size <= low or at >= high for low, high in busy)
         )
-        place = next(free, None)
-        if place is None:
+        address = next(free, None)
+        if address is None:
             raise UnsupportedError(
                 f"{size} entries of {MEMORIES[memory]} at once, of {limit}",
                 hint=f"smaller tiles, or a larger -{MEMORIES[memory]}-kb",
             )
-        found[owner] = place
-        behind[memory] = place + size
+        found[owner] = address
+        behind[memory] = address + size
     return found
 
 
@@ -251,29 +251,29 @@ Row = tuple[int, int, int]
 
 
 def _instructions(
-    name: str, calls: list[Call], places: dict[int, int], table: _Uops, config: Config
+    name: str, calls: list[Call], addresses: dict[int, int], table: _Uops, config: Config
 ) -> list[tuple[list[Call], Instruction]]:
     """The instructions of calls of one function that follow each other."""
     if UNITS[name] is Unit.COMPUTE:
-        return [(calls, _computation(name, calls, places, table))]
+        return [(calls, _computation(name, calls, addresses, table))]
     found = []
     while calls:
-        count, one = _transfer(calls, places, config)
+        count, one = _transfer(calls, addresses, config)
         found.append((calls[:count], one))
         calls = calls[count:]
     return found
 
 
-def _at(block: Block, places: dict[int, int]) -> int:
-    return places[block.owner] + block.entry
+def _at(block: Block, addresses: dict[int, int]) -> int:
+    return addresses[block.owner] + block.entry
 
 
-def _computation(name: str, calls: list[Call], places: dict[int, int], table: _Uops) -> Instruction:
+def _computation(name: str, calls: list[Call], addresses: dict[int, int], table: _Uops) -> Instruction:
     """One instruction of all calls: repetitions with constant steps are its loops."""
     rows: list[Row] = []
     for call in calls:
         acc, inp, wgt = call.reads if name == GEMM else call.writes * 3
-        rows.append((_at(acc, places), _at(inp, places), _at(wgt, places)))
+        rows.append((_at(acc, addresses), _at(inp, addresses), _at(wgt, addresses)))
     base = tuple(min(column) for column in zip(*rows))
     relative = [(a - base[0], b - base[1], c - base[2]) for a, b, c in rows]
     outer, step, body = _repeated(relative)
@@ -321,10 +321,10 @@ def _repeated(rows: list[Row]) -> tuple[int, Row, list[Row]]:
     return 1, (0, 0, 0), rows
 
 
-def _transfer(calls: list[Call], places: dict[int, int], config: Config) -> tuple[int, Instruction]:
+def _transfer(calls: list[Call], addresses: dict[int, int], config: Config) -> tuple[int, Instruction]:
     """A transfer of as many of the first calls as have constant steps, and how many these are."""
     name = calls[0].name
-    rows = [(_at((call.writes or call.reads)[0], places), call.offset) for call in calls]
+    rows = [(_at((call.writes or call.reads)[0], addresses), call.offset) for call in calls]
     same = next((i for i, call in enumerate(calls) if call.base != calls[0].base), len(calls))
 
     def reach(start: int, unit: int, steps: tuple[int, int]) -> int:
@@ -375,10 +375,10 @@ def _transfer(calls: list[Call], places: dict[int, int], config: Config) -> tupl
 Touched = set[tuple[int, int]]
 
 
-def _touches(calls: Sequence[Call], places: dict[int, int]) -> tuple[Touched, Touched]:
+def _touches(calls: Sequence[Call], addresses: dict[int, int]) -> tuple[Touched, Touched]:
     """The entries that calls write and read."""
-    writes = {(b.memory, _at(b, places)) for call in calls for b in call.writes}
-    return writes, {(b.memory, _at(b, places)) for call in calls for b in call.reads}
+    writes = {(b.memory, _at(b, addresses)) for call in calls for b in call.writes}
+    return writes, {(b.memory, _at(b, addresses)) for call in calls for b in call.reads}
 
 
 def synchronise(code: Sequence[Instruction], touched: Sequence[tuple[Touched, Touched]]) -> None:

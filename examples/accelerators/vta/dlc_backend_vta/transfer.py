@@ -39,8 +39,8 @@ def on_card(one: Transfer, memory: NDArray, stamp: bool = False) -> NDArray:
     strides = (one.zs, one.ys, one.xs, one.as_, one.bs)
     shape = (one.z, one.y, one.x, one.a, one.b)
     if stamp:
-        places = tuple(stride * memory.itemsize for stride in strides)
-        return np.lib.stride_tricks.as_strided(memory[one.offset :], shape, places)
+        byte_strides = tuple(stride * memory.itemsize for stride in strides)
+        return np.lib.stride_tricks.as_strided(memory[one.offset :], shape, byte_strides)
     if one.wide and (one.offset % 4 or any(stride % 4 for stride in strides)):
         raise RuntimeFailure(f"{one}: elements of 4 bytes are not aligned")
     data = memory[one.offset :]

@@ -1,10 +1,10 @@
 """Vector math as LLVM IR: the transcendental functions of dlc, without libm or libmvec.
 
-    vm = VMath(machine_of(host_cpu()))                    one for each module lines, result = vm.emit("exp",
-    ["%x"], "float32", 8, fresh) lines, result = vm.convert("%h", "float16", "float32", 8, fresh)
-    vm.functions() -> str                                 the functions that the lines call; add them to the
-    module vm.function("exp", "float32", 8) -> (name, text)      any operation as an internal function OPS,
-    ULP, INLINE
+    vm = VMath(machine_of(host_cpu()))                                one for each module
+    lines, result = vm.emit("exp", ["%x"], "float32", 8, fresh)
+    lines, result = vm.convert("%h", "float16", "float32", 8, fresh)
+    vm.functions() -> str                        the functions that the lines call, to be added to the module
+    vm.function("exp", "float32", 8) -> (name, text)                  an operation as an internal function
 
 `emit` returns the lines (without newlines and indentation) that compute an operation on operands of the LLVM
 type `<lanes x float>` (`float` for one lane), and the operand of the result. `fresh()` must return a new SSA

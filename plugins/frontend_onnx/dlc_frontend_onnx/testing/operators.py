@@ -19,7 +19,7 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.lower.host import HostSegments
 from dlc_frontend_onnx.converters import find_entry
 from dlc_frontend_onnx.importer import load
-from dlc_frontend_onnx.operators import PATH, WAYS, Operator, page, to_json
+from dlc_frontend_onnx.operators import MODES, PATH, Operator, page, to_json
 from dlc_frontend_onnx.support import untried
 from dlc_frontend_onnx.testing import suite
 from dlc_frontend_onnx.testing.random_models.builder import DTYPES, Builder, Refused
@@ -33,7 +33,7 @@ Key = tuple[str, str, int]
 """Domain, operator, version."""
 
 
-def way_of(model: ModelProto, op: str, domain: str, version: int) -> str | None:
+def mode_of(model: ModelProto, op: str, domain: str, version: int) -> str | None:
     """How the operator of a single-operator model runs; None if it is refused."""
     try:
         module = HostSegments().run(load(model), PassContext())
@@ -63,12 +63,12 @@ def probe(op: str, since: int, dtype: str) -> str | None:
             nodes[0].input and dtype not in {names[n].dtype for n in nodes[0].input if n in names}
         ):
             continue
-        way = way_of(builder.model(symbolic=False), op, "", opset)
-        if way is not None:
-            found.add(way)
-        if way == "native":
+        mode = mode_of(builder.model(symbolic=False), op, "", opset)
+        if mode is not None:
+            found.add(mode)
+        if mode == "native":
             break
-    return next((way for way in WAYS if way in found), None)
+    return next((mode for mode in MODES if mode in found), None)
 
 
 def versions_of(op: str) -> list[int]:
@@ -83,7 +83,7 @@ def versions_of(op: str) -> list[int]:
 def of_templates(ops: Iterable[str]) -> dict[Key, dict[str, str]]:
     """For each version of some operators, how each type runs."""
     return {
-        ("", op, since): {d: way for d in DTYPES if (way := probe(op, since, d)) is not None}
+        ("", op, since): {d: mode for d in DTYPES if (mode := probe(op, since, d)) is not None}
         for op in ops
         for since in versions_of(op)
     }
@@ -106,13 +106,15 @@ def of_suite() -> dict[Key, dict[str, str]]:
         given = [np.asarray(item) for item in inputs if isinstance(item, (np.ndarray, np.generic))]
         dtype = given[0].dtype.name.replace("object", "string") if given else "any"
         model = case.model
-        way = way_of(model, node.op_type, node.domain, version)
-        if way is None:
+        mode = mode_of(model, node.op_type, node.domain, version)
+        if mode is None:
             values = dict(zip((info.name for info in model.graph.input), inputs))
-            way = way_of(suite.with_constants(model, values), node.op_type, node.domain, version)
-        ways = found.setdefault((node.domain, node.op_type, since), {})
-        if way is not None and WAYS.index(way) < WAYS.index(ways.get(dtype, WAYS[-1])) + (dtype not in ways):
-            ways[dtype] = way
+            mode = mode_of(suite.with_constants(model, values), node.op_type, node.domain, version)
+        modes = found.setdefault((node.domain, node.op_type, since), {})
+        if mode is not None and MODES.index(mode) < MODES.index(modes.get(dtype, MODES[-1])) + (
+            dtype not in modes
+        ):
+            modes[dtype] = mode
     return found
 
 
@@ -120,19 +122,21 @@ def rows_of(found: dict[Key, dict[str, str]]) -> list[Operator]:
     """The rows of the table."""
     order = {name: position for position, name in enumerate(DTYPES)}
     rows = []
-    for (domain, op, since), ways in sorted(found.items()):
-        for way in WAYS:
-            types = sorted((d for d, own in ways.items() if own == way), key=lambda d: (order.get(d, 99), d))
+    for (domain, op, since), modes in sorted(found.items()):
+        for mode in MODES:
+            types = sorted(
+                (d for d, own in modes.items() if own == mode), key=lambda d: (order.get(d, 99), d)
+            )
             if types:
-                rows.append(Operator(domain, op, since, way, tuple(types)))
+                rows.append(Operator(domain, op, since, mode, tuple(types)))
     return rows
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the table, and the page to the given path."""
     found = of_suite()
-    for key, ways in of_templates(all_templates()).items():
-        found[key] = {**found.get(key, {}), **ways}
+    for key, modes in of_templates(all_templates()).items():
+        found[key] = {**found.get(key, {}), **modes}
     rows = rows_of(found)
     PATH.write_text(to_json(rows, onnx.__version__), encoding="utf-8")
     for path in arguments:
@@ -143,4 +147,4 @@ def main(arguments: Sequence[str]) -> int:
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 
-__all__ = ["of_suite", "of_templates", "probe", "rows_of", "versions_of", "way_of"]
+__all__ = ["mode_of", "of_suite", "of_templates", "probe", "rows_of", "versions_of"]
