@@ -29,12 +29,12 @@ P = TypeVar("P", bound=AttentionPlan)
 FORM = Decision(
     "attention.form",
     "Whether attention is one kernel, by panels of keys for a tile of queries or key by key for one query, "
-    "or is expanded to products and a softmax; and queries of a tile and keys of a panel.",
+    "or is expanded to products and a softmax; with the queries of a tile and the keys of a panel.",
     ("tiled", "one_query", "unfused"),
     has_values=True,
 )
-LEAST_KEYS = 16
-"""The number of keys of a panel is a multiple of this, because matrix units need it."""
+KEY_MULTIPLE = 16
+"""Matrix units need multiples of this number of keys in a panel."""
 
 
 @record(frozen=True)
@@ -66,13 +66,13 @@ def tiled_for(queries: int | None, features: int | None, facts: Description, whe
         preferred = Tiled(tile.rows, lanes)
     else:
         # A power of two often divides the number of tokens.
-        most = choose(None, 2 * lanes, lanes, facts.usable_registers).rows
-        preferred = Tiled(1 << (most.bit_length() - 1), lanes)
+        limit = choose(None, 2 * lanes, lanes, facts.usable_registers).rows
+        preferred = Tiled(1 << (limit.bit_length() - 1), lanes)
 
     def candidates() -> list[Tiled | None]:
-        few = [rows for rows in TILED.forced_rows if queries is None or rows <= queries]
+        allowed = [rows for rows in TILED.forced_rows if queries is None or rows <= queries]
         single = [Tiled(1, 1)] if queries == 1 else []
-        return [None, preferred, *single, *(Tiled(rows, lanes) for rows in few)]
+        return [None, preferred, *single, *(Tiled(rows, lanes) for rows in allowed)]
 
     return FORM.pick(
         preferred,
@@ -88,13 +88,13 @@ def tiled_for(queries: int | None, features: int | None, facts: Description, whe
 
 def two_pass_for(sizes: Sizes, facts: Description) -> TwoPass | None:
     """Choose the tile and the threads of a group; None if no tile fits the machine or queries are few."""
-    few = sizes.queries is not None and sizes.queries < TWO_PASS.least_queries
-    most = None if sizes.queries is None else 2 * sizes.queries
+    too_few = sizes.queries is not None and sizes.queries < TWO_PASS.min_queries
+    limit = None if sizes.queries is None else 2 * sizes.queries
 
     def fitting() -> Iterator[TwoPass]:
-        for rows, panel in () if few else TWO_PASS.tiles:
+        for rows, panel in () if too_few else TWO_PASS.tiles:
             found = distributed(rows, panel, facts)
-            if two_pass_fits(found, sizes, facts) and (most is None or rows <= most):
+            if two_pass_fits(found, sizes, facts) and (limit is None or rows <= limit):
                 yield found
 
     return _first(fitting)
@@ -103,8 +103,8 @@ def two_pass_for(sizes: Sizes, facts: Description) -> TwoPass | None:
 def distributed(rows: int, panel: int, facts: Description) -> TwoPass:
     """Distribute a tile of queries and a panel of keys over the threads of a group."""
     threads = 1 << (_most_threads(facts).bit_length() - 1)
-    wide = min(panel, max(1, threads // max(1, rows // TWO_PASS.own_rows)))
-    return TwoPass(rows, panel, min(rows, threads // wide), wide)
+    columns = min(panel, max(1, threads // max(1, rows // TWO_PASS.rows_per_thread)))
+    return TwoPass(rows, panel, min(rows, threads // columns), columns)
 
 
 def _most_threads(facts: Description) -> int:
@@ -114,10 +114,10 @@ def _most_threads(facts: Description) -> int:
 
 def two_pass_fits(plan: TwoPass, sizes: Sizes, facts: Description) -> bool:
     """Whether a group of the machine has the threads, registers and shared memory for a plan."""
-    even = plan.rows % plan.tall == 0 and plan.panel % plan.wide == 0
+    even = plan.rows % plan.thread_rows == 0 and plan.panel % plan.thread_columns == 0
     if not even or not plan.rows <= plan.threads <= _most_threads(facts):
         return False
-    if plan.rows // plan.tall * -(-sizes.features // plan.wide) > TWO_PASS.most_results:
+    if plan.rows // plan.thread_rows * -(-sizes.features // plan.thread_columns) > TWO_PASS.max_results:
         return False
     shared = facts.shared_bytes
     return not shared or two_pass_shared_bytes(plan, sizes, facts.shared_banks) <= shared
@@ -130,7 +130,7 @@ def two_pass_shared_bytes(plan: TwoPass, sizes: Sizes, banks: int) -> int:
     rows, panel, size, features = plan.rows, plan.panel, sizes.size, sizes.features
     tiles = [(rows, size), (size, panel), (size, panel), (rows, panel), (panel, features)]
     words = sum(lines * _stride(width, banks) for lines, width in tiles)
-    return 4 * (words + 2 * rows * (plan.wide + 1))
+    return 4 * (words + 2 * rows * (plan.thread_columns + 1))
 
 
 def _stride(width: int, banks: int) -> int:
@@ -145,15 +145,15 @@ def _stride(width: int, banks: int) -> int:
 def online_for(of: str, sizes: Sizes, facts: Description) -> Online | None:
     """Choose the matrix unit and the tile for operands of a dtype; None if none fits or queries are few."""
     queries, keys = sizes.queries, sizes.keys
-    if queries is not None and queries < ONLINE.least_queries:
+    if queries is not None and queries < ONLINE.min_queries:
         return None
 
     def fitting() -> Iterator[Online]:
-        for unit in filter(suits, facts.units_for(of, of, "float32")):
+        for unit in filter(is_supported, facts.units_for(of, of, "float32")):
             for subgroups, (panel, twice) in product(ONLINE.subgroups, ONLINE.panels):
                 plan = online_plan(unit, subgroups, panel, twice)
                 many = queries is not None and subgroups > 1 and plan.rows // 2 >= queries
-                long = keys is not None and panel > LEAST_KEYS and panel // 2 >= keys
+                long = keys is not None and panel > KEY_MULTIPLE and panel // 2 >= keys
                 if not many and not long and online_fits(plan, unit, sizes, facts):
                     yield plan
 
@@ -169,7 +169,7 @@ def online_plan(unit: MatrixUnit, subgroups: int, panel: int, double_buffered: b
 
 def unit_of(plan: Online, of: str, sizes: Sizes, facts: Description) -> MatrixUnit | None:
     """The unit of a plan for operands of a dtype; None if the machine has none, or the plan does not fit."""
-    for unit in filter(suits, facts.units_for(of, of, "float32")):
+    for unit in filter(is_supported, facts.units_for(of, of, "float32")):
         own = online_plan(unit, plan.subgroups, plan.panel, plan.double_buffered)
         if own == plan and online_fits(plan, unit, sizes, facts):
             return unit
@@ -180,7 +180,7 @@ def online_fits(plan: Online, unit: MatrixUnit, sizes: Sizes, facts: Description
     """Whether a group of the machine has the threads, registers and shared memory for a plan."""
     shared, group = facts.shared_bytes, facts.group_threads
     return (
-        plan.panel % LEAST_KEYS == 0
+        plan.panel % KEY_MULTIPLE == 0
         and (not shared or online_shared_bytes(plan, unit, sizes) <= shared)
         and (not group or plan.subgroups * unit.width <= group)
         and online_registers(plan, unit, sizes.features) <= (facts.thread_registers or TILES.registers)
@@ -208,20 +208,20 @@ def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
     layouts.
     """
     threads, own = digits_of(unit.of_acc)
-    beside = [d for d in threads if d.dim == 1]
-    mine = [d for d in own if d.dim == 1]
-    if len(threads) != 2 or beside != threads[1:] or len(mine) > 1:
+    row_threads = [d for d in threads if d.dim == 1]
+    own_columns = [d for d in own if d.dim == 1]
+    if len(threads) != 2 or row_threads != threads[1:] or len(own_columns) > 1:
         return None
-    count, lanes = mine[0].extent if mine else 1, beside[0].extent
-    fits = beside[0].step == count and all(d.step == 1 for d in mine) and lanes * count == unit.n
+    count, lanes = own_columns[0].extent if own_columns else 1, row_threads[0].extent
+    fits = row_threads[0].step == count and all(d.step == 1 for d in own_columns) and lanes * count == unit.n
     return (lanes, count) if fits and lanes & (lanes - 1) == 0 else None
 
 
-def suits(unit: MatrixUnit) -> bool:
+def is_supported(unit: MatrixUnit) -> bool:
     """Whether a unit's result fragment can be its left operand, with rows shared by threads."""
-    sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and LEAST_KEYS % unit.k == 0
-    held = unit.transposable and not unit.in_place and lanes_of(unit) is not None
-    return sizes and held and chain_of(unit) is not None
+    sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and KEY_MULTIPLE % unit.k == 0
+    usable = unit.transposable and not unit.in_place and lanes_of(unit) is not None
+    return sizes and usable and chain_of(unit) is not None
 
 
 def _first(fitting: Callable[[], Iterator[P]]) -> P | None:
@@ -235,6 +235,15 @@ def _first(fitting: Callable[[], Iterator[P]]) -> P | None:
 
 
 __all__ = [
-    "FORM", "Sizes", "distributed", "lanes_of", "online_for", "online_plan", "suits", "tiled_for",
-    "two_pass_fits", "two_pass_for", "unit_of",
+    "FORM",
+    "Sizes",
+    "distributed",
+    "is_supported",
+    "lanes_of",
+    "online_for",
+    "online_plan",
+    "tiled_for",
+    "two_pass_fits",
+    "two_pass_for",
+    "unit_of",
 ]  # fmt: skip

@@ -119,16 +119,16 @@ class _Attend:
 
     # Tiles of queries
 
-    def _parts(self, whole: _Part) -> list[_Part]:
-        """Return the whole tiles and the tail; a symbolic tail has shorter tiles and single queries."""
+    def _parts(self, all_queries: _Part) -> list[_Part]:
+        """The full tiles and the tail; a symbolic tail has shorter tiles and single queries."""
         s, rows = self.s, self.plan.rows
-        known = const_value(s.extent(whole.row))
-        if known is None:
+        count = const_value(s.extent(all_queries.row))
+        if count is None:
             latency = int(self.machine.description.fma_latency)
             sizes = [rows, *(size for size in (latency, 1) if size < rows)]
         else:
-            sizes = [min(rows, known), known % rows if known > rows else 0]
-        parts = [replace(whole, rows=sizes[0])]
+            sizes = [min(rows, count), count % rows if count > rows else 0]
+        parts = [replace(all_queries, rows=sizes[0])]
         for size in filter(None, sizes[1:]):
             last = parts[-1]
             loop = s.get_for(last.row)

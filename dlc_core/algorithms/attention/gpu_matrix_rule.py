@@ -47,8 +47,8 @@ from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc
 
 TILED = ("queries", "keys", "values")
-TOGETHER = {"here": "max", "whole": "add"}
-"""The stages in which threads exchange values, with the combining operation."""
+ROW_REDUCTIONS = {"here": "max", "whole": "add"}
+"""The stages that reduce over the threads of a row, with the operation."""
 STATES = ("here", "next", "factor", "top", "sums", "total", "whole")
 """The stages with one value per row and lane."""
 PARTS = ("part",)
@@ -114,7 +114,7 @@ class _Attend:
             s.compute_at(stage[name], panel)
         for name in TILED:
             s.set_scope(stage[name], 0, "shared")
-            self._keep_apart(stage[name])
+            self._pad_rows(stage[name])
         s.compact_buffers()
         for name in ("top_begin", "total_begin", "mixed_begin", *MATRICES, *PARTS, *STATES, "divided"):
             self._distribute(name)
@@ -131,7 +131,7 @@ class _Attend:
 
     # Shared memory
 
-    def _keep_apart(self, handle: BlockRV) -> None:
+    def _pad_rows(self, handle: BlockRV) -> None:
         """Pad rows to an odd number of blocks, so that blocks of neighbouring rows are in different banks."""
         buffer = self.s.get(handle).writes[0].buffer
         block = TILES.padding // buffer.dtype.itemsize
@@ -173,9 +173,9 @@ class _Attend:
         return sorted(found, key=lambda x: -x[1].step)
 
     def _named(self, dim: int) -> list[tuple[str, Digit]]:
-        whose = [(f"thread{i}", d) for i, d in enumerate(self.threads)]
-        whose += [(f"own{i}", d) for i, d in enumerate(self.own)]
-        return [(name, d) for name, d in whose if d.dim == dim]
+        named = [(f"thread{i}", d) for i, d in enumerate(self.threads)]
+        named += [(f"own{i}", d) for i, d in enumerate(self.own)]
+        return [(name, d) for name, d in named if d.dim == dim]
 
     def _lane(self) -> str:
         return f"thread{len(self.threads) - 1}"
@@ -197,13 +197,13 @@ class _Attend:
         row, column, *inner = own[len(own) - 2 - reduced :]
         width = const_value(self.s.extent(column))
         assert width is not None
-        if name in TOGETHER:
-            self._together(name, row, column, inner[0])
+        if name in ROW_REDUCTIONS:
+            self._reduce_row(name, row, column, inner[0])
         else:
             self._bind(row, column, inner, width)
 
-    def _together(self, name: str, row: LoopRV, column: LoopRV, lane: LoopRV) -> None:
-        """Compute in every thread of a row the values that these threads share."""
+    def _reduce_row(self, name: str, row: LoopRV, column: LoopRV, lane: LoopRV) -> None:
+        """Compute a reduction over the threads of a row in each of them."""
         s, found = self.s, self._split(row, self._rows())
         own = [loop for name, loop in found.items() if name.startswith("own")]
         s.reorder(found["high"], *own, found["thread0"], column, lane)
@@ -229,18 +229,18 @@ class _Attend:
         rest = [found[name] for name in order if name == "across" or name.startswith("own")]
         self._bind_subgroup(found["high"])
         s.bind(s.fuse(*threads), self.grid.threads)
-        side_by_side = [d for d in last if d.dim == d.step == 1 and lanes >= d.extent > 1]
-        if side_by_side:
-            extent = side_by_side[0].extent
-            side_by_side *= choose_lanes(extent, (1, extent), where="store") > 1
+        contiguous = [d for d in last if d.dim == d.step == 1 and lanes >= d.extent > 1]
+        if contiguous:
+            extent = contiguous[0].extent
+            contiguous *= choose_lanes(extent, (1, extent), where="store") > 1
         for loop in (*rest, *inner):
-            if side_by_side and loop == rest[-1]:
+            if contiguous and loop == rest[-1]:
                 s.vectorize(loop)
             else:
                 s.unroll(loop)
 
     def _parallelize(self, out: BlockRV, lanes: int) -> None:
-        """Distribute the results over threads: the rows and columns of the tile that exist."""
+        """Distribute the rows and columns of the results over threads."""
         s = self.s
         row, column = s.get_loops(out)[-2:]
         width = filled(const_value(s.extent(column)) or 0, COLUMNS)
@@ -261,16 +261,16 @@ class _Attend:
             s.set_scope(handle, 0, "local")
 
     def _map(self, outer: int, width: int, tiles: bool) -> IndexMap:
-        """Map rows and columns to digits; `tiles` says whether rows count over all tiles."""
-        order, whole = self._order(), dict(self._rows())
+        """Map rows and columns to digits; `tiles` says whether rows are numbered over all tiles."""
+        order, rows = self._order(), dict(self._rows())
         columns = {} if width == self.plan.lanes else dict(self._columns(width))
 
         def digits(*axes: Expr) -> list[Expr]:
             *first, row, column = axes
             made = [*first, row // self.plan.rows] if tiles else list(first)
             for name in order:
-                if name in whole:
-                    made.append(_digit(row, whole[name], name == "high" and not tiles))
+                if name in rows:
+                    made.append(_digit(row, rows[name], name == "high" and not tiles))
                 elif name in columns:
                     made.append(_digit(column, columns[name], name == "across"))
                 elif name == self._lane():
@@ -323,9 +323,10 @@ class _Attend:
 
     def _tensorize(self) -> None:
         s, unit = self.s, self.unit
-        for name, op in TOGETHER.items():
-            together = lanes_intrin(op, unit.width, self.plan.lanes, self.grid.threads)
-            s.tensorize(self.exchanges[name], together)
+        for name, op in ROW_REDUCTIONS.items():
+            s.tensorize(
+                self.exchanges[name], lanes_intrin(op, unit.width, self.plan.lanes, self.grid.threads)
+            )
         for name in ("products", "mixed"):
             held = name == "mixed"
             loops = s.get_loops(self.stage[name])

@@ -77,21 +77,21 @@ class _Attend:
             if handle != out and handle not in kept:
                 s.compute_inline(handle)
         *heads, row, feature = loops_that_read(s, out, stage["mixed"])
-        tiles, ty, i = s.split(row, [None, plan.tall, plan.rows // plan.tall])
-        tx, j = s.split(feature, [plan.wide, None])
+        tiles, ty, i = s.split(row, [None, plan.thread_rows, plan.rows // plan.thread_rows])
+        tx, j = s.split(feature, [plan.thread_columns, None])
         s.reorder(*heads, tiles, ty, tx, i, j)
         thread = s.fuse(ty, tx)
         s.bind(thread, self.grid.threads)
         # The second loop computes the scores again and weights the values with them.
-        first = self._scores_again()
+        first = self._duplicate_scores()
         self._mix(thread, i, j)
         self._running_maxima(tiles, first)
         self._queries(tiles)
         s.compact_buffers()
         s.bind(s.fuse(*heads, tiles) if heads else tiles, self.grid.groups)
 
-    def _scores_again(self) -> Mapping[str, BlockRV]:
-        """Give the maxima and sums stages of their own."""
+    def _duplicate_scores(self) -> Mapping[str, BlockRV]:
+        """Duplicate the stages that the maxima and sums read."""
         s, stage, made = self.s, self.stage, {"top": self.stage["top"]}
         for name, user in (("scores", "top"), ("products", "scores"), ("keys", "products")):
             made[name] = s.duplicate(stage[name], [made[user]])
@@ -102,11 +102,11 @@ class _Attend:
     def _keys(self, handle: BlockRV, panel: LoopRV) -> None:
         """Load a panel of keys or values to shared memory by all threads."""
         self.s.set_scope(handle, 0, "shared")
-        self._keep_apart(handle)
+        self._pad_rows(handle)
         self.s.compute_at(handle, panel)
         self._fill(handle)
 
-    def _keep_apart(self, handle: BlockRV, axis: int = -2) -> None:
+    def _pad_rows(self, handle: BlockRV, axis: int = -2) -> None:
         """Pad rows to avoid bank conflicts."""
         buffer = self.s.get(handle).writes[0].buffer
         offset, width = TILES.padding // 4, const_value(buffer.shape[-1])
@@ -149,11 +149,11 @@ class _Attend:
             s.unroll(loop)
         weights = stage["weights"]
         s.set_scope(weights, 0, "shared")
-        self._keep_apart(weights, -3)
+        self._pad_rows(weights, -3)
         s.compute_at(weights, panel)
         *_, row, _, column = s.get_loops(weights)
-        ty, wi = s.split(row, [plan.tall, None])
-        tx, wj = s.split(column, [plan.wide, None])
+        ty, wi = s.split(row, [plan.thread_rows, None])
+        tx, wj = s.split(column, [plan.thread_columns, None])
         s.reorder(ty, tx, wi, wj)
         own = s.fuse(ty, tx)
         s.bind(own, self.grid.threads)
@@ -168,7 +168,7 @@ class _Attend:
         s, plan = self.s, self.plan
         top = stage["top"]
         *_, column = s.get_loops(top)
-        part, _ = s.split(column, [plan.wide, None])
+        part, _ = s.split(column, [plan.thread_columns, None])
         partial = s.rfactor(part, 0)
         for handle in (top, partial):
             for number in (0, 1):
@@ -182,7 +182,7 @@ class _Attend:
         own = s.get_loops(partial)[-len(block.axes) :]
         panel, column = (loop for loop, axis in zip(own, block.axes, strict=True) if axis.kind == "reduce")
         *units, row, part = (loop for loop in own if loop not in (panel, column))
-        ty, own_row = s.split(row, [plan.tall, None])
+        ty, own_row = s.split(row, [plan.thread_rows, None])
         s.reorder(*units, ty, part, panel, own_row, column)
         thread = s.fuse(ty, part)
         s.bind(thread, self.grid.threads)
@@ -202,7 +202,7 @@ class _Attend:
         """Load the queries of a tile to shared memory."""
         s, handle = self.s, self.stage["queries"]
         s.set_scope(handle, 0, "shared")
-        self._keep_apart(handle)
+        self._pad_rows(handle)
         s.compute_at(handle, group)
         self._fill(handle)
 

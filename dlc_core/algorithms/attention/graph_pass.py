@@ -49,8 +49,8 @@ class Attention(GraphPass):
             return function
         machine, narrow = context.target.describe(), narrow_dtype(context)
         if not _has_both(machine):
-            function = _recognised(function, context)
-        return _rewritten(function, lambda old, new: _planned(new, machine, narrow))
+            function = _recognize(function, context)
+        return _rewrite(function, lambda old, new: _with_best_plan(new, machine, narrow))
 
 
 def _has_both(machine: Description) -> bool:
@@ -58,17 +58,17 @@ def _has_both(machine: Description) -> bool:
     return bool(machine.thread_axes) and machine.lanes(32) > 1
 
 
-def _rewritten(function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
-    def one(old: Node, args: tuple[Node, ...]) -> Node | None:
+def _rewrite(function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
+    def rewrite_node(old: Node, args: tuple[Node, ...]) -> Node | None:
         if old.op is not ATTENTION and old.op is not MATMUL:
             return None
         return visit(old, old if args == old.args else node(old.op, args, old.attrs, old.type))
 
-    body = rewrite(function.body, one)
+    body = rewrite(function.body, rewrite_node)
     return function if body is function.body else function.with_body(body)
 
 
-def _recognised(function: Function, context: PassContext) -> Function:
+def _recognize(function: Function, context: PassContext) -> Function:
     """Replace operations that compute only an attention by the attention op."""
     used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
     used.update(function.results)
@@ -84,16 +84,16 @@ def _recognised(function: Function, context: PassContext) -> Function:
         for rule in rules:
             found = rule.apply(new)
             if found is not None:
-                told = context.config.get("rule_counts")
-                if isinstance(told, Counter):
-                    told[rule.name] += 1
+                counts = context.config.get("rule_counts")
+                if isinstance(counts, Counter):
+                    counts[rule.name] += 1
                 return found
         return None
 
-    return _rewritten(function, visit)
+    return _rewrite(function, visit)
 
 
-def _planned(value: Node, machine: Description, narrow: DType) -> Node | None:
+def _with_best_plan(value: Node, machine: Description, narrow: DType) -> Node | None:
     """Attention with the best plan for a machine, or its expanded body; None for other nodes."""
     if value.op is not ATTENTION:
         return None
@@ -101,7 +101,7 @@ def _planned(value: Node, machine: Description, narrow: DType) -> Node | None:
         return _of_groups(value, machine, narrow)
     if value.dtype.bits > 32:  # the rule supports only vectors of float32
         return _with_plan(value, None)
-    rows, features = map(_known, value.shape[-2:])
+    rows, features = map(_static, value.shape[-2:])
     return _with_plan(value, tiled_for(rows, features, machine, [arg.shape for arg in value.args]))
 
 
@@ -111,8 +111,8 @@ def _of_groups(value: Node, machine: Description, narrow: DType) -> Node:
     Float32 operands become `narrow` if the machine has matrix units for that dtype.  An added mask prevents
     this, because it may be below the range of the dtype.
     """
-    queries, features = map(_known, value.shape[-2:])
-    keys, size = map(_known, value.args[1].shape[-2:])
+    queries, features = map(_static, value.shape[-2:])
+    keys, size = map(_static, value.args[1].shape[-2:])
     if features is None or size is None or value.dtype.bits > 32 or _has_both(machine):
         return _with_plan(value, None)
     sizes = Sizes(queries, keys, size, features)
@@ -125,7 +125,7 @@ def _of_groups(value: Node, machine: Description, narrow: DType) -> Node:
     return made if made.dtype is value.dtype else CAST.build(made, to=value.dtype)
 
 
-def _known(size: Dim) -> int | None:
+def _static(size: Dim) -> int | None:
     return size if isinstance(size, int) else None
 
 
@@ -142,7 +142,7 @@ def _narrowed(value: Node, to: DType) -> Node:
         return value
 
     def cast(arg: Node) -> Node:
-        # After a reshape or transposition the cast would be a kernel of its own; before, it is fused.
+        # A cast after a reshape or transposition would be a separate kernel; before it, the cast is fused.
         if arg.op is RESHAPE or arg.op is TRANSPOSE:
             return node(arg.op, (cast(arg.args[0]),), arg.attrs, tensor_type(arg.shape, to))
         return CAST.build(arg, to=to)

@@ -1,6 +1,6 @@
-"""The numbers by which attention chooses, which no description gives.
+"""The heuristics of attention: numbers that no description gives.
 
-They choose among right results; "not measured" means that the history names no measurement.
+"Not measured" means that the history names no measurement.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ class TiledHeuristics:
     """The numbers of cores."""
 
     forced_rows: tuple[int, ...] = (1, 2, 3, 4, 6)
-    """Queries of a tile that are candidates if the decision is forced.  For tests; no model."""
+    """The queries of a tile that are candidates if the decision is forced.  For tests only."""
 
 
 @record(frozen=True)
 class TwoPassHeuristics:
-    """The numbers of groups that compute the scores twice."""
+    """The numbers of groups of threads that compute the scores twice."""
 
     threads: int = 128
-    """Most threads of a group.  Not measured."""
-    most_results: int = 64
-    """The most results that a thread holds in registers.  Not measured."""
-    own_rows: int = 4
+    """The maximum number of threads of a group.  Not measured."""
+    max_results: int = 64
+    """The maximum number of results of a thread, which are in registers.  Not measured."""
+    rows_per_thread: int = 4
     """Queries of a tile per thread.  Not measured."""
     tiles: tuple[tuple[int, int], ...] = ((32, 64), (32, 32), (16, 32), (16, 16), (8, 16), (4, 8))
     """Queries and keys of a tile, the preferred first.  Not measured."""
-    least_queries: int = 4
+    min_queries: int = 4
     """The fewest queries; with fewer, other schedules distribute the keys over groups.  Not measured."""
 
 
@@ -37,7 +37,7 @@ class TwoPassHeuristics:
 class OnlineHeuristics:
     """The numbers of groups with matrix units."""
 
-    least_queries: int = 9
+    min_queries: int = 9
     """The fewest queries; with fewer, tiles would be mostly padding.  Not measured."""
     subgroups: tuple[int, ...] = (4, 2, 1)
     """Subgroups of a group, the preferred first.  Not measured."""

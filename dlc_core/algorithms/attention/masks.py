@@ -21,6 +21,7 @@ LOW = -1e30
 
 
 def is_zero(value: Node) -> bool:
+    """Whether a value is known to be 0."""
     if value.op is FULL:
         return bool(value.attrs["value"] == 0)
     array = const_array(value)
@@ -35,17 +36,17 @@ def diagonal(mask: Node, scores: Node) -> tuple[Dim, bool] | None:
     """
     if mask.op is not WHERE:
         return _constant_diagonal(mask, scores)
-    seen, shown, other = mask.args
+    visible, shown, other = mask.args
     low = const_array(other)
     if low is None or low.size != 1 or not float(low.reshape(-1)[0]) <= LOW:
         return None
     if mask is not scores and not is_zero(shown):
         return None
     hard = isinf(float(low.reshape(-1)[0]))
-    past = _compared(seen, scores)
+    past = _compared(visible, scores)
     if past is None:
-        known = _constant_diagonal(seen, scores)
-        return None if known is None else (known[0], hard)
+        fixed = _constant_diagonal(visible, scores)
+        return None if fixed is None else (fixed[0], hard)
     # If a finite mask hides all keys of a query, softmax makes their weights equal, and hides none.
     return (past, hard) if hard or (isinstance(past, int) and past >= 0) else None
 
@@ -56,33 +57,35 @@ def _constant_diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
     if array is None or array.ndim < 2 or array.shape[-2:] != (rows, columns) or array.size != rows * columns:
         return None
     plain = array.reshape(rows, columns)
-    seen = plain if plain.dtype == bool else plain == 0
-    hidden = np.zeros(0) if plain.dtype == bool else plain[~seen].astype(np.float64)
+    visible = plain if plain.dtype == bool else plain == 0
+    hidden = np.zeros(0) if plain.dtype == bool else plain[~visible].astype(np.float64)
     if not np.all(hidden <= LOW):
         return None
-    past = int(np.sum(seen[0])) - 1
-    wanted = np.arange(columns) <= np.arange(rows)[:, None] + past
-    return (past, bool(np.all(np.isinf(hidden)))) if past >= 0 and np.array_equal(seen, wanted) else None
+    past = int(np.sum(visible[0])) - 1
+    expected = np.arange(columns) <= np.arange(rows)[:, None] + past
+    return (past, bool(np.all(np.isinf(hidden)))) if past >= 0 and np.array_equal(visible, expected) else None
 
 
-def _compared(seen: Node, scores: Node) -> Dim | None:
+def _compared(visible: Node, scores: Node) -> Dim | None:
     """The `past` of a comparison of positions by which query i sees the keys j <= i + past; else None."""
-    if seen.op not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL) or any(d != 1 for d in seen.shape[:-2]):
+    if visible.op not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL) or any(
+        d != 1 for d in visible.shape[:-2]
+    ):
         return None
-    if seen.shape[-2:] != scores.shape[-2:]:
+    if visible.shape[-2:] != scores.shape[-2:]:
         return None
-    left, right = seen.args if seen.op in (LESS, LESS_EQUAL) else seen.args[::-1]
+    left, right = visible.args if visible.op in (LESS, LESS_EQUAL) else visible.args[::-1]
     key, query = _positions(left), _positions(right)
     if key is None or query is None or key[0] != 1 or query[0] != 2:
         return None
-    return simplify(query[1] - key[1] - (1 if seen.op in (LESS, GREATER) else 0))
+    return simplify(query[1] - key[1] - (1 if visible.op in (LESS, GREATER) else 0))
 
 
 def _positions(value: Node) -> tuple[int, Dim] | None:
     """Match integers that count up by one along an axis: (the axis, 1 for the last; the first integer)."""
     if value.op is ARANGE:
-        whole = value.dtype.is_int and value.attrs["step"] == 1
-        return (1, value.attrs["start"]) if whole else None
+        counts_by_one = value.dtype.is_int and value.attrs["step"] == 1
+        return (1, value.attrs["start"]) if counts_by_one else None
     if value.op in (ADD, SUB):
         inside, number = value.args
         array = const_array(number)

@@ -4,12 +4,12 @@
     =>
     attention(q, k, v, mask, scale=scale)
 
-The scale may stand at the queries, at the keys, or be a divisor.  A mask is added, or a condition chooses
-between scores and a number below all of them.  One that hides exactly the keys behind a diagonal becomes
-`causal`: a constant, or a comparison of positions.  Keys and values that are repeated for several heads are
-taken as they were before.
+The scale may multiply the queries, the keys or the scores, or divide them.  A mask is added, or a condition
+selects between scores and a number below all of them.  A mask that hides exactly the keys after a diagonal
+becomes `causal`; it is a constant or a comparison of positions.  If keys and values are repeated for several
+heads, the repetition is removed.
 
-What the scores of hidden keys would do if they were not finite is not kept: their weight is 0.
+Hidden keys always have the weight 0, even if their scores are not finite.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def _scores(value: Node) -> _Scores | None:
             continue
         if value.op is ADD and is_zero(mask):
             return inner
-        behind = diagonal(mask, value)
-        if behind is not None and inner.past is None:
-            return replace(inner, past=behind[0], hard=behind[1])
+        masked_diagonal = diagonal(mask, value)
+        if masked_diagonal is not None and inner.past is None:
+            return replace(inner, past=masked_diagonal[0], hard=masked_diagonal[1])
         added = mask if value.op is ADD else _added(mask)
         if added is not None and inner.mask is None:
             return replace(inner, mask=added)
@@ -95,8 +95,8 @@ def _product(value: Node) -> _Scores | None:
     if not value.attrs["transpose_b"]:
         rank = len(k.shape)
         swapped = (*range(rank - 2), rank - 1, rank - 2)
-        again = k.op is TRANSPOSE and tuple(a % rank for a in k.attrs["axes"] or ()) == swapped
-        k = k.args[0] if again else TRANSPOSE.build(k, axes=swapped)
+        transposed = k.op is TRANSPOSE and tuple(a % rank for a in k.attrs["axes"] or ()) == swapped
+        k = k.args[0] if transposed else TRANSPOSE.build(k, axes=swapped)
     return _Scores(q, k, scale)
 
 
@@ -116,19 +116,19 @@ def _scaled(value: Node) -> tuple[Node, float] | None:
 
 def _added(chosen: Node) -> Node | None:
     """The mask of `where(seen, scores, low)`: `seen` itself if low is -inf, else a mask that is added."""
-    seen, scores, other = chosen.args
+    visible, scores, other = chosen.args
     array = const_array(other)
     if array is None or array.size != 1 or not float(array.reshape(-1)[0]) <= LOW:
         return None
     low = float(array.reshape(-1)[0])
-    if len(seen.shape) > len(scores.shape):
+    if len(visible.shape) > len(scores.shape):
         return None
     if isinf(low):
-        return seen
-    return WHERE.build(seen, constant(0.0, scores.dtype), constant(low, scores.dtype))
+        return visible
+    return WHERE.build(visible, constant(0.0, scores.dtype), constant(low, scores.dtype))
 
 
-def _own(value: Node) -> Node:
+def _before_repetition(value: Node) -> Node:
     """Keys or values before their repetition for groups of heads."""
     if value.op is REPEAT and value.attrs["axis"] in (-3, len(value.shape) - 3):
         return value.args[0]
@@ -159,10 +159,10 @@ def _attention(match: Match) -> Node | None:
         return None
     q, k = found.q, found.k
     if not len(q.shape) == len(k.shape) == rank or any(
-        own.shape[:-2] != root.shape[:-2] for own in (q, k, v)
+        operand.shape[:-2] != root.shape[:-2] for operand in (q, k, v)
     ):
         return None
-    k, v = _own(k), _own(v)
+    k, v = _before_repetition(k), _before_repetition(v)
     if k.shape[-3] != v.shape[-3]:
         return None
     if found.past is not None and found.mask is not None and not found.hard:
@@ -171,15 +171,15 @@ def _attention(match: Match) -> Node | None:
     masks = [] if found.mask is None else [found.mask]
     causal, past = found.past is not None, 0 if found.past is None else found.past
     mixed = ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=past)
-    if "dead" not in match:
+    if "empty_rows" not in match:
         return mixed
-    dead = match["dead"]
-    known = const_array(dead)
-    if known is not None and not np.any(known):
+    empty_rows = match["empty_rows"]
+    array = const_array(empty_rows)
+    if array is not None and not np.any(array):
         return mixed
-    if len(dead.shape) < 1 or dead.shape[-1] != 1 or len(dead.shape) > rank:
+    if len(empty_rows.shape) < 1 or empty_rows.shape[-1] != 1 or len(empty_rows.shape) > rank:
         return None
-    return WHERE.build(dead, constant(0.0, mixed.dtype), mixed)
+    return WHERE.build(empty_rows, constant(0.0, mixed.dtype), mixed)
 
 
 # Examples
@@ -196,29 +196,29 @@ def _number(value: Node) -> Node:
     return WHERE.build(EQUAL.build(value, value), value, constant(0.0, value.dtype))
 
 
-def _mixed(scores: Node, v: Node) -> Node:
+def _weighted(scores: Node, v: Node) -> Node:
     return MATMUL.build(SOFTMAX.build(scores, axis=-1), v)
 
 
-def _plain(dtype: str) -> Node:
+def _divided(dtype: str) -> Node:
     q, k, v = _qkv(dtype)
     keys = TRANSPOSE.build(k, axes=(0, 1, 3, 2))
-    return _mixed(DIV.build(MATMUL.build(q, keys), constant(2.0, dtype)), v)
+    return _weighted(DIV.build(MATMUL.build(q, keys), constant(2.0, dtype)), v)
 
 
 def _with_mask(dtype: str) -> Node:
     q, k, v = _qkv(dtype)
     mask = param("mask", tensor_type((2, 1, 1, 5), dtype))
     scores = MATMUL.build(MUL.build(q, constant(0.25, dtype)), k, transpose_b=True)
-    return _mixed(ADD.build(mask, MUL.build(scores, constant(2.0, dtype))), v)
+    return _weighted(ADD.build(mask, MUL.build(scores, constant(2.0, dtype))), v)
 
 
-def _chosen(low: float) -> Example:
+def _selected(low: float) -> Example:
     def example(dtype: str) -> Node:
         q, k, v = _qkv(dtype)
-        seen = param("seen", tensor_type((3, 5), "bool"))
+        visible = param("visible", tensor_type((3, 5), "bool"))
         scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
-        return _mixed(WHERE.build(seen, scores, constant(low, dtype)), v)
+        return _weighted(WHERE.build(visible, scores, constant(low, dtype)), v)
 
     return example
 
@@ -226,12 +226,12 @@ def _chosen(low: float) -> Example:
 def _causal(added: bool) -> Example:
     def example(dtype: str) -> Node:
         q, k, v = _qkv(dtype)
-        seen = np.arange(5) <= np.arange(3)[:, None] + 2
+        visible = np.arange(5) <= np.arange(3)[:, None] + 2
         scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
         low = constant(-3e38, dtype)
         if added:
-            return _mixed(ADD.build(scores, constant(np.where(seen, 0, -3e38), dtype)), v)
-        return _mixed(WHERE.build(constant(seen, "bool"), scores, low), v)
+            return _weighted(ADD.build(scores, constant(np.where(visible, 0, -3e38), dtype)), v)
+        return _weighted(WHERE.build(constant(visible, "bool"), scores, low), v)
 
     return example
 
@@ -241,7 +241,7 @@ def _by_position(dtype: str) -> Node:
     keys = RESHAPE.build(ARANGE.build(start=0, stop=5), shape=(1, 5))
     queries = UNSQUEEZE.build(ARANGE.build(start=3, stop=6), axes=(1,))
     scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
-    return _mixed(WHERE.build(GREATER.build(queries, keys), scores, constant(-np.inf, dtype)), v)
+    return _weighted(WHERE.build(GREATER.build(queries, keys), scores, constant(-np.inf, dtype)), v)
 
 
 def _repeated(dtype: str) -> Node:
@@ -249,33 +249,33 @@ def _repeated(dtype: str) -> Node:
     k, v = (param(name, tensor_type((2, 2, 5, 4), dtype)) for name in ("k", "v"))
     wide = BROADCAST.build(UNSQUEEZE.build(k, axes=(2,)), shape=(2, 2, 3, 5, 4))
     keys = RESHAPE.build(wide, shape=(2, 6, 5, 4))
-    return _mixed(MATMUL.build(q, keys, transpose_b=True), REPEAT.build(v, repeats=3, axis=1))
+    return _weighted(MATMUL.build(q, keys, transpose_b=True), REPEAT.build(v, repeats=3, axis=1))
 
 
-def _zeroed(dtype: str) -> Node:
+def _with_zero_rows(dtype: str) -> Node:
     q, k, v = _qkv(dtype)
-    seen = constant(np.arange(15).reshape(3, 5) % 7 > 4, "bool")
+    visible = constant(np.arange(15).reshape(3, 5) % 7 > 4, "bool")
     scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
-    weights = SOFTMAX.build(WHERE.build(seen, scores, constant(-np.inf, dtype)), axis=-1)
-    dead = constant(np.array([[True], [False], [False]]), "bool")
-    return MATMUL.build(WHERE.build(dead, constant(0.0, dtype), weights), _number(v))
+    weights = SOFTMAX.build(WHERE.build(visible, scores, constant(-np.inf, dtype)), axis=-1)
+    empty_rows = constant(np.array([[True], [False], [False]]), "bool")
+    return MATMUL.build(WHERE.build(empty_rows, constant(0.0, dtype), weights), _number(v))
 
 
 _WEIGHTS = match_op(SOFTMAX, var("scores"), capture="weights")
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "attention_spelt",
+        "attention_from_ops",
         match_op(MATMUL, _WEIGHTS, var("v"), transpose_a=False, transpose_b=False),
         _attention,
         approximate=True,
         applied_by="attention",
         doc="softmax of scaled and masked products with keys, times values, is attention",
         examples=(
-            _plain,
+            _divided,
             _with_mask,
-            _chosen(-np.inf),
-            _chosen(-3e38),
+            _selected(-np.inf),
+            _selected(-3e38),
             _causal(True),
             _causal(False),
             _by_position,
@@ -284,10 +284,10 @@ RULES: tuple[Rule, ...] = (
         dtypes=_FLOATS,
     ),
     Rule(
-        "attention_zeroed",
+        "attention_with_zero_rows",
         match_op(
             MATMUL,
-            match_op(WHERE, var("dead"), number(0.0), _WEIGHTS),
+            match_op(WHERE, var("empty_rows"), number(0.0), _WEIGHTS),
             var("v"),
             transpose_a=False,
             transpose_b=False,
@@ -295,8 +295,8 @@ RULES: tuple[Rule, ...] = (
         _attention,
         approximate=True,
         applied_by="attention",
-        doc="weights that are zero for queries which see nothing give zeros: for numbers, as results do",
-        examples=(_zeroed,),
+        doc="zero weights of queries to which no key is visible give zero results, if the values are finite",
+        examples=(_with_zero_rows,),
         dtypes=_FLOATS,
     ),
 )

@@ -10,10 +10,10 @@
       divided                                   mixed / total
 
 A running maximum and a running denominator are kept per query.  When the maximum rises, earlier sums are
-scaled by the factor.  Products take queries, keys, values and rounded weights in their own dtype, so that
-matrix units for narrow types can compute them.  Maxima and denominators of a row are kept per *lane*, each of
-which sums some neighbouring keys; the reduction over lanes is stored for each of them, so that threads can
-hold it.
+scaled by the factor.  Products read queries, keys, values and rounded weights in their own dtype, so that
+matrix units for narrow types can compute them.  Maxima and denominators of a row are kept per *lane*, which
+reduces some neighbouring keys.  The reduction over lanes is stored in every lane, so that each thread has it
+in registers.
 """
 
 from __future__ import annotations
@@ -72,18 +72,22 @@ def online(
     )
     tall, long = (ceil_div(dim(x), by) * by for x, by in ((n, stages.rows), (m, stages.panel)))
 
-    def whole(name: str, x: te.Tensor, rows: Dim, width: int) -> te.Tensor:
+    def padded(name: str, x: te.Tensor, rows: Dim, width: int) -> te.Tensor:
         """Pad the rows and columns of a tensor with zeros at the end."""
         inside = [(-2, x.shape[-2], rows), (-1, x.shape[-1], width)]
-        known = [(at, own) for at, own, all_ in inside if as_expr(all_) is not as_expr(own)]
+        padded_axes = [(at, own) for at, own, all_ in inside if as_expr(all_) is not as_expr(own)]
 
         def body(*i: Expr) -> Expr:
-            there = logical_and(*(i[at] < own for at, own in known))
-            return if_then_else(there, x[i], const(0, x.dtype))
+            in_bounds = logical_and(*(i[at] < own for at, own in padded_axes))
+            return if_then_else(in_bounds, x[i], const(0, x.dtype))
 
         return stages.stage(name, (*x.shape[:-2], rows, width), body)
 
-    ins = [whole("queries", q, tall, steps), whole("keys", k, long, steps), whole("values", v, long, columns)]
+    ins = [
+        padded("queries", q, tall, steps),
+        padded("keys", k, long, steps),
+        padded("values", v, long, columns),
+    ]
     loops = _Loops(stages, *lanes, tuple(q.shape[:-2]), n, m, type_.dtype)
     made = te.extern(
         (*q.shape[:-2], tall, columns),
@@ -134,7 +138,7 @@ class _Loops:
         )
         heads = [Var(f"h{d}") for d in range(len(self.lead))]
         t, p, i, w, r, e, x, a, o = (Var(name) for name in "tpiwrexao")
-        place, group = tuple(heads), stages.group(heads)
+        head, group = tuple(heads), stages.group(heads)
         query, key = t * rows + i, p * panel + w
         row, column, lane, feature = (
             (i, as_expr(rows)),
@@ -147,9 +151,9 @@ class _Loops:
         its_key = (a * lanes + r) * own + o
 
         def base(at: Expr) -> Expr:
-            """The reference of a row's scores: its maximum, or 0 if no key has been seen."""
-            known = _at(rises, (i, at))
-            return select(known > low, known, zero)
+            """The reference of a row's scores: its maximum, or 0 if all keys so far are hidden."""
+            top_so_far = _at(rises, (i, at))
+            return select(top_so_far > low, top_so_far, zero)
 
         def power(value: Expr) -> Expr:
             return intrinsic("exp2", value * const(late, wide) if exact else value)
@@ -157,13 +161,13 @@ class _Loops:
         def times(left: Expr, right: Expr) -> Expr:
             return cast_to(wide, left) * cast_to(wide, right)
 
-        multiplied = times(_at(queries, (*place, query, x)), _at(keys, (*group, key, x)))
+        term = times(_at(queries, (*head, query, x)), _at(keys, (*group, key, x)))
         bounds = (
             None if const_value(self.n) is not None and const_value(self.n % rows) == 0 else self.n,
             None if const_value(self.m) is not None and const_value(self.m % panel) == 0 else self.m,
         )
-        scored = scoring.score(
-            _at(product, (i, w)), (*place, query, key), (*self.lead, dim(self.n), dim(self.m)), *bounds
+        masked_score = scoring.score(
+            _at(product, (i, w)), (*head, query, key), (*self.lead, dim(self.n), dim(self.m)), *bounds
         )
         lane_of_w, lane_of_e = w // own % lanes, e // own % lanes
         panels = (p, as_expr(keys.shape[-2]) // panel)
@@ -174,11 +178,11 @@ class _Loops:
             return self._block(name, inside, loops, to, value, **how)  # type: ignore[arg-type]
 
         at = {b: _at(b, (i, r)) for b in (top, total, part, here, rises, factor, sums, whole)}
-        wanted = _at(mixed, (i, e))
+        result = _at(mixed, (i, e))
         parts = [
             stage("products", _at(product, (i, w)), [row, column, (x, as_expr(steps))],
-                  _at(product, (i, w)) + multiplied, over=[x], init=zero),
-            stage("scores", _at(score, (i, w)), [row, column], scored),
+                  _at(product, (i, w)) + term, over=[x], init=zero),
+            stage("scores", _at(score, (i, w)), [row, column], masked_score),
             stage("part", at[part], [row, lane, *keys_of_lane], maximum(at[part], _at(score, (i, its_key))),
                   over=[a, o], init=low),
             stage("here", at[here], [row, lane, others], maximum(at[here], _at(part, (i, others[0]))),
@@ -192,11 +196,11 @@ class _Loops:
             stage("sums", at[sums], [row, lane, *keys_of_lane], at[sums] + _at(weight, (i, its_key)),
                   over=[a, o], init=zero),
             stage("total", at[total], [row, lane], at[total] * at[factor] + at[sums], over=[p]),
-            stage("scale", wanted, [row, feature], wanted * _at(factor, (i, lane_of_e)), over=[p]),
-            stage("mixed", wanted, [row, feature, column],
-                  wanted + times(_at(share, (i, w)), _at(values, (*group, key, e))), over=[p, w]),
+            stage("scale", result, [row, feature], result * _at(factor, (i, lane_of_e)), over=[p]),
+            stage("mixed", result, [row, feature, column],
+                  result + times(_at(share, (i, w)), _at(values, (*group, key, e))), over=[p, w]),
         ]  # fmt: skip
-        turn = loop(
+        panel_loop = loop(
             p,
             self._panels(t, panels[1]),
             _around(seq(*parts), product, score, part, here, rises, factor, weight, share, sums),
@@ -206,16 +210,16 @@ class _Loops:
             for name, last, to, value in (
                 ("top", lane, at[top], low),
                 ("total", lane, at[total], zero),
-                ("mixed", feature, wanted, zero),
+                ("mixed", feature, result, zero),
             )
         ]
         end = [
             self._block("whole", tile, [row, lane, others], at[whole],
                         at[whole] + _at(total, (i, others[0])), over=[others[0]], init=zero),
-            self._block("divided", tile, [row, feature], _at(out, (*place, query, e)),
-                        wanted / _at(whole, (i, lane_of_e))),
+            self._block("divided", tile, [row, feature], _at(out, (*head, query, e)),
+                        result / _at(whole, (i, lane_of_e))),
         ]  # fmt: skip
-        body = _around(seq(*begin, turn, *end), top, total, mixed, whole)
+        body = _around(seq(*begin, panel_loop, *end), top, total, mixed, whole)
         for var, extent in reversed(tile):
             body = loop(var, extent, body)
         return body
@@ -247,8 +251,8 @@ class _Loops:
         axes = {var: Var(f"v_{var.name}") for var, _ in loops}
         fresh = {var: Var(var.name) for var, _ in own}
         env: dict[Var, Expr] = dict(axes)
-        place, made = tuple(substitute(index, env) for index in to.indices), substitute(value, env)
-        reads = [e for e in dict.fromkeys(loads_in(made)) if init is None or e.buffer is not to.buffer]
+        target, stored = tuple(substitute(index, env) for index in to.indices), substitute(value, env)
+        reads = [e for e in dict.fromkeys(loads_in(stored)) if init is None or e.buffer is not to.buffer]
 
         def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
             return Region.point(buffer, indices)
@@ -261,9 +265,9 @@ class _Loops:
             ),
             tuple(fresh.get(var, var) for var, _ in loops),
             tuple(point(e.buffer, e.indices) for e in reads),
-            (point(to.buffer, place),),
-            Store(to.buffer, place, made),
-            None if init is None else Store(to.buffer, place, init),
+            (point(to.buffer, target),),
+            Store(to.buffer, target, stored),
+            None if init is None else Store(to.buffer, target, init),
             annotations=self.stages.marks(name),
         )
         for var, extent in reversed(own):

@@ -56,16 +56,18 @@ class Tiled(AttentionPlan):
 
 @record(frozen=True)
 class TwoPass(AttentionPlan):
-    """A group of `tall` × `wide` threads computes the scores of a tile twice and stores them nowhere."""
+    """A group of `thread_rows` × `thread_columns` threads computes the scores of a tile twice and stores them
+    nowhere.
+    """
 
     name: ClassVar[str] = "attention.two_pass"
-    tall: int
-    wide: int
+    thread_rows: int
+    thread_columns: int
 
     @property
     def threads(self) -> int:
         """Threads of the group."""
-        return self.tall * self.wide
+        return self.thread_rows * self.thread_columns
 
     def lower(self, type_: TensorType, attrs: Mapping[str, Any], *tensors: te.Tensor) -> te.Tensor:
         q, k, v, *masks = tensors

@@ -1,4 +1,4 @@
-"""The common parts of the lowerings of attention: their stages, masks, and the keys that a tile sees."""
+"""The common parts of the lowerings of attention: stages, masks, and the panels that a tile needs."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ class Stages:
         """The batch indices of the keys and values of a head."""
         return (*outer[:-1], outer[-1] if self.heads == 1 else outer[-1] // self.heads)
 
-    def seen(self, row: Expr, p: Expr) -> Expr | None:
+    def needs_panel(self, row: Expr, p: Expr) -> Expr | None:
         """Whether a tile of queries needs a panel of keys (None: always); the first is always computed."""
         if not self.causal:
             return None
         rows = self.rows
         last = (row if rows == 1 else row // rows * rows + (rows - 1)) + self.past
         before = const_value(self.past)
-        known: Expr = p * self.panel <= (maximum(last, 0) if before is None or before < 0 else last)
-        return known
+        needed: Expr = p * self.panel <= (maximum(last, 0) if before is None or before < 0 else last)
+        return needed
 
     def score(
         self, product: Expr, point: Point, shape: Sequence[Dim], n: Expr | None, m: Expr | None
@@ -72,11 +72,11 @@ class Stages:
         *_, row, j = point
         value = product * self.factor
         inside = [] if m is None else [j < m]
-        there = [*inside, *([] if n is None else [row < n])]
+        in_bounds = [*inside, *([] if n is None else [row < n])]
         for mask in self.masks:
             element = broadcast_element(mask, point, shape)
-            if there:
-                element = if_then_else(logical_and(*there), element, const(0, mask.dtype))
+            if in_bounds:
+                element = if_then_else(logical_and(*in_bounds), element, const(0, mask.dtype))
             if mask.dtype.is_bool:
                 inside.append(element)
             else:

@@ -1,8 +1,8 @@
 """The lowering of attention by tiles: all scores of a tile of queries, then their softmax.
 
-Keys come in panels, the last one filled up with scores of -inf.  With `causal`, the panels that are hidden
-from all queries of a tile are left out.  The division by the sum of the weights comes last, once for each
-element of the result.
+Keys are computed in panels; the last one is padded with scores of -inf.  With `causal`, the panels that are
+hidden from all queries of a tile are left out.  The division by the sum of the weights comes last, once for
+each element of the result.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
     lead, n, m, size = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
     panels = ceil_div(dim(m), panel)
     size_m = const_value(m)
-    whole = panel == 1 or (size_m is not None and size_m % panel == 0)
+    exact = panel == 1 or (size_m is not None and size_m % panel == 0)
     depth = len(lead)
-    stage, group, seen = stages.stage, stages.group, stages.seen
+    stage, group, needs_panel = stages.stage, stages.group, stages.needs_panel
 
     def over_keys(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
         p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
 
         def body(*i: Expr) -> te.tensor.Reduction:
             point = (*i, p.var, w.var)
-            return combine(of[point], axis=[p, w], where=seen(i[-1], p.var))
+            return combine(of[point], axis=[p, w], where=needs_panel(i[-1], p.var))
 
         return stage(name, (*lead, n), body)
 
@@ -42,7 +42,7 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
         j = p * panel + w
         point = (*outer, j, x)
         value = widen(k[point])
-        return value if whole else if_then_else(j < m, value, const(0, wide))
+        return value if exact else if_then_else(j < m, value, const(0, wide))
 
     keys = stage("keys", (*k.shape[:-2], panels, size, panel), key)
     x = te.reduce_axis(size, "x")
@@ -56,8 +56,8 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
 
     def score(*i: Expr) -> Expr:
         *point, p, w = i
-        place = (*point, p * panel + w)
-        return stages.score(products[i], place, (*lead, n, m), None, None if whole else m)
+        index = (*point, p * panel + w)
+        return stages.score(products[i], index, (*lead, n, m), None, None if exact else m)
 
     scores = stage("scores", products.shape, score)
     top = over_keys("top", te.max, scores)
@@ -76,10 +76,10 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
             key = te.reduce_axis(m, "y")
             axes, panel_of, lane, y = [key], key.var // panel, key.var % panel, key.var
         left, right = (*outer, row, panel_of, lane), (*group(outer), y, e)
-        value, needed = widen(v[right]), seen(row, panel_of)
-        if needed is not None and not whole:
-            value, needed = if_then_else(y < m, value, const(0, wide)), logical_and(needed, y < m)
-        return te.sum(weights[left] * value, axis=axes, where=needed)
+        value, visible = widen(v[right]), needs_panel(row, panel_of)
+        if visible is not None and not exact:
+            value, visible = if_then_else(y < m, value, const(0, wide)), logical_and(visible, y < m)
+        return te.sum(weights[left] * value, axis=axes, where=visible)
 
     mixed = stage("mixed", type_.shape, mix)
     return stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))

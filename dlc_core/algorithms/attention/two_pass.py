@@ -1,8 +1,8 @@
 """The lowering of attention in two passes over the keys; no stage stores a value per key.
 
 One reduction of pairs computes the maxima and denominators of queries (arXiv:1805.02867).  A second loop
-computes the scores again and weights the values.  All tiles of queries and panels of keys are whole: padding
-is 0 or masked.
+computes the scores again and weights the values.  Tiles of queries and panels of keys are padded with zeros,
+or masked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def _combined(x: Point, y: Point) -> tuple[Expr, Expr]:
     """Combine two parts: the maximum of their scores, and the sum of their weights relative to it."""
     top = maximum(x[0], y[0])
 
-    def share(part: Point) -> Expr:
+    def rescaled(part: Point) -> Expr:
         # If all scores are -inf, the factor exp(-inf + inf) would be NaN, so equal maxima have the factor 1.
         return part[1] * select(part[0] < top, intrinsic("exp", part[0] - top), const(1, top.dtype))
 
-    return top, share(x) + share(y)
+    return top, rescaled(x) + rescaled(y)
 
 
 _ONLINE = te.comm_reducer(_combined, lambda top, total: (-math.inf, 0), "online")
@@ -46,8 +46,8 @@ def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: t
     def key(*i: Expr) -> Expr:
         *outer, p, x, w = i
         j = p * panel + w
-        place = (*outer, j, x)
-        return if_then_else(j < m, widen(k[place]), zero)
+        index = (*outer, j, x)
+        return if_then_else(j < m, widen(k[index]), zero)
 
     queries = stages.stage("queries", (*lead, tall, size), query)
     keys = stages.stage("keys", (*k.shape[:-2], panels, size, panel), key)
@@ -69,7 +69,7 @@ def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: t
 
     def pair(*i: Expr) -> te.tensor.Reduction:
         point = (*i, p.var, w.var)
-        return _ONLINE((scores[point], const(1, wide)), [p, w], where=stages.seen(i[-1], p.var))
+        return _ONLINE((scores[point], const(1, wide)), [p, w], where=stages.needs_panel(i[-1], p.var))
 
     top, total = te.compute((*lead, tall), pair, f"{STAGE}_top", annotations=stages.marks("top"))
     weights = stages.stage(
@@ -79,8 +79,8 @@ def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: t
     def value(*i: Expr) -> Expr:
         *outer, p, w, e = i
         j = p * panel + w
-        place = (*outer, j, e)
-        return if_then_else(j < m, widen(v[place]), zero)
+        index = (*outer, j, e)
+        return if_then_else(j < m, widen(v[index]), zero)
 
     values = stages.stage("values", (*v.shape[:-2], panels, panel, v.shape[-1]), value)
     a, b = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
@@ -88,7 +88,7 @@ def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: t
     def mix(*i: Expr) -> te.tensor.Reduction:
         *outer, row, e = i
         left, right = (*outer, row, a.var, b.var), (*stages.group(outer), a.var, b.var, e)
-        return te.sum(weights[left] * values[right], axis=[a, b], where=stages.seen(row, a.var))
+        return te.sum(weights[left] * values[right], axis=[a, b], where=stages.needs_panel(row, a.var))
 
     mixed = stages.stage("mixed", (*lead, tall, v.shape[-1]), mix)
     return stages.stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))

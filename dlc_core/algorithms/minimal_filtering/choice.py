@@ -26,17 +26,17 @@ def choose_tile(
     """Return the tile with the least cycles that is worth its rounding; None for the direct convolution.
 
     `direct` are the cycles of the direct convolution, `costs` those of tiles, with None for tiles that do not
-    fit the machine.  `growth` is the rounding error of a tile relative to that of the sum in order; it takes
-    a millisecond, so it is only computed for tiles that would be chosen.  The alternatives of the decision
+    fit the machine.  `growth` is the rounding error of a tile relative to that of the sum in order. It takes
+    a millisecond, so it is computed only for tiles that would be chosen.  The alternatives of the decision
     are the direct convolution, then tiles.
     """
     limit = FILTERING.gain * direct
-    known: dict[T, float] = {}
+    errors: dict[T, float] = {}
 
     @cache
     def is_close(tile: T) -> bool:
-        known[tile] = growth(tile)
-        return known[tile] <= FILTERING.most_growth
+        errors[tile] = growth(tile)
+        return errors[tile] <= FILTERING.max_growth
 
     fitting = {tile: cost for tile, cost in costs.items() if cost is not None}
     cheap = sorted((tile for tile in fitting if fitting[tile] <= limit), key=fitting.__getitem__)
@@ -45,15 +45,17 @@ def choose_tile(
     def refused(tile: T | None) -> str:
         if tile is None:
             return ""
-        if known.get(tile, 0.0) > FILTERING.most_growth:
-            error = f"its rounding error is {known[tile]:.3g} times that of a sum in order"
-            return f"{error}, the bound is {FILTERING.most_growth:g}"
+        if errors.get(tile, 0.0) > FILTERING.max_growth:
+            error = f"its rounding error is {errors[tile]:.3g} times that of a sum in order"
+            return f"{error}, the bound is {FILTERING.max_growth:g}"
         cost = costs[tile]
         if cost is None:
-            return "there are no such tiles, or L2 does not hold one"
+            return "there are no matrices for such tiles, or L2 does not hold one"
         if cost > limit:
-            share = f"{short_number(cost)} cycles are above {FILTERING.gain:g} of the direct convolution's"
-            return f"{share} {short_number(direct)}: not worth the rounding"
+            return (
+                f"{short_number(cost)} cycles are above {FILTERING.gain:g} of the direct convolution's "
+                f"{short_number(direct)}: not worth the rounding"
+            )
         return ""
 
     return decision.pick(

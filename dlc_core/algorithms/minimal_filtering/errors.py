@@ -13,7 +13,7 @@ from dlc_core.algorithms.minimal_filtering.heuristics import FILTERING
 from dlc_core.op.declare import NDArray
 
 
-def some_channels(w: NDArray) -> NDArray:
+def sample_channels(w: NDArray) -> NDArray:
     """A sample of the channels at equal distances."""
     inputs, outputs = (
         np.linspace(0, size - 1, min(size, most)).astype(int)
@@ -47,4 +47,4 @@ def error_ratio(found: NDArray, x: NDArray, w: NDArray, stride: int) -> float:
     return errors[0] / errors[1] if errors[1] else (float("inf") if errors[0] else 0.0)
 
 
-__all__ = ["error_ratio", "narrow", "random_tiles", "some_channels"]
+__all__ = ["error_ratio", "narrow", "random_tiles", "sample_channels"]

@@ -1,7 +1,6 @@
-"""The numbers by which minimal filtering is chosen, for Winograd convolutions and row filters alike.
+"""The heuristics of minimal filtering, for Winograd convolutions and row filters.
 
-They choose among right results.  Each says where it comes from; "not measured" means that the history names
-no measurement.
+Each docstring gives the source of a number; "not measured" means that the history names no measurement.
 """
 
 from __future__ import annotations
@@ -15,18 +14,22 @@ class FilteringHeuristics:
     """The numbers of the choice, and of the measure of rounding errors."""
 
     gain: float = 0.9
-    """Part of the direct convolution's cycles that tiles must stay below to be worth the rounding.  Not
-    measured."""
-    most_growth: float = 3.0
-    """Root mean square errors that filtering may make for each one of the sum in order.  A promise of
-    `docs/numerics.md`: do not raise it without that page."""
+    """The fraction of the direct convolution's cycles below which tiles are worth the rounding.  Not
+    measured.
+    """
+    max_growth: float = 3.0
+    """The limit of the root mean square error, relative to that of the sum in order.  `docs/numerics.md`
+    promises it, so change both together.
+    """
     channels: int = 64
-    """Most input channels whose weights are looked at for the error.  Not measured; errors grow alike in
-    filtering and in the sum in order."""
+    """The maximum number of input channels for which the error is computed.  Not measured; errors of
+    filtering and of the sum in order grow equally with it.
+    """
     outputs: int = 8
-    """Most output channels that are looked at.  Not measured."""
+    """The maximum number of output channels for which the error is computed.  Not measured."""
     samples: int = 2
-    """Random tiles with each kind of inputs.  Not measured; an error is a mean over all their results."""
+    """The number of random tiles of each kind of inputs.  Not measured; an error is a mean over all their
+    results."""
 
 
 FILTERING = family("minimal_filtering", FilteringHeuristics())

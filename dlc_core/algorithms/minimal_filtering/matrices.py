@@ -1,4 +1,4 @@
-"""Minimal filtering in one direction: matrices by which neighbouring results of a filter need fewer
+"""One-dimensional minimal filtering: matrices that compute neighbouring results of a filter with fewer
 multiplications.
 
 For m results of r taps, for inputs d and taps g,
@@ -89,13 +89,13 @@ def _floats(rows: Sequence[Sequence[Fraction]]) -> Matrix:
 
 def combination(factors: Sequence[float], terms: Callable[[int], Expr]) -> Expr:
     """The sum of terms times their factors; terms of factor 0 are omitted."""
-    order = [place for place, factor in enumerate(factors) if factor]
+    order = [index for index, factor in enumerate(factors) if factor]
     if factors[order[0]] == -1:
         # Begin with a term of factor 1: a difference is one operation, a negation and a sum are two.
-        order.sort(key=lambda place: factors[place] != 1)
+        order.sort(key=lambda index: factors[index] != 1)
     total: Expr | None = None
-    for place in order:
-        factor, term = factors[place], terms(place)
+    for index in order:
+        factor, term = factors[index], terms(index)
         if total is None:
             total = term if factor == 1 else term * const(factor, term.dtype)
         elif factor == 1:

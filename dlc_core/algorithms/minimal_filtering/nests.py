@@ -27,11 +27,11 @@ class FilteringRule(ScheduleRule):
         )
 
 
-def whole_lanes(size: int, lanes: int) -> int:
+def dividing_lanes(size: int, lanes: int) -> int:
     """Return the widest vector of at most `lanes` elements that divides the channels."""
     while size % lanes:
         lanes //= 2
     return lanes
 
 
-__all__ = ["FilteringRule", "whole_lanes"]
+__all__ = ["FilteringRule", "dividing_lanes"]

@@ -2,9 +2,9 @@
 
 The input is [n, height, width, channels]; the transformed weights end in [channels, outputs].
 
-If one result of a tile is not finite, all results of the tile in `GROUP` channels are computed again by
-definition.  A transform can overflow where the convolution does not, and it spreads values that are not
-finite over its tile, while the convolution spreads them over its window.
+If a result of a tile is not finite, all results of the tile in `GROUP` channels are recomputed as sums over
+the windows.  A transform can overflow where the convolution does not, and it spreads values that are not
+finite over its tile, whereas the convolution spreads them over its window only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_operands(
     """Check the operands of a tiled convolution; return the types of input and windows.
 
     ShapeError unless the transformed weights have `rank` dims that begin with `lead`, as `maker` makes them
-    for these tiles, and channels and dtypes agree, those of the bias included.
+    for these tiles, and unless the channels and dtypes of all operands agree.
     """
     x, u, w, *bias = tensor_types(types)
     check_rank(x, 4)
@@ -62,7 +62,7 @@ def check_operands(
     return x, w
 
 
-def by_definition(x: NDArray, w: NDArray, window: Window, height: int, width: int) -> NDArray:
+def direct_sums(x: NDArray, w: NDArray, window: Window, height: int, width: int) -> NDArray:
     """The sums of a convolution's windows in float64."""
     (top, left), step = window.before, window.strides
     rows, columns = ((n - 1) * s + k for n, s, k in zip((height, width), step, w.shape[:2], strict=True))
@@ -73,23 +73,23 @@ def by_definition(x: NDArray, w: NDArray, window: Window, height: int, width: in
     return np.asarray(np.einsum("nhwcrs,rsco->nhwo", parts, w.astype(np.float64)))
 
 
-def finished(full: NDArray, x: NDArray, w: NDArray, bias: NDArray | None, window: Window) -> NDArray:
+def finish_reference(full: NDArray, x: NDArray, w: NDArray, bias: NDArray | None, window: Window) -> NDArray:
     """Finish a reference's results: recompute non-finite ones directly, add the bias, cast to x's dtype."""
     if not np.isfinite(full).all():
-        full = np.where(np.isfinite(full), full, by_definition(x, w, window, *full.shape[1:3]))
+        full = np.where(np.isfinite(full), full, direct_sums(x, w, window, *full.shape[1:3]))
     return np.asarray(full if bias is None else full + bias, x.dtype)
 
 
-def with_border(x: te.Tensor, window: Window, reach: Sequence[Expr]) -> te.Tensor:
-    """Pad the rows and columns of the input with zeros as far as the windows of whole tiles reach."""
+def pad_for_tiles(x: te.Tensor, window: Window, extents: Sequence[Expr]) -> te.Tensor:
+    """Pad the rows and columns of the input with zeros to the extents that windows of whole tiles read."""
     ends = [
         simplify(dim(end) - before - dim(size))
-        for end, before, size in zip(reach, window.before, x.shape[1:3], strict=True)
+        for end, before, size in zip(extents, window.before, x.shape[1:3], strict=True)
     ]
     return padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
 
 
-def stages_of(mark: str) -> Callable[..., te.Tensor]:
+def stage_maker(mark: str) -> Callable[..., te.Tensor]:
     """Return a function that makes a stage of a name, shape and body, with the annotation `mark`."""
 
     def stage(
@@ -133,10 +133,10 @@ class Tiled:
     def results(self, shape: Sequence[Dim]) -> te.Tensor:
         """All results; tiles with non-finite results are recomputed directly."""
         rows, columns = self.sizes
-        images, down, wide, outputs = self.shape
+        images, tile_rows, tile_columns, outputs = self.shape
         group = math.gcd(outputs, GROUP)
         checked: te.Tensor = te.extern(
-            (images, down, wide, outputs // group, rows, columns, group),
+            (images, tile_rows, tile_columns, outputs // group, rows, columns, group),
             [self.made, self.source, self.window],
             lambda given, outs: self._checked(given[0], given[1], given[2], outs[0]),
             f"{self.mark}_checked",
@@ -157,8 +157,8 @@ class Tiled:
         """The nest of the check, with one block per tile and group of channels."""
         n, t, s, v = axes = [Var(f"v_{name}", "int64") for name in "ntsv"]
         (rows, columns), step, group = self.sizes, self.stride, math.gcd(self.shape[3], GROUP)
-        taps, across, channels, _ = window.shape
-        places = [(i, j) for i in range(rows) for j in range(columns)]
+        taps, tap_columns, channels, _ = window.shape
+        positions = [(i, j) for i in range(rows) for j in range(columns)]
         total = Buffer("total", (group,), out.dtype)
 
         def lanes(body: Callable[[Expr], Stmt]) -> Stmt:
@@ -168,12 +168,12 @@ class Tiled:
         def results(lane: Expr) -> Stmt:
             values = [
                 store(out, [*axes, i, j, lane], self.value(n, t, s, i, j, v * group + lane))
-                for i, j in places
+                for i, j in positions
             ]
-            found = [load(out, [*axes, i, j, lane]) for i, j in places]
+            found = [load(out, [*axes, i, j, lane]) for i, j in positions]
             return seq(*values, store(total, [lane], _sum_of_pairs(found)))
 
-        def step_of(at: Sequence[Expr]) -> Stmt:
+        def multiply_add(at: Sequence[Expr]) -> Stmt:
             r, c, k, i, j = at
             pixel = [n, (t * rows + i) * step + r, (s * columns + j) * step + c, k]
 
@@ -188,10 +188,10 @@ class Tiled:
             return lanes(lambda lane: store(out, [*axes, i, j, lane], const(0, out.dtype)))
 
         found = absolute(_sum_of_pairs([load(total, [lane]) for lane in range(group)]))
-        most = const(float(np.finfo(out.dtype.numpy).max), out.dtype)
-        steps = nest([taps, across, channels, *out.shape[4:6]], step_of, "k")
-        anew = seq(*(zero(*at) for at in places), steps)
-        body = Alloc(total, seq(lanes(results), If(found <= most, Seq(()), anew)))
+        largest = const(float(np.finfo(out.dtype.numpy).max), out.dtype)
+        sums_by_definition = nest([taps, tap_columns, channels, *out.shape[4:6]], multiply_add, "k")
+        recompute = seq(*(zero(*at) for at in positions), sums_by_definition)
+        body = Alloc(total, seq(lanes(results), If(found <= largest, Seq(()), recompute)))
         point, own = tuple(Range(a, const(1)) for a in axes), Range(v * group, const(group))
         reads = (
             Region(made, tuple(self.region(n, t, s, own))),
@@ -200,14 +200,14 @@ class Tiled:
                 (
                     point[0],
                     Range(t * (rows * step), (rows - 1) * step + taps),
-                    Range(s * (columns * step), (columns - 1) * step + across),
-                    whole(channels),
+                    Range(s * (columns * step), (columns - 1) * step + tap_columns),
+                    full_range(channels),
                 ),
             ),
-            Region(window, (*map(whole, window.shape[:3]), own)),
+            Region(window, (*map(full_range, window.shape[:3]), own)),
         )
-        writes = Region(out, (*point, *map(whole, out.shape[4:])))
-        over = [IterVar(a, whole(size), "spatial") for a, size in zip(axes, out.shape[:4], strict=True)]
+        writes = Region(out, (*point, *map(full_range, out.shape[4:])))
+        over = [IterVar(a, full_range(size), "spatial") for a, size in zip(axes, out.shape[:4], strict=True)]
         return nest(
             out.shape[:4],
             lambda at: Block(
@@ -222,8 +222,8 @@ class Tiled:
         )
 
 
-def whole(size: Expr) -> Range:
-    """The whole range of a dim."""
+def full_range(size: Expr) -> Range:
+    """All indices of a dim of this size."""
     return Range(const(0), size)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dlc_core.algorithms.minimal_filtering.choice import choose_tile
 from dlc_core.algorithms.minimal_filtering.matrices import Matrix
 from dlc_core.algorithms.row_filter.heuristics import ROW_FILTER
-from dlc_core.algorithms.row_filter.op import MOST_POINTS, matrices, points_of, together
+from dlc_core.algorithms.row_filter.op import MAX_POINTS, checked_columns, matrices, points_of
 from dlc_core.decisions import Decision
 from dlc_core.diag import Span, bytes_text
 from dlc_core.heuristics import cached
@@ -60,11 +60,15 @@ def choose_form(
 
 def choose_strip(width: int, points: int, outputs: int, core: Core) -> int:
     """Choose the columns per strip of a kernel."""
-    best, room = strip_of(width, points, outputs, core), ROW_FILTER.near_share * core.caches[0]
+    best, capacity = strip_of(width, points, outputs, core), ROW_FILTER.l1_fraction * core.caches[0]
 
     def refused(size: int) -> str:
         kept = points * size * outputs * FLOAT
-        return f"L1 does not hold products of {bytes_text(kept)}" if kept > room else "its tiles take longer"
+        return (
+            f"L1 does not hold products of {bytes_text(kept)}"
+            if kept > capacity
+            else "its register tiles are slower"
+        )
 
     return STRIP.pick(
         best,
@@ -84,14 +88,14 @@ def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
     fitting = [
         size
         for size in strips(width)
-        if points * size * outputs * FLOAT <= ROW_FILTER.near_share * core.caches[0]
+        if points * size * outputs * FLOAT <= ROW_FILTER.l1_fraction * core.caches[0]
     ]
     return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
 
 
 def strips(width: int) -> list[int]:
     """Return the widths of strips: divisors of the columns, in whole tiles; at least one."""
-    found = [size for size in range(1, width + 1) if width % size == 0 and size % together(width) == 0]
+    found = [size for size in range(1, width + 1) if width % size == 0 and size % checked_columns(width) == 0]
     return found or [width]
 
 
@@ -115,14 +119,14 @@ def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
     None if there are no filter matrices for the size, or if a tile does not fit in L2.
     """
     points = points_of(tile, layer.stride, layer.rows)
-    if points > MOST_POINTS:
+    if points > MAX_POINTS:
         return None
     made = matrices(tile, layer.stride, layer.rows)
     strip = strip_of(layer.width, points, layer.outputs, core)
     steps = points * layer.stride * layer.columns * layer.inputs
     across = ((layer.width - 1) * layer.stride + layer.columns) * layer.stride
     kept = steps * layer.outputs + points * (across * layer.inputs + strip * layer.outputs)
-    if kept * FLOAT > ROW_FILTER.far_share * core.second_cache:
+    if kept * FLOAT > ROW_FILTER.l2_fraction * core.second_cache:
         return None
     row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
     # Storing and loading the products is added to the arithmetic on them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlc_core.algorithms.minimal_filtering.errors import error_ratio, narrow, random_tiles, some_channels
+from dlc_core.algorithms.minimal_filtering.errors import error_ratio, narrow, random_tiles, sample_channels
 from dlc_core.algorithms.row_filter.op import matrices, weights_of
 from dlc_core.op.declare import NDArray
 
@@ -17,7 +17,7 @@ def rows_growth(w: NDArray, tile: int, stride: int) -> float:
     """
     if not np.isfinite(w).all():
         return float("inf")
-    w = some_channels(w)
+    w = sample_channels(w)
     made = matrices(tile, stride, len(w))
     u = weights_of(w, tile, stride)
     points, _, columns, channels, _ = u.shape

@@ -38,10 +38,10 @@ class RowFilter(GraphPass):
         core = filtering_core(context)
         if core is None or not self.tiles:
             return function
-        body = rewrite(function.body, lambda old, args: self._by_rows(old, args, core))
+        body = rewrite(function.body, lambda old, args: self._filtered(old, args, core))
         return function if body is function.body else function.with_body(body)
 
-    def _by_rows(self, value: Node, args: Sequence[Node], core: Core) -> Node | None:
+    def _filtered(self, value: Node, args: Sequence[Node], core: Core) -> Node | None:
         """A convolution by row filters; None if it has another form or the cost model predicts no gain."""
         window = _window(value, core.lanes)
         if window is None:

@@ -1,6 +1,6 @@
-"""The numbers by which row filters choose, which no description gives.
+"""The heuristics of row filters: numbers that no description gives.
 
-They choose among right results; "not measured" means that the history names no measurement.
+"Not measured" means that the history names no measurement.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from dlc_core.support.record import record
 class RowFilterHeuristics:
     """The numbers of tiles and strips."""
 
-    near_share: float = 0.8
-    """The share of L1 for the products of a strip.  Not measured."""
-    far_share: float = 0.9
-    """The share of L2 for a tile with all weights.  Not measured."""
-    checked: int = 7
-    """Most columns of results that are checked together for being finite.  Not measured."""
+    l1_fraction: float = 0.8
+    """The fraction of L1 for the products of a strip.  Not measured."""
+    l2_fraction: float = 0.9
+    """The fraction of L2 for a tile with all weights.  Not measured."""
+    max_checked_columns: int = 7
+    """The maximum number of columns of results that are checked together for non-finite values.  Not
+    measured.
+    """
 
 
 ROW_FILTER = family("row_filter", RowFilterHeuristics())

@@ -22,12 +22,12 @@ from dlc_core.algorithms.minimal_filtering.matrices import POINTS, Transforms, f
 from dlc_core.algorithms.minimal_filtering.tiles import (
     Tiled,
     check_operands,
-    finished,
+    finish_reference,
+    full_range,
+    pad_for_tiles,
     sample_inputs,
-    stages_of,
-    whole,
+    stage_maker,
     window_of,
-    with_border,
 )
 from dlc_core.algorithms.row_filter.heuristics import ROW_FILTER
 from dlc_core.ir.expr import as_expr, const
@@ -45,7 +45,7 @@ STRIDE = Attr("stride", "int", 1, "step of the windows in each direction", choic
 TAPS = Attr("taps", "int", 3, "rows of a window")
 STAGE = "row_filter"
 """The annotation of the blocks of such a convolution: the name of the stage."""
-MOST_POINTS = max(POINTS) + 1
+MAX_POINTS = max(POINTS) + 1
 """The maximum number of products for a column of a tile."""
 
 
@@ -54,19 +54,19 @@ def points_of(tile: int, stride: int, taps: int) -> int:
     return tile + -(-taps // stride) - 1
 
 
-def together(width: Dim) -> int:
+def checked_columns(width: Dim) -> int:
     """Columns of results that are checked together: a divisor of their number."""
     if not isinstance(width, int):
         return 1
-    return max(count for count in range(1, ROW_FILTER.checked + 1) if width % count == 0)
+    return max(count for count in range(1, ROW_FILTER.max_checked_columns + 1) if width % count == 0)
 
 
 def matrices(tile: int, stride: int, taps: int) -> Transforms:
     """The transforms of every phase; ShapeError if a tile needs too many products."""
-    if points_of(tile, stride, taps) > MOST_POINTS:
+    if points_of(tile, stride, taps) > MAX_POINTS:
         raise fail(
             f"tiles of {tile} rows of windows of {taps} that step by {stride}",
-            f"at most {MOST_POINTS} products for a column are known",
+            f"at most {MAX_POINTS} products for a column are possible",
         )
     return filtering(tile, -(-taps // stride))
 
@@ -85,19 +85,19 @@ def weights_of(w: NDArray, tile: int, stride: int) -> NDArray:
     """Transform windows for tiles of `tile` rows."""
     made = matrices(tile, stride, len(w))
     g = np.array(made.weights)
-    whole = np.zeros((g.shape[1] * stride, *w.shape[1:]))
-    whole[: len(w)] = w
-    phases = whole.reshape(g.shape[1], stride, *w.shape[1:])
+    extended = np.zeros((g.shape[1] * stride, *w.shape[1:]))
+    extended[: len(w)] = w
+    phases = extended.reshape(g.shape[1], stride, *w.shape[1:])
     return np.asarray(np.einsum("pr,rskio->pskio", g, phases), w.dtype)
 
 
 def _weights_lower(type_: TensorType, attrs: Attrs, w: te.Tensor) -> te.Tensor:
     stride, taps = attrs["stride"], static_dim(dim(w.shape[0]), "the window")
     g = matrices(attrs["tile"], stride, taps).weights
-    whole = padded(w, (0, 0, 0, 0), (len(g[0]) * stride - taps, 0, 0, 0), 0)
+    extended = padded(w, (0, 0, 0, 0), (len(g[0]) * stride - taps, 0, 0, 0), 0)
     return compute(
         type_.shape,
-        lambda p, s, k, i, o: transformed(g, p, lambda r: whole[r * stride + s, k, i, o]),
+        lambda p, s, k, i, o: transformed(g, p, lambda r: extended[r * stride + s, k, i, o]),
         "row_filter_weights",
     )
 
@@ -162,7 +162,7 @@ def _conv_reference(
     products = np.einsum("pntsxck,pskco->pntxo", windows, u.astype(np.float64))
     results = np.einsum("ip,pntxo->ntixo", a, products)
     full = results.reshape(len(x), down * tile, width, -1)[:, :height]
-    return finished(full, x, w, bias, window)
+    return finish_reference(full, x, w, bias, window)
 
 
 def _conv_lower(
@@ -175,7 +175,10 @@ def _conv_lower(
     batch, down = as_expr(x.shape[0]), as_expr(ceil_div(dim(height), tile))
     points, step = len(made.inputs), stride * tile
     across = (width - 1) * stride + columns
-    source, stage = with_border(x, window, ((down * tile + points - tile) * stride, across)), stages_of(STAGE)
+    source, stage = (
+        pad_for_tiles(x, window, ((down * tile + points - tile) * stride, across)),
+        stage_maker(STAGE),
+    )
 
     inner = stage(
         "inputs",
@@ -195,14 +198,14 @@ def _conv_lower(
             axis=(phase, column, channel),
         ),
     )
-    pixels = together(dim(width))
+    pixels = checked_columns(dim(width))
     tiled = Tiled(
         STAGE,
         (tile, pixels),
         (batch, down, width // pixels, static_dim(dim(outputs), "output channels")),
         products,
         lambda n, t, s, own: [
-            whole(const(points)),
+            full_range(const(points)),
             *(Range(i, const(1)) for i in (n, t)),
             Range(s * pixels, const(pixels)),
             own,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
+from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, dividing_lanes
 from dlc_core.algorithms.row_filter.choice import STRIP, choose_strip
 from dlc_core.algorithms.row_filter.op import STAGE
 from dlc_core.ir.expr import const_value
@@ -58,7 +58,7 @@ class RowFilterRule(FilteringRule):
         batch, height, pixels, channel = s.get_loops(out)
         group, row = s.split(height, [None, tile])
         pieces, column = s.split(pixels, [None, strip], tail="exact")
-        vectors, lane = s.split(channel, [None, whole_lanes(outputs, lanes)], tail="exact")
+        vectors, lane = s.split(channel, [None, dividing_lanes(outputs, lanes)], tail="exact")
         s.reorder(pieces, column, vectors, row, lane)
         s.unroll(row)
         if const_value(s.extent(lane)) != 1:
@@ -76,9 +76,9 @@ class RowFilterRule(FilteringRule):
         contract.nest(products, across, channel, chosen)
 
         s.compute_at(stage["inputs"], group)
-        point, _, _, _, place, channel = s.get_loops(stage["inputs"])[-6:]
+        point, _, _, _, pixel, channel = s.get_loops(stage["inputs"])[-6:]
         s.unroll(point)
-        _vectorize_row(s, s.fuse(place, channel), lanes)
+        _vectorize_row(s, s.fuse(pixel, channel), lanes)
         for border in borders:
             s.compute_at(border, group)
             _vectorize_row(s, s.fuse(*s.get_loops(border)[-2:]), lanes)

@@ -26,7 +26,8 @@ from dlc_core.support.record import record
 
 FORM = Decision(
     "strassen.form",
-    "Whether a GEMM uses Strassen's algorithm: levels, blocks of rows, and the number of columns.",
+    "Whether a GEMM uses Strassen's algorithm: levels, blocks of rows, and the number of columns that use"
+    " it.",
     ("direct", "once", "twice", "blocks"),
     has_values=True,
 )
@@ -102,47 +103,49 @@ def choose_form(
     core: Core,
     *,
     parts: bool = False,
-    known: bool = True,
-    most: float = math.inf,
+    static_rows: bool = True,
+    max_rows: float = math.inf,
     spans: Iterable[Span] = (),
 ) -> Form | None:
     """Choose how a GEMM uses Strassen's algorithm, with the plan of its schedule; None for the plain GEMM.
 
     The algorithm computes all columns or, if the result may be in `parts`, the cheapest number of these.  Two
-    levels need a `known` number of rows.  A symbolic number, at most `most`, is split into blocks, and
+    levels need `static_rows`.  A symbolic number of rows, at most `max_rows`, is split into blocks, and
     `shape.rows` is unused.
     """
-    blocks = [0] if known else [block for block in STRASSEN.blocks if 2 * block <= most]
+    blocks = [0] if static_rows else [block for block in STRASSEN.blocks if 2 * block <= max_rows]
     each = [(block, replace(shape, rows=block) if block else shape) for block in blocks]
     preferred = next(
         (
             in_blocks(form, block)
             for block, one in each
-            if (form := _best(one, core, parts, known)) is not None
+            if (form := _best(one, core, parts, static_rows)) is not None
         ),
         None,
     )
 
     def every() -> list[Form | None]:
-        found = (in_blocks(form, block) for block, one in each for form in _forms(one, core, parts, known))
+        found = (
+            in_blocks(form, block) for block, one in each for form in _forms(one, core, parts, static_rows)
+        )
         return [None, *found]
 
     def refused(form: Form | None) -> str:
         if form is None:
             return ""
-        one = replace(shape, rows=form.block) if not known else shape
+        one = replace(shape, rows=form.block) if not static_rows else shape
         if is_memory_bound(one, core):
             return "the plain GEMM is memory-bound: fewer multiplications save no time"
         total, direct = form.compared + scaling(one, core), direct_cycles(one, core)
         if total > direct:
             return (
-                f"with scaling, and to be worth the rounding, it counts as {short_number(total)} cycles, "
-                f"the plain GEMM as {short_number(direct)}"
+                f"with scaling and a margin for the rounding it takes {short_number(total)} cycles, "
+                f"the plain GEMM {short_number(direct)}"
             )
         return ""
 
     def cost(form: Form | None) -> float | None:
-        if not known:
+        if not static_rows:
             return None
         return direct_cycles(shape, core) if form is None else form.cycles + scaling(shape, core)
 
@@ -151,7 +154,7 @@ def choose_form(
         every,
         lambda form: "direct" if form is None else form.kind,
         lambda form: "" if form is None else str(form),
-        where=(shape, known),
+        where=(shape, static_rows),
         cost=cost,
         refused=refused,
         spans=spans,
@@ -163,35 +166,35 @@ def in_blocks(form: Form, block: int) -> Form:
     return replace(form, block=block) if block else form
 
 
-def _best(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None:
+def _best(shape: Shape, core: Core, parts: bool, static_rows: bool) -> Form | None:
     """The cheapest form; None if the cost model predicts no gain."""
     if is_memory_bound(shape, core):
         return None
-    forms = _forms(shape, core, parts, known)
+    forms = _forms(shape, core, parts, static_rows)
     best = min(forms, key=lambda one: (one.compared, -one.columns, one.levels, one.block), default=None)
     if best is None or best.compared + scaling(shape, core) > direct_cycles(shape, core):
         return None
     return best
 
 
-def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[Form]:
+def _forms(shape: Shape, core: Core, parts: bool, static_rows: bool) -> list[Form]:
     """The variants of Strassen's algorithm, each with its cost."""
     gain = STRASSEN.gain[min(core.units, 2) - 1]
     found: list[Form] = []
-    for levels in (1, 2) if known else (1,):
+    for levels in (1, 2) if static_rows else (1,):
         step = 2**levels * core.lanes
-        most = shape.columns // step * step
-        if shape.inner % step or (most < shape.columns and not parts):
+        whole = shape.columns // step * step
+        if shape.inner % step or (whole < shape.columns and not parts):
             continue
-        for columns in range(most, max(0, most - STRASSEN.parts * step), -step) if parts else (most,):
+        for columns in range(whole, max(0, whole - STRASSEN.parts * step), -step) if parts else (whole,):
             rest = shape.columns - columns
             made = plan(replace(shape, columns=columns), core, levels)
             if made is not None:
-                beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
-                cycles = made.cycles + beside
+                rest_cycles = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
+                cycles = made.cycles + rest_cycles
                 found.append(Form(levels, columns, 0, made, cycles, cycles / math.prod(gain[:levels])))
     step = 2 * core.lanes
-    if known and shape.inner % step == 0 and shape.columns % step == 0:
+    if static_rows and shape.inner % step == 0 and shape.columns % step == 0:
         blocks = plan_blocks(shape, core)
         if blocks is not None:
             rows, made = blocks
@@ -216,11 +219,11 @@ def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None
 
     def every() -> list[Plan]:
         """All plans; for one level, with both loop orders."""
-        known = plans(shape, core, levels)
-        others = (replace(one, by_tiles=not one.by_tiles) for one in known)
-        return [*known, *others] if levels == 1 else list(known)
+        found = plans(shape, core, levels)
+        others = (replace(one, by_tiles=not one.by_tiles) for one in found)
+        return [*found, *others] if levels == 1 else list(found)
 
-    turned = replace(found, by_tiles=not found.by_tiles)
+    other_order = replace(found, by_tiles=not found.by_tiles)
 
     def cost(one: Plan) -> float | None:
         return next((each.cycles for each in plans(shape, core, levels) if each == one), None)
@@ -228,8 +231,8 @@ def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None
     def refused(one: Plan) -> str:
         if cost(one) is not None:
             return ""
-        held = "holds" if found.by_tiles else "does not hold"
-        return f"L2 {held} what all products of a panel read"
+        holds = "holds" if found.by_tiles else "does not hold"
+        return f"L2 {holds} what all products of a panel read"
 
     return TILE.pick(
         found,
@@ -238,7 +241,7 @@ def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None
         lambda one: one.size,
         cost=cost,
         refused=refused,
-        compared=lambda: [*plans(shape, core, levels), *([turned] if levels == 1 else [])],
+        compared=lambda: [*plans(shape, core, levels), *([other_order] if levels == 1 else [])],
     )
 
 
@@ -267,22 +270,22 @@ def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
 def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
     """Return all plans that fit the caches."""
     parts = 2**levels
-    vectors, left = divmod(shape.columns // parts, core.lanes)
-    if left or not vectors or (levels == 2 and shape.inner % parts):
+    vectors, remainder = divmod(shape.columns // parts, core.lanes)
+    if remainder or not vectors or (levels == 2 and shape.inner % parts):
         return ()
     rows, inner = -(-shape.rows // parts), shape.inner / parts
     stored = PRODUCTS**levels * rows * inner * FLOAT * core.threads
-    if levels == 2 and stored > STRASSEN.stored * core.caches[-1]:
+    if levels == 2 and stored > STRASSEN.llc_sum_fraction * core.caches[-1]:
         return ()
     found = []
-    for width in range(1, min(vectors, STRASSEN.widest) + 1):
+    for width in range(1, min(vectors, STRASSEN.max_vectors) + 1):
         if vectors % width:
             continue
         panel = rows * width * core.lanes * FLOAT
-        between = PRODUCTS * panel * (1 if levels == 1 else STRASSEN.between_twice)
-        by_tiles = levels == 1 and _stays_near(rows, shape.inner, width, core)
-        read = STRASSEN.read_twice * inner * width * core.lanes * FLOAT if levels == 2 else 0.0
-        if max(0 if by_tiles else between, read) > STRASSEN.share * core.second_cache:
+        between = PRODUCTS * panel * (1 if levels == 1 else STRASSEN.two_level_values)
+        by_tiles = levels == 1 and _fits_l2(rows, shape.inner, width, core)
+        read = STRASSEN.two_level_reads * inner * width * core.lanes * FLOAT if levels == 2 else 0.0
+        if max(0 if by_tiles else between, read) > STRASSEN.l2_fraction * core.second_cache:
             continue
         combined = _combined(shape, between, core, levels, by_tiles)
         panels = vectors // width
@@ -296,15 +299,15 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
                         PRODUCTS**levels * panels * uneven * -(-rows // height) * width * STRASSEN.tile_cycles
                     )
                 found.append(Plan(Tile(height, width), cycles, by_tiles))
-    left = shape.rows * shape.inner * FLOAT
-    near = levels == 1 and PRODUCTS / 4 * left <= STRASSEN.share_by_tiles * core.second_cache
+    lhs_bytes = shape.rows * shape.inner * FLOAT
+    in_l2 = levels == 1 and PRODUCTS / 4 * lhs_bytes <= STRASSEN.l2_fraction_by_tiles * core.second_cache
     sums = (
-        (STRASSEN.near_row_traffic if near else STRASSEN.row_traffic[levels])
-        * left
+        (STRASSEN.l2_row_traffic if in_l2 else STRASSEN.row_traffic[levels])
+        * lhs_bytes
         * core.threads
         / core.beyond_second
     )
-    read = left * (core.threads - 1) / STRASSEN.others_bytes_per_cycle
+    read = lhs_bytes * (core.threads - 1) / STRASSEN.remote_bytes_per_cycle
     return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
 
 
@@ -315,39 +318,39 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     Blocks are distributed over threads. None if no block size fits.
     """
     weights = FLOAT * shape.inner * shape.columns
-    again = (
+    reload = (
         0.0
-        if weights <= STRASSEN.share * core.second_cache
-        else STRASSEN.again * weights / core.beyond_second
+        if weights <= STRASSEN.l2_fraction * core.second_cache
+        else STRASSEN.exposed_reload * weights / core.beyond_second
     )
     best: tuple[int, Plan] | None = None
-    for count in range(max(2, core.threads), shape.rows // STRASSEN.least_block + 1):
-        rows, left = divmod(shape.rows, count)
-        if left or rows % 2 or count % core.threads:
+    for count in range(max(2, core.threads), shape.rows // STRASSEN.min_block + 1):
+        rows, remainder = divmod(shape.rows, count)
+        if remainder or rows % 2 or count % core.threads:
             continue
         one = plan(replace(shape, rows=rows), replace(core, threads=1))
         if one is None:
             continue
-        cycles = count * one.cycles + (count - 1) * again
+        cycles = count * one.cycles + (count - 1) * reload
         if best is None or cycles < best[1].cycles:
             best = rows, replace(one, cycles=cycles)
     return best
 
 
-def _stays_near(rows: int, inner: float, width: int, core: Core) -> bool:
+def _fits_l2(rows: int, inner: float, width: int, core: Core) -> bool:
     """Whether L2 holds the operands of all products of a panel on one level, and the next panel."""
     sums = PRODUCTS * rows * inner / 2
     weights = 2 * inner * 2 * width * core.lanes
-    return (sums + weights) * FLOAT <= STRASSEN.share_by_tiles * core.second_cache
+    return (sums + weights) * FLOAT <= STRASSEN.l2_fraction_by_tiles * core.second_cache
 
 
 def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: bool) -> float:
     """Cycles to store products, of `between` bytes per panel, and to sum them."""
     if by_tiles:
         return STRASSEN.combined_cycles * shape.rows * shape.columns / core.lanes
-    near = between <= STRASSEN.near * core.second_cache
+    in_l2 = between <= STRASSEN.l2_sum_fraction * core.second_cache
     moved = STRASSEN.result_traffic[levels] * shape.rows * shape.columns * FLOAT
-    return moved / (STRASSEN.near_bytes_per_cycle if near else core.beyond_second)
+    return moved / (STRASSEN.l2_sum_bytes_per_cycle if in_l2 else core.beyond_second)
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:
@@ -361,7 +364,9 @@ def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) 
     if levels == 1:
         return sum(_step_cycles(tall, width, core) for tall in heights)
     steps = [_plain_cycles(tall, width, core) for tall in heights]
-    of_pairs = max(steps[0], 4 * width * (STRASSEN.line_cycles if tiles > 1 else STRASSEN.unasked_cycles))
+    of_pairs = max(
+        steps[0], 4 * width * (STRASSEN.line_cycles if tiles > 1 else STRASSEN.unprefetched_line_cycles)
+    )
     return sum(steps) + (PAIRS / PRODUCTS) ** 2 * (of_pairs - steps[0])
 
 
@@ -381,7 +386,7 @@ def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     lines = 2 * vectors * STRASSEN.line_cycles
     return (
         max(arithmetic, loads, lines, core.rates.fma_latency)
-        + STRASSEN.loads_beside * min(arithmetic, loads)
+        + STRASSEN.exposed_loads * min(arithmetic, loads)
         + GEMM.step_overhead
     )
 

@@ -1,12 +1,12 @@
 """strassen: GEMM with constant matrices by Strassen's algorithm, if the cost model predicts a gain.
 
 Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
-about twice on two.  Only where the compile's precision is "fast".
+about twice on two.  It applies only with the precision "fast".
 
     matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes; operands are scaled
                                                     (see `scaled_rows.py`)
                         concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
-                                                    where a result of the function has more columns than fit
+                                                    if a result of the function has other columns
     conv(x, w, b)  =>   strassen_matmul(x, w, levels=…) + b     windows of one pixel, channels last; of x the
                                                     pixels that they step to
 """
@@ -68,8 +68,8 @@ class Strassen(GraphPass):
                 shape,
                 core,
                 parts=old.op is MATMUL and old in results,
-                known=_is_known(old),
-                most=_most_rows(old),
+                static_rows=_has_static_rows(old),
+                max_rows=_max_rows(old),
                 spans=old.spans,
             )
             if found is None:
@@ -97,7 +97,9 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     x, w = value.args[:2]
     if w.dtype.name != "float32" or not can_scale(_matrix(value)):
         return None
-    rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else STRASSEN.blocks[-1]
+    rows = (
+        math.prod(int(size) for size in value.shape[:-1]) if _has_static_rows(value) else STRASSEN.blocks[-1]
+    )
     inner, columns = x.shape[-1], value.shape[-1]
     if not isinstance(inner, int) or not isinstance(columns, int):
         return None
@@ -115,7 +117,7 @@ def _is_of_pixels(value: Node) -> bool:
     attrs = value.attrs
     last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
     one = last and all(size == 1 for size in value.args[1].shape[:-2])
-    return one and attrs["groups"] == 1 and not any(attrs["padding"] or ()) and _is_known(value)
+    return one and attrs["groups"] == 1 and not any(attrs["padding"] or ()) and _has_static_rows(value)
 
 
 def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, Any]) -> Node:
@@ -138,11 +140,11 @@ def _matrix(value: Node) -> NDArray:
     """The constant right-hand side of a GEMM, [inner, columns]."""
     array = const_array(value.args[1])
     assert array is not None
-    turned = value.op is MATMUL and value.attrs["transpose_b"]
-    return np.ascontiguousarray(array.T if turned else array.reshape(array.shape[-2:]))
+    transposed = value.op is MATMUL and value.attrs["transpose_b"]
+    return np.ascontiguousarray(array.T if transposed else array.reshape(array.shape[-2:]))
 
 
-def _most_rows(value: Node) -> float:
+def _max_rows(value: Node) -> float:
     """The maximum number of rows of a GEMM."""
     rows = as_expr(product(value.shape[:-1]))
     analyzer = Analyzer()
@@ -151,8 +153,8 @@ def _most_rows(value: Node) -> float:
     return analyzer.quick_bounds(rows)[1]
 
 
-def _is_known(value: Node) -> bool:
-    """Whether the number of rows of a GEMM is known."""
+def _has_static_rows(value: Node) -> bool:
+    """Whether the number of rows of a GEMM is static."""
     return all(isinstance(size, int) for size in value.shape[:-1])
 
 

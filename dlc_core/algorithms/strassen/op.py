@@ -71,28 +71,28 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
     rows = lead[0]
     for extent in lead[1:]:
         rows = rows * extent
-    known = const_value(rows)
-    if known is not None and attrs["levels"] == 2:
+    static_rows = const_value(rows)
+    if static_rows is not None and attrs["levels"] == 2:
         return _unflattened(type_, lead, lowered_two_level(lead, a, b))
     inner, columns = (as_expr(d) for d in b.shape)
     depth, width = inner // 2, columns // 2
-    size = attrs["block"] or (BLOCK if known is None else 0)
+    size = attrs["block"] or (BLOCK if static_rows is None else 0)
     blocks = [rows // size] if size else []
     half = const(size // 2) if size else ceil_div(rows, 2)
 
-    def left(quarter: int, begin: Expr, i: Expr, k: Expr) -> Expr:
-        row = begin + i + quarter // 2 * half
-        place = (*unflattened(row, lead), k + quarter % 2 * depth)
-        value = a[place]
-        return value if blocks or quarter < 2 else if_then_else(row < rows, value, const(0, a.dtype))
+    def left(submatrix: int, begin: Expr, i: Expr, k: Expr) -> Expr:
+        row = begin + i + submatrix // 2 * half
+        index = (*unflattened(row, lead), k + submatrix % 2 * depth)
+        value = a[index]
+        return value if blocks or submatrix < 2 else if_then_else(row < rows, value, const(0, a.dtype))
 
     def right(row: Expr, column: Expr, k: Expr, n: Expr) -> Expr:
         return b[row * depth + k, column * width + n]
 
-    def row_sum(f: Expr, *place: Expr) -> Expr:
-        *block, i, k = place
+    def row_sum(f: Expr, *index: Expr) -> Expr:
+        *block, i, k = index
         begin = block[0] * size if block else const(0)
-        return transformed(LEFT, f, lambda quarter: left(quarter, begin, i, k))
+        return transformed(LEFT, f, lambda submatrix: left(submatrix, begin, i, k))
 
     def difference(f: Expr, k: Expr, n: Expr) -> Expr:
         """Submatrix 11 or 22 of B, alternately, minus submatrix 22, 12, 12, 21 or 21."""
@@ -102,10 +102,10 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
     def products(name: str, count: int, factor: Callable[[Expr, Expr, Expr], Expr], first: int) -> te.Tensor:
         axis = te.reduce_axis(depth, "k")
 
-        def body(f: Expr, *place: Expr) -> te.tensor.Reduction:
-            *row, n = place
-            own = (f + first, *row, axis.var)
-            return te.sum(sums[own] * factor(f, axis.var, n), axis=axis)
+        def body(f: Expr, *index: Expr) -> te.tensor.Reduction:
+            *row, n = index
+            operand_index = (f + first, *row, axis.var)
+            return te.sum(sums[operand_index] * factor(f, axis.var, n), axis=axis)
 
         return stage(name, (count, *blocks, half, width), body)
 
@@ -115,26 +115,26 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
     singles = products("singles", SINGLES, lambda f, k, n: right(1 - f, 1 - f, k, n), PAIRS)
 
     def result(i: Expr, n: Expr) -> Expr:
-        within = i % size if blocks else i
-        place = (*([i // size] if blocks else []), within % half, n % width)
+        row_in_block = i % size if blocks else i
+        index = (*([i // size] if blocks else []), row_in_block % half, n % width)
 
         def product(number: int) -> Expr:
-            own = (const(number if number < PAIRS else number - PAIRS), *place)
-            return pairs[own] if number < PAIRS else singles[own]
+            operand_index = (const(number if number < PAIRS else number - PAIRS), *index)
+            return pairs[operand_index] if number < PAIRS else singles[operand_index]
 
-        value = combined(within // half * 2 + n // width, product)
-        return value if rest is None else if_then_else(i < whole, value, rest[i - whole, n])
+        value = combined(row_in_block // half * 2 + n // width, product)
+        return value if tail is None else if_then_else(i < blocked_rows, value, tail[i - blocked_rows, n])
 
-    rest: te.Tensor | None = None
-    whole = rows // size * size if size else rows
-    if known is None and Analyzer().modular(rows)[0] % size:
+    tail: te.Tensor | None = None
+    blocked_rows = rows // size * size if size else rows
+    if static_rows is None and Analyzer().modular(rows)[0] % size:
 
-        def left_over(i: Expr, n: Expr) -> te.tensor.Reduction:
+        def tail_product(i: Expr, n: Expr) -> te.tensor.Reduction:
             axis = te.reduce_axis(inner, "k")
-            place = (*unflattened(whole + i, lead), axis.var)
-            return te.sum(a[place] * b[axis, n], axis=axis)
+            index = (*unflattened(blocked_rows + i, lead), axis.var)
+            return te.sum(a[index] * b[axis, n], axis=axis)
 
-        rest = stage("rest", (rows - whole, columns), left_over)
+        tail = stage("rest", (rows - blocked_rows, columns), tail_product)
     return _unflattened(type_, lead, stage("results", (rows, columns), result))
 
 

@@ -21,34 +21,34 @@ COLUMNS = 64
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    a, b, wanted = tensor_types(types)
+    a, b, mask = tensor_types(types)
     check_rank(a, 1, None, "a")
     check_rank(b, 2, 2, "b")
-    check_dtype(wanted.dtype, ("bool",), "the mask")
+    check_dtype(mask.dtype, ("bool",), "the mask")
     if a.dtype is not b.dtype:
         raise fail(f"inputs have dtypes {a.dtype} and {b.dtype}", "they must have one dtype")
     merge_dims(a.shape[-1], b.shape[0], "the inner dims")
-    check_rank(wanted, a.ndim, a.ndim, "the mask")
+    check_rank(mask, a.ndim, a.ndim, "the mask")
     lead = tuple(
-        merge_dims(x, y, "the rows and the mask") for x, y in zip(a.shape[:-1], wanted.shape, strict=False)
+        merge_dims(x, y, "the rows and the mask") for x, y in zip(a.shape[:-1], mask.shape, strict=False)
     )
-    merge_dims(wanted.shape[-1], 1, "the mask's last dim and 1")
+    merge_dims(mask.shape[-1], 1, "the mask's last dim and 1")
     return TensorType((*lead, b.shape[1]), a.dtype)
 
 
-def _reference(a: NDArray, b: NDArray, wanted: NDArray) -> NDArray:
-    rows = np.broadcast_to(wanted, (*a.shape[:-1], 1))[..., 0]
+def _reference(a: NDArray, b: NDArray, mask: NDArray) -> NDArray:
+    rows = np.broadcast_to(mask, (*a.shape[:-1], 1))[..., 0]
     made = np.zeros((*a.shape[:-1], b.shape[1]), a.dtype)
     made[rows] = a[rows] @ b
     return made
 
 
-def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor, wanted: te.Tensor) -> te.Tensor:
+def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor, mask: te.Tensor) -> te.Tensor:
     size = as_expr(b.shape[1])
     width = math.gcd(const_value(size) or 1, COLUMNS)
 
-    def body(given: list[Buffer], outs: list[Buffer]) -> Stmt:
-        rows, columns, mask = given
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        rows, columns, mask_buffer = ins
         (out,) = outs
 
         def lanes(each: Callable[[Expr], Stmt]) -> Stmt:
@@ -65,27 +65,32 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor, wanted: 
 
             zero = lanes(lambda lane: store(total, [lane], const(0, out.dtype)))
             stored = lanes(lambda lane: store(out, [*at, n * width + lane], load(total, [lane])))
-            whole = seq(zero, loop(k, rows.shape[-1], lanes(sums)), stored)
-            summed = loop(n, size // width, Alloc(total, whole))
-            left = nest([size], lambda i: store(out, [*at, *i], const(0, out.dtype)))
-            return If(load(mask, [*at, const(0)]), summed, left)
+            block = seq(zero, loop(k, rows.shape[-1], lanes(sums)), stored)
+            summed = loop(n, size // width, Alloc(total, block))
+            zeros = nest([size], lambda i: store(out, [*at, *i], const(0, out.dtype)))
+            return If(load(mask_buffer, [*at, const(0)]), summed, zeros)
 
-        def touched(at: list[Expr]) -> tuple[list[Region], list[Region]]:
-            read = [region(rows, [*at, None]), region(columns, [None, None]), region(mask, [*at, None])]
+        def row_regions(at: list[Expr]) -> tuple[list[Region], list[Region]]:
+            read = [
+                region(rows, [*at, None]),
+                region(columns, [None, None]),
+                region(mask_buffer, [*at, None]),
+            ]
             return read, [region(out, [*at, None])]
 
-        return block_nest("row", rows.shape[:-1], row, touched)
+        return block_nest("row", rows.shape[:-1], row, row_regions)
 
     made: te.Tensor = te.extern(
-        type_.shape, [a, b, wanted], body, "product_rows", dtype_=type_.dtype, blocks=True
+        type_.shape, [a, b, mask], body, "product_rows", dtype_=type_.dtype, blocks=True
     )
     return made
 
 
 ROWS = op(
     "product_rows",
-    "the rows of the product of `a` and a matrix where a mask, of one column, holds; zeros elsewhere",
-    ["a", "b", "wanted"],
+    "the rows of the product of `a` and a matrix for which a mask of one column is true; other rows are"
+    " zeros",
+    ["a", "b", "mask"],
     kind="opaque",
     infer=_infer,
     reference=_reference,

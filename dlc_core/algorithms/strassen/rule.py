@@ -3,7 +3,7 @@
     for block of rows                                              if blocks are requested (parallel), or if
                                                                    the number of rows is symbolic; the tail
                                                                    is a plain GEMM
-    for share of the panels (parallel):
+    for range of panels (parallel):
       rows: sums of submatrices of the left-hand side              vectors over K
       for panel of columns of both halves:
         for tile of rows of both halves:
@@ -52,7 +52,7 @@ STAGES = frozenset(("rows", "weights", "pairs", "singles", "results"))
 REST = "rest"
 """The stage of the tail rows, if the number of rows is symbolic."""
 PRODUCTS = ("pairs", "singles", REST)
-AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
+PREFETCH_DISTANCE = MappingProxyType({"pairs": 1, "singles": 2})
 """The prefetch distance, in half panels, of products that run one by one.
 
 Products of two submatrices prefetch one half ahead; those of one submatrix run last and prefetch two halves
@@ -77,11 +77,11 @@ class StrassenRule(ScheduleRule):
 
 @record(frozen=True)
 class _Loops:
-    """The loops around the results: panels, row and column halves, and the loops of a panel in both."""
+    """The loops around the results: panels, halves of rows and columns, and the loops in a panel."""
 
     panel: LoopRV
-    below: LoopRV
-    right: LoopRV
+    row_half: LoopRV
+    column_half: LoopRV
     row: LoopRV
     column: LoopRV
 
@@ -99,20 +99,20 @@ class Submatrices:
         self.lanes = machine.lanes(bits)
         self.half, self.depth = (self.extent("rows", axis) for axis in (-2, -1))
         self.columns = columns = self.extent("results", 1)
-        self.share = 1
+        self.panels_per_thread = 1
         self.parallel_loop: LoopRV | None = None
         """The loop that will be parallel."""
         parts = 2**self.levels
         self.blocks = self.levels == 1 and len(s.get(self.stage["rows"]).axes) > 3
         rows = parts * self.half if self.blocks else self.extent("results", 0)
         core = Core.of(machine.description, machine.workers, bits)
-        self.known_blocks = self.blocks and has_known_sizes(s.func)
-        if self.known_blocks:
+        self.static_blocks = self.blocks and has_known_sizes(s.func)
+        if self.static_blocks:
             core = replace(core, threads=1)
         shape = Shape(rows, parts * self.depth, columns)
         attached = s.func.attrs.get(PLAN)
-        given = attached.chosen if isinstance(attached, StrassenPlan) else None
-        found = choose_plan(shape, core, self.levels, given)
+        preset = attached.chosen if isinstance(attached, StrassenPlan) else None
+        found = choose_plan(shape, core, self.levels, preset)
         if found is None:
             raise ScheduleError(
                 f"no tile divides {columns // parts} columns", why="they are not whole vectors"
@@ -137,37 +137,37 @@ class Submatrices:
             whole, rest = s.partition(row, [s.extent(row) // size * size])
             s.decide(whole.loop)
             s.decide(rest.loop)
-            self._rest(found[REST], rest.loop, rest[column], rest[out])
+            self._tail(found[REST], rest.loop, rest[column], rest[out])
         block: LoopRV | None = None
         if self.blocks:
             block, row = s.split(row, [None, size], tail="exact")
-        right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
-        below, row = s.split(row, [2, self.half])
-        s.reorder(panel, below, right, row, column)
-        share: LoopRV | None = None
-        if block is not None and self.known_blocks:
+        column_half, panel, column = s.split(column, [2, None, self.panel], tail="exact")
+        row_half, row = s.split(row, [2, self.half])
+        s.reorder(panel, row_half, column_half, row, column)
+        panel_range: LoopRV | None = None
+        if block is not None and self.static_blocks:
             # One thread computes a block if their number is known.  Usually it has also written the block's
             # part of the left-hand side, so no other thread sums that part.
             several = self.machine.workers > 1 and const_value(s.extent(block)) != 1
             self.parallel_loop = block if several else None
         else:
-            share, panel = self.shares(panel)
+            panel_range, panel = self.distribute_panels(panel)
         if self.plan.by_tiles:
-            self._by_tiles(out, found, _Loops(panel, below, right, row, column), packed)
+            self._schedule_by_tiles(out, found, _Loops(panel, row_half, column_half, row, column), packed)
         else:
-            for name in AHEAD:
-                self._with_weights(name, found[name], panel, packed)
-            s.unroll(below)
-            s.unroll(right)
+            for name in PREFETCH_DISTANCE:
+                self._schedule_by_panels(name, found[name], panel, packed)
+            s.unroll(row_half)
+            s.unroll(column_half)
             vectorize_columns(s, column, self.lanes)
-        around = block if share is None else share
-        if around is not None:
-            s.compute_at(self.stage["rows"], around)
-        self.keep_apart(self.stage["rows"])
-        self.sums_at_a_time(self.stage["rows"])
+        outer_loop = block if panel_range is None else panel_range
+        if outer_loop is not None:
+            s.compute_at(self.stage["rows"], outer_loop)
+        self.pad_rows(self.stage["rows"])
+        self.interleave_sums(self.stage["rows"])
         self.parallelize()
 
-    def _by_tiles(
+    def _schedule_by_tiles(
         self, out: BlockRV, found: Mapping[str, Contraction], loops: _Loops, packed: str | None
     ) -> None:
         """Compute all products of a tile of rows, and their results, before the next tile.
@@ -177,19 +177,19 @@ class Submatrices:
         s, height = self.s, self.tile.rows
         tiles, row = s.split(loops.row, [None, height], tail="balanced")
         vectors, lane = s.split(loops.column, [None, self.lanes], tail="exact")
-        s.reorder(tiles, row, vectors, loops.below, loops.right, lane)
-        for loop in (vectors, loops.below, loops.right):
+        s.reorder(tiles, row, vectors, loops.row_half, loops.column_half, lane)
+        for loop in (vectors, loops.row_half, loops.column_half):
             s.unroll(loop)
         if self.lanes > 1:
             s.vectorize(lane)
         parts = [(tiles, out)]
         number = -(-self.half // height)
-        ahead = 2 * self.depth * self.panel
+        distance = 2 * self.depth * self.panel
         taller = self.half % number
         if taller:
             _, rest = s.partition(tiles, [taller])
             parts.append((rest.loop, rest[out]))
-        for name in AHEAD:
+        for name in PREFETCH_DISTANCE:
             blocks = [self.stage[name], *(s.duplicate(self.stage[name], [part]) for _, part in parts[1:])]
             for (tile, _), block in zip(parts, blocks, strict=True):
                 for user in self.products(block, found[name], tile):
@@ -197,9 +197,9 @@ class Submatrices:
                     if name == "pairs":
                         self.add_in_tile(self.stage["weights"], user, inner)
                     if packed is not None:
-                        s.prefetch(inner, packed, ahead, [tile], [number])
+                        s.prefetch(inner, packed, distance, [tile], [number])
 
-    def _rest(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
+    def _tail(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
         """Compute the tail rows by a plain GEMM."""
         # Loops start at 0, so that bounds proofs need only the extents.
         row, _ = self.s.split(row, [None, 1], tail="exact")
@@ -208,18 +208,18 @@ class Submatrices:
         tile = Tile(height, self.tile.vectors)
         Contract(self.s, self.machine, found).nest(out, row, column, tile)
 
-    def shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
-        """Add a parallel loop around the panels, with one share of neighbouring panels per thread, if there
-        are several.
+    def distribute_panels(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
+        """Add a parallel loop around the panels, which gives each thread neighbouring panels, if there are
+        several.
         """
         s, threads = self.s, self.machine.workers
         count = const_value(s.extent(panel))
         if threads < 2 or count is None or count < 2:
             return None, panel
-        self.share = -(-count // threads)
-        share, panel = s.split(panel, [None, self.share], tail="shrink")
-        self.parallel_loop = share
-        return share, panel
+        self.panels_per_thread = -(-count // threads)
+        panel_range, panel = s.split(panel, [None, self.panels_per_thread], tail="shrink")
+        self.parallel_loop = panel_range
+        return panel_range, panel
 
     def parallelize(self) -> None:
         """Parallelise the chosen loop at the end, because legality is proved for the final nest."""
@@ -248,17 +248,17 @@ class Submatrices:
             raise ScheduleError(f"block {self.stage[name].name!r} is no product of two operands")
         return found
 
-    def _with_weights(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
+    def _schedule_by_panels(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
         """Compute some of the products for all rows and one panel of columns."""
         for user in self.products(self.stage[name], found, panel):
             inner = self.reduction(user)
             if name == "pairs":
                 self.add_in_tile(self.stage["weights"], user, inner)
             if packed is not None:
-                ahead = AHEAD[name] * self.depth * self.panel
+                distance = PREFETCH_DISTANCE[name] * self.depth * self.panel
                 tiles = self.tiles(user)
-                rounds = [-(-self.half // self.tile.rows)] * len(tiles)
-                self.s.prefetch(inner, packed, ahead, tiles, rounds)
+                trip_counts = [-(-self.half // self.tile.rows)] * len(tiles)
+                self.s.prefetch(inner, packed, distance, tiles, trip_counts)
 
     def tiles(self, user: BlockRV) -> list[LoopRV]:
         """Return the loop over tiles of rows of a block, if it has one."""
@@ -269,7 +269,7 @@ class Submatrices:
     def products(self, block: BlockRV, found: Contraction, at: LoopRV) -> list[BlockRV]:
         """Tile the products of a stage inside a loop; return the blocks that sum them."""
         s = self.s
-        known = s.get_blocks()
+        before = s.get_blocks()
         products = s.cache_write(block, 0, "local")
         s.compute_at(products, at)
         row, column = s.get_loops(products)[-2:]
@@ -277,7 +277,7 @@ class Submatrices:
         if self.parallel_loop is not None:
             machine = replace(machine, description=replace(machine.description, parallel=False))
         Contract(s, machine, found, block).nest(products, row, column, self.tile)
-        made = [block, *(other for other in s.get_blocks() if other not in known)]
+        made = [block, *(other for other in s.get_blocks() if other not in before)]
         return [user for user in made if reduced(s.get(user))]
 
     def add_in_tile(self, weights: BlockRV, user: BlockRV, inner: LoopRV) -> None:
@@ -295,7 +295,7 @@ class Submatrices:
         place = next(i for i, axis in enumerate(block.axes) if axis.kind == "reduce")
         return next(loop for loop in self.s.get_loops(handle) if loop.var is block.values[place])
 
-    def keep_apart(self, rows: BlockRV) -> None:
+    def pad_rows(self, rows: BlockRV) -> None:
         """Pad rows to an odd number of cache lines.
 
         A tile reads one element of each of its rows in every step; padding maps the rows to different cache
@@ -305,7 +305,7 @@ class Submatrices:
         line = self.machine.description.cache_line // s.get(rows).writes[0].buffer.dtype.itemsize
         s.storage_align(rows, 0, len(s.get(rows).axes) - 2, 2 * line, line)
 
-    def sums_at_a_time(self, handle: BlockRV, number: int = 0) -> None:
+    def interleave_sums(self, handle: BlockRV, number: int = 0) -> None:
         """Compute all sums of a vector before the next vector, so that each submatrix is loaded once."""
         s = self.s
         own = s.get_loops(handle)[-len(s.get(handle).axes) :]

@@ -1,7 +1,7 @@
 """Scaling for Strassen's algorithm, so that errors are relative to the largest element of each row and each
 column.
 
-    x @ w   =>   where(fair, made(x', w') · c · s, direct)
+    x @ w   =>   where(scalable, multiply(x', w') · c · s, direct)
 
 s has a power of two for each row of x, and c one for each column of w, so that x' = x d / s and w' = w / (d
 c) have elements of at most about 1 (outside scaling). d has a power of two for each index of K (inside
@@ -27,8 +27,8 @@ from dlc_core.op.std import BY_NAME as OPS
 
 ABS, MAX, MUL, SUB = (OPS[name] for name in ("abs", "reduce_max", "mul", "sub"))
 WHERE, LESS, EQUAL, NOT = (OPS[name] for name in ("where", "less", "equal", "logical_not"))
-BITS, AND, LARGER, SMALLER = (OPS[name] for name in ("bitcast", "bitwise_and", "maximum", "minimum"))
-AND_ALSO, OR_ELSE = OPS["logical_and"], OPS["logical_or"]
+BITS, AND, MAXIMUM, MINIMUM = (OPS[name] for name in ("bitcast", "bitwise_and", "maximum", "minimum"))
+LOGICAL_AND, LOGICAL_OR = OPS["logical_and"], OPS["logical_or"]
 
 EXPONENT = 0x7F800000
 """The bits of a float32's exponent."""
@@ -40,7 +40,7 @@ FACTORS = 60
 """The exponents of inside scaling are at least -FACTORS; those of outside scaling of columns are from
 -FACTORS to FACTORS. Beyond these limits, rows and columns are negligible, or Strassen's algorithm is not
 used."""
-ALIKE = 1 / 8
+MIN_RATIO = 1 / 8
 """Rows are not scaled if all are at least this fraction of the largest row of a matrix."""
 
 
@@ -49,31 +49,31 @@ def can_scale(w: NDArray) -> bool:
     return bool(np.isfinite(w).all() and np.abs(w).max(initial=0.0) < 2.0**FACTORS)
 
 
-def scaled_product(x: Node, w: NDArray, made: Callable[[Node, Node], Node]) -> Node:
-    """The product of x and a matrix by the function `made`, with scaled operands."""
+def scaled_product(x: Node, w: NDArray, multiply: Callable[[Node, Node], Node]) -> Node:
+    """The product of x and a matrix by the function `multiply`, with scaled operands."""
     inside, columns = _factors(w)
-    given, size = x, _sizes(x)
+    operand, size = x, _row_maxima(x)
     zero = constant(np.float32(0))
-    empty, fair = EQUAL.build(size, zero), LESS.build(size, constant(np.float32(np.inf)))
+    is_zero, scalable = EQUAL.build(size, zero), LESS.build(size, constant(np.float32(np.inf)))
     if not (inside == 1).all():
         # The factors of tiny elements would not be exact.
         normal = LESS.build(constant(np.float32(2.0**-FACTORS)), size)
-        fair = AND_ALSO.build(fair, OR_ELSE.build(empty, normal))
-        given = MUL.build(x, constant(inside))
-        size = _sizes(given)
+        scalable = LOGICAL_AND.build(scalable, LOGICAL_OR.build(is_zero, normal))
+        operand = MUL.build(x, constant(inside))
+        size = _row_maxima(operand)
     bits = AND.build(BITS.build(size, to="int32"), constant(np.int32(EXPONENT)))
-    bits = SMALLER.build(LARGER.build(bits, constant(np.int32(LEAST))), constant(np.int32(MOST)))
+    bits = MINIMUM.build(MAXIMUM.build(bits, constant(np.int32(LEAST))), constant(np.int32(MOST)))
     inverse = BITS.build(SUB.build(constant(np.int32(2 * ONE)), bits), to="float32")
-    rows = WHERE.build(empty, zero, BITS.build(bits, to="float32"))
-    scaled = WHERE.build(fair, MUL.build(given, inverse), zero)
+    rows = WHERE.build(is_zero, zero, BITS.build(bits, to="float32"))
+    scaled = WHERE.build(scalable, MUL.build(operand, inverse), zero)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights = w / np.where(inside == 0, 1, inside)[:, None] / np.where(columns == 0, 1, columns)
-    product = made(scaled, constant(weights.astype(np.float32)))
+    product = multiply(scaled, constant(weights.astype(np.float32)))
     results = MUL.build(MUL.build(product, constant(columns)), rows)
-    return WHERE.build(fair, results, ROWS.build(x, constant(w), NOT.build(fair)))
+    return WHERE.build(scalable, results, ROWS.build(x, constant(w), NOT.build(scalable)))
 
 
-def _sizes(x: Node) -> Node:
+def _row_maxima(x: Node) -> Node:
     return MAX.build(ABS.build(x), axes=(-1,), keepdims=True)
 
 
@@ -86,7 +86,7 @@ def _factors(w: NDArray) -> tuple[NDArray, NDArray]:
     columns = _power(sizes.max(0))
     rows = _power((sizes / np.where(columns == 0, 1, columns)).max(1))
     inside = np.maximum(rows / rows.max(initial=2.0**-FACTORS), 2.0**-FACTORS) * (rows > 0)
-    if inside.min(initial=1.0) >= ALIKE:
+    if inside.min(initial=1.0) >= MIN_RATIO:
         inside = np.ones_like(inside)
     columns = _power((sizes / np.where(inside == 0, 1, inside)[:, None]).max(0))
     columns = np.maximum(columns, 2.0**-FACTORS) * (columns > 0)

@@ -65,9 +65,9 @@ def subtrahend(f: Expr) -> Submatrix:
     return select(pair, (f + 3) // 2 % 2, f % 2), select(pair, (f + 3) // 3 % 2, f % 2)
 
 
-def combined(quarter: Expr, product: Callable[[int], Expr]) -> Expr:
+def combined(submatrix: Expr, product: Callable[[int], Expr]) -> Expr:
     """A submatrix of the result, combined from the products."""
-    return transformed(RESULT, quarter, lambda place: product((place - SINGLES) % PRODUCTS))
+    return transformed(RESULT, submatrix, lambda index: product((index - SINGLES) % PRODUCTS))
 
 
 __all__ = [

@@ -36,14 +36,14 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
         rows = rows * extent
     inner, columns = (as_expr(d) for d in b.shape)
     half, depth, width = ceil_div(rows, 4), inner // 4, columns // 4
-    whole = const_value(rows % 4) == 0
+    exact = const_value(rows % 4) == 0
     zero = const(0, a.dtype)
 
-    def left(quarter: int, below: Expr, i: Expr, k: Expr) -> Expr:
-        row = (quarter // 2 * 2 + below) * half + i
-        place = (*unflattened(row, lead), k + quarter % 2 * 2 * depth)
-        value = a[place]
-        return value if whole else if_then_else(row < rows, value, zero)
+    def left(submatrix: int, row_half: Expr, i: Expr, k: Expr) -> Expr:
+        row = (submatrix // 2 * 2 + row_half) * half + i
+        index = (*unflattened(row, lead), k + submatrix % 2 * 2 * depth)
+        value = a[index]
+        return value if exact else if_then_else(row < rows, value, zero)
 
     def right(outer: Submatrix, own: Submatrix, k: Expr, n: Expr) -> Expr:
         return b[(2 * outer[0] + own[0]) * depth + k, (2 * outer[1] + own[1]) * width + n]
@@ -58,13 +58,13 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
     sums = stage(
         "sums",
         (PRODUCTS, 2, half, 2 * depth),
-        lambda f, below, i, k: transformed(LEFT, f, lambda quarter: left(quarter, below, i, k)),
+        lambda f, below, i, k: transformed(LEFT, f, lambda submatrix: left(submatrix, below, i, k)),
     )
     made = stage(
         "rows",
         (PRODUCTS, PRODUCTS, half, depth),
         lambda f, g, i, k: transformed(
-            LEFT, g, lambda quarter: sums[f, const(quarter // 2), i, k + quarter % 2 * depth]
+            LEFT, g, lambda submatrix: sums[f, const(submatrix // 2), i, k + submatrix % 2 * depth]
         ),
     )
     weights = stage("weights", (PRODUCTS, PRODUCTS, depth, width), factor)
@@ -74,7 +74,7 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
         (PRODUCTS, PRODUCTS, half, width),
         lambda f, g, i, n: te.sum(made[f, g, i, axis.var] * weights[f, g, axis.var, n], axis=axis),
     )
-    quarters = stage(
+    submatrices = stage(
         "quarters",
         (PRODUCTS, 4, half, width),
         lambda f, quarter, i, n: combined(quarter, lambda g: products[f, const(g), i, n]),
@@ -83,7 +83,7 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
     def result(i: Expr, n: Expr) -> Expr:
         own = i // half % 2 * 2 + n // width % 2
         outer = i // half // 2 * 2 + n // width // 2
-        return combined(outer, lambda f: quarters[const(f), own, i % half, n % width])
+        return combined(outer, lambda f: submatrices[const(f), own, i % half, n % width])
 
     return stage("results", (rows, columns), result)
 

@@ -1,6 +1,6 @@
 """GEMM by two levels of Strassen's algorithm (see `two_level.py`).
 
-    for share of the panels (parallel):
+    for range of panels (parallel):
       rows: sums of second-level submatrices of the left-hand side  vectors over K
       for panel of columns of all second-level submatrices:
         for each of the seven outer products:
@@ -64,10 +64,10 @@ class _TwoLevelParts(Submatrices):
         packed = self.pack()
         *rows, column = s.get_loops(out)
         row = s.fuse(*rows) if len(rows) > 1 else rows[0]
-        right, own_right, panel, column = s.split(column, [2, 2, None, self.panel], tail="exact")
-        below, own_below, row = s.split(row, [2, 2, self.half])
-        s.reorder(panel, own_below, own_right, below, right, row, column)
-        share, panel = self.shares(panel)
+        column_half, own_column_half, panel, column = s.split(column, [2, 2, None, self.panel], tail="exact")
+        row_half, own_row_half, row = s.split(row, [2, 2, self.half])
+        s.reorder(panel, own_row_half, own_column_half, row_half, column_half, row, column)
+        panel_range, panel = self.distribute_panels(panel)
         s.compute_at(self.stage["quarters"], panel)
         product, quarter, i, n = s.get_loops(self.stage["quarters"])[-4:]
         s.reorder(product, i, n, quarter)
@@ -76,12 +76,14 @@ class _TwoLevelParts(Submatrices):
         s.reorder(vectors, quarter, lane)
         s.unroll(quarter)
         s.vectorize(lane)
-        self._sums(share)
-        s.unroll(below)
-        s.unroll(right)
+        self._sums(panel_range)
+        s.unroll(row_half)
+        s.unroll(column_half)
         vectorize_columns(s, column, self.lanes)
         if packed is not None:
-            self._ask(packed, others, [loop for loop in (share, panel) if loop is not None], product)
+            self._prefetch_next(
+                packed, others, [loop for loop in (panel_range, panel) if loop is not None], product
+            )
         self.parallelize()
 
     def _products(self, found: Contraction, at: LoopRV) -> list[BlockRV]:
@@ -91,8 +93,8 @@ class _TwoLevelParts(Submatrices):
         first, others = users[0], users[1:]
         tiles = self._tiles(first)
         if const_value(s.extent(tiles)) != 1:
-            alone, rest = s.partition(tiles, [s.get_for(tiles).begin + 1])
-            first, others = alone[first], [rest[first], *others]
+            first_tile, rest = s.partition(tiles, [s.get_for(tiles).begin + 1])
+            first, others = first_tile[first], [rest[first], *others]
         s.compute_at(weights, self.reduction(first))
         vectorize_columns(s, s.get_loops(weights)[-1], self.lanes)
         return others
@@ -102,7 +104,9 @@ class _TwoLevelParts(Submatrices):
         row = self.s.get(user).values[-3]
         return next(loop for loop in self.s.get_loops(user) if loop.var in free_vars(row))
 
-    def _ask(self, buffer: str, users: list[BlockRV], panels: list[LoopRV], product: LoopRV) -> None:
+    def _prefetch_next(
+        self, buffer: str, users: list[BlockRV], panels: list[LoopRV], product: LoopRV
+    ) -> None:
         """Prefetch the submatrices of the next outer product, which may belong to the next panel.
 
         Tiles that do not read the right-hand side do this, one submatrix per inner product.
@@ -110,11 +114,11 @@ class _TwoLevelParts(Submatrices):
         s, count = self.s, self.columns // 4 // self.panel
         line = self.machine.description.cache_line // FLOAT
 
-        def places(of: Callable[[Expr], Submatrix], lane: int) -> IndexMap:
-            def place(*counts: Expr) -> tuple[ExprLike, ...]:
+        def index_map(submatrix_of: Callable[[Expr], Submatrix], lane: int) -> IndexMap:
+            def index(*counts: Expr) -> tuple[ExprLike, ...]:
                 *panel, f, g, k = counts
-                number = panel[0] if len(panel) == 1 else panel[0] * self.share + panel[1]
-                row, column = of((f + 1) % PRODUCTS)
+                number = panel[0] if len(panel) == 1 else panel[0] * self.panels_per_thread + panel[1]
+                row, column = submatrix_of((f + 1) % PRODUCTS)
                 own = minimum(g, 3)
                 number = minimum(number + (f + 1) // PRODUCTS, count - 1)
                 return (
@@ -123,26 +127,26 @@ class _TwoLevelParts(Submatrices):
                     lane,
                 )
 
-            return IndexMap.of(place, len(panels) + 3)
+            return IndexMap.of(index, len(panels) + 3)
 
-        for user, of in zip((users[:1] + users[-1:]), (minuend, subtrahend), strict=False):
+        for user, submatrix_of in zip((users[:1] + users[-1:]), (minuend, subtrahend), strict=False):
             inner = self.reduction(user)
             own = s.get_loops(user)[len(panels) + 2]
             for lane in range(0, self.panel, line):
-                s.prefetch_at(inner, buffer, [*panels, product, own, inner], places(of, lane))
+                s.prefetch_at(inner, buffer, [*panels, product, own, inner], index_map(submatrix_of, lane))
 
-    def _sums(self, share: LoopRV | None) -> None:
+    def _sums(self, panel_range: LoopRV | None) -> None:
         """Compute the second-level sums of the left-hand side from first-level sums, row by row."""
         s = self.s
         rows, sums = self.stage["rows"], self.stage["sums"]
-        if share is not None:
-            s.compute_at(rows, share)
-        self.keep_apart(rows)
+        if panel_range is not None:
+            s.compute_at(rows, panel_range)
+        self.pad_rows(rows)
         product, _, i, _ = s.get_loops(rows)[-4:]
         s.reorder(i, product)
         s.compute_at(sums, i)
-        self.sums_at_a_time(rows, 1)
-        self.sums_at_a_time(sums)
+        self.interleave_sums(rows, 1)
+        self.interleave_sums(sums)
 
 
 __all__ = ["TwoLevelStrassenRule"]

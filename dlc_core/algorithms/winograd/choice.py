@@ -24,13 +24,13 @@ TILES = (2, 4)
 """Rows of results of a tile."""
 FORM = Decision(
     "winograd.tile",
-    "Whether a convolution of 3 × 3 windows is computed by tiles, and rows and columns of results of these.",
+    "Whether a 3 × 3 convolution is computed by tiles, and the rows and columns of results of a tile.",
     ("direct", "tiles"),
     has_values=True,
 )
 PLANES = Decision(
     "conv.planes",
-    "Whether planes of a volume that a window reaches over become channels of images.",
+    "Whether the planes that a window of a volume spans become channels of images.",
     ("volume", "images"),
 )
 GROUPS = Decision(
@@ -94,7 +94,7 @@ def choose_form(
     core: Core,
     growth: Callable[[tuple[int, int]], float],
     *,
-    beside: float = 0.0,
+    extra_cycles: float = 0.0,
     where: object = "",
     spans: Iterable[Span] = (),
 ) -> tuple[int, int] | None:
@@ -105,7 +105,7 @@ def choose_form(
     `images`: those of single phases if the windows of `layer` are dilated, else `layer` itself.
     """
     shapes = [shape for rows in tiles for shape in tiles_of(rows, layer.stride)]
-    costs = {shape: plan(images, shape, core).cycles + beside for shape in shapes}
+    costs = {shape: plan(images, shape, core).cycles + extra_cycles for shape in shapes}
     return choose_tile(
         FORM,
         direct_cycles(layer, core),
@@ -130,9 +130,9 @@ def choose_group(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """Bytes per cycle of repeated reads of `size` bytes; None if L2 holds them."""
-    if size <= core.second_cache * WINOGRAD.cache_share:
+    if size <= core.second_cache * WINOGRAD.l2_fraction:
         return None
-    if len(core.caches) > L2 + 1 and size > core.caches[-1] * WINOGRAD.last_share:
+    if len(core.caches) > L2 + 1 and size > core.caches[-1] * WINOGRAD.llc_fraction:
         return core.from_memory
     return core.beyond_second
 
@@ -142,9 +142,9 @@ def _traffic(size: float, times: float, core: Core) -> float:
     return 0.0 if rate is None else times * size / rate
 
 
-def _beside(cycles: float, moved: float) -> float:
+def _overlapped(cycles: float, load_cycles: float) -> float:
     """Cycles of overlapping arithmetic and loads."""
-    return max(cycles, moved) + WINOGRAD.not_hidden * min(cycles, moved)
+    return max(cycles, load_cycles) + WINOGRAD.exposed * min(cycles, load_cycles)
 
 
 def direct_cycles(layer: Layer, core: Core) -> float:
@@ -154,8 +154,8 @@ def direct_cycles(layer: Layer, core: Core) -> float:
     rows = (
         layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors, core.rates)
     )
-    moved = 9 * FLOAT * layer.inputs * layer.outputs / core.from_memory
-    return _beside(core.products(rows * 9 * layer.inputs), moved)
+    load_cycles = 9 * FLOAT * layer.inputs * layer.outputs / core.from_memory
+    return _overlapped(core.products(rows * 9 * layer.inputs), load_cycles)
 
 
 @cached(maxsize=1024)
@@ -185,8 +185,11 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
     pixels = layer.height * layer.width * layer.stride**2
     ins, outs = -(-layer.inputs // core.lanes), -(-layer.outputs // core.lanes)
     kind = (*tile, layer.stride)
-    before, behind = tiles * ins * WINOGRAD.input_steps[kind], tiles * outs * WINOGRAD.result_steps[kind]
-    transforms = before + behind
+    input_transforms, result_transforms = (
+        tiles * ins * WINOGRAD.input_steps[kind],
+        tiles * outs * WINOGRAD.result_steps[kind],
+    )
+    transforms = input_transforms + result_transforms
     weights = float(points * FLOAT * layer.inputs * layer.outputs)
     between = float(points * FLOAT * (layer.inputs + layer.outputs) * across)
     for group in range(1, down + 1):
@@ -196,35 +199,44 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         shape = choose(group * across, layer.outputs, core.lanes, core.registers, rates=core.rates)
         products = domain_cycles(group * across, outs, shape.rows, shape.vectors, core.rates)
         cycles = transforms + core.products(groups * points * layer.inputs * products)
-        kept = between * group
-        together = min(groups, core.threads)
+        values = between * group
+        first_groups = min(groups, core.threads)
         # Other kernels may have evicted the values between the stages, so they come from memory too.
-        moved = together * (weights + kept) / core.alone_from_memory
-        moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
+        load_cycles = first_groups * (weights + values) / core.alone_from_memory
+        load_cycles += _traffic(weights + values, groups - first_groups, core) + 2 * _traffic(
+            values, groups, core
+        )
         uneven = -(-groups // core.threads) * core.threads / groups
-        yield Plan(tile, group, False, _beside(cycles, moved) * uneven)
+        yield Plan(tile, group, False, _overlapped(cycles, load_cycles) * uneven)
         if core.threads > 1 and layer.outputs % (core.threads * max(core.lanes, GROUP)) == 0:
             parts = core.threads
             shape = part_tile(group * across, layer.outputs // parts, core)
             products = parts * domain_cycles(
                 group * across, outs // parts, shape.rows, shape.vectors, core.rates
             )
-            cycles = before * parts + behind + core.products(groups * points * layer.inputs * products)
-            kept = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
-            moved = weights / core.from_memory
-            moved += parts * _traffic(weights / parts + kept, groups - 1, core)
-            moved += 2 * parts * _traffic(kept, groups, core)
+            cycles = (
+                input_transforms * parts
+                + result_transforms
+                + core.products(groups * points * layer.inputs * products)
+            )
+            values = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
+            load_cycles = weights / core.from_memory
+            load_cycles += parts * _traffic(weights / parts + values, groups - 1, core)
+            load_cycles += 2 * parts * _traffic(values, groups, core)
             read = float(layer.batch * pixels * layer.inputs * FLOAT)
             exchanged = read * (parts - 1) / WINOGRAD.input_bytes_per_cycle
-            yield Plan(tile, group, False, _beside(cycles, moved) + exchanged, parts)
-        shared, whole = core.threads, between * down * layer.batch
-        if shared > 1 and group == down and whole <= core.caches[-1]:
-            moved = weights / core.from_memory
-            moved += _traffic(weights / shared, shared * (layer.batch - 1), core)
-            moved += 2 * _traffic(whole / shared, shared, core)
-            exchanged = whole * (shared - 1) / shared / WINOGRAD.exchanged_bytes_per_cycle
+            yield Plan(tile, group, False, _overlapped(cycles, load_cycles) + exchanged, parts)
+        shared, all_values = core.threads, between * down * layer.batch
+        if shared > 1 and group == down and all_values <= core.caches[-1]:
+            load_cycles = weights / core.from_memory
+            load_cycles += _traffic(weights / shared, shared * (layer.batch - 1), core)
+            load_cycles += 2 * _traffic(all_values / shared, shared, core)
+            exchanged = all_values * (shared - 1) / shared / WINOGRAD.exchanged_bytes_per_cycle
             yield Plan(
-                tile, group, True, _beside(cycles, moved) + exchanged + WINOGRAD.barrier_cycles * shared
+                tile,
+                group,
+                True,
+                _overlapped(cycles, load_cycles) + exchanged + WINOGRAD.barrier_cycles * shared,
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlc_core.algorithms.minimal_filtering.errors import error_ratio, narrow, random_tiles, some_channels
+from dlc_core.algorithms.minimal_filtering.errors import error_ratio, narrow, random_tiles, sample_channels
 from dlc_core.algorithms.winograd.op import points_of, transforms, weights_of
 from dlc_core.op.declare import NDArray
 
@@ -17,7 +17,7 @@ def winograd_growth(w: NDArray, tile: int, across: int, stride: int) -> float:
     """
     if not np.isfinite(w).all():
         return float("inf")
-    w = some_channels(w)
+    w = sample_channels(w)
     down, wide = (transforms(size, stride) for size in (tile, across))
     u = weights_of(w, tile, across, stride)
     worst = 0.0

@@ -25,7 +25,7 @@ from dlc_core.algorithms.winograd.choice import PLANES, TILES, Layer, choose_for
 from dlc_core.algorithms.winograd.errors import winograd_growth
 from dlc_core.algorithms.winograd.op import CONV as TILED
 from dlc_core.algorithms.winograd.op import WEIGHTS
-from dlc_core.algorithms.winograd.planes import in_planes
+from dlc_core.algorithms.winograd.planes import as_images
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, const_array, rewrite
 from dlc_core.ir.types import Dim, TensorType
@@ -63,22 +63,22 @@ class Winograd(GraphPass):
             return tiled(old, args) or volumes(old, args)
 
         def volumes(old: Node, args: tuple[Node, ...]) -> Node | None:
-            flat = in_planes(old, args)
+            flat = as_images(old, args)
             if flat is None:
                 return None
             moved = flat.args[0].tensor_type
-            alone = moved.shape[-1] == args[0].shape[-1]
-            found = tiled(flat, flat.args, 0.0 if alone else _copied(moved, core))
+            single_tap = moved.shape[-1] == args[0].shape[-1]
+            found = tiled(flat, flat.args, 0.0 if single_tap else _copy_cycles(moved, core))
             if found is None:
                 # Only one tap in depth is inside of the input.
-                pays = alone and args[1].shape[0] != 1
+                is_view = single_tap and args[1].shape[0] != 1
                 reasons = {
                     "volume": "one tap in depth is inside of the input: its planes are images",
                     "images": f"{moved} would be a copy of the input for each tap",
                 }
                 chosen = PLANES.choose(
-                    "images" if pays else "volume",
-                    where=_place(old),
+                    "images" if is_view else "volume",
+                    where=_kind_of(old),
                     refused=reasons.__getitem__,
                     spans=old.spans,
                 )
@@ -86,7 +86,7 @@ class Winograd(GraphPass):
                     found = flat
             return None if found is None else RESHAPE.build(found, shape=old.shape)
 
-        def tiled(old: Node, args: tuple[Node, ...], before: float = 0.0) -> Node | None:
+        def tiled(old: Node, args: tuple[Node, ...], copy_cycles: float = 0.0) -> Node | None:
             layer = _layer(old, core.lanes)
             if layer is None:
                 return None
@@ -97,8 +97,8 @@ class Winograd(GraphPass):
                 self.tiles,
                 core,
                 lambda each: _growth(old, each, layer.stride),
-                beside=before + _moves(args[0], old, steps, core),
-                where=_place(old),
+                extra_cycles=copy_cycles + _phase_copy_cycles(args[0], old, steps, core),
+                where=_kind_of(old),
                 spans=old.spans,
             )
             if tile is None:
@@ -106,15 +106,15 @@ class Winograd(GraphPass):
             attrs = {"tile": tile[0], "across": tile[1], "stride": layer.stride}
             weights = WEIGHTS.build(args[1], **attrs)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
-            x = _apart(args[0], steps)
+            x = _separate_phases(args[0], steps)
             made = TILED.build(x, weights, *args[1:], **attrs, padding=padding)
-            return _together(made, old, steps)
+            return _interleave_phases(made, old, steps)
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
 
 
-def _place(value: Node) -> str:
+def _kind_of(value: Node) -> str:
     """Return a text that identifies the kind of a convolution; equal kinds share decision and kernels."""
     return f"{value.args[0].shape} {value.args[1].shape} {dict(value.attrs)}"
 
@@ -160,20 +160,20 @@ def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
     return replace(layer, batch=batch, height=layer.height // down, width=layer.width // across)
 
 
-def _moves(x: Node, y: Node, steps: Sequence[int], core: Core) -> float:
+def _phase_copy_cycles(x: Node, y: Node, steps: Sequence[int], core: Core) -> float:
     """Cycles to separate phases and to interleave their results."""
     if all(step == 1 for step in steps):
         return 0.0
-    return sum(_copied(each.tensor_type, core) for each in (x, y))
+    return sum(_copy_cycles(each.tensor_type, core) for each in (x, y))
 
 
-def _copied(value: TensorType, core: Core) -> float:
+def _copy_cycles(value: TensorType, core: Core) -> float:
     """Cycles to copy a tensor of known sizes."""
     elements = math.prod(size for size in value.shape if isinstance(size, int))
     return 2 * FLOAT * elements / core.beyond_second
 
 
-def _apart(x: Node, steps: Sequence[int]) -> Node:
+def _separate_phases(x: Node, steps: Sequence[int]) -> Node:
     """Separate the phases of [n, rows, columns, c] into images of one phase each."""
     if all(step == 1 for step in steps):
         return x
@@ -184,7 +184,7 @@ def _apart(x: Node, steps: Sequence[int]) -> Node:
     return RESHAPE.build(phases, shape=(n * down * across, high, wide, channels))
 
 
-def _together(y: Node, old: Node, steps: Sequence[int]) -> Node:
+def _interleave_phases(y: Node, old: Node, steps: Sequence[int]) -> Node:
     """Interleave the results of phases to the result of `old`."""
     if all(step == 1 for step in steps):
         return y

@@ -1,6 +1,6 @@
-"""The numbers of the cost model of Winograd convolutions, which no description gives.
+"""The heuristics of Winograd convolutions: numbers of the cost model that no description gives.
 
-They choose among right plans.  "Fitted" means fitted to convolutions of residual networks on the development
+"Fitted" means fitted to convolutions of residual networks on the development
 machine; the measurements were not kept.  "Not measured" means that the history names no measurement.
 """
 
@@ -43,13 +43,14 @@ class WinogradHeuristics:
     input_bytes_per_cycle: float = 2.0
     """Bytes per cycle that a core reads of an input that other cores have written, if all cores read all of
     it.  Fitted."""
-    not_hidden: float = 0.1
-    """The share of the shorter of arithmetic and loads that does not overlap the longer one.  Fitted."""
-    cache_share: float = 0.85
-    """The share of L2 that is available.  Not measured."""
-    last_share: float = 0.25
-    """The share of the LLC that is available; other cores and the weights of other kernels use the rest.  Not
-    measured."""
+    exposed: float = 0.1
+    """The fraction of the shorter of arithmetic and loads that does not overlap the longer one.  Fitted."""
+    l2_fraction: float = 0.85
+    """The fraction of L2 that is available.  Not measured."""
+    llc_fraction: float = 0.25
+    """The fraction of the LLC that is available; other cores and the weights of other kernels use the rest.
+    Not measured.
+    """
     barrier_cycles: float = 6000.0
     """Cycles that each thread waits at the three barriers between stages.  Not measured."""
 

@@ -31,12 +31,12 @@ from dlc_core.algorithms.minimal_filtering.matrices import Transforms, filtering
 from dlc_core.algorithms.minimal_filtering.tiles import (
     Tiled,
     check_operands,
-    finished,
+    finish_reference,
+    full_range,
+    pad_for_tiles,
     sample_inputs,
-    stages_of,
-    whole,
+    stage_maker,
     window_of,
-    with_border,
 )
 from dlc_core.ir.expr import as_expr, const
 from dlc_core.ir.types import TensorType, Type, dim
@@ -87,11 +87,11 @@ def _spread(row: Sequence[float], size: int, begin: int, step: int) -> tuple[flo
 
 # The weights.
 
-_AT_ONCE = 1 << 9
+_BATCH = 1 << 9
 """The number of windows that are transformed together.
 
 In float64 they fit in a cache, and the product is too small for NumPy's BLAS to use threads of its own.
-These would wait for each other on a busy machine."""
+Its threads would wait for each other on a busy machine."""
 
 
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -108,8 +108,8 @@ def weights_of(w: NDArray, tile: int, across: int = 0, stride: int = 1) -> NDArr
     down, wide = (np.array(transforms(size, stride).weights) for size in (tile, across or tile))
     both, windows = np.kron(down, wide), w.reshape(9, -1)
     made = np.empty((len(both), windows.shape[1]), w.dtype)
-    for start in range(0, windows.shape[1], _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
+    for start in range(0, windows.shape[1], _BATCH):
+        part = slice(start, start + _BATCH)
         made[:, part] = both @ windows[:, part].astype(np.float64)
     return made.reshape(len(down), len(wide), *w.shape[2:])
 
@@ -201,7 +201,7 @@ def _conv_reference(
     results = np.einsum("ia,abntso,jb->ntisjo", np.array(rows.results), products, np.array(columns.results))
     n, oc = x.shape[0], u.shape[3]
     full = results.reshape(n, down * tiles[0], wide * tiles[1], oc)[:, :height, :width]
-    return finished(full, x, w, bias, window)
+    return finish_reference(full, x, w, bias, window)
 
 
 def _conv_lower(
@@ -214,7 +214,10 @@ def _conv_lower(
     down, across = (as_expr(ceil_div(size, tile)) for size, tile in zip(sizes, tiles, strict=True))
     points, (step, aside) = [points_of(tile, stride) for tile in tiles], (stride * tile for tile in tiles)
     beyond = TAPS - stride
-    source, stage = with_border(x, window, (down * step + beyond, across * aside + beyond)), stages_of(STAGE)
+    source, stage = (
+        pad_for_tiles(x, window, (down * step + beyond, across * aside + beyond)),
+        stage_maker(STAGE),
+    )
 
     rows = stage(
         "rows",
@@ -246,7 +249,7 @@ def _conv_lower(
         columns,
         lambda n, t, s, channels: (
             [Range(i, const(1)) for i in (n, t, s)]
-            + [whole(const(tiles[0])), whole(const(points[1])), channels]
+            + [full_range(const(tiles[0])), full_range(const(points[1])), channels]
         ),
         lambda n, t, s, i, j, o: transformed(wide.results, const(j), lambda b: columns[n, t, s, i, b, o]),
         source,

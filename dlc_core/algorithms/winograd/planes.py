@@ -23,7 +23,7 @@ from dlc_core.passes.graph.rules_shape import reshaped
 CONV, PAD, SLICE, CONCAT = (OPS[name] for name in ("conv", "pad", "slice", "concat"))
 
 
-def in_planes(old: Node, args: Sequence[Node]) -> Node | None:
+def as_images(old: Node, args: Sequence[Node]) -> Node | None:
     """Rewrite a convolution of volumes as one of images, whose channels are those of all taps in depth.
 
     The result [n · depth', rows', columns', outputs] has the elements of `old` in the same order.  None for
@@ -35,29 +35,31 @@ def in_planes(old: Node, args: Sequence[Node]) -> Node | None:
         return None
     x, weights = args[0], const_array(args[1])
     sizes = [*x.shape, *old.shape]
-    known = [size for size in sizes if isinstance(size, int)]
-    if weights is None or len(known) < len(sizes):
+    static = [size for size in sizes if isinstance(size, int)]
+    if weights is None or len(static) < len(sizes):
         return None
-    batch, depth, rows, columns, channels, _, results = known[:7]
+    batch, depth, rows, columns, channels, _, results = static[:7]
     window = Window.of(weights.shape[:3], old.attrs)
-    step, gap, before = window.strides[0], window.dilation[0], window.before[0]
-    firsts = {tap: tap * gap - before for tap in range(window.kernel[0])}
-    reach = (results - 1) * step + 1
+    step, dilation, before = window.strides[0], window.dilation[0], window.before[0]
+    offsets = {tap: tap * dilation - before for tap in range(window.kernel[0])}
+    extent = (results - 1) * step + 1
     used = {
         tap: first
-        for tap, first in firsts.items()
-        if any(0 <= first + at < depth for at in range(0, reach, step))
+        for tap, first in offsets.items()
+        if any(0 <= first + at < depth for at in range(0, extent, step))
     }
     if not used:
         return None
-    low = max(0, -min(used.values()))
-    high = max(0, max(used.values()) + reach - depth)
-    if low or high:
-        x = PAD.build(x, pads=(0, low, 0, 0, 0, 0, high, 0, 0, 0))
+    pad_before = max(0, -min(used.values()))
+    pad_after = max(0, max(used.values()) + extent - depth)
+    if pad_before or pad_after:
+        x = PAD.build(x, pads=(0, pad_before, 0, 0, 0, 0, pad_after, 0, 0, 0))
     planes = [
         x
-        if reach == x.shape[1] and step == 1
-        else SLICE.build(x, axes=(1,), begins=(first + low,), ends=(first + low + reach,), strides=(step,))
+        if extent == x.shape[1] and step == 1
+        else SLICE.build(
+            x, axes=(1,), begins=(first + pad_before,), ends=(first + pad_before + extent,), strides=(step,)
+        )
         for first in used.values()
     ]
     joined = CONCAT.build(*planes, axis=4) if len(planes) > 1 else planes[0]
@@ -73,4 +75,4 @@ def in_planes(old: Node, args: Sequence[Node]) -> Node | None:
     return CONV.build(images, constant(flat), *args[2:], **attrs)
 
 
-__all__ = ["in_planes"]
+__all__ = ["as_images"]

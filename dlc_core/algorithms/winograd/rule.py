@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, whole_lanes
+from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, dividing_lanes
 from dlc_core.algorithms.winograd.choice import GROUPS, Layer, choose_group, part_tile
 from dlc_core.algorithms.winograd.op import STAGE, TAPS
 from dlc_core.ir.expr import const_value
@@ -128,7 +128,7 @@ class _Winograd:
         s = self.s
         size = const_value(s.extent(loop))
         assert isinstance(size, int)
-        lanes = whole_lanes(size, self.lanes)
+        lanes = dividing_lanes(size, self.lanes)
         vectors, lane = s.split(loop, [None, lanes], tail="exact")
         if lanes > 1:
             s.vectorize(lane)

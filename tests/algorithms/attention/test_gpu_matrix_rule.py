@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dlc_core.algorithms.attention.choice import lanes_of, online_for, online_plan, suits
+from dlc_core.algorithms.attention.choice import is_supported, lanes_of, online_for, online_plan
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
@@ -124,9 +124,9 @@ def test_a_plan_of_another_unit_is_refused():
 def test_units_whose_results_are_operands():
     assert lanes_of(WIDE) == (4, 2)
     assert chain_of(WIDE) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
-    assert suits(unit("float16", "float32"))
-    assert not suits(WHOLE)
-    assert not suits(unit("float16", "float32", transposable=False))
+    assert is_supported(unit("float16", "float32"))
+    assert not is_supported(WHOLE)
+    assert not is_supported(unit("float16", "float32", transposable=False))
     assert chain_of(replace(WIDE, of_a=WIDE.of_a.distributed(16, 16, 32))) is None
 
 

@@ -112,7 +112,7 @@ def test_tiles_that_would_lose_too_much_are_not_taken(checked):
             winograd_growth(weights, made["tile"], made["across"], 1),
             winograd_growth(weights, 4, 4, 1),
         ]
-        tiles.append(((made["tile"], made["across"]), *(each <= FILTERING.most_growth for each in growths)))
+        tiles.append(((made["tile"], made["across"]), *(each <= FILTERING.max_growth for each in growths)))
     assert tiles[0] == ((4, 4), True, True)
     assert tiles[1][0] != (4, 4)
     assert tiles[1][1:] == (True, False)
