@@ -62,7 +62,7 @@ def test_a_request_reads_the_settings_and_the_context_once():
     with config.override(check_bounds=True, disabled=("fuse",)), dlc.PassContext(opt_level=2) as context:
         request = CompileRequest.of(TENSOR, config={"check_bounds": False})
     assert request.config == {"check_bounds": False, "disabled": ("fuse",), "precision": "float32"}
-    assert request.around is context
+    assert request.pass_context is context
 
 
 @pytest.mark.parametrize(

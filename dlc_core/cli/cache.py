@@ -180,7 +180,7 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
     else:
         lines = ["cache miss; the nearest entry:", _line(answer.nearest), "differs in"]
         for each in answer.differences:
-            kept, asked = _around_difference(_json_or_nothing(each.kept), _json_or_nothing(each.asked))
+            kept, asked = _around_difference(_json_or_nothing(each.cached), _json_or_nothing(each.requested))
             lines.append(f"  {each.part}: cached {kept}, now {asked}")
     _print(record, lines, as_json)
 

@@ -108,8 +108,8 @@ def _existing(name: str) -> tuple[str, str] | None:
     """Return the kind of an existing declaration with this name, and its plugin."""
     known = registry()
     for category in (known.targets, known.codegens, known.devices):
-        if givers := category.givers(name):
-            return category.word, ", ".join(givers)
+        if providers := category.providers(name):
+            return category.word, ", ".join(providers)
     return ("plugin", "") if any(plugin.name == name for plugin in known.loaded) else None
 
 

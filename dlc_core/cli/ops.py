@@ -53,7 +53,7 @@ def ops(
         return
     known = registry().ops
     chosen = [known[name] for name in names] if names else list(known.values())
-    records = [_record(each, known.giver(each.name)) for each in chosen]
+    records = [_record(each, known.provider(each.name)) for each in chosen]
     print_records(filtered(records, where or ()), as_json=as_json, markdown=markdown)
 
 

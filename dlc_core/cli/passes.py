@@ -38,7 +38,7 @@ def passes(
     if not pipeline:
         known = registry().passes
         chosen = [each for each in known.values() if stage in (None, each.stage)]
-        print_records([_record(each, known.giver(each.name)) for each in chosen], as_json=as_json)
+        print_records([_record(each, known.provider(each.name)) for each in chosen], as_json=as_json)
         return
     where = driver.find_target(target)
     context = driver.context_for(where, opt_level)

@@ -36,7 +36,7 @@ def plugins(
         return
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("name", "version", "status", "declares"):
+    for title in ("name", "version", "status", "provides"):
         table.add_column(title, overflow="fold")
     for info in infos:
         colour = {"ok": "green", "broken": "red", "disabled": "yellow"}[info.status]
@@ -58,7 +58,7 @@ def plugins(
 
 def _declarations(info: PluginInfo, verbose: bool, limit: int = 4) -> str:
     lines = []
-    for category, names in info.gives.items():
+    for category, names in info.provides.items():
         shown = names if verbose or len(names) <= limit else (*names[: limit - 1], f"… ({len(names)} in all)")
         lines.append(f"{category.replace('_', ' ')}: {', '.join(shown)}")
     return "\n".join(lines)
@@ -70,7 +70,7 @@ def _record(info: PluginInfo) -> dict[str, object]:
         "distribution": info.distribution,
         "version": info.version,
         "status": info.status,
-        "gives": {category: list(names) for category, names in info.gives.items()},
+        "provides": {category: list(names) for category, names in info.provides.items()},
         "problem": info.problem,
         "traceback": info.traceback,
     }

@@ -63,7 +63,7 @@ def rules(
 def _rewrite_rules() -> dict[str, dict[str, Any]]:
     given = registry().rules
     plugins = {rule.name: "core" for rule in RULES}
-    plugins |= {rule.name: given.giver(rule.name) for rule in given.values() if rule not in RULES}
+    plugins |= {rule.name: given.provider(rule.name) for rule in given.values() if rule not in RULES}
     return {
         rule.name: {
             "rule": rule.name,
@@ -82,7 +82,7 @@ def _schedule_rules() -> dict[str, dict[str, Any]]:
         rule.name: {
             "rule": rule.name,
             "priority": rule.priority,
-            "plugin": known.giver(rule.name),
+            "plugin": known.provider(rule.name),
             "what": first_line(type(rule).__doc__),
         }
         for rule in sorted(known.values(), key=lambda rule: -rule.priority)

@@ -46,7 +46,7 @@ def targets(
     known = registry().targets
     kinds: list[TargetKind] = list(known.values()) if kind is None else [known[kind]]
     if as_json:
-        print(json.dumps([_record(each, known.giver(each.name)) for each in kinds], indent=2))
+        print(json.dumps([_record(each, known.provider(each.name)) for each in kinds], indent=2))
         return
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -55,7 +55,7 @@ def targets(
     for each in kinds:
         problem = each.problem()
         runs = "[green]yes[/]" if problem is None else f"[yellow]{escape(problem)}[/]"
-        table.add_row(each.name, known.giver(each.name), runs, escape(each.doc))
+        table.add_row(each.name, known.provider(each.name), runs, escape(each.doc))
     console.print(table)
     if kind is not None:
         _print_options(console, kinds[0])

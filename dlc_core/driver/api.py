@@ -142,9 +142,9 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     A request serves any number of models: `compile_request(model, CompileRequest.of("KIND", opt_level=1))`.
     """
     start = time.perf_counter()
-    again = partial(requested, model, request)
+    reload = partial(requested, model, request)
     store, key, parts = Store(), None, None
-    keeps = _may_be_kept(model, request)
+    keeps = _is_cacheable(model, request)
     if keeps:
         parts = key_parts(model, request)
         key = None if parts is None else cache_key(parts)
@@ -156,56 +156,58 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
         codes = [form for form in getattr(exe.codegen, "forms", ()) if form not in saved.artifact.sources]
         exe.add_sources(
             {
-                **{form: partial(_text, request, again, form) for form in _stages_shown(request.target)},
-                **{form: partial(_code_text, request, again, form) for form in codes},
+                **{form: partial(_text, request, reload, form) for form in _readable_stages(request.target)},
+                **{form: partial(_code_text, request, reload, form) for form in codes},
             }
         )
         return exe
     work = job.Job.of(request, keeps)
-    module = again()
+    module = reload()
     work.seconds["load"] = time.perf_counter() - start
-    exe = work.executable(module, again)
+    exe = work.executable(module, reload)
     exe.report["cache"] = "off" if key is None else "stored"
     if key is not None and parts is not None:
         try:
             store.put(key, exe, parts)
-            _share_weights(exe, store.get(key))
+            _map_weights(exe, store.get(key))
         except DlcError as error:  # a cache that cannot be written never fails a compile
             exe.report["cache"] = f"not stored: {error.what}"
     return exe
 
 
-def _may_be_kept(model: Any, request: CompileRequest) -> bool:
-    """Whether the cache is asked for, and nothing but the result would be missing after a hit."""
-    wanted = request.cache
-    if wanted is None:
-        wanted = settings.cache and not isinstance(model, IRModule)
-    around = request.around
-    seen = request.watchers or request.importers or request.taps
+def _is_cacheable(model: Any, request: CompileRequest) -> bool:
+    """Whether the cache is enabled, and a hit would have the same effects as a compile."""
+    enabled = request.cache
+    if enabled is None:
+        enabled = settings.cache and not isinstance(model, IRModule)
+    pass_context = request.pass_context
+    observed = request.watchers or request.importers or request.taps
     # A tuner's records may have changed since a result was cached.  Rules have no stable names.
-    tuned = registry().has_tuner or (around is not None and around.tuner)
-    entered = around is not None and (around.watchers or around.rules or around.schedule_rules)
-    return wanted and not (seen or tuned or entered)
+    tuned = registry().has_tuner or (pass_context is not None and pass_context.tuner)
+    entered = pass_context is not None and (
+        pass_context.watchers or pass_context.rules or pass_context.schedule_rules
+    )
+    return enabled and not (observed or tuned or entered)
 
 
-def _share_weights(exe: Executable, kept: Saved | None) -> None:
+def _map_weights(exe: Executable, cached: Saved | None) -> None:
     """Map the weights from the file that was just written, so that processes share their memory."""
-    if kept is not None and kept.weights.nbytes == exe.weights.nbytes:
-        exe.weights = kept.weights
-        for name, part in kept.regions.items():
-            _share_weights(exe.regions[name], part)
+    if cached is not None and cached.weights.nbytes == exe.weights.nbytes:
+        exe.weights = cached.weights
+        for name, part in cached.regions.items():
+            _map_weights(exe.regions[name], part)
 
 
-def _stages_shown(target: Target) -> tuple[str, ...]:
+def _readable_stages(target: Target) -> tuple[str, ...]:
     return tuple(form for form in ("graph", "tir") if form in target.stages)
 
 
-def _text(request: CompileRequest, again: Callable[[], IRModule], form: str) -> str:
-    return job.Job.of(request).text(again, form)
+def _text(request: CompileRequest, reload: Callable[[], IRModule], form: str) -> str:
+    return job.Job.of(request).text(reload, form)
 
 
-def _code_text(request: CompileRequest, again: Callable[[], IRModule], form: str) -> str:
-    return job.Job.of(request).code_text(again, form)
+def _code_text(request: CompileRequest, reload: Callable[[], IRModule], form: str) -> str:
+    return job.Job.of(request).code_text(reload, form)
 
 
 def explain_cache(model: Any, target: TargetLike | None = None, **options: Any) -> Answer:
@@ -236,11 +238,11 @@ def build(
     the order of the parameters.  Written buffers of a PrimFunc come last.  The shapes of the inputs bind
     symbolic dims.
     """
-    given, wanted = _arguments_and_target(args, target)
+    arguments, found = _arguments_and_target(args, target)
     request = CompileRequest.of(
-        _tensor_target(wanted), num_threads=num_threads, opt_level=opt_level, config=config
+        _tensor_target(found), num_threads=num_threads, opt_level=opt_level, config=config
     )
-    module = single.single_module(subject, given)
+    module = single.single_module(subject, arguments)
     return job.Job(request, stages.context_for(request)).executable(module, lambda: module)
 
 
@@ -287,9 +289,9 @@ def lower(
     return passes.Pipeline(tuple(chosen)).run(module, context)
 
 
-def _tensor_target(wanted: TargetLike | None) -> Target:
+def _tensor_target(target: TargetLike | None) -> Target:
     """The target of a tensor program; raises UsageError for a kind without a code generator."""
-    where = find_target(wanted)
+    where = find_target(target)
     if where.kind.codegen:
         return where
     raise UsageError(
@@ -300,7 +302,7 @@ def _tensor_target(wanted: TargetLike | None) -> Target:
 
 
 def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any]:
-    """Tell arguments from the target in the second and third argument of `build`."""
+    """Distinguish arguments and target in the second and third argument of `build`."""
     if isinstance(args, (list, tuple)):
         return args, target
     if args is not None and target is not None:

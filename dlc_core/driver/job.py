@@ -11,7 +11,7 @@ from typing import Any
 
 from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
-from dlc_core.driver.choices import Asked, check_forced, choices_of_kernels, with_graph_choices
+from dlc_core.driver.choices import ScopedChoice, check_forced, choices_of_kernels, with_graph_choices
 from dlc_core.driver.kernel_cache import KernelCache
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
@@ -46,13 +46,13 @@ FAILED_REGIONS = "failed_regions"
 """The setting for regions whose external compiler fails: "error", or "host" to run them on the host."""
 
 
-class Teller:
+class ProgressReporter:
     """The watcher that reports progress."""
 
     name = "progress"
 
-    def __init__(self, tell: Callable[[Progress], None], context: PassContext) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[Progress], None], context: PassContext) -> None:
+        self._report = report
         self._done = 0
         self._total = 1 + sum(len(p.active(context)) for p in pipelines(context.target, context).values())
 
@@ -60,10 +60,10 @@ class Teller:
         self.step(one.stage, one.name)
 
     def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
-        """Only the begins of passes are reported."""
+        """Report nothing: only the beginnings of passes are steps."""
 
     def step(self, stage: str, name: str) -> None:
-        self._tell(Progress(stage, name, self._done, self._total))
+        self._report(Progress(stage, name, self._done, self._total))
         self._done += 1
 
 
@@ -80,7 +80,7 @@ class Job:
     request: CompileRequest
     context: PassContext
     seconds: dict[str, float] = field(default_factory=dict)
-    tell: Teller | None = None
+    reporter: ProgressReporter | None = None
     parts: Mapping[str, bytes] = field(default_factory=dict)
     """The code of kernels that are compiled one by one, by name."""
     processes: int = 1
@@ -92,7 +92,7 @@ class Job:
     """Regions that run on the host because their compiler failed, with its error."""
     outer: Job | None = None
     """The compile whose region this one compiles."""
-    asked: list[Asked] = field(default_factory=list)
+    scoped_choices: list[ScopedChoice] = field(default_factory=list)
     """The choices of the graph, of kernels and of regions, each with where it was made."""
 
     @staticmethod
@@ -101,9 +101,9 @@ class Job:
         context = context_for(request).with_(placement=placement_of(request.targets))
         if request.progress is None:
             return Job(request, context, keeps_kernels=keeps_kernels)
-        tell = Teller(request.progress, context)
-        context = context.with_(watchers=(*context.watchers, tell))
-        return Job(request, context, tell=tell, keeps_kernels=keeps_kernels)
+        reporter = ProgressReporter(request.progress, context)
+        context = context.with_(watchers=(*context.watchers, reporter))
+        return Job(request, context, reporter=reporter, keeps_kernels=keeps_kernels)
 
     @property
     def target(self) -> Target:
@@ -111,31 +111,31 @@ class Job:
         found: Target = self.context.target
         return found
 
-    def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
+    def executable(self, module: IRModule, reload: Callable[[], IRModule]) -> Executable:
         """Compile a module; `again` reloads it when a readable source is requested later."""
         if self.context.placement is not None:
             check_placement(self.context.placement, module)
         with scope(module.entry) as choices:
-            module, seconds = lower(module, self.context, self._share)
+            module, seconds = lower(module, self.context, self._lower_in_processes)
         self.seconds.update(seconds)
-        self.asked += [*((module.entry, one) for one in choices), *choices_of_kernels(module)]
+        self.scoped_choices += [*((module.entry, each) for each in choices), *choices_of_kernels(module)]
         regions = self._regions(module)
         if self.outer is None:
             forced = parse_forced(self.context.config.get(DECISIONS, ""))
-            check_forced(forced, self.asked, module.functions)
+            check_forced(forced, self.scoped_choices, module.functions)
         else:
-            self.outer.asked += self.asked
+            self.outer.scoped_choices += self.scoped_choices
         if regions:
-            kept = {name: f for name, f in module.functions.items() if name not in regions}
-            module = replace(module, functions=kept)
-        if self.tell is not None:
-            self.tell.step("codegen", self.target.codegen)
+            remaining = {name: f for name, f in module.functions.items() if name not in regions}
+            module = replace(module, functions=remaining)
+        if self.reporter is not None:
+            self.reporter.step("codegen", self.target.codegen)
         start = time.perf_counter()
         signature, constants = module.attrs["signature"], list(module.attrs["constants"])
         # Both release the interpreter lock.
-        with ThreadPoolExecutor(1, "dlc-weights") as beside:
-            packed = beside.submit(pack_weights, signature, constants)
-            artifact = self._emit(module, again)
+        with ThreadPoolExecutor(1, "dlc-weights") as executor:
+            packed = executor.submit(pack_weights, signature, constants)
+            artifact = self._emit(module, reload)
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
@@ -149,35 +149,35 @@ class Job:
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
-        made = self._made(signature, artifact, weights, about, program, again, regions)
+        made = self._assemble(signature, artifact, weights, about, program, reload, regions)
         made.report[MEMORY] = made.memory.record()
         made.about = {**about, MEMORY: made.report[MEMORY]}
         return made
 
-    def _made(
+    def _assemble(
         self,
         signature: Any,
         artifact: Artifact,
         weights: NDArray,
         about: Mapping[str, Any],
         program: Program | None,
-        again: Callable[[], IRModule],
+        reload: Callable[[], IRModule],
         regions: Mapping[str, Executable],
     ) -> Executable:
-        known, kind = registry(), self.target.kind
+        plugins, kind = registry(), self.target.kind
         return Executable(
             signature,
             artifact,
             weights,
             self.target,
-            device_at(known.devices.get(kind.device), self.target),
+            device_at(plugins.devices.get(kind.device), self.target),
             codegen=codegen_of(self.target),
             num_threads=self.request.threads(self.target),
             report={"seconds": self.seconds, "processes": self.processes, "cached_kernels": self.cached},
             about=about,
             program=program,
             sources={
-                form: partial(self.text, again, form)
+                form: partial(self.text, reload, form)
                 for form in ("graph", "tir")
                 if form in self.target.stages
             },
@@ -196,35 +196,35 @@ class Job:
         return made
 
     def _region(self, function: Function) -> Executable:
-        wanted = function.attrs[REGION], function.attrs[PARTITIONER]
+        key = function.attrs[REGION], function.attrs[PARTITIONER]
         takers: Iterable[Taker] = self.context.placement.takers
-        taker = next(t for t in takers if (str(t.target), t.partitioner.name) == wanted)
+        taker = next(t for t in takers if (str(t.target), t.partitioner.name) == key)
         if taker.partitioner.compile is None:
-            return self._ordinary(function, taker.target)
+            return self._compile_by_pipelines(function, taker.target)
         try:
-            return self._external(function, taker)
+            return self._compile_externally(function, taker)
         except DlcError as error:
-            if not self._falls_back():
+            if not self._host_runs_failed():
                 raise
             self.failed[function.name] = f"{error.what}{f': {error.why}' if error.why else ''}"
-            return self._ordinary(function, self.target)
+            return self._compile_by_pipelines(function, self.target)
 
-    def _falls_back(self) -> bool:
+    def _host_runs_failed(self) -> bool:
         """Whether the host runs regions whose compiler fails."""
-        wanted = self.context.config.get(FAILED_REGIONS, "error")
-        if wanted not in ("error", "host"):
-            raise UsageError(f"the setting {FAILED_REGIONS!r} is {wanted!r}", hint="error or host")
-        return bool(wanted == "host")
+        setting = self.context.config.get(FAILED_REGIONS, "error")
+        if setting not in ("error", "host"):
+            raise UsageError(f"the setting {FAILED_REGIONS!r} is {setting!r}", hint="error or host")
+        return bool(setting == "host")
 
-    def _ordinary(self, function: Function, target: Target) -> Executable:
+    def _compile_by_pipelines(self, function: Function, target: Target) -> Executable:
         """Compile a region through the pipelines of its target."""
-        watchers = tuple(w for w in self.context.watchers if w is not self.tell)
+        watchers = tuple(w for w in self.context.watchers if w is not self.reporter)
         context = self.context.with_(target=target, placement=None, watchers=watchers)
         module = IRModule({"main": Function("main", function.params, function.body)})
         inner = Job(self.request, context, outer=self, keeps_kernels=self.keeps_kernels)
         return inner.executable(module, lambda: module)
 
-    def _external(self, function: Function, taker: Taker) -> Executable:
+    def _compile_externally(self, function: Function, taker: Taker) -> Executable:
         """Compile a region by its partitioner's compiler."""
         target, name, compile_ = taker.target, function.name, taker.partitioner.compile
         assert compile_ is not None
@@ -252,9 +252,9 @@ class Job:
             num_threads=self.request.threads(self.target),
         )
 
-    def text(self, again: Callable[[], IRModule], last: str) -> str:
+    def text(self, reload: Callable[[], IRModule], last: str) -> str:
         """The module after the stage `last` and all before it, as script."""
-        module = again()
+        module = reload()
         quiet = self.context.with_(watchers=())
         for stage, pipeline in pipelines(self.target, quiet).items():
             module = pipeline.run(module, quiet)
@@ -262,42 +262,42 @@ class Job:
                 break
         return script(IRModule(module.functions, {}, module.entry))
 
-    def code_text(self, again: Callable[[], IRModule], form: str) -> str:
+    def code_text(self, reload: Callable[[], IRModule], form: str) -> str:
         """The generated code in a readable form."""
-        module, _ = lower(again(), self.context.with_(watchers=()))
-        text = self._emit(module, again).sources[form]
+        module, _ = lower(reload(), self.context.with_(watchers=()))
+        text = self._emit(module, reload).sources[form]
         return text if isinstance(text, str) else text()
 
-    def _share(self, module: IRModule, stages: Mapping[str, Pipeline]) -> IRModule | None:
+    def _lower_in_processes(self, module: IRModule, stages: Mapping[str, Pipeline]) -> IRModule | None:
         """Run the stage "tir" on the kernels one by one, with their code in `parts`.
 
         Returns None if that is not possible; with watchers it is not, because they observe this process only.
         """
-        behind = list(stages)[list(stages).index("tir") + 1 :]
-        later = [one for stage in behind for one in stages[stage].active(self.context)]
-        watched = any(watcher is not self.tell for watcher in self.context.watchers)
-        if watched or any(one.reads_kernels for one in later):
+        later_stages = list(stages)[list(stages).index("tir") + 1 :]
+        later = [each for stage in later_stages for each in stages[stage].active(self.context)]
+        observed = any(watcher is not self.reporter for watcher in self.context.watchers)
+        if observed or any(each.reads_kernels for each in later):
             return None
         cache = KernelCache.of(self.context, stages["tir"]) if self.keeps_kernels else None
         compiled = compile_kernels(module, stages["tir"], self.context, cache)
         if compiled is None:
             return None
-        if self.tell is not None:
-            for one in stages["tir"].active(self.context):
-                self.tell.step(one.stage, one.name)
+        if self.reporter is not None:
+            for each in stages["tir"].active(self.context):
+                self.reporter.step(each.stage, each.name)
         self.parts, self.processes, self.cached = compiled.parts, compiled.processes, compiled.cached
         return compiled.module
 
-    def _emit(self, module: IRModule, again: Callable[[], IRModule]) -> Artifact:
+    def _emit(self, module: IRModule, reload: Callable[[], IRModule]) -> Artifact:
         codegen = codegen_of(self.target)
-        more = (self.parts,) if self.parts else ()
+        extra = (self.parts,) if self.parts else ()
         try:
-            artifact: Artifact = codegen.emit(module, self.target, *more)
+            artifact: Artifact = codegen.emit(module, self.target, *extra)
         except Exception as error:
             if isinstance(error, (UnsupportedError, TargetError)):
                 raise
-            if more:  # what repeats the failure needs the bodies of kernels
-                module, _ = lower(again(), self.context.with_(watchers=()))
+            if extra:  # the reproducer needs the bodies of kernels
+                module, _ = lower(reload(), self.context.with_(watchers=()))
             folder = self.context.config["reproducer_dir"]
             path = write_reproducer(folder, _Emit(), module, self.context, "codegen", error)
             if isinstance(error, DlcError):
@@ -323,14 +323,14 @@ def _without(placed: Mapping[str, Any], failed: Mapping[str, str]) -> dict[str, 
 
 def _decisions(choices: Iterable[Choice], module: IRModule) -> list[str]:
     """The choices of a compile as text, each once: those of its graph, then those of its kernels."""
-    return list(dict.fromkeys(map(str, (*choices, *(one for _, one in choices_of_kernels(module))))))
+    return list(dict.fromkeys(map(str, (*choices, *(each for _, each in choices_of_kernels(module))))))
 
 
 def _entries(module: IRModule) -> dict[str, Any]:
     """The facts that `Executable` needs about each entry point of a module with several."""
-    known: dict[str, Signature] = {**module.attrs["segments"], module.entry: module.attrs["signature"]}
+    signatures: dict[str, Signature] = {**module.attrs["segments"], module.entry: module.attrs["signature"]}
     return {
-        name: {"symbol": symbol, "signature": encode_signature(known[symbol])}
+        name: {"symbol": symbol, "signature": encode_signature(signatures[symbol])}
         for name, symbol in module.attrs["entries"].items()
     }
 
@@ -357,4 +357,4 @@ def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) ->
     return weights
 
 
-__all__ = ["ABOUT", "Job", "Teller", "pack_weights"]
+__all__ = ["ABOUT", "Job", "ProgressReporter", "pack_weights"]

@@ -38,7 +38,7 @@ MADE_FROM = "made_from"
 
 def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
     """All that the result depends on, as JSON data; None where something of it has no name."""
-    context, host, others = request.around, request.target, request.targets.others
+    context, host, others = request.pass_context, request.target, request.targets.others
     reader = None if isinstance(model, IRModule) else reader_of(model, request.frontend)
     digest = model_digest(model, reader, request.shapes)
     added = added_passes(() if context is None else context.passes)
@@ -48,18 +48,18 @@ def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
     passes = () if context is None else [one for _, one in context.passes]
     config = _meaningful({**before, **request.config})
     try:
-        asked = replace(request, config=config).record(_refused)
+        requested = replace(request, config=config).record(_refused)
         disabled = plain(() if context is None else context.disabled, _refused)
     except (TypeError, ValueError):
         return None
     for name in ("num_threads", "frontend", "taps"):  # of the call, and of the model
-        del asked[name]
-    beside = {name: asked.pop(name) for name in ("others", "automatic", "place")}
+        del requested[name]
+    placement = {name: requested.pop(name) for name in ("others", "automatic", "place")}
     if others:
-        beside["processors"] = [[one.identity, repr(one.describe())] for one in others]
-        asked["others"] = beside
+        placement["processors"] = [[one.identity, repr(one.describe())] for one in others]
+        requested["others"] = placement
     return {
-        **asked,
+        **requested,
         "model": digest,
         "processor": host.identity,
         "description": repr(host.describe()),
@@ -73,8 +73,8 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
     """All that the code of a kernel depends on besides its program: a context and the pipeline of the stage
     "tir".  None if something has no stable name.
     """
-    known, target = registry(), context.target
-    rules = (*known.rules.values(), *known.schedule_rules.values())
+    plugins, target = registry(), context.target
+    rules = (*plugins.rules.values(), *plugins.schedule_rules.values())
     own = [one for one in (*context.rules, *context.schedule_rules) if one not in rules]
     added = added_passes(context.passes)
     if context.tuner or own or added is None:
@@ -125,8 +125,8 @@ class Difference:
     """A part of the key in which a request and a cached result differ."""
 
     part: str
-    kept: Any
-    asked: Any
+    cached: Any
+    requested: Any
 
 
 @record(frozen=True)
@@ -154,10 +154,10 @@ def explain(model: Any, request: CompileRequest, store: Store) -> Answer:
             return Answer(key, entry)
     best: tuple[tuple[bool, int, float], Entry, tuple[Difference, ...]] | None = None
     for entry in entries:
-        kept = _parts_of(entry.path)
-        if kept is None:
+        cached = _parts_of(entry.path)
+        if cached is None:
             continue
-        found = tuple(_differences(kept, parts))
+        found = tuple(_differences(cached, parts))
         rank = ("model" in {each.part for each in found}, len(found), -entry.used)
         if best is None or rank < best[0]:
             best = rank, entry, found
@@ -174,9 +174,11 @@ def _parts_of(path: Path) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
-    for name in dict.fromkeys((*asked, *kept)):
-        old, new = kept.get(name), asked.get(name)
+def _differences(
+    cached: Mapping[str, Any], requested: Mapping[str, Any], prefix: str = ""
+) -> Iterator[Difference]:
+    for name in dict.fromkeys((*requested, *cached)):
+        old, new = cached.get(name), requested.get(name)
         if old == new:
             continue
         if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -202,15 +204,15 @@ def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) ->
     return None if digest is None else f"{frontend.name}:{digest}"
 
 
-def added_passes(given: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
+def added_passes(passes: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
     """The passes that a context adds, as text; None if a pass has no stable name."""
     found = []
-    for where, one in given:
+    for position, one in passes:
         cls = type(one)
         if "<locals>" in cls.__qualname__ or not hasattr(sys.modules.get(cls.__module__), "__file__"):
             return None
         try:
-            found.append([where, f"{cls.__module__}.{cls.__qualname__}", str(one)])
+            found.append([position, f"{cls.__module__}.{cls.__qualname__}", str(one)])
         except UsageError:
             return None
     return found
@@ -219,11 +221,11 @@ def added_passes(given: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
 def _stamps(packages: Iterable[Any]) -> dict[str, str]:
     """The state of the code of each package."""
     files = [Path(file) for package in packages if (file := getattr(package, "__file__", None))]
-    places = {file.parent if (file.parent / "__init__.py").exists() else file for file in files}
+    folders = {file.parent if (file.parent / "__init__.py").exists() else file for file in files}
     found: dict[str, str] = {}
-    for place in sorted(places):
-        known = found.get(place.name, "")
-        found[place.name] = known + code_stamp(str(place))
+    for folder in sorted(folders):
+        earlier = found.get(folder.name, "")
+        found[folder.name] = earlier + code_stamp(str(folder))
     return found
 
 

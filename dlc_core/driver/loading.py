@@ -83,7 +83,7 @@ def reader_of(model: Any, name: str | None) -> Any:
         have = sorted({s for reader in known.frontends.values() for s in reader.suffixes})
         raise UsageError(
             f"no frontend reads {suffix or 'files without a suffix'}",
-            details=known.missing(),
+            details=known.reasons_for_missing(),
             hint=f"known suffixes: {', '.join(have) or 'none; install a frontend plugin'}",
         )
     for reader in known.frontends.values():
@@ -92,7 +92,7 @@ def reader_of(model: Any, name: str | None) -> Any:
             return reader
     raise UsageError(
         f"no frontend takes a {type(model).__name__}",
-        details=known.missing(),
+        details=known.reasons_for_missing(),
         hint="name one with frontend=...",
     )
 

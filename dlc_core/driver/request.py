@@ -79,7 +79,7 @@ class CompileRequest:
     cache: bool | None = None
     watchers: tuple[Any, ...] = ()
     progress: Callable[[Progress], None] | None = None
-    around: passes.PassContext | None = None
+    pass_context: passes.PassContext | None = None
     """The pass context that was entered when the request was made."""
 
     @staticmethod
@@ -114,12 +114,12 @@ class CompileRequest:
         with settings.override(**({} if verify is None else {"verify": verify})):
             watching = settings.verify != "off" or settings.dump_dir is not None
             watchers = (*(watch.configured_watchers() if watching else ()), *watchers)
-        around = passes.PassContext.entered() if is_imported("dlc_core.passes.base") else None
+        pass_context = passes.PassContext.entered() if is_imported("dlc_core.passes.base") else None
         return CompileRequest(
             found.for_threads(num_threads or settings.num_threads),
             num_threads,
             opt_level,
-            {**_settings(chosen, around), PRECISION: _known_precision(precision)},
+            {**_settings(chosen, pass_context), PRECISION: _known_precision(precision)},
             dict(shapes or {}),
             dict(donate or {}),
             frontend,
@@ -128,7 +128,7 @@ class CompileRequest:
             cache,
             watchers,
             progress,
-            around,
+            pass_context,
         )
 
     @property
@@ -169,14 +169,14 @@ class CompileRequest:
 
     def __repr__(self) -> str:
         """The target, and what differs from the defaults."""
-        plainest = CompileRequest(Targets(self.target), config={PRECISION: PRECISIONS[0]})
+        default = CompileRequest(Targets(self.target), config={PRECISION: PRECISIONS[0]})
         names = [each.name for each in fields(self)]
-        changed = [name for name in names if getattr(self, name) != getattr(plainest, name)]
+        changed = [name for name in names if getattr(self, name) != getattr(default, name)]
         texts = [repr(str(self.target)), *(f"{name}={getattr(self, name)!r}" for name in changed)]
         return f"CompileRequest({', '.join(texts)})"
 
 
-def _settings(chosen: Mapping[str, Any], around: passes.PassContext | None) -> dict[str, Any]:
+def _settings(chosen: Mapping[str, Any], pass_context: passes.PassContext | None) -> dict[str, Any]:
     """The settings of passes that the environment asks for, and the chosen ones, which precede them.
 
     Each heuristic is that of the chosen settings, of the block around, of the pass context around, or of the
@@ -186,7 +186,7 @@ def _settings(chosen: Mapping[str, Any], around: passes.PassContext | None) -> d
     found |= {DECISIONS: settings.decisions} if settings.decisions else {}
     found |= {DISABLED: settings.disabled} if settings.disabled else {}
     found |= chosen
-    before = {} if around is None else around.config
+    before = {} if pass_context is None else pass_context.config
     numbers = merged(
         settings.heuristics, before.get(HEURISTICS, ""), current_overrides(), chosen.get(HEURISTICS, "")
     )

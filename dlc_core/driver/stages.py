@@ -26,12 +26,12 @@ from dlc_core.target.target import STAGES
 def context_for(request: CompileRequest) -> PassContext:
     """The pass context of a request for its host: the entered one with the declarations of plugins."""
     known = registry()
-    current = request.around or PassContext.current()
-    wanted = {"reproducer_dir": settings.reproducer_dir, **request.config}
+    current = request.pass_context or PassContext.current()
+    config = {"reproducer_dir": settings.reproducer_dir, **request.config}
     known.import_deciders()
-    forced = parse_forced(wanted.get(DECISIONS, "")).check()
-    merged(wanted.get(HEURISTICS, "")).check()
-    disabled = (*current.disabled, *wanted.get(DISABLED, ()))
+    forced = parse_forced(config.get(DECISIONS, "")).check()
+    merged(config.get(HEURISTICS, "")).check()
+    disabled = (*current.disabled, *config.get(DISABLED, ()))
     rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]
     for name, value in forced.values.items():
         if name.partition(AT)[0] == SCHEDULE_RULE and value not in RULE.alternatives:
@@ -51,7 +51,7 @@ def context_for(request: CompileRequest) -> PassContext:
         tuner=current.tuner or (known.schedule if known.has_tuner else None),
         tensor_intrins=dict(known.tensor_intrins),
         watchers=(*current.watchers, *request.watchers),
-        config=wanted,
+        config=config,
     )
 
 
@@ -74,9 +74,9 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     known = list(registry().passes.values())
     names = STAGES if target is None else target.stages
     divided = context.placement is not None and "graph" not in names
-    placed = [(where, one) for where, one in context.passes if where]
-    own = [one for where, one in context.passes if not where]
-    for one in own:
+    positioned = [(where, one) for where, one in context.passes if where]
+    unplaced = [one for where, one in context.passes if not where]
+    for one in unplaced:
         if not positions_of(type(one)):
             raise UsageError(
                 f"pass {one.name!r} has no position",
@@ -85,21 +85,21 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     stages = {
         stage: [
             one
-            for one in default_pipeline(stage, known, more=own)
-            if not one.setting or one in own or context.config.get(one.setting)
+            for one in default_pipeline(stage, known, more=unplaced)
+            if not one.setting or one in unplaced or context.config.get(one.setting)
         ]
         for stage in (("graph", *names) if divided else names)
     }
     if divided:  # the host runs the graph itself, after the other targets have taken their parts
         last = next(i for i, one in enumerate(stages["graph"], 1) if one.name == Partition.name)
         stages["graph"] = stages["graph"][:last]
-    return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
+    return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, positioned).items()}
 
 
 def lower(
     module: IRModule,
     context: PassContext,
-    share: Callable[[IRModule, Mapping[str, Pipeline]], IRModule | None] | None = None,
+    lower_tir: Callable[[IRModule, Mapping[str, Pipeline]], IRModule | None] | None = None,
 ) -> tuple[IRModule, dict[str, float]]:
     """Return the module after every stage, and the seconds of each stage.
 
@@ -109,7 +109,7 @@ def lower(
     stages = pipelines(context.target, context)
     for stage, pipeline in stages.items():
         start = time.perf_counter()
-        done = None if share is None or stage != "tir" else share(module, stages)
+        done = None if lower_tir is None or stage != "tir" else lower_tir(module, stages)
         module = pipeline.run(module, context) if done is None else done
         seconds[stage] = time.perf_counter() - start
     return module, seconds

@@ -38,8 +38,8 @@ def find_target(target: TargetLike | None) -> Target:
 
     Raises TargetError for options that the kind cannot describe.
     """
-    here = registry()
-    known = here.targets
+    plugins = registry()
+    known = plugins.targets
     if isinstance(target, Target):
         return target
     if target is not None:
@@ -52,7 +52,7 @@ def find_target(target: TargetLike | None) -> Target:
             return Target(kind)
     raise TargetError(
         "no installed target can be the default",
-        details=here.missing(),
+        details=plugins.reasons_for_missing(),
         hint=f"install a backend plugin, or name a target: {', '.join(known)}",
     )
 
@@ -62,7 +62,7 @@ def _best_first(kinds: Category) -> list[str]:
     ranks = {}
     for name in tuple(kinds):
         with suppress(UnknownNameError):  # its module fails to import
-            ranks[name] = kinds.known(name, "host_rank")
+            ranks[name] = kinds.attribute(name, "host_rank")
     return sorted((name for name, rank in ranks.items() if rank > 0), key=ranks.__getitem__, reverse=True)
 
 
@@ -87,10 +87,10 @@ def find_targets(
     *others, host = found
     automatic = frozenset(map(str, others))
     placed = []
-    for name, wanted in (place or {}).items():
-        one = _among(wanted, (*others, host))
+    for name, assigned in (place or {}).items():
+        one = _find_among(assigned, (*others, host))
         if one is None:
-            one = find_target(wanted)
+            one = find_target(assigned)
             others.append(one)
         placed.append((name, str(one)))
     return Targets(host, tuple(others), automatic, tuple(placed))
@@ -104,13 +104,13 @@ def _any_host() -> Target:
         return find_target("reference")
 
 
-def _among(wanted: TargetLike, known: Sequence[Target]) -> Target | None:
+def _find_among(assigned: TargetLike, known: Sequence[Target]) -> Target | None:
     """Find a target by its text, or by its kind if only one target has this kind."""
-    if isinstance(wanted, str):
-        of_kind = [one for one in known if one.kind.name == wanted.strip()]
+    if isinstance(assigned, str):
+        of_kind = [one for one in known if one.kind.name == assigned.strip()]
         if len(of_kind) == 1:
             return of_kind[0]
-    one = find_target(wanted)
+    one = find_target(assigned)
     return one if one in known else None
 
 

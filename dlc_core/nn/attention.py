@@ -19,8 +19,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(q kᵀ / sqrt(d) + mask) v, for q (…, n, d), k (…, m, d) and v (…, m, e).
 
-    A mask of bools selects the keys that may be attended to; any other mask is added to the scores. With
-    `causal`, query i sees the keys up to i.
+    A mask of bools selects the visible keys; other masks are added to the scores. With `causal`, the keys up
+    to i are visible to query i.
     """
     size = q.shape[-1]
     if not isinstance(size, int):
@@ -29,11 +29,11 @@ def scaled_dot_product_attention(
     if mask is not None:
         scores = where(mask, scores, MASKED) if mask.dtype.is_bool else scores + mask
     if causal:
-        scores = where(_earlier(q.shape[-2], k.shape[-2]), scores, MASKED)
+        scores = where(_causal_mask(q.shape[-2], k.shape[-2]), scores, MASKED)
     return matmul(softmax(scores), v)
 
 
-def _earlier(queries: Dim, keys: Dim) -> Tensor:
+def _causal_mask(queries: Dim, keys: Dim) -> Tensor:
     """bool[queries, keys]: whether a key is not after the query."""
     rows = call("arange", stop=queries).reshape(-1, 1)
     columns = call("arange", stop=keys).reshape(1, -1)
@@ -70,7 +70,7 @@ class MultiHeadAttention(Module):
 
     def _heads(self, x: Tensor) -> Tensor:
         if x.ndim != 3:
-            raise UsageError("attention wants (n, tokens, embed)", why=f"the input is {type_text(x)}")
+            raise UsageError("attention needs (n, tokens, embed)", why=f"the input is {type_text(x)}")
         return x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(0, 2, 1, 3)
 
     def extra_repr(self) -> str:

@@ -23,17 +23,17 @@ def _pair(value: Pair) -> tuple[int, int]:
 def _expect(x: Tensor, axis: int, size: Dim, what: str) -> None:
     """Refuse an input whose dim `axis` is known not to be `size`."""
     if x.ndim < max(axis + 1, -axis):
-        raise UsageError(f"{what} wants {size} in dim {axis}", why=f"the input is {type_text(x)}")
+        raise UsageError(f"{what} needs {size} in dim {axis}", why=f"the input is {type_text(x)}")
     found = x.shape[axis]
     if isinstance(found, int) and found != size:
         raise UsageError(
-            f"{what} wants {size} in dim {axis}, the input has {found}", details=[f"input: {type_text(x)}"]
+            f"{what} needs {size} in dim {axis}, the input has {found}", details=[f"input: {type_text(x)}"]
         )
 
 
 def _expect_image(x: Tensor, channels: int | None, what: str) -> None:
     if x.ndim != 4:
-        raise UsageError(f"{what} wants images (n, c, h, w)", why=f"the input is {type_text(x)}")
+        raise UsageError(f"{what} needs images (n, c, h, w)", why=f"the input is {type_text(x)}")
     if channels is not None:
         _expect(x, 1, channels, what)
 
@@ -123,7 +123,7 @@ class BatchNorm2d(Module):
 
 
 class LayerNorm(Module):
-    """Normal over the last dims, scaled and shifted."""
+    """Normalisation over the last dims, scaled and shifted."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class RMSNorm(Module):
 
 
 class Embedding(Module):
-    """Rows of a table by their numbers."""
+    """Rows of a table by their indices."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: str = "float32") -> None:
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -256,7 +256,7 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution function of x; `approximate` "tanh" computes it nearly."""
+    """x times the normal distribution function of x; `approximate` "tanh" is an approximation."""
 
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate

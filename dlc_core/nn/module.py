@@ -24,7 +24,7 @@ InputSpec = Spec | TensorType | Sequence[Any]
 
 
 @dataclass(frozen=True)
-class _Building:
+class _GraphContext:
     """A graph that is being built: the nodes of parameters and the paths of modules, by identity."""
 
     model: str
@@ -32,7 +32,7 @@ class _Building:
     paths: Mapping[int, str]
 
 
-_building: ContextVar[_Building | None] = ContextVar("dlc_nn_building", default=None)
+_context: ContextVar[_GraphContext | None] = ContextVar("dlc_nn_building", default=None)
 
 
 class Parameter(Tensor):
@@ -66,7 +66,7 @@ class Parameter(Tensor):
         self._data = array
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Give it a value as `init` says."""
+        """Draw a value from the distribution `init`."""
         shape, kind = self.type.static_shape() or (), self.type.dtype.numpy
         if self.init in ("zeros", "ones"):
             self._data = np.full(shape, self.init == "ones", kind)
@@ -78,8 +78,8 @@ class Parameter(Tensor):
     @property
     def node(self) -> Node:
         """The parameter in the graph that is being built; UsageError outside of `to_module`."""
-        building = _building.get()
-        found = None if building is None else building.parameters.get(id(self))
+        context = _context.get()
+        found = None if context is None else context.parameters.get(id(self))
         if found is None:
             raise UsageError(
                 f"a parameter of {self.type} is used where its module is not part of a graph",
@@ -101,11 +101,11 @@ class Module:
     _modules: dict[str, Module]
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        # Here, so that a class need not call the constructor of this one.
-        made = super().__new__(cls)
-        object.__setattr__(made, "_parameters", {})
-        object.__setattr__(made, "_modules", {})
-        return made
+        # Not in __init__, so that a class need not call the base constructor.
+        instance = super().__new__(cls)
+        object.__setattr__(instance, "_parameters", {})
+        object.__setattr__(instance, "_modules", {})
+        return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._parameters.pop(name, None)
@@ -128,18 +128,18 @@ class Module:
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call `forward` under the module's name, which nodes and errors then contain."""
-        building = _building.get()
-        if building is None:
+        context = _context.get()
+        if context is None:
             raise UsageError(
                 f"{type(self).__name__} is called where no graph is being built",
                 hint="to_module gives a graph, which dlc.compile makes callable",
             )
-        span = Span(building.model, building.paths.get(id(self), ""), type(self).__name__)
+        span = Span(context.model, context.paths.get(id(self), ""), type(self).__name__)
         try:
             with only_spans((span,)):
                 return self.forward(*inputs, **options)
         except DlcError as error:
-            # The innermost module is the place.
+            # The innermost module is the location.
             raise (error if error.spans else error.at([span])) from None
 
     # Names.
@@ -152,10 +152,10 @@ class Module:
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """All parameters by their paths, such as `layers.0.weight`; a shared one under its first path."""
-        seen: set[int] = set()
+        visited: set[int] = set()
         for path, value in self._all_parameters():
-            if id(value) not in seen:
-                seen.add(id(value))
+            if id(value) not in visited:
+                visited.add(id(value))
                 yield path, value
 
     def _all_parameters(self) -> Iterator[tuple[str, Parameter]]:
@@ -181,21 +181,21 @@ class Module:
             raise UsageError(
                 f"{len(unset)} parameter(s) of {type(self).__name__} have no value",
                 details=unset,
-                hint="load_state_dict(...) gives them theirs, init(seed) draws them",
+                hint="load_state_dict(...) sets them, init(seed) draws them",
             )
         return {path: value.data for path, value in values.items() if value.data is not None}
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> Any:
         """Give parameters their values by their paths; returns the module.
 
-        With `strict`, every parameter must be there and nothing else.  Raises UsageError that names all that
-        is missing, unknown, or of another shape or dtype; then nothing has changed.
+        With `strict`, the state must have every parameter and nothing else.  Raises UsageError that names
+        every parameter that is missing, unknown, or of another shape or dtype; then no parameter has changed.
         """
         known = dict(self._all_parameters())
         ignored = {_joined(path, name) for path, part in self.named_modules() for name in part.ignored_state}
         unknown = [path for path in state if path not in known and path not in ignored]
-        given = {id(known[path]) for path in state if path in known}
-        missing = [path for path, value in self.named_parameters() if id(value) not in given]
+        input_params = {id(known[path]) for path in state if path in known}
+        missing = [path for path, value in self.named_parameters() if id(value) not in input_params]
         wrong = [f"missing: {path}" for path in missing] + [f"unknown: {path}" for path in unknown]
         details = wrong if strict else []
         arrays = {path: np.asarray(value) for path, value in state.items() if path in known}
@@ -214,7 +214,7 @@ class Module:
         return self
 
     ignored_state: tuple[str, ...] = ()
-    """Names that a state may have for this kind of module, and that mean nothing at inference."""
+    """Names in state dicts of this kind of module that are not used at inference."""
 
     # Graphs.
 
@@ -222,28 +222,30 @@ class Module:
         """The graph of `forward`: a function `main` of the inputs and then of all parameters, by their names.
 
         An input is a Spec, or a shape (of float32) whose dims are ints or names.  `dlc.compile` takes the
-        module, with `params=model.state_dict()` where the parameters are to be constants.
+        module, with `params=model.state_dict()` if the parameters shall be constants.
         """
         with using_context(GraphContext()):
             return self._module(inputs)
 
     def _module(self, inputs: Mapping[str, InputSpec]) -> IRModule:
         symbols: dict[str, Var] = {}
-        given = {name: param(name, _type_of(name, spec, symbols)) for name, spec in inputs.items()}
+        input_params = {name: param(name, _type_of(name, spec, symbols)) for name, spec in inputs.items()}
         weights = {path: param(path, value.type) for path, value in self.named_parameters()}
-        clash = next((path for path in weights if path in given), None)
+        clash = next((path for path in weights if path in input_params), None)
         if clash is not None:
             raise UsageError(f"{clash!r} is both an input and a parameter", hint="rename the input")
         nodes = {id(value): weights[path] for path, value in self.named_parameters()}
         paths: dict[int, str] = {}
         for path, part in self.named_modules():
             paths.setdefault(id(part), path)
-        with _building_of(_Building(type(self).__name__, nodes, paths)):
-            results = _named(self, self(*map(Tensor, given.values())))
+        with _building_in(_GraphContext(type(self).__name__, nodes, paths)):
+            results = _named(self, self(*map(Tensor, input_params.values())))
         values = [value.node for value in results.values()]
         body = values[0] if len(values) == 1 else make_tuple(values)
-        names = {"inputs": (*given, *weights), "outputs": tuple(results)}
-        function = Function("main", (*given.values(), *weights.values()), body, MappingProxyType(names))
+        names = {"inputs": (*input_params, *weights), "outputs": tuple(results)}
+        function = Function(
+            "main", (*input_params.values(), *weights.values()), body, MappingProxyType(names)
+        )
         return IRModule({"main": function})
 
     def __repr__(self) -> str:
@@ -261,12 +263,12 @@ def _joined(path: str, name: str) -> str:
 
 
 @contextmanager
-def _building_of(building: _Building) -> Iterator[None]:
-    token = _building.set(building)
+def _building_in(context: _GraphContext) -> Iterator[None]:
+    token = _context.set(context)
     try:
         yield
     finally:
-        _building.reset(token)
+        _context.reset(token)
 
 
 def _type_of(name: str, spec: InputSpec, symbols: dict[str, Var]) -> TensorType:
@@ -308,8 +310,8 @@ def _named(model: Module, results: Any) -> dict[str, Tensor]:
     return named
 
 
-class _Listed(Module):
-    """Modules under their numbers."""
+class _NumberedModules(Module):
+    """Modules whose names are their indices."""
 
     def __init__(self, parts: Sequence[Module]) -> None:
         for number, part in enumerate(parts):
@@ -327,7 +329,7 @@ class _Listed(Module):
         return list(self._modules.values())[index]
 
 
-class Sequential(_Listed):
+class Sequential(_NumberedModules):
     """Modules one after the other."""
 
     def __init__(self, *parts: Module) -> None:
@@ -339,7 +341,7 @@ class Sequential(_Listed):
         return x
 
 
-class ModuleList(_Listed):
+class ModuleList(_NumberedModules):
     """Modules in a list; their owner calls them."""
 
 

@@ -63,13 +63,13 @@ def _safetensors(file: Path) -> dict[str, NDArray]:
 def _array(name: str, entry: Any, body: NDArray) -> NDArray:
     kind = _DTYPES.get(entry["dtype"])
     if kind is None:
-        raise ValueError(f"{name} is of dtype {entry['dtype']}, which is not known")
+        raise ValueError(f"{name} is of dtype {entry['dtype']}, which is not supported")
     shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
     numbers = (*shape, begin, end)
     if not all(type(n) is int and n >= 0 for n in numbers):
-        raise ValueError(f"the shape or the place of {name} is no list of sizes")
+        raise ValueError(f"the shape or the offsets of {name} are no list of sizes")
     if begin > end or end > len(body) or end - begin != prod(shape) * dtype(kind).itemsize:
-        raise ValueError(f"{name} does not lie where the header says")
+        raise ValueError(f"the offsets of {name} do not fit its shape or the file")
     return body[begin:end].view(dtype(kind).numpy).reshape(shape)
 
 

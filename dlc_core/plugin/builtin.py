@@ -49,8 +49,8 @@ SLICES: tuple[str, ...] = (
 """The modules with the hooks of the core's algorithms: one line here adds one."""
 
 
-def of_slices(hook: str) -> tuple[Declaration, ...]:
-    """All declarations that the algorithms of the core give through a hook."""
+def from_slices(hook: str) -> tuple[Declaration, ...]:
+    """The declarations of all algorithms of the core for a hook."""
     hooks = (getattr(find_object(name), hook, None) for name in SLICES)
     return tuple(declaration for given in hooks if given is not None for declaration in given())
 
@@ -59,31 +59,31 @@ def of_slices(hook: str) -> tuple[Declaration, ...]:
 def dlc_ops() -> Iterable[Declaration]:
     from dlc_core.op.std import OPS
 
-    return (*OPS, *of_slices("dlc_ops"))
+    return (*OPS, *from_slices("dlc_ops"))
 
 
 @hookimpl
 def dlc_rules() -> Iterable[Declaration]:
-    return of_slices("dlc_rules")
+    return from_slices("dlc_rules")
 
 
 @hookimpl
 def dlc_passes() -> Iterable[Declaration]:
     from dlc_core.passes import graph, lower, tir
 
-    return (*graph.PASSES, *of_slices("dlc_passes"), *lower.PASSES, *tir.PASSES)
+    return (*graph.PASSES, *from_slices("dlc_passes"), *lower.PASSES, *tir.PASSES)
 
 
 @hookimpl
 def dlc_plans() -> Iterable[Declaration]:
-    return of_slices("dlc_plans")
+    return from_slices("dlc_plans")
 
 
 @hookimpl
 def dlc_schedule_rules() -> Iterable[Declaration]:
     from dlc_core.schedule.rules import RULES
 
-    return (*of_slices("dlc_schedule_rules"), *RULES)
+    return (*from_slices("dlc_schedule_rules"), *RULES)
 
 
 @hookimpl
@@ -111,4 +111,4 @@ def dlc_knobs() -> Iterable[Knob[object]]:
     return config.knobs()
 
 
-__all__ = ["COMMANDS", "SLICES", "of_slices"]
+__all__ = ["COMMANDS", "SLICES", "from_slices"]

@@ -121,7 +121,7 @@ def register(manager: pluggy.PluginManager, plugin: Plugin, value: object) -> No
     """Check a plugin's object and add it to `manager`; an error becomes one of its problems."""
     try:
         _check_interface(value)
-        _check_marks(manager, value)
+        _check_markers(manager, value)
         try:
             manager.register(value, plugin.name)
             manager.check_pending()
@@ -156,7 +156,7 @@ def _check_interface(value: object) -> None:
         )
 
 
-def _check_marks(manager: pluggy.PluginManager, value: object) -> None:
+def _check_markers(manager: pluggy.PluginManager, value: object) -> None:
     """Refuse hooks that pluggy would silently ignore: a misspelt name or a missing marker."""
     for name in dir(value):
         options = manager.parse_hookimpl_opts(value, name)

@@ -44,7 +44,7 @@ def scan(group: str) -> tuple[Source, ...]:
     """Return the entry points of a group in all distributions, without importing them."""
     importlib.invalidate_caches()
     state = distributions_stamp()
-    read = partial(_encoded, group)
+    read = partial(_scanned, group)
     data = read() if state is None else disk_cached("plugins", f"{group}\0{state}", read)
     return tuple(Source(*each) for each in json.loads(data))
 
@@ -78,7 +78,7 @@ def _records() -> Iterator[tuple[str, int]]:
             continue
 
 
-def _encoded(group: str) -> bytes:
+def _scanned(group: str) -> bytes:
     """The result of `scan` as JSON.
 
     Of a distribution without the group only the entry-point file is read.
@@ -97,8 +97,8 @@ def _encoded(group: str) -> bytes:
             for point in distribution.entry_points
             if point.group == group
         ]
-    all_of_them = (source for of_one in found.values() for source in of_one)
-    ordered = sorted(all_of_them, key=lambda source: (source.name, source.distribution))
+    sources = (source for listed in found.values() for source in listed)
+    ordered = sorted(sources, key=lambda source: (source.name, source.distribution))
     return json.dumps([astuple(source) for source in ordered]).encode()
 
 

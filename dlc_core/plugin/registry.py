@@ -58,7 +58,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
 """The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
 
 
-NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "ops": ("infer", "reference"),
         "rules": ("pattern", "replacement"),
@@ -81,21 +81,21 @@ NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 class UnknownNameError(PluginError, KeyError):
-    """No working plugin gives the name asked for."""
+    """No working plugin provides the requested name."""
 
 
 @record(frozen=True)
 class PluginInfo:
-    """The status of one plugin; `gives` maps categories to names, `problem` is empty if there is none.
+    """The status of one plugin; `provides` maps categories to names, `problem` is empty if there is none.
 
-    `status` is `broken` as soon as any part of the plugin failed; the names in `gives` still work.
+    `status` is `broken` as soon as any part of the plugin failed; the names in `provides` still work.
     """
 
     name: str
     distribution: str
     version: str
     status: Literal["ok", "broken", "disabled"]
-    gives: Mapping[str, tuple[str, ...]]
+    provides: Mapping[str, tuple[str, ...]]
     problem: str
     traceback: str
 
@@ -133,7 +133,7 @@ class Category(Mapping[str, Any]):
             return claims[0][1]
         if claims:
             raise PluginError(
-                f"{len(claims)} plugins give a {self.word} {name!r}",
+                f"{len(claims)} plugins provide a {self.word} {name!r}",
                 details=[f"{plugin.source}" for plugin, _ in claims],
                 hint="uninstall all but one of them, or choose with DLC_PLUGINS",
             )
@@ -146,8 +146,10 @@ class Category(Mapping[str, Any]):
         """The declaration or `default`, without looking for newly installed packages; raises for a clash."""
         return self[name] if self._imported(name) else default
 
-    def known(self, name: str, attribute: str) -> Any:
-        """An attribute of a declaration, which is imported only where its plugin did not say it before."""
+    def attribute(self, name: str, attribute: str) -> Any:
+        """An attribute of a declaration; a deferred one is imported unless its plugin has announced the
+        value.
+        """
         claims = self._claims.get(name, [])
         if len(claims) == 1 and isinstance(claims[0][1], Deferred) and attribute in claims[0][1].known:
             return claims[0][1].known[attribute]
@@ -187,17 +189,17 @@ class Category(Mapping[str, Any]):
             if len(claims) > 1
         }
 
-    def giver(self, name: str) -> str:
-        """The plugin that gives a name of this category."""
+    def provider(self, name: str) -> str:
+        """The plugin that provides a name of this category."""
         self[name]
         return self._claims[name][0][0].name
 
-    def givers(self, name: str) -> tuple[str, ...]:
+    def providers(self, name: str) -> tuple[str, ...]:
         """The plugins that claim a name of this category."""
         return tuple(plugin.name for plugin, _ in self._claims.get(name, ()))
 
-    def given_by(self, plugin: Plugin) -> tuple[str, ...]:
-        """The names that a plugin gives, clashing ones included."""
+    def provided_by(self, plugin: Plugin) -> tuple[str, ...]:
+        """The names that a plugin provides, including those that clash."""
         return tuple(n for n, claims in self._claims.items() if any(p is plugin for p, _ in claims))
 
     def _imported(self, name: str) -> list[tuple[Plugin, Any]]:
@@ -222,14 +224,14 @@ class Category(Mapping[str, Any]):
     def _unknown(self, name: str) -> UnknownNameError:
         word = self.word
         broken = [plugin for plugin in self._registry.loaded if plugin.problems]
-        details = [f"known: {', '.join(self) or 'none'}", *self._registry.missing()]
+        details = [f"known: {', '.join(self) or 'none'}", *self._registry.reasons_for_missing()]
         close = similar(name, self, 3)
         if close:
             hint = f"did you mean {' or '.join(map(repr, close))}?"
         elif broken:
             hint = "`dlc plugins -v` shows where each broken plugin fails"
         else:
-            hint = f"install a package that gives this {word}; `dlc plugins` lists the installed ones"
+            hint = f"install a package that provides this {word}; `dlc plugins` lists the installed ones"
         error = UnknownNameError(f"there is no {word} {name!r}", details=details, hint=hint)
         if broken:
             error.__cause__ = broken[0].problems[0].error
@@ -237,7 +239,7 @@ class Category(Mapping[str, Any]):
 
 
 class _CategoryOf:
-    """Gives `Registry` one read-only attribute per category."""
+    """A read-only attribute of `Registry` per category."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -247,7 +249,7 @@ class _CategoryOf:
 
 
 class Registry:
-    """Everything that the core and a set of plugins give."""
+    """The declarations of the core and of a set of plugins."""
 
     __slots__ = ("_categories", "_collecting", "_manager", "loaded", "lock", "sources")
 
@@ -274,7 +276,7 @@ class Registry:
     ) -> None:
         self._manager = manager
         self.loaded = tuple(loaded)
-        self.sources = sources  # what the entry points were; None for a registry that they did not make
+        self.sources = sources  # the entry points; None if the registry was not made of entry points
         self._categories: dict[str, Category] = {}
         self._collecting: set[str] = set()
         self.lock = threading.RLock()
@@ -295,7 +297,7 @@ class Registry:
         with self.lock:
             if name not in self._categories:
                 if name in self._collecting:
-                    raise PluginError(f"the hook dlc_{name} asks the registry for what it is about to give")
+                    raise PluginError(f"the hook dlc_{name} reads its own category from the registry")
                 self._collecting.add(name)
                 try:
                     self._categories[name] = Category(self, name, self._collect(name))
@@ -315,32 +317,32 @@ class Registry:
             category.import_all()
         infos = []
         for plugin in self.loaded:
-            gives = {name: names for name, c in categories.items() if (names := c.given_by(plugin))}
+            provides = {name: names for name, c in categories.items() if (names := c.provided_by(plugin))}
             if plugin.value is not None and self._implementations("dlc_schedule", plugin):
-                gives["schedule"] = ("dlc_schedule",)
+                provides["schedule"] = ("dlc_schedule",)
             problems = [str(problem) for problem in plugin.problems]
             for name, c in categories.items():
                 for clash, claimants in c.clashes.items():
-                    if clash in gives.get(name, ()):
+                    if clash in provides.get(name, ()):
                         others = (
                             ", ".join(other for other in claimants if other != plugin.name) or plugin.name
                         )
-                        problems.append(f"{CATEGORIES[name]} {clash!r} is also given by {others}")
+                        problems.append(f"{CATEGORIES[name]} {clash!r} is also provided by {others}")
             infos.append(
                 PluginInfo(
                     name=plugin.name,
                     distribution=plugin.source.distribution,
                     version=plugin.source.version,
                     status="disabled" if plugin.disabled else "broken" if problems else "ok",
-                    gives=MappingProxyType(gives),
+                    provides=MappingProxyType(provides),
                     problem="\n".join(problems),
                     traceback="\n".join(problem.traceback for problem in plugin.problems),
                 )
             )
         return tuple(infos)
 
-    def missing(self) -> list[str]:
-        """Why something may not be there: lines for an error's details."""
+    def reasons_for_missing(self) -> list[str]:
+        """The reasons why a declaration may be missing, as lines of an error's details."""
         lines = [
             f"broken plugin {plugin.source}: " + str(problem).replace("\n", "\n    ")
             for plugin in self.loaded
@@ -362,7 +364,9 @@ class Registry:
         return any(self._implementations("dlc_schedule", plugin) for plugin in self.loaded)
 
     def schedule(self, kernel: Any, target: Any) -> Any:
-        """The first answer that a tuner gives for a kernel, or None; one that raises is named and skipped."""
+        """The first schedule that a tuner returns for a kernel, or None; a tuner that raises is reported and
+        skipped.
+        """
         arguments = {"kernel": kernel, "target": target}
         for plugin in self.loaded:
             for call in self._implementations("dlc_schedule", plugin):
@@ -402,22 +406,22 @@ def _load(category: str, deferred: Deferred) -> Any:
     """Import a deferred declaration. Raises PluginError if it is not what was announced; exceptions of the
     import pass through."""
     found = deferred.load()
-    for attribute, said in {"name": deferred.name, **deferred.known}.items():
+    for attribute, announced in {"name": deferred.name, **deferred.known}.items():
         value = getattr(found, attribute, None)
-        if value != said:
+        if value != announced:
             raise PluginError(
-                f"{deferred.entry} is not what {deferred.name!r} was said to be",
-                why=f"its {attribute} is {value!r}, not {said!r}",
+                f"{deferred.entry} differs from the announced {deferred.name!r}",
+                why=f"its {attribute} is {value!r}, not {announced!r}",
             )
     _check_declaration(category, found)
     return found
 
 
 def _check_declaration(category: str, declaration: Any) -> None:
-    """Raise PluginError for a value that is no declaration of this category."""
+    """Raise PluginError unless a value is a declaration of this category."""
     if not isinstance(getattr(declaration, "name", None), str):
         raise PluginError(f"{declaration!r} is not a declaration", why="it has no name")
-    missing = [name for name in NEEDED.get(category, ()) if not hasattr(declaration, name)]
+    missing = [name for name in REQUIRED_ATTRIBUTES.get(category, ()) if not hasattr(declaration, name)]
     if missing:
         raise PluginError(
             f"{declaration!r} is no {CATEGORIES[category]}", why=f"it has no {' and no '.join(missing)}"
@@ -431,7 +435,7 @@ _building = False
 
 
 def _in_child() -> None:
-    """Other threads, which are not in a forked child, may have been at work on registries."""
+    """Reset locks in a forked child, because another thread of the parent may have held them."""
     global _lock, _building
     _lock, _building = threading.RLock(), False
     for each in (*_registries.values(), *_fresh):
@@ -497,9 +501,7 @@ def _core(manager: pluggy.PluginManager) -> Plugin:
 def _build(sources: tuple[Source, ...], only: tuple[str, ...] | None) -> Registry:
     global _building
     if _building:
-        raise PluginError(
-            "a plugin asks for the registry while it is imported", hint="ask for it in a function"
-        )
+        raise PluginError("a plugin calls registry() while it is imported", hint="call it in a function")
     _building = True
     try:
         manager = new_manager()

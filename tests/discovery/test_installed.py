@@ -15,7 +15,7 @@ BROKEN = {
     "extra_argument": "Argument(s) {'machine'} are declared in the hookimpl but",
     "nameless": "is not a declaration",
     "too_new": "written for interface 0.7, this dlc-core has 0.1",
-    "impatient": "asks for the registry while it is imported",
+    "impatient": "calls registry() while it is imported",
 }
 
 
@@ -42,10 +42,10 @@ def test_a_good_plugin_gives_its_declarations(python):
 
 def test_the_list_says_what_each_gives(listed):
     assert listed["core"]["status"] == "ok"
-    assert "debug" in listed["core"]["gives"]["knobs"]
+    assert "debug" in listed["core"]["provides"]["knobs"]
     good = listed["good"]
     assert (good["distribution"], good["version"]) == ("dlc-good", "1.2")
-    assert good["gives"] == {
+    assert good["provides"] == {
         "targets": ["good-board", "shared-board"],
         "commands": ["good-hello", "good-lost"],
         "knobs": ["good_slots"],
@@ -57,11 +57,11 @@ def test_a_broken_plugin_is_isolated_and_says_why(listed, name):
     assert listed[name]["status"] == "broken"
     assert BROKEN[name] in listed[name]["problem"]
     assert "Traceback" in listed[name]["traceback"]
-    assert listed["good"]["gives"]["targets"] == ["good-board", "shared-board"]
+    assert listed["good"]["provides"]["targets"] == ["good-board", "shared-board"]
 
 
 def test_a_raising_hook_leaves_the_plugin_its_other_hooks(listed):
-    assert listed["broken_hook"]["gives"] == {"devices": ["still-there"]}
+    assert listed["broken_hook"]["provides"] == {"devices": ["still-there"]}
 
 
 def test_an_unknown_name_lists_the_known_the_close_and_the_broken(python):
@@ -101,11 +101,13 @@ for ask in (lambda: targets["shared-board"], lambda: targets.get("shared-board")
     text = run_code(python, code)
     assert "['good-board', 'rival-board']\n{'shared-board': ('good', 'rival')}" in text
     assert (
-        text.count("2 plugins give a target 'shared-board'\n  good of dlc-good 1.2\n  rival of dlc-rival 1.2")
+        text.count(
+            "2 plugins provide a target 'shared-board'\n  good of dlc-good 1.2\n  rival of dlc-rival 1.2"
+        )
         == 2
     )
-    assert "target 'shared-board' is also given by good" in listed["rival"]["problem"]
-    assert "target 'shared-board' is also given by rival" in listed["good"]["problem"]
+    assert "target 'shared-board' is also provided by good" in listed["rival"]["problem"]
+    assert "target 'shared-board' is also provided by rival" in listed["good"]["problem"]
 
 
 def test_two_distributions_with_one_plugin_name(listed):

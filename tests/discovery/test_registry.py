@@ -15,7 +15,13 @@ from dlc_core.diag import DlcError, PluginError
 from dlc_core.driver import find_target
 from dlc_core.hooks import Deferred, hookimpl
 from dlc_core.plugin.discovery import HOOKS
-from dlc_core.plugin.registry import CATEGORIES, NEEDED, UnknownNameError, fresh_registry, registry
+from dlc_core.plugin.registry import (
+    CATEGORIES,
+    REQUIRED_ATTRIBUTES,
+    UnknownNameError,
+    fresh_registry,
+    registry,
+)
 from dlc_core.target import TargetKind
 
 
@@ -31,7 +37,7 @@ class Thing:
         raise AttributeError(name)
 
 
-KNOWN = {name for needed in NEEDED.values() for name in needed}
+KNOWN = {name for needed in REQUIRED_ATTRIBUTES.values() for name in needed}
 
 
 class Board:
@@ -51,7 +57,7 @@ def test_declarations_by_category_and_name():
         assert registry() is made
         assert made.targets["board"] == Thing("board")
         assert made.get_or_error("targets", "board-mini") == Thing("board-mini")
-        assert made.targets.giver("board") == "board"
+        assert made.targets.provider("board") == "board"
         assert [name for name in made.targets if name.startswith("board")] == ["board", "board-mini"]
         assert made.devices.get("board") is None
     assert registry() is not made
@@ -82,14 +88,14 @@ class Usurper:
 
 def test_what_the_core_gives_stays_the_cores():
     with fresh_registry({"usurper": Usurper()}) as made:
-        assert made.targets.giver("reference") == made.ops.giver("relu") == "core"
+        assert made.targets.provider("reference") == made.ops.provider("relu") == "core"
         assert not made.targets.clashes
         assert made.targets["own"] == Thing("own")
         core, usurper = made.plugins
         assert core.status == "ok"
         assert usurper.status == "broken"
         assert "dlc_targets: the core has a target 'reference'" in usurper.problem
-        assert usurper.gives == {"targets": ("own",)}
+        assert usurper.provides == {"targets": ("own",)}
 
 
 class Named:
@@ -202,12 +208,12 @@ def test_what_is_deferred_is_imported_when_its_name_is_asked_for(shelf):
     with fresh_registry({"boards": plugin}) as made:
         assert set(made.targets) == {"reference", "near", "far"}
         assert "near" in made.targets
-        assert made.targets.known("near", "host_rank") == 3
+        assert made.targets.attribute("near", "host_rank") == 3
         assert not near()
         assert made.targets["near"] is made.targets["near"]
         assert made.targets["near"].doc == "a board"
         assert (near(), far()) == (True, False)
-        assert made.targets.known("far", "host_rank") == 2
+        assert made.targets.attribute("far", "host_rank") == 2
         assert far()
         assert {type(kind) for kind in made.targets.values()} == {TargetKind}
         assert [plugin.status for plugin in made.plugins] == ["ok", "ok"]
@@ -259,7 +265,7 @@ def test_the_registry_is_frozen():
         with pytest.raises(TypeError):
             made.targets["other"] = Thing("other")
         with pytest.raises(TypeError):
-            made.plugins[1].gives["targets"] = ()
+            made.plugins[1].provides["targets"] = ()
 
 
 def test_unknown_category_and_unknown_name():
@@ -272,7 +278,7 @@ def test_unknown_category_and_unknown_name():
         assert "did you mean 'plugins'" in str(caught.value)
         with pytest.raises(UnknownNameError) as caught:
             made.devices["some-device"]
-        assert "install a package that gives this device" in str(caught.value)
+        assert "install a package that provides this device" in str(caught.value)
 
 
 def test_a_category_that_asks_for_itself():
@@ -285,7 +291,7 @@ def test_a_category_that_asks_for_itself():
         assert list(made.watchers) == []
         (info,) = [info for info in made.plugins if info.name == "mirror"]
         assert info.status == "broken"
-        assert "asks the registry for what it is about to give" in info.problem
+        assert "reads its own category from the registry" in info.problem
 
 
 def test_the_cause_of_an_unknown_name_is_the_first_broken_plugin():
@@ -355,7 +361,7 @@ def test_the_first_tuner_with_an_answer_wins():
 
     with fresh_registry({"a": Tuner(None), "b": Tuner("tiles"), "c": Tuner("other")}) as made:
         assert made.schedule("matmul", "board") == "tiles for matmul"
-        assert made.plugins[2].gives == {"schedule": ("dlc_schedule",)}
+        assert made.plugins[2].provides == {"schedule": ("dlc_schedule",)}
     with fresh_registry({"a": Tuner(None)}) as made:
         assert made.schedule("matmul", "board") is None
     with fresh_registry({"a": Tuner(OSError("no database")), "b": Tuner("tiles")}) as made:

@@ -223,18 +223,18 @@ class Wrong(nn.Module):
 @pytest.mark.parametrize(
     ("part", "shape", "said"),
     [
-        (nn.Linear(4, 2), (3, 5), "the layer wants 4 in dim -1, the input has 5"),
-        (nn.Conv2d(3, 2, 3), (1, 4, 8, 8), "wants 3 in dim 1, the input has 4"),
-        (nn.Conv2d(3, 2, 3), (4, 8, 8), r"wants images \(n, c, h, w\)"),
-        (nn.BatchNorm2d(3), (1, 4, 8, 8), "wants 3 in dim 1"),
-        (nn.LayerNorm((2, 4)), (2, 3, 4), "wants 2 in dim -2"),
-        (nn.RMSNorm(4), (4, 3), "wants 4 in dim -1"),
-        (nn.MaxPool2d(2), (4, 8, 8), "pooling wants images"),
+        (nn.Linear(4, 2), (3, 5), "the layer needs 4 in dim -1, the input has 5"),
+        (nn.Conv2d(3, 2, 3), (1, 4, 8, 8), "needs 3 in dim 1, the input has 4"),
+        (nn.Conv2d(3, 2, 3), (4, 8, 8), r"needs images \(n, c, h, w\)"),
+        (nn.BatchNorm2d(3), (1, 4, 8, 8), "needs 3 in dim 1"),
+        (nn.LayerNorm((2, 4)), (2, 3, 4), "needs 2 in dim -2"),
+        (nn.RMSNorm(4), (4, 3), "needs 4 in dim -1"),
+        (nn.MaxPool2d(2), (4, 8, 8), "pooling needs images"),
         (nn.Flatten(3), (4, 8, 8), "there is no dim 3"),
-        (nn.MultiHeadAttention(8, 2), (4, 8), "attention wants"),
+        (nn.MultiHeadAttention(8, 2), (4, 8), "attention needs"),
         (nn.Embedding(4, 2), (3,), "indices has dtype float32"),
         (nn.Conv2d(3, 2, 5), (1, 3, 4, 4), "does not fit"),
-        (nn.Linear(2, 2), (), "wants 2 in dim -1"),
+        (nn.Linear(2, 2), (), "needs 2 in dim -1"),
     ],
 )
 def test_errors_name_the_module(part, shape, said):

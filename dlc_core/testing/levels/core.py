@@ -96,7 +96,7 @@ def _may_lack_samples(decl: OpDecl) -> bool:
     time.
     """
     host_only = decl.kind == "opaque" and decl.lower is None and not decl.is_composite
-    return host_only and registry().ops.giver(decl.name) != "core"
+    return host_only and registry().ops.provider(decl.name) != "core"
 
 
 def _modules(decl: OpDecl) -> Iterator[IRModule]:

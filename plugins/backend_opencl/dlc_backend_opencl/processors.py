@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from dlc_backend_opencl.kind import PROCESSOR
-from dlc_core.plugin.builtin import of_slices
+from dlc_core.plugin.builtin import from_slices
 from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -72,7 +72,7 @@ def _launch(s: Schedule, grid: Grid, handle: BlockRV) -> None:
         bind_alone(s, grid, loops[0] if loops else handle)
 
 
-_SLICES = cast(tuple[ScheduleRule, ...], of_slices("dlc_schedule_rules"))
+_SLICES = cast(tuple[ScheduleRule, ...], from_slices("dlc_schedule_rules"))
 RULES = tuple(map(ProcessorRule, (*_SLICES, *CPU_RULES)))
 
 __all__ = ["RULES", "ProcessorRule"]
