@@ -11,7 +11,7 @@ from dlc_core.arith.interval import INF
 from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, substitute
 from dlc_core.schedule.recurrence import passes_on, recurrent_buffers, violated_by_order
 from dlc_core.schedule.regions import Access, accesses, bind_all, escapes, hull, iter_map
 from dlc_core.schedule.tree import Program
@@ -183,6 +183,8 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
 
     The loop may move no reduction axis, no two iterations may write one element, and no iteration may read
     what another one writes."""
+    if kind == "parallel" and const_value(loop.extent) == 1:
+        return  # a single iteration runs alone
     what = f"cannot make loop {loop.var.name!r} {kind}"
     own = set(allocations(loop.body))
     blocks = outer_blocks(loop.body)

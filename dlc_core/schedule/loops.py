@@ -380,8 +380,7 @@ def set_kind(program: Program, handle: LoopRV, kind: str, thread: str = "") -> N
             why=f"its extent {old.extent} is not a constant",
             hint="split it by a constant first",
         )
-    single = kind == "parallel" and const_value(old.extent) == 1  # a single iteration runs alone
-    if kind not in ("serial", "unrolled") and not single:
+    if kind not in ("serial", "unrolled"):
         check_independent(program, old, kind)
     program.replace({old: replace(old, kind=kind, thread=thread)})
 

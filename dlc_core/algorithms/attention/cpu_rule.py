@@ -2,7 +2,7 @@
 
     for batch and head (parallel):
       keys                                   transposed, panel by panel
-      for tile of queries:
+      for tile of queries (parallel instead, if there are too few heads for the threads):
         for panel of keys: scores            rows × one vector of accumulators in registers
         for query: max, weights, sum         vectors of scores
         for panel of features: results       rows × vectors in registers, divided by the sums, one store
@@ -18,12 +18,14 @@ from typing import ClassVar
 
 from dlc_core.algorithms.attention.plan import Tiled
 from dlc_core.algorithms.attention.stages import STAGE
+from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.register_tile import fits
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
 from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
@@ -47,6 +49,13 @@ listed.
 """
 
 
+PARALLEL = Decision(
+    "attention.parallel",
+    "Which loop of attention by tiles runs on all threads: over batch and heads, or over tiles of queries.",
+    ("heads", "tiles"),
+)
+
+
 @record(frozen=True)
 class TiledAttentionRule(ScheduleRule):
     """The rule for attention by tiles on cores.
@@ -56,7 +65,7 @@ class TiledAttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.attention"
     priority: ClassVar[int] = 120
-    decisions: ClassVar[tuple[str, ...]] = (THREADS.name,)
+    decisions: ClassVar[tuple[str, ...]] = (THREADS.name, PARALLEL.name)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         plan = func.attrs.get(PLAN)
@@ -91,6 +100,7 @@ class _Attend:
         self.stage = marked_stages(s, STAGE)
         self.plan: Tiled = s.func.attrs[PLAN]
         self.work = work_of(s.func)
+        self.parallel_tiles = False
 
     def run(self) -> None:
         s = self.s
@@ -104,7 +114,7 @@ class _Attend:
         *heads, row, feature = loops_that_read(s, out, self.stage["mixed"])
         s.reorder(*heads, row, feature)
         head = s.fuse(*heads) if len(heads) > 1 else heads[0]
-        self._parallelize(head)
+        self._parallelize(head, row)
         if self.plan.panel == 1:
             self._one_query(row, feature)
             return
@@ -113,9 +123,32 @@ class _Attend:
         s.compute_at(self.stage["keys"], head)
         s.vectorize(s.get_loops(self.stage["keys"])[-1])
 
-    def _parallelize(self, loop: LoopRV) -> None:
-        if worth_threads(self.machine, self.work, "multiply-adds"):
-            self.s.parallel(loop)
+    def _parallelize(self, head: LoopRV, row: LoopRV) -> None:
+        """Run the loop over heads on all threads, or let `_tile` do so with the loops over tiles."""
+        if not worth_threads(self.machine, self.work, "multiply-adds"):
+            return
+        heads, rows = (const_value(self.s.extent(loop)) for loop in (head, row))
+
+        def cycles(alternative: str) -> float | None:
+            if heads is None or rows is None or self.work is None:
+                return None
+            tiles = -(-rows // self.plan.rows)
+            each = self.work / LOOPS.work_per_cycle["multiply-adds"] / (heads * tiles)
+            if alternative == "heads":
+                return -(-heads // self.machine.threads) * tiles * each + self.machine.description.fork_cycles
+            return heads * (-(-tiles // self.machine.threads) * each + self.machine.description.fork_cycles)
+
+        over_heads, over_tiles = map(cycles, PARALLEL.alternatives)
+        if over_heads is None or over_tiles is None:
+            few = heads is not None and heads < self.machine.threads
+        else:
+            few = over_tiles < over_heads
+        tiled = self.plan.panel != 1
+        preferred = "tiles" if few and tiled else "heads"
+        candidates = PARALLEL.alternatives if tiled else ("heads",)
+        self.parallel_tiles = PARALLEL.choose(preferred, candidates, cost=cycles) == "tiles"
+        if not self.parallel_tiles:
+            self.s.parallel(head)
 
     # Tiles of queries
 
@@ -174,6 +207,8 @@ class _Attend:
                 self._results(stage["mixed"], row, feature)
             else:
                 self._results(copy[stage["mixed"]], copy[row], copy[feature])
+        if self.parallel_tiles:
+            s.parallel(tiles)
 
     def _scores(self, stage: Mapping[str, BlockRV]) -> None:
         """Compute the scores of a tile for one panel of keys in registers; the tail after the last key is

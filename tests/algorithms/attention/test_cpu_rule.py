@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.algorithms.attention.plan import Tiled
+from dlc_core.decisions import forced
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.target import Description
-from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import For
 
@@ -52,6 +53,24 @@ def test_sizes_that_are_no_multiples(n, m, d, e, machine):
 
 
 @machines
+@pytest.mark.parametrize("parallel", ["heads", "tiles"])
+@pytest.mark.parametrize(("heads", "batch"), [(1, 1), (3, 1), (1, 2)])
+def test_loops_of_one_iteration_and_tiles_on_all_threads(heads, batch, parallel, machine):
+    func = kernel(45, 21, 20, heads=heads, batch=batch, lanes=machine.lanes(32))
+    with forced(f"loops.threads=all,attention.parallel={parallel}"):
+        made = check(func, machine)
+    loops = [s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert len(loops) == (0 if not machine.parallel else 1 if parallel == "heads" else 2)
+
+
+@pytest.mark.parametrize(("heads", "parallel"), [(1, "tiles"), (3, "tiles"), (4, "heads"), (12, "heads")])
+def test_threads_share_tiles_if_there_are_too_few_heads(heads, parallel):
+    shapes = [param(name, tensor_type((1, heads, 1024, 32))) for name in "qkv"]
+    scheduled = schedule_for(kernel_of(std.attention(*shapes, plan=Tiled(4, 8)), shapes), USUAL)
+    assert any(text.startswith(f"attention.parallel={parallel}") for text in scheduled.attrs["decisions"])
+
+
+@machines
 def test_lengths_that_are_not_known(machine):
     for n, m in ((1, 1), (3, 40), (23, 9)):
         check(kernel(N, M, lanes=machine.lanes(32)), machine, {N: n, M: m})
@@ -88,7 +107,7 @@ def test_heads_that_share_keys(n):
     check(kernel(n, 9, heads=6, groups=2, batch=2))
 
 
-def test_heads_are_dealt_out_to_threads():
+def test_heads_are_distributed_over_threads():
     made = check(kernel(12, 32, d=32, heads=3, batch=2))
     (parallel,) = (s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel")
     assert parallel.extent.value == 6
