@@ -130,7 +130,7 @@ def test_errors_name_the_kernel_of_their_model(tmp_path: Path) -> None:
     assert messages[2] == messages[0].replace("first", "other")
 
 
-@prim_func_pass(place="end tir")
+@prim_func_pass(position="end tir")
 def by_name(func: PrimFunc) -> PrimFunc:
     """A pass that reads names."""
     assert func.name != NAME
