@@ -102,6 +102,20 @@ def test_symbolic_sizes(tmp_path: Path) -> None:
         assert compiled(path, cache=False).artifact.code == again.artifact.code
 
 
+def test_loop_bodies_call_kernels_of_the_cache(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    g (float[4] x, int64 n, bool go) => (float[4] y) {
+        y = Loop (n, go, x) <body = b (int64 i, bool c, float[4] s) => (bool d, float[4] t) {
+            d = Identity(c)  u = Mul(s, s)  t = Softmax(u) }> }"""
+    onnx.save(parser.parse_model(text), tmp_path / "loop.onnx")
+    x = np.linspace(0, 1, 4, dtype=np.float32)
+    want = compiled(tmp_path / "loop.onnx", cache=False)(x, np.int64(3), np.bool_(True))
+    exe = compiled(tmp_path / "loop.onnx"), compiled(tmp_path / "loop.onnx")
+    assert exe[1].report["cached_kernels"] > 0
+    for one in exe:
+        np.testing.assert_array_equal(one(x, np.int64(3), np.bool_(True)), want)
+
+
 def test_a_key_covers_settings_target_and_processor(tmp_path: Path) -> None:
     path = model(tmp_path / "one.onnx")
     assert cached(path) == 0

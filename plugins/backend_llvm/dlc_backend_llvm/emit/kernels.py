@@ -21,6 +21,7 @@ from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Part, Unit
 from dlc_core.ir.module import IRModule
+from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.stmt import PrimFunc
 
 _LENGTH = 8
@@ -70,11 +71,16 @@ def encode_kernel(func: PrimFunc, cpu: HostCpu, opt: int) -> bytes:
 
 
 def module_kernels(module: IRModule, parts: Mapping[str, bytes], cpu: HostCpu, opt: int) -> dict[str, Kernel]:
-    """The kernels of a module, which are all functions but its entry points: those in `parts`, and the
-    others, which are compiled here.
+    """The kernels of a module: those in `parts`, and the others, which are compiled here.
+
+    Kernels call no other functions.  Entry points and bodies of loops, which call kernels, are none.
     """
     functions: dict[str, PrimFunc] = module.of_kind(PrimFunc)
-    kernels = [name for name, func in functions.items() if name in parts or not func.attrs.get("entry")]
+    kernels = [
+        name
+        for name, func in functions.items()
+        if name in parts or not (func.attrs.get("entry") or called_kernels(func.body))
+    ]
     return {
         name: Kernel.decode(parts.get(name) or encode_kernel(functions[name], cpu, opt), name)
         for name in kernels
