@@ -82,10 +82,10 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "vectorize_long": "the extent up to which loops are unrolled",
     },
     "dlc_core.algorithms.strassen.rule": {
-        "Submatrices.keep_apart": "strides of a copy, which all its accesses follow",
-        "Submatrices.shares": "how many panels a thread has",
-        "Submatrices._with_weights": "prefetches",
-        "Submatrices.sums_at_a_time": "the width of vectors",
+        "Submatrices.pad_rows": "strides of a copy, which all its accesses follow",
+        "Submatrices.distribute_panels": "how many panels a thread has",
+        "Submatrices._schedule_by_panels": "prefetches",
+        "Submatrices.interleave_sums": "the width of vectors",
     },
 }
 """By module and function, why whatever the function says leaves results as they are."""
@@ -161,7 +161,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "parts * self.depth: another operator": "the shape that tiles are weighed for",
             "parts * self.half: another operator": "the shape that tiles are weighed for",
         },
-        "Submatrices._by_tiles": {
+        "Submatrices._schedule_by_tiles": {
             "2 * self.depth * self.panel: another operator": _AHEAD,
             "2 * self.depth: another operator": _AHEAD,
             "2 * self.depth: constant + 1": _AHEAD,

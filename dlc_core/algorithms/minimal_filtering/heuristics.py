@@ -18,9 +18,8 @@ class FilteringHeuristics:
     measured.
     """
     max_growth: float = 3.0
-    """The limit of the root mean square error, relative to that of the sum in order.  `docs/numerics.md`
-    promises it, so change both together.
-    """
+    """The limit of the root mean square error, relative to that of the sum in order.  A promise of
+    `docs/numerics.md`: change both together."""
     channels: int = 64
     """The maximum number of input channels for which the error is computed.  Not measured; errors of
     filtering and of the sum in order grow equally with it.
