@@ -48,7 +48,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "_proved_inside": "whether an index that the conditions of a call keep inside is clamped besides",
     },
     "dlc_core.schedule.rules.cpu.panels": {
-        "_why_whole": "compares with caches",
+        "_why_unblocked": "compares with caches",
         "steps_at_once": "compares with caches",
         "panel_bytes": "compares with caches",
         "plan_prefetch": "prefetches",
@@ -65,7 +65,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.schedule.rules.cpu.lanes": {
         "LanesRule.apply": "sizes of tiles, and where loops with conditions are cut",
         "_bands": "whether bands are parallel",
-        "_near": "compares with caches",
+        "_strip_in_l1": "compares with caches",
         "_points": "the size of tiles",
     },
     "dlc_core.schedule.rules.cpu.transpose": {
