@@ -20,4 +20,4 @@ exe = dlc.compile(module)
 data = np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)
 expected = np.sign(data) * np.maximum(np.abs(data) - 0.25, 0) * data
 np.testing.assert_allclose(exe(data), expected, rtol=1e-6, atol=1e-7)
-print(f"{exe}\nruns on {exe.target}, from the plugin {dlc.ops().giver('soft_shrink')!r}")
+print(f"{exe}\nruns on {exe.target}, from the plugin {dlc.ops().provider('soft_shrink')!r}")

@@ -79,12 +79,12 @@ def test_the_core_without_the_slice_computes_by_definition(without, name):
 
 def test_a_plugin_gives_the_slice(without, name):
     with fresh_registry({"outside": outside(SLICES[name])}) as known:
-        assert known.passes.giver(name) == "outside"
+        assert known.passes.provider(name) == "outside"
         assert [info.problem for info in known.plugins] == ["", ""]
         assert f"cpu.{name}" in rules(name)
 
 
 def test_what_the_core_gives_stays_its_own(name):
     with fresh_registry({"outside": outside(SLICES[name])}) as known:
-        assert known.passes.giver(name) == "core"
+        assert known.passes.provider(name) == "core"
         assert f"cpu.{name}" in rules(name)

@@ -16,6 +16,7 @@ from tests.passes.test_decisions import CASES
 from tests.schedule.rules.gpu.test_decisions import FORCED
 
 ELSEWHERE = {
+    "attention.parallel": "tests/algorithms/attention/test_cpu_rule.py forces both",
     "gemm.instructions": "tests/schedule/test_rules_tiles.py has products of both kinds",
     "schedule.rule": "drawn at random with the others",
 }

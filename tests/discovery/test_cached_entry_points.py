@@ -31,8 +31,8 @@ def site(tmp_path, monkeypatch):
 def reads(monkeypatch):
     """How often distributions were read."""
     count = []
-    read = installed._encoded
-    monkeypatch.setattr(installed, "_encoded", lambda group: count.append(group) or read(group))
+    read = installed._scanned
+    monkeypatch.setattr(installed, "_scanned", lambda group: count.append(group) or read(group))
     return count
 
 

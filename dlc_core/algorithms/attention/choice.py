@@ -33,6 +33,11 @@ FORM = Decision(
     ("tiled", "one_query", "unfused"),
     has_values=True,
 )
+PARALLEL = Decision(
+    "attention.parallel",
+    "Which loop of attention by tiles runs on all threads: over batch and heads, or over tiles of queries.",
+    ("heads", "tiles"),
+)
 KEY_MULTIPLE = 16
 """Matrix units need multiples of this number of keys in a panel."""
 
@@ -236,6 +241,7 @@ def _first(fitting: Callable[[], Iterator[P]]) -> P | None:
 
 __all__ = [
     "FORM",
+    "PARALLEL",
     "Sizes",
     "distributed",
     "is_supported",

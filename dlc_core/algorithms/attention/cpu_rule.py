@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from dlc_core.algorithms.attention.choice import PARALLEL
 from dlc_core.algorithms.attention.plan import Tiled
 from dlc_core.algorithms.attention.stages import STAGE
-from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.plan import PLAN
@@ -47,13 +47,6 @@ READERS: Mapping[str, tuple[str, ...]] = {
 """The stages that are computed per tile of queries, each with the stages that read it; the output is not
 listed.
 """
-
-
-PARALLEL = Decision(
-    "attention.parallel",
-    "Which loop of attention by tiles runs on all threads: over batch and heads, or over tiles of queries.",
-    ("heads", "tiles"),
-)
 
 
 @record(frozen=True)
