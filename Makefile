@@ -49,8 +49,8 @@ $(VENV)/.ready-pool: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_llvm[pool]'
 	@touch $@
 
-$(VENV)/.ready-exported: $(VENV)/.ready
-	@$(PIP) install -e '.[exported]'
+$(VENV)/.ready-corpus: $(VENV)/.ready
+	@$(PIP) install -e '.[corpus]'
 	@touch $@
 
 $(VENV)/.ready-cuda: $(VENV)/.ready

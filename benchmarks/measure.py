@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,6 +34,8 @@ class Result:
 
     model: str
     threads: int
+    family: str = ""
+    precision: str = "float32"
     times: dict[str, Spread] = field(default_factory=dict)
     load_seconds: dict[str, float] = field(default_factory=dict)
     """From the file to the first possible call, imports included; of ours a compile without the cache."""
@@ -43,6 +45,8 @@ class Result:
     """Ours from a saved artefact."""
     memory: dict[str, int] = field(default_factory=dict)
     """Bytes resident in a process that serves the model, all of its libraries included."""
+    peak: dict[str, int] = field(default_factory=dict)
+    """The most bytes that each process has had in memory, where each side has one of its own."""
     reference: str = ""
     """The reference of the outputs: "stored", "float64" or a peer's name."""
     errors: dict[str, float] = field(default_factory=dict)
@@ -67,12 +71,15 @@ class Result:
         return {
             "model": self.model,
             "threads": self.threads,
+            "family": self.family,
+            "precision": self.precision,
             "milliseconds": {name: spread.record() for name, spread in self.times.items()},
             "best_peer": self.best,
             "load_seconds": self.load_seconds,
             "first_seconds": self.first_seconds,
             "open_seconds": self.open_seconds,
             "memory_bytes": self.memory,
+            "peak_bytes": self.peak,
             "reference": self.reference,
             "errors": self.errors,
             "failures": self.failures,
@@ -90,6 +97,7 @@ def measure_case(
     limit: float,
     precision: str = "float32",
     target: str = "",
+    apart: bool = False,
 ) -> Iterator[Result]:
     """Measure a model for each number of threads; failures are part of the result.
 
@@ -97,13 +105,19 @@ def measure_case(
     of ours, where it is not the default one.
 
     Peers that can be are together in this process, the others each in one of their own with `limit` seconds
-    for each of their answers.
+    for each of their answers.  If `apart`, each is in one of its own, ours too, so that a crash of any side
+    is a failure of that side; nothing is then computed here, so that there is no time to open.
     """
+    if precision == "float32":
+        precision = case.precision
     feeds, peers = case.feeds(), [peer.at(precision) for peer in peers]
+    if apart:
+        peers = [replace(peer, together=False) for peer in peers]
+    of_largest = case.of_largest or OF_LARGEST.get(precision)
     with case.file() as path:
-        truth = _reference(case, path, feeds)
+        truth = _reference(case, path, feeds, evaluate=not apart)
         for count in threads:
-            result = Result(case.name, count)
+            result = Result(case.name, count, case.family, precision)
             with ExitStack() as stack:
                 workers: dict[str, Here | Worker] = {}
                 for peer in peers:
@@ -120,13 +134,15 @@ def measure_case(
                     workers[peer.name] = worker
                     result.load_seconds[peer.name] = worker.load_seconds
                     result.first_seconds[peer.name] = worker.first_seconds
-                _compare(result, {name: worker.outputs for name, worker in workers.items()}, truth, precision)
+                outputs = {name: worker.outputs for name, worker in workers.items()}
+                _compare(result, outputs, truth, of_largest)
                 result.times = interleaved(workers, seconds, result.failures)
+                result.peak = _peaks(workers, result.failures)
             if memory:
                 _add_memory(result, [p for p in peers if p.name in workers], path, feeds, limit)
             if OURS.name in result.failures:
                 result.problem = f"dlc cannot run it: {result.failures[OURS.name]}"
-            else:
+            elif not apart:
                 result.open_seconds = _time_to_open(path, count, precision, target)
             yield result
 
@@ -148,6 +164,18 @@ def interleaved(
             except RuntimeError as error:
                 failures[name] = str(error)
     return {name: spread_of(found) for name, found in times.items() if name not in failures}
+
+
+def _peaks(workers: Mapping[str, Here | Worker], failures: dict[str, str]) -> dict[str, int]:
+    """Of those that have a process of their own and have not failed."""
+    found = {}
+    for name, worker in workers.items():
+        if isinstance(worker, Worker) and name not in failures:
+            try:
+                found[name] = worker.peak()
+            except RuntimeError as error:
+                failures[name] = str(error)
+    return found
 
 
 def _add_memory(
@@ -192,11 +220,13 @@ class _Reference:
     """By position."""
 
 
-def _reference(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Reference | None:
-    """The stored outputs, or those of an evaluation in float64 where it is cheap and possible."""
+def _reference(case: Case, path: Path, feeds: Mapping[str, Array], *, evaluate: bool) -> _Reference | None:
+    """The stored outputs, or, if `evaluate`, those in float64 where that is cheap and possible."""
     stored = case.expected()
     if stored:
         return _Reference("stored", {int(index): value for index, value in stored.items()})
+    if not evaluate:
+        return None
     try:
         flops = sum(kernel.flops or 0 for kernel in dlc.compile(path).explain().kernels)
     except DlcError:
@@ -210,7 +240,10 @@ def _reference(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Reference
 
 
 def _compare(
-    result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: _Reference | None, precision: str
+    result: Result,
+    outputs: Mapping[str, Mapping[str, Array]],
+    truth: _Reference | None,
+    of_largest: float | None,
 ) -> None:
     """Compare all outputs with the truth, else with those of the first peer that has any."""
     if truth is None:
@@ -222,20 +255,20 @@ def _compare(
     for name, found in outputs.items():
         in_order = list(found.values())
         result.errors[name] = max(
-            _excess(in_order[index], value, precision) for index, value in truth.outputs.items()
+            _excess(in_order[index], value, of_largest) for index, value in truth.outputs.items()
         )
     result.errors.pop(truth.name, None)
     if not result.errors.get(OURS.name, 0.0) <= 1:
         result.problem = f"results differ from {truth.name}"
 
 
-def _excess(got: Array, wanted: Array, precision: str) -> float:
+def _excess(got: Array, wanted: Array, of_largest: float | None) -> float:
     """Tolerances that the largest error takes."""
     if got.shape != wanted.shape:
         return float("inf")
     if not got.size:
         return 0.0
     a, b = got.astype(np.float64), wanted.astype(np.float64)
-    if precision in OF_LARGEST:
-        return float(np.max(np.abs(a - b)) / (OF_LARGEST[precision] * np.max(np.abs(b)) + ATOL))
+    if of_largest is not None:
+        return float(np.max(np.abs(a - b)) / (of_largest * np.max(np.abs(b)) + ATOL))
     return float(np.max(np.abs(a - b) / (ATOL + RTOL * np.abs(b))))

@@ -32,6 +32,12 @@ class Case:
     """Gives the model's file; one that is generated is written into the folder."""
     feeds: Callable[[], Mapping[str, Array]]
     expected: Callable[[], Mapping[str, Array]] = field(default=dict)
+    family: str = ""
+    """The kind of network, of which the report has a geometric mean."""
+    precision: str = "float32"
+    """That in which it is measured, unless the run has another."""
+    of_largest: float | None = None
+    """The part of an output's largest value that errors may be, where the precision does not say it."""
 
     @contextmanager
     def file(self) -> Iterator[Path]:

@@ -84,7 +84,7 @@ def speed_columns(peers: Sequence[Peer]) -> Columns:
     ]
 
 
-def start_columns(peers: Sequence[Peer], *, memory: bool) -> Columns:
+def start_columns(peers: Sequence[Peer], *, memory: bool, peak: bool = False) -> Columns:
     """Titles and cells of the table of times to start and of memory."""
     names = [OURS.name, *_others(peers)]
     return [
@@ -98,6 +98,7 @@ def start_columns(peers: Sequence[Peer], *, memory: bool) -> Columns:
         ("open s", lambda result: _number(result.open_seconds, "{:.3g}")),
         *((f"{name} first s", partial(_first, name=name)) for name in names),
         *((f"{name} MiB", partial(_memory, name=name)) for name in names if memory),
+        *((f"{name} peak MiB", partial(_peak, name=name)) for name in names if peak),
     ]
 
 
@@ -111,7 +112,10 @@ def _others(peers: Sequence[Peer]) -> list[str]:
 
 def _time(result: Result, name: str) -> str:
     spread = result.times.get(name)
-    return NONE if spread is None else f"{_ms(spread.median)} [{_ms(spread.p10)}–{_ms(spread.p90)}]"
+    if spread is None:
+        how = result.failures.get(name, "").partition(":")[0]
+        return how if how in ("crashed", "late") else NONE
+    return f"{_ms(spread.median)} [{_ms(spread.p10)}–{_ms(spread.p90)}]"
 
 
 def _ms(value: float) -> str:
@@ -142,6 +146,10 @@ def _memory(result: Result, name: str) -> str:
     return NONE if name not in result.memory else f"{result.memory[name] / 2**20:.0f}"
 
 
+def _peak(result: Result, name: str) -> str:
+    return f"{result.peak[name] / 2**20:.0f}" if result.peak.get(name) else NONE
+
+
 def _error(result: Result) -> str:
     return _number(result.errors.get(OURS.name), "{:.2g}")
 
@@ -163,6 +171,34 @@ def geomeans(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, floa
     return means
 
 
+def family_means(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, dict[str, float]]:
+    """The geometric means of each family, as `geomeans` has them of all."""
+    families = sorted({result.family for result in results} - {""})
+    return {name: geomeans([each for each in results if each.family == name], peers) for name in families}
+
+
+def _family_rows(
+    results: Sequence[Result], families: dict[str, dict[str, float]], counts: Sequence[int]
+) -> list[list[str]]:
+    rows = []
+    for name, means in families.items():
+        models = {result.model for result in results if result.family == name}
+        cells = (_number(means.get(f"{BEST}, threads {count}"), "{:.3f}") for count in counts)
+        rows.append([name, str(len(models)), *cells])
+    return rows
+
+
+def above_one(results: Sequence[Result]) -> list[str]:
+    """A line for each result that is slower than the best peer, the slowest first."""
+    found = [
+        (ratio, result)
+        for result in results
+        if result.best is not None and (ratio := result.ratio(result.best)) is not None and ratio > 1
+    ]
+    found.sort(key=lambda pair: -pair[0])
+    return [f"{each.model}, threads {each.threads}: {ratio:.2f} of {each.best}" for ratio, each in found]
+
+
 def remarks(results: Sequence[Result]) -> list[str]:
     """The failures and wrong results, each once, with all numbers of threads."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -182,8 +218,8 @@ def remarks(results: Sequence[Result]) -> list[str]:
 
 
 def print_report(results: Sequence[Result], peers: Sequence[Peer], *, markdown: bool) -> None:
-    memory = any(result.memory for result in results)
-    for columns in (speed_columns(peers), start_columns(peers, memory=memory)):
+    memory, peak = (any(getattr(result, kind) for result in results) for kind in ("memory", "peak"))
+    for columns in (speed_columns(peers), start_columns(peers, memory=memory, peak=peak)):
         titles = [title for title, _ in columns]
         print_table(titles, [[cell(each) for _, cell in columns] for each in results], markdown=markdown)
         print()
@@ -191,6 +227,16 @@ def print_report(results: Sequence[Result], peers: Sequence[Peer], *, markdown: 
         print(line)
     for name, mean in geomeans(results, peers).items():
         print(f"geometric mean of the ratios to {name}: {mean:.3f}")
+    families = family_means(results, peers)
+    if families:
+        counts = sorted({result.threads for result in results})
+        titles = ["family", "models", *(f"/ best, threads {count}" for count in counts)]
+        print()
+        print_table(titles, _family_rows(results, families, counts), markdown=markdown)
+        slower = above_one(results)
+        print(f"\n{len(slower)} of {len(results)} above 1.00" + (":" if slower else ""))
+        for line in slower:
+            print(f"  {line}")
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool) -> None:
@@ -213,5 +259,6 @@ def write_json(path: Path, results: Sequence[Result], peers: Sequence[Peer], fac
         "peers": {peer.name: peer.version for peer in peers},
         "results": [result.record() for result in results],
         "geometric_means": geomeans(results, peers),
+        "families": family_means(results, peers),
     }
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

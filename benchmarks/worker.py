@@ -95,6 +95,11 @@ class Worker:
         found: int = self._request(("resident",))
         return found
 
+    def peak(self) -> int:
+        """The most bytes that the process has had in memory so far, its compile included."""
+        found: int = self._request(("peak",))
+        return found
+
     def close(self) -> None:
         self._pipe.close()
         self._process.kill()
@@ -104,12 +109,12 @@ class Worker:
         try:
             self._pipe.send(message)
             if not self._pipe.poll(self.limit):
-                raise RuntimeError(f"no answer in {self.limit:g} s")
+                raise RuntimeError(f"late: no answer in {self.limit:g} s")
             status, value = self._pipe.recv()
         except (EOFError, OSError):
             code = self._process.wait()
             raise RuntimeError(
-                f"it died of signal {-code}" if code < 0 else f"it ended with {code}"
+                f"crashed: signal {-code}" if code < 0 else f"crashed: it ended with {code}"
             ) from None
         if status == "failed":
             raise RuntimeError(value)
@@ -132,10 +137,12 @@ def serve(pipe: Connection) -> None:
             found = _measure(session, feeds, *arguments, last)
             last = found[-1]
             pipe.send(("done", found))
+        elif what == "peak":
+            pipe.send(("done", _status("VmHWM")))
         else:
             for _ in range(CALLS - 1):
                 session(feeds)
-            pipe.send(("done", _resident()))
+            pipe.send(("done", _status("VmRSS")))
 
 
 def _measure(session: Session, feeds: Mapping[str, Array], seconds: float, last: float) -> list[float]:
@@ -156,11 +163,13 @@ def _measure(session: Session, feeds: Mapping[str, Array], seconds: float, last:
             return found
 
 
-def _resident() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) << 10
-    return 0
+def _status(key: str) -> int:
+    """Bytes of this process by the kernel's name for them; 0 where the system does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith(f"{key}:")), 0)
 
 
 def _reason(error: Exception) -> str:

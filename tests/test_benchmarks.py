@@ -147,7 +147,7 @@ def test_a_peer_that_fails_has_dashes_and_a_reason(models: Path, capsys: pytest.
     assert "unwilling did not run it: no Add here" in said
     assert "and more" not in said
     assert "failing did not run it: out of breath" in said
-    assert "crashing did not run it: it died of signal 9" in said
+    assert "crashing did not run it: crashed: signal 9" in said
     assert "tripled's results differ from stored" in said
     peers = [OURS, *map(peer, loads)]
     means = geomeans([result], peers)

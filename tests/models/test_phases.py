@@ -1,4 +1,4 @@
-"""Parts of published networks, as exporters write them, through the phases of `benchmarks.exported.phases`.
+"""Parts of published networks, as exporters write them, through the phases of `benchmarks.corpus.phases`.
 
 The whole networks at their published sizes are in test_sizes.py.
 """
@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dlc_core.config import config
 
-phases = pytest.importorskip("benchmarks.exported.phases", reason="only the repository has the benchmarks")
+phases = pytest.importorskip("benchmarks.corpus.phases", reason="only the repository has the benchmarks")
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
 HEAD = '<ir_version: 10, opset_import: ["" : 18]> g '

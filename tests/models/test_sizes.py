@@ -1,6 +1,6 @@
-"""Models at their published sizes, exported here, in every phase: see `benchmarks.exported.phases`.
+"""A model of each family of the corpus, exported here, in every phase: see `benchmarks.corpus.phases`.
 
-`pip install -e '.[exported]'` has what writes them.  With DLC_EXPORTED_MODELS naming a folder, they are kept
+`pip install -e '.[corpus]'` has what writes them.  With DLC_EXPORTED_MODELS naming a folder, they are kept
 there, and taken from there the next time.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-phases = pytest.importorskip("benchmarks.exported.phases", reason="only the repository has the benchmarks")
-sizes = pytest.importorskip("benchmarks.exported.sizes", reason="only the repository has the benchmarks")
+phases = pytest.importorskip("benchmarks.corpus.phases", reason="only the repository has the benchmarks")
+catalog = pytest.importorskip("benchmarks.corpus.catalog", reason="only the repository has the benchmarks")
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
 MISSING = [p for p in ("torch", "torchvision", "timm", "transformers", "onnxscript") if find_spec(p) is None]
@@ -25,13 +25,13 @@ LIMIT = 900.0
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(MISSING), reason=f"pip install -e '.[exported]': no {', '.join(MISSING)} here")
-@pytest.mark.parametrize("name", sizes.MAKERS)
-def test_every_phase(name, tmp_path, record_property):
+@pytest.mark.skipif(bool(MISSING), reason=f"pip install -e '.[corpus]': no {', '.join(MISSING)} here")
+@pytest.mark.parametrize("recipe", catalog.first_of_families(), ids=lambda recipe: recipe.name)
+def test_every_phase(recipe, tmp_path, record_property):
     folder = Path(os.environ.get(KEPT) or tmp_path)
-    path = folder / f"sized-{name}.onnx"
+    path = folder / f"{recipe.stem}.onnx"
     if not path.with_suffix(".npz").exists():
-        words = ["-W", "ignore", "-m", "benchmarks.exported", "one", str(folder), "--only", f"sized/{name}"]
+        words = ["-W", "ignore", "-m", "benchmarks.corpus", "one", str(folder), "--only", recipe.name]
         done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=LIMIT)
         assert done.returncode == 0, done.stderr[-2000:]
     try:
@@ -39,6 +39,6 @@ def test_every_phase(name, tmp_path, record_property):
     finally:
         if KEPT not in os.environ:
             path.unlink()
-    record_property("sized", phases.rows({name: found}).splitlines()[2])
+    record_property("sized", phases.rows({recipe.name: found}).splitlines()[2])
     wrong = {phase: record["outcome"] for phase, record in found.items() if record["outcome"] != "right"}
     assert wrong == {}

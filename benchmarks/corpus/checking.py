@@ -12,15 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.exported.building import plain
+from benchmarks.corpus.building import plain
+from benchmarks.corpus.catalog import recipe_of
 
-QUANTIZED = ("ddddocr-common_old", "quantized-")
-"""Networks that round to 8 bits inside: where the last bit of a float decides, a result moves by a step."""
+RTOL = {"float32": 2e-3, "bfloat16": 2e-2, "int8": 2e-2}
+"""By dtype of the recipe, the part of an output's largest value that errors may be.
+
+Networks that round to 8 bits move by a step where the last bit of a float decides.
+"""
 
 
 def check_one(path: Path) -> dict[str, Any]:
     """The outcome of one model."""
-    rtol = 2e-2 if path.stem.startswith(QUANTIZED) else 2e-3
+    recipe = recipe_of(path.stem)
+    dtype = "float32" if recipe is None else recipe.dtype
+    rtol = RTOL[dtype]
     from dlc_frontend_onnx.specialized import CallableModel
 
     from dlc_core.diag import DlcError
@@ -31,7 +37,7 @@ def check_one(path: Path) -> dict[str, Any]:
         feeds = {key[3:]: _fed(saved[key]) for key in saved.files if key.startswith("in_")}
         wanted = {int(key[4:]): saved[key] for key in saved.files if key.startswith("out_")}
     try:
-        model = CallableModel(path)
+        model = CallableModel(path, precision="float32" if dtype == "int8" else dtype)
         found, others = model(feeds), model(_other(feeds))
     except DlcError as error:
         return {**record, "outcome": str(error).splitlines()[0], "error": None, "host": 0}
@@ -89,7 +95,7 @@ def check(folder: Path, only: str) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.onnx")):
         if only.replace("/", "-") not in path.stem or not path.with_suffix(".npz").exists():
             continue
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.exported", "verdict", str(path)]
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.corpus", "verdict", str(path)]
         try:
             result = subprocess.run(command, capture_output=True, text=True, timeout=300)
             record = json.loads(result.stdout) if result.returncode == 0 else None

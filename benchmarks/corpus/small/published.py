@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.exported.recipes import recipe
+from benchmarks.corpus.recipe import small
 
 PUBLISHED = {
     "basic_pitch/nmp": "saved_models/icassp_2022/nmp.onnx",
@@ -46,6 +46,9 @@ def page() -> Any:
     return made
 
 
+QUANTIZED = ("ddddocr/common_old",)
+"""They round to 8 bits inside."""
+
 IMAGES = {"rec": (1, 3, 48, 160), "cls": (1, 3, 48, 192), "det": page()}
 """Shapes, or values, by the beginnings of names, where models leave their dims open."""
 
@@ -66,11 +69,19 @@ def given(name: str, info: Any) -> Any:
     return next((shape for end, shape in IMAGES.items() if model.startswith(end)), None)
 
 
-def published_recipes() -> None:
-    """Those of the packages that are installed."""
-    for name, file in PUBLISHED.items():
-        found = find_spec(name.partition("/")[0])
-        for folder in (found.submodule_search_locations or ()) if found is not None else ():
-            source = Path(folder) / file
-            if source.exists():
-                recipe(name)(lambda path, source=source: shutil.copyfile(source, path))  # type: ignore[misc]
+def _copy(name: str, path: Path) -> None:
+    """The file of an installed package."""
+    package, file = name.partition("/")[0], PUBLISHED[name]
+    found = find_spec(package)
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        source = Path(folder) / file
+        if source.exists():
+            shutil.copyfile(source, path)
+            return
+    raise FileNotFoundError(f"no {file} of the package {package} here")
+
+
+for _name in PUBLISHED:
+    small(_name, dtype="int8" if _name in QUANTIZED else "float32")(
+        lambda path, name=_name: _copy(name, path)  # type: ignore[misc]
+    )

@@ -1,0 +1,94 @@
+"""`python -m benchmarks.corpus list|build|measure|check|phases [FOLDER] [--only TEXT] …`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import corpus, running
+from benchmarks.corpus import listing, phases
+from benchmarks.corpus.building import build, build_one
+from benchmarks.corpus.catalog import chosen
+from benchmarks.corpus.checking import check, check_one, table
+from benchmarks.corpus.measuring import cases_of, named
+from benchmarks.report import print_table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; 1 where a model is wrong, crashed or regressed."""
+    options = parser().parse_args(arguments)
+    if options.what == "list":
+        rows = listing.rows(chosen(options.only, small=options.small), options.folder)
+        print_table(listing.TITLES, rows, markdown=options.markdown)
+    elif options.what == "build":
+        return int(build(options.folder, chosen(options.only, small=options.small), options.limit) > 0)
+    elif options.what == "one":
+        build_one(options.only, options.folder)
+    elif options.what == "measure":
+        wanted = named(options.only)
+        return running.run(cases_of(options.folder, wanted), options, wanted)
+    elif options.what == "phases":
+        return run_phases(options.folder, options.only)
+    elif options.what == "verdict":
+        print(json.dumps(check_one(options.folder)))
+    else:
+        records = check(options.folder, options.only)
+        print(table(records) if options.markdown else json.dumps(records, indent=1))
+        return int(any(r["outcome"].startswith(("wrong", "crashed")) for r in records))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.corpus", description=(corpus.__doc__ or "").split("\n")[0]
+    )
+    commands = made.add_subparsers(dest="what", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text)
+        command.add_argument(
+            "folder",
+            type=Path,
+            nargs="?" if name == "list" else None,
+            help="where the models are; outside of the repository",
+        )
+        command.add_argument("--only", default="", help="names that contain this, or one of A,B")
+        if name in ("list", "build"):
+            command.add_argument("--small", action="store_true", help="the reduced networks")
+        if name == "build":
+            command.add_argument(
+                "--limit", type=float, default=600.0, help="seconds that a model may take (%(default)s)"
+            )
+        if name == "measure":
+            running.add_options(command, apart=True)
+        elif name in ("list", "check"):
+            command.add_argument("--markdown", action="store_true", help="print a table as Markdown")
+    return made
+
+
+COMMANDS = {
+    "list": "list the recipes; with a folder, the parameters and inputs of its models too",
+    "build": "build the models that are not in the folder",
+    "measure": "measure the models of the folder against installed peers",
+    "check": "compile each model and compare its results with the stored ones",
+    "phases": "run each model in four ways, each in a process of its own",
+    "one": "build the model of the name --only, in this process",
+    "verdict": "check one model file, in this process",
+}
+
+
+def run_phases(folder: Path, only: str) -> int:
+    """Print the outcomes of each model of a folder in each phase; 1 where one is not right."""
+    paths = [p for p in sorted(folder.glob("*.onnx")) if only.replace("/", "-") in p.stem]
+    found = {}
+    for path in paths:
+        found[path.stem] = phases.outcomes(path)
+        sys.stderr.write(phases.rows({path.stem: found[path.stem]}).splitlines()[2] + "\n")
+    print(phases.rows(found))
+    return int(not all(map(phases.all_right, found.values())))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
