@@ -103,9 +103,7 @@ def _vocoder(batch: int) -> Network:
         def forward(self, x: Any) -> Any:
             return self.inner(x)
 
-    module = Sound()
-    module.inner.remove_weight_norm()
-    return Network(module, (torch.randn(batch, 100, 80),))
+    return Network(Sound(), (torch.randn(batch, 100, 80),))
 
 
 @published("keywords/dscnn-49x10", "here", dims={"batch": 2}, dtypes=("int8",))

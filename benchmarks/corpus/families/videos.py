@@ -7,7 +7,7 @@ from benchmarks.corpus.recipe import Network, published
 
 # name in torchvision -> frames, size of the image.
 NETWORKS = {
-    "r3d_18": (16, 112), "mc3_18": (16, 112), "r2plus1d_18": (16, 112), "s3d": (16, 128),
+    "r3d_18": (16, 112), "mc3_18": (16, 112), "r2plus1d_18": (16, 112), "s3d": (16, 224),
     "swin3d_t": (8, 224), "mvit_v2_s": (16, 224),
 }  # fmt: skip
 

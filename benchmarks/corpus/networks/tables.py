@@ -166,7 +166,7 @@ class SasRec(nn.Module):
         self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1))
 
     def forward(self, items: Tensor) -> Tensor:
-        x = self.body(self.embed(items) + self.place, self.mask)
+        x = self.body(self.embed(items) + self.place, self.mask, is_causal=False)
         return x[:, -1] @ self.embed.weight.t()
 
 
