@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 import dlc_core as dlc
-from benchmarks.corpus import Program, corpus
 from benchmarks.peers import OURS
+from benchmarks.programs import Program, corpus
 from benchmarks.report import head, machine, print_table
 from dlc_core.diag import UsageError, similar
 from dlc_core.driver import context_for

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from benchmarks.corpus import MAKERS, Program, corpus
+from benchmarks.programs import MAKERS, Program, corpus
 from benchmarks.sensitivity import Change, Row, Versions, affected, chosen_numbers, main, ratio_of, rows
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
