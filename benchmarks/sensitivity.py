@@ -139,8 +139,8 @@ def _timed(call: Callable[[], object], number: int, clock: Clock) -> float:
 class Versions:
     """A program as it is compiled by default, and the measurements of other versions."""
 
-    def __init__(self, program: Program, target: str, clock: Clock) -> None:
-        self.program, self.target, self.clock = program, target, clock
+    def __init__(self, program: Program, target: str, clock: Clock, precision: str = "float32") -> None:
+        self.program, self.target, self.clock, self.precision = program, target, clock, precision
         with recorded() as self.reads:
             self._texts = self._lowered()
         self._inputs = program.inputs()
@@ -196,7 +196,7 @@ class Versions:
 
     def _lowered(self) -> dict[str, str]:
         """The text of each function; the instrumented entry is left out."""
-        lowered, _ = lower(self.program.module(), context_for(self.target))
+        lowered, _ = lower(self.program.module(), context_for(self.target, precision=self.precision))
         return {
             name: script_of(func)
             for name, func in lowered.functions.items()
@@ -206,7 +206,13 @@ class Versions:
     def _bound(self, values: Mapping[str, Any]) -> Callable[[], object]:
         """A call of newly compiled code; all versions share the memory of inputs and outputs."""
         with overridden(values):
-            exe = dlc.compile(self.program.module(), self.target, config={"processes": 1}, cache=False)
+            exe = dlc.compile(
+                self.program.module(),
+                self.target,
+                precision=self.precision,
+                config={"processes": 1},
+                cache=False,
+            )
         if not self._outputs:
             self._outputs = [np.array(each) for each in _several(exe(*self._inputs))]
         return cast(Callable[[], object], exe.bind(self._inputs, self._outputs))
@@ -300,6 +306,7 @@ def main(
     threads: Annotated[int, typer.Option(help="Threads of a call.")] = 1,
     seconds: Annotated[float, typer.Option(help="Of a measurement; with 0 nothing is measured.")] = 0.4,
     factor: Annotated[list[float] | None, typer.Option(help="Instead of 0.5 and 2; repeatable.")] = None,
+    precision: Annotated[str, typer.Option(help="Some algorithms need `fast`.")] = "float32",
     only: Annotated[str, typer.Option(help="A part of the names of programs.")] = "",
     output: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
@@ -325,7 +332,7 @@ def main(
         task = progress.add_task("corpus", total=len(programs))
         versions = []
         for program in programs:
-            versions.append(Versions(program, f"{target} -num-threads={threads}", clock))
+            versions.append(Versions(program, f"{target} -num-threads={threads}", clock, precision))
             progress.advance(task)
         task = progress.add_task("kernels", total=len(programs) * len(factors))
         changing = affected(numbers, versions, factors, lambda: progress.advance(task))

@@ -13,8 +13,9 @@
     with recorded() as names: ...                             the names of the numbers that are read
 
 The name of a number is `FAMILY.FIELD`. It changes which of several right programs is chosen; results change
-at most by the order of sums. The docstring of each says where it comes from. Properties of a machine are not
-heuristics: they are fields of its description.
+at most by the order of sums. The docstring of each says where it comes from: "halved" and "doubled" are the
+results of `python -m benchmarks.sensitivity` on one thread, where times within 4% are equal. Properties of a
+machine are not heuristics: they are fields of its description.
 
 A compile reads numbers from the environment variable `DLC_HEURISTICS`, from the pass context and from
 `config={"heuristics": ...}`, and its passes run with them. Functions that read numbers are cached by

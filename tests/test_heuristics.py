@@ -38,8 +38,8 @@ from dlc_core.support.record import record
 CORE = Path(dlc.__file__).parent
 NAMED = "reference -level=tir"
 PROVENANCE = re.compile(
-    r"[Nn]ot\s+measured|Measured|Of its measurement|Fitted|By counting|[Aa] bound of the search|Chosen for "
-    r"precision|A promise|For tests"
+    r"[Nn]ot\s+measured|[Hh]alved|Measured|Of its measurement|Fitted|By counting|[Aa] bound of the search|"
+    r"Chosen for precision|A promise|For tests"
 )
 
 

@@ -18,15 +18,16 @@ class FusionHeuristics:
     """The numbers by which nodes are grouped into kernels (`fuse.py`, `grouping.py`)."""
 
     most_ops: int = 48
-    """The most operations of a kernel.  A limit on code size; not measured."""
+    """The most operations of a kernel.  A limit on code size.  Halved and doubled: equal (Zen 4)."""
     lookahead: int = 24
     """Nodes after a contraction or reduction that are searched for the end of a diamond.  A limit on compile
-    time; not measured."""
+    time.  Halved and doubled: no kernel of the corpus changes."""
     contexts: int = 4
-    """How many times per result element a cheap member may be computed.  Not measured."""
+    """How many times per result element a cheap member may be computed.  Halved and doubled: no kernel of the
+    corpus changes."""
     smaller: int = 4
     """A costly producer with this many times fewer elements than its consumer is computed once, by a kernel
-    of its own.  Not measured."""
+    of its own.  Halved and doubled: no kernel of the corpus changes."""
     forced_ops: tuple[int, ...] = (2, 4)
     """Further candidates for the most operations of a kernel, if the decision is forced.  For tests; no
     model."""
@@ -38,7 +39,7 @@ class LayoutHeuristics:
 
     unknown_extent: int = 1 << 16
     """The extent that a symbolic dim counts as when operands are compared: larger than usual ones.  Not
-    measured."""
+    measured: no program of the corpus reads it on one thread."""
 
 
 @record(frozen=True)
@@ -47,19 +48,19 @@ class ConstantHeuristics:
 
     folded_bytes: int = 1 << 20
     """The most bytes of a folded constant that is larger than its operands.  A limit on the size of
-    artefacts; not measured."""
+    artefacts.  Zen 4, halved: faster (4 bits, 12 rows 5%); doubled: no kernel changes."""
     growth: int = 9
     """How much larger than its operands a constant of any size may be.  By counting: transformed weights of
     windows of 3 x 3 with steps of 2 have 81 numbers for 9."""
     filled_bytes: int = 1 << 28
     """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
-    measured."""
+    measured: no program of the corpus reads it on one thread."""
     compared: int = 16
     """The first elements that are compared before constants are read completely: a page of a mapped file.
-    Not measured."""
+    Halved and doubled: no kernel of the corpus changes."""
     reciprocals: int = 1 << 16
-    """The most elements of a divisor that are looked at for being powers of two.  A limit on compile time;
-    not measured."""
+    """The most elements of a divisor that are looked at for being powers of two.  A limit on compile time.
+    Halved and doubled: no kernel of the corpus changes."""
 
 
 @record(frozen=True)
@@ -67,10 +68,11 @@ class DotHeuristics:
     """The numbers of the padding of channels for dot products (`align_channels.py`)."""
 
     channels: int = 16
-    """The most channels that are padded in any case: the copy is small.  Not measured."""
+    """The most channels that are padded in any case: the copy is small.  Halved and doubled: no kernel of the
+    corpus changes."""
     results: int = 16
     """Results from which any number of channels is padded: the dot products save more than the copy costs.
-    Not measured."""
+    Halved and doubled: no kernel of the corpus changes."""
 
 
 @record(frozen=True)
@@ -78,7 +80,8 @@ class WeightHeuristics:
     """The numbers of GEMM with low-bit weights (`pack_weights.py`)."""
 
     packed_rows: int = 8
-    """The most rows for which weights stay packed, because the GEMM is memory-bound.  Not measured."""
+    """The most rows for which weights stay packed, because the GEMM is memory-bound.  Zen 4, halved: no
+    kernel changes; doubled: faster (4 bits, 12 rows 29%)."""
 
 
 @record(frozen=True)
@@ -87,9 +90,10 @@ class PhaseHeuristics:
 
     more: float = 1.1
     """Phases are separate convolutions if a single convolution would take this many times as many
-    multiplications.  Not measured."""
+    multiplications.  Zen 4, halved: faster (transposed conv 40%); doubled: no kernel changes."""
     most_phases: int = 8
-    """The most separate convolutions.  A limit on the number of kernels; not measured."""
+    """The most separate convolutions.  A limit on the number of kernels.  Halved and doubled: no kernel of
+    the corpus changes."""
 
 
 @record(frozen=True)
@@ -97,7 +101,8 @@ class StreamHeuristics:
     """The numbers of depth-first tiling (`stream_rows.py`)."""
 
     share: float = 0.875
-    """The fraction of the estimated peak memory that depth-first tiling must not exceed.  Not measured."""
+    """The fraction of the estimated peak memory that depth-first tiling must not exceed.  Not measured: no
+    program of the corpus reads it on one thread."""
 
 
 @record(frozen=True)
@@ -105,25 +110,29 @@ class MemoryHeuristics:
     """The numbers of the order of kernels and of their memory (`lower/`, `tir/workspace.py`)."""
 
     beam: int = 16
-    """The beam width: partial orders of steps that are extended.  A limit on compile time; not measured."""
+    """The beam width: partial orders of steps that are extended.  A limit on compile time.  Halved and
+    doubled: no kernel of the corpus changes."""
     effort: int = 2048
     """Steps that are tried over all partial orders: the beam is narrower in long programs.  A limit on
-    compile time; not measured."""
+    compile time.  Halved and doubled: no kernel of the corpus changes."""
     gain: int = 20
     """A new order must save at least one part in this many, because neighbours in the given order share data
-    in the caches.  Not measured."""
+    in the caches.  Halved and doubled: no kernel of the corpus changes."""
     sampled_dim: int = 1021
     """A sample size at which symbolic offsets are ordered before a proof; larger than constants that are
-    subtracted from sizes.  Not measured."""
+    subtracted from sizes.  Halved and doubled: no kernel of the corpus changes."""
     loop_bytes: int = 1 << 16
-    """Capacity in bytes of the first part of a loop that stacks results.  Not measured."""
+    """Capacity in bytes of the first part of a loop that stacks results.  Not measured: no program of the
+    corpus reads it on one thread."""
     loop_rows: int = 16
-    """The same in rows, if their size is symbolic.  Not measured."""
+    """The same in rows, if their size is symbolic.  Not measured: no program of the corpus reads it on one
+    thread."""
     slices: int = 64
     """The most slices of a temporary of a parallel loop, if the number of threads is not known.  Not
-    measured."""
+    measured: no program of the corpus reads it on one thread."""
     slices_per_thread: int = 4
-    """Slices of a temporary per thread, for load balance.  Not measured."""
+    """Slices of a temporary per thread, for load balance.  Zen 4, halved: equal; doubled: slower (conv 3x3 64
+    56 9%)."""
 
 
 @record(frozen=True)
@@ -132,12 +141,13 @@ class ControlHeuristics:
 
     copied: int = 4
     """The most stores and calls of a loop that are copied for both outcomes of a condition.  A limit on code
-    size; not measured."""
+    size.  Not measured: no program of the corpus reads it on one thread."""
     split_steps: int = 32
     """Twice the stores and calls of a loop up to which it is split where a condition changes.  A limit on
-    code size; not measured."""
+    code size.  Not measured: no program of the corpus reads it on one thread."""
     registers: int = 64
-    """The most elements of a temporary that become values.  Not measured."""
+    """The most elements of a temporary that become values.  Not measured: no program of the corpus reads it
+    on one thread."""
     forced_steps: tuple[int, ...] = (4, 16)
     """Stores and calls up to which small loops are unrolled, if the decision is forced.  For tests; no
     model."""
@@ -150,10 +160,11 @@ class ShuffleHeuristics:
     least_lanes: int = 4
     """The fewest lanes of accesses that become loads of rows and shuffles.  By counting instructions."""
     most_stride: int = 8
-    """The largest stride of accesses that are interleaved or deinterleaved.  Not measured."""
+    """The largest stride of accesses that are interleaved or deinterleaved.  Halved and doubled: no kernel of
+    the corpus changes."""
     most_cases: int = 16
-    """The most outcomes of scalar conditions for which stores are duplicated.  A limit on code size; not
-    measured."""
+    """The most outcomes of scalar conditions for which stores are duplicated.  A limit on code size.  Zen 4,
+    halved: no kernel changes; doubled: equal."""
 
 
 FUSION = family("fusion", FusionHeuristics())

@@ -20,45 +20,53 @@ class GemmHeuristics:
     """The numbers of GEMM and convolution."""
 
     step_overhead: float = 0.25
-    """Cycles of loop control per K step, after unrolling.  Not measured."""
+    """Cycles of loop control per K step, after unrolling.  Zen 4, halved: faster (dilated conv 13%); doubled:
+    equal."""
     unknown_extent: int = 1 << 12
-    """The extent that a symbolic dim counts as.  Not measured."""
+    """The extent that a symbolic dim counts as.  Halved and doubled: no kernel of the corpus changes."""
     most_vectors: int = 8
-    """The widest tile in vectors, a bound of the search.  Not measured."""
+    """The widest tile in vectors, a bound of the search.  Zen 4, halved: slower (int8 gemm 1 row 5%) and
+    faster (transposed conv 30%, 4 bits, 1 row 19%); doubled: equal."""
     padding_share: int = 32
-    """Without vectors, panels are padded by at most this fraction of the columns.  Not measured."""
+    """Without vectors, panels are padded by at most this fraction of the columns.  Not measured: no program
+    of the corpus reads it on one thread."""
     prefetch_share: int = 8
-    """The prefetch distance is this fraction of L2.  Not measured."""
+    """The prefetch distance is this fraction of L2.  Zen 4, halved: faster (transposed conv 9%); doubled:
+    equal."""
     fewest_panels: int = 8
     """Panels per thread from which tiles prefetch the next panel; the first panel of a thread is never
-    prefetched.  Not measured."""
+    prefetched.  Zen 4, halved: no kernel changes; doubled: equal."""
     prefetched_rows: int = 8
     """Rows of a tile from which arithmetic takes longer than streaming the weights from memory.  Below it the
     kernel is memory-bound, the hardware prefetcher keeps up, and software prefetches only occupy its queues.
-    Not measured."""
+    Halved and doubled: equal (Zen 4)."""
     hinted_bytes_per_cycle: float = 16.0
     """Bytes per cycle that a core reads from the LLC with software prefetch.  Of its measurement only this is
     kept: tiles of seven pixels read 18 bytes per cycle, which was more than the LLC gave."""
     sums_share: int = 8
-    """K is not blocked if the partial sums of a panel's rows exceed this fraction of L2.  Not measured."""
+    """K is not blocked if the partial sums of a panel's rows exceed this fraction of L2.  Not measured: no
+    program of the corpus reads it on one thread."""
     least_steps: int = 64
-    """The smallest K block; below it, adding the partial sums to memory costs too much.  Not measured."""
+    """The smallest K block; below it, adding the partial sums to memory costs too much.  Not measured: no
+    program of the corpus reads it on one thread."""
     chunk: int = 128
     """K steps per partial sum in the blocked summation of single rows.  Chosen for precision: the sums over
     2048 features of a classifier made most of the error of a residual network."""
     many_columns: int = 128
-    """Columns from which a copy of the left-hand side is cheap compared with the GEMM.  Not measured."""
+    """Columns from which a copy of the left-hand side is cheap compared with the GEMM.  Halved and doubled:
+    no kernel of the corpus changes."""
     short_tile: int = 3
     """A short tile for tails has this fraction of a tile's rows: enough independent sums to hide the latency
-    of a multiply-add.  Not measured."""
+    of a multiply-add.  Halved and doubled: equal (Zen 4)."""
     unit_rows: int = 4
     """The fewest rows for which a tile unit pays: it takes as long, and loads as much, for fewer.  Not
-    measured."""
+    measured: no program of the corpus reads it on one thread."""
     unit_products: int = 4
-    """Independent products of a tile unit in flight, which hide the latency of their sums.  Not measured."""
+    """Independent products of a tile unit in flight, which hide the latency of their sums.  Not measured: no
+    program of the corpus reads it on one thread."""
     copied_rows: int = 4
     """Rows of the result from which a transposed copy of a right-hand side is faster than reductions along
-    its rows.  Not measured."""
+    its rows.  Zen 4, halved: equal; doubled: no kernel changes."""
 
 
 @record(frozen=True)
@@ -66,23 +74,28 @@ class WindowHeuristics:
     """The numbers of pooling, depthwise convolution and padded windows."""
 
     most_vectors: int = 4
-    """Vectors of accumulators per tile: enough independent chains to hide the latency of an addition.  Not
-    measured."""
+    """Vectors of accumulators per tile: enough independent chains to hide the latency of an addition.  Zen 4,
+    halved: slower (reductions 22%); doubled: faster (reductions 11%)."""
     most_unrolled: int = 1 << 10
     """Steps of a tile up to which a forced choice of more results unrolls the window loops.  A limit on code
-    size; not measured."""
+    size.  Not measured: no program of the corpus reads it on one thread."""
     points: int = 7
-    """Results per tile if their windows overlap.  Not measured."""
+    """Results per tile if their windows overlap.  Zen 4, halved: slower (squeeze and excitation 10%);
+    doubled: equal."""
     unrolled_steps: int = 448
-    """Steps of a tile up to which the window loops are unrolled.  A limit on code size; not measured."""
+    """Steps of a tile up to which the window loops are unrolled.  A limit on code size.  Halved and doubled:
+    no kernel of the corpus changes."""
     edge_tiles: int = 4
-    """Tiles at the edges that have code of their own.  A limit on code size; not measured."""
+    """Tiles at the edges that have code of their own.  A limit on code size.  Halved and doubled: no kernel
+    of the corpus changes."""
     band_share: int = 4
-    """A band takes this fraction of L2.  Not measured."""
+    """A band takes this fraction of L2.  Not measured: no program of the corpus reads it on one thread."""
     band_rows: int = 4
-    """The fewest rows of a band; smaller bands would recompute their halo too often.  Not measured."""
+    """The fewest rows of a band; smaller bands would recompute their halo too often.  Not measured: no
+    program of the corpus reads it on one thread."""
     bands_per_thread: int = 4
-    """Bands per thread, so that threads end together.  Not measured."""
+    """Bands per thread, so that threads end together.  Not measured: no program of the corpus reads it on one
+    thread."""
 
 
 @record(frozen=True)
@@ -91,21 +104,22 @@ class LoopHeuristics:
 
     row_bytes: int = 1 << 16
     """Bytes of a row up to which intermediate values are stored; for longer rows each reader recomputes them.
-    Not measured."""
+    Zen 4, halved: no kernel changes; doubled: faster (softmax of long rows 11%)."""
     unrolled_vectors: int = 4
-    """Vectors up to which a loop is fully unrolled.  Not measured."""
+    """Vectors up to which a loop is fully unrolled.  Halved and doubled: equal (Zen 4)."""
     shuffled_lanes: int = 4
     """Lanes, and rows of a tile, from which loads of rows and shuffles take fewer instructions than single
     elements.  By counting instructions."""
     interleaved: int = 8
-    """The largest innermost axis for which stores are strided.  Not measured."""
+    """The largest innermost axis for which stores are strided.  Halved and doubled: no kernel of the corpus
+    changes."""
     work_per_cycle: Mapping[str, float] = field(
         default_factory=lambda: MappingProxyType(
             {"multiply-adds": 16, "window taps": 4, "iterations": 2, "elements": 4}
         )
     )
-    """Work of one thread per cycle, by kind of kernel.  Rough averages, not measured; they decide whether
-    threads pay, which matters for kernels of a few microseconds only."""
+    """Work of one thread per cycle, by kind of kernel.  Rough averages; they decide whether threads pay,
+    which matters for kernels of a few microseconds only.  Halved and doubled: equal (Zen 4)."""
 
 
 GEMM = family("gemm", GemmHeuristics())
