@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dlc_core.config import config
@@ -98,19 +99,21 @@ def decode_result(data: bytes, func: PrimFunc) -> Result:
 def renamed(result: Result, name: str) -> Result:
     """A result under another name of the kernel, also in texts about its checks and choices."""
     done, code = result
-    old = done.name
-    attrs = {key: _with_name(value, old, name) for key, value in done.attrs.items()}
-    return replace(done, name=name, attrs=attrs), code
+    if done.name == name:
+        return result
+    return replace(done, name=name, attrs=_with_name(done.attrs, done.name, name)), code
 
 
 def _with_name(value: Any, old: str, new: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(old, new)
-    if isinstance(value, tuple):
-        return tuple(_with_name(item, old, new) for item in value)
-    if isinstance(value, Mapping):
-        return {key: _with_name(item, old, new) for key, item in value.items()}
-    return value
+    match value:
+        case str():
+            return value.replace(old, new)
+        case tuple():
+            return tuple(_with_name(item, old, new) for item in value)
+        case Mapping():
+            return MappingProxyType({key: _with_name(item, old, new) for key, item in value.items()})
+        case _:
+            return value
 
 
 @record(frozen=True)
@@ -131,6 +134,7 @@ class KernelCache:
             return None
         digest = sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         own = __name__.partition(".")[0]
+        # Rules cannot depend on names: kernels that are equal but for their names are merged before.
         foreign = any(type(one).__module__.partition(".")[0] != own for one in pipeline.active(context))
         named = foreign or AT in str(context.config.get(DECISIONS, ""))
         return KernelCache(kept_kernels(), named, digest)

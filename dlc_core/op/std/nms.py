@@ -83,11 +83,8 @@ def select_boxes(
     center: bool,
 ) -> NDArray:
     """The selected boxes, as rows (image, class, box)."""
-    limit, threshold, lowest = (
-        int(max_boxes.reshape(-1)[0]),
-        iou_threshold.reshape(-1)[0],
-        score_threshold.reshape(-1)[0],
-    )
+    limit = int(max_boxes.reshape(-1)[0])
+    threshold, lowest = iou_threshold.reshape(-1)[0], score_threshold.reshape(-1)[0]
     corners = _corners(boxes, center)
     areas = np.prod(corners[..., 2:] - corners[..., :2], -1)
     found: list[tuple[int, int, int]] = []

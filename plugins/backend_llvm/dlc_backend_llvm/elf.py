@@ -18,8 +18,8 @@ SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 RELOCATION = struct.Struct("<QQq")
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS = 1, 2, 3, 4, 8
-FILE = 4
-"""The kind of a symbol that is the name of a source file."""
+SECTION_SYMBOL, FILE = 3, 4
+"""The kinds of symbols that stand for a section, and for a source file."""
 ABSOLUTE = 0xFFF1
 """The section index of symbols that are numbers."""
 

@@ -6,9 +6,10 @@ A reference to a symbol that another of the objects
 defines is bound to the definition.  Hidden symbols become local, so that no other object sees them; all
 others stay global.
 
-The sections of each object stay separate sections, so offsets and addends do not change; only indices of
-sections and symbols do.  For this reason no relocation has to be understood, and one function serves all
-machines.  Layout: System V ABI, "Object Files".
+Sections of one name and of the same properties become one section.  So the number of sections, and with it
+the time to load an object, does not depend on the number of kernels.  A relocation keeps its kind: only its
+offset and, if it refers to a section, its addend grow by where that section begins.  No kind has to be
+understood, so one function serves all machines.  Layout: System V ABI, "Object Files".
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dlc_backend_llvm.elf import (
     RELA,
     RELOCATION,
     SECTION,
+    SECTION_SYMBOL,
     STRTAB,
     SYMBOL,
     SYMTAB,
@@ -33,10 +35,8 @@ from dlc_backend_llvm.elf import (
     Symbol,
     read_elf,
 )
-from dlc_core.diag import CodegenError
+from dlc_core.diag import ArtifactError, CodegenError
 
-MOST_SECTIONS = 0xFF00
-"""Section indices from here on have special meanings."""
 _ADDRESS_SIGNIFICANCE = 0x6FFF4C03
 """LLVM's list of symbols whose addresses matter.  A linker uses it only to merge equal functions."""
 _ATTRIBUTES = 0x70000003
@@ -63,8 +63,8 @@ def join_objects(parts: Sequence[Part]) -> bytes | None:
     """Join objects for one machine.
 
     Returns None if they are not 64-bit little-endian ELF, or use what is not supported: groups of sections
-    (COMDAT), unwind tables, relocations without addends, over 65,000 sections.  Raises CodegenError for two
-    definitions of one symbol, and ArtifactError for a damaged object.
+    (COMDAT), unwind tables, relocations without addends.  Raises CodegenError for two definitions of one
+    symbol, and ArtifactError for a damaged object.
     """
     objects: list[Elf] = []
     for part in parts:
@@ -73,8 +73,6 @@ def join_objects(parts: Sequence[Part]) -> bytes | None:
             return None
         objects.append(elf)
     if not objects or len({(elf.machine, elf.flags) for elf in objects}) > 1:
-        return None
-    if sum(len(elf.sections) for elf in objects) >= MOST_SECTIONS:
         return None
     return _Joined(objects, parts).data()
 
@@ -98,16 +96,38 @@ class _Strings:
         return self._at[text]
 
 
+class _Merged:
+    """A section of the result: the sections of one name, kind, flags and entry size, one after the other."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.data = bytearray()
+        self.size = 0
+        self.align = 1
+        self.symbol = 0
+        self.relocations = bytearray()
+
+    def append(self, section: Section) -> int:
+        """Add a section, and return where it begins."""
+        align = max(1, section.align)
+        start = -(-self.size // align) * align
+        self.size = start + section.size
+        self.align = max(self.align, align)
+        if section.has_data:
+            self.data += bytes(start - len(self.data)) + section.data
+        return start
+
+
 class _Joined:
     """The object under construction."""
 
     def __init__(self, objects: Sequence[Elf], parts: Sequence[Part]) -> None:
         self._objects = objects
         self._parts = parts
-        self._sections: list[tuple[Section, int]] = []
-        """The sections that are kept, each with the number of its object."""
-        self._indices: list[dict[int, int]] = []
-        """For each object: new indices of sections by their old ones."""
+        self._merged: dict[tuple[bytes, int, int, int], _Merged] = {}
+        """By name, kind, flags and entry size."""
+        self._begins: list[dict[int, tuple[_Merged, int]]] = []
+        """For each object: by index of a section, what it is a part of, and where it begins there."""
         self._symbols: list[list[int]] = []
         """For each object: new indices of symbols by their old ones."""
         self._strings = _Strings()
@@ -115,25 +135,25 @@ class _Joined:
         self._locals = 0
 
     def data(self) -> bytes:
-        self._keep_sections()
+        self._merge_sections()
         self._join_symbols()
+        self._move_relocations()
         return self._written()
 
-    def _keep_sections(self) -> None:
-        kept_once: set[bytes] = set()
-        for number, elf in enumerate(self._objects):
-            found: dict[int, int] = {}
+    def _merge_sections(self) -> None:
+        for elf in self._objects:
+            found: dict[int, tuple[_Merged, int]] = {}
             for section in elf.sections:
                 if section.kind in (0, SYMTAB, STRTAB, RELA, _ADDRESS_SIGNIFICANCE):
                     continue
-                if not section.flags & _ALLOCATE:
-                    # A note about the stack, or attributes: the same for all objects.
-                    if section.name in kept_once:
-                        continue
-                    kept_once.add(section.name)
-                self._sections.append((section, number))
-                found[section.index] = len(self._sections)
-            self._indices.append(found)
+                key = section.name, section.kind, section.flags, section.entry_size
+                merged = self._merged.get(key)
+                if merged is None:
+                    merged = self._merged[key] = _Merged(len(self._merged) + 1)
+                elif not section.flags & _ALLOCATE:
+                    continue  # a note about the stack, or attributes: the same for all objects
+                found[section.index] = merged, merged.append(section)
+            self._begins.append(found)
 
     def _join_symbols(self) -> None:
         """Write the table of symbols: local ones first, as the format requires."""
@@ -151,52 +171,63 @@ class _Joined:
                 else:
                     defined[name] = number, symbol
         index: dict[str, int] = {}
-        self._append("", 0, 0, 0, 0, 0)
-        count = 1
+        self._append("", 0, 0, 0, 0)
+        for merged in self._merged.values():
+            merged.symbol = self._append("", SECTION_SYMBOL, merged.index, 0, 0)
         for number, elf in enumerate(self._objects):
             mine = []
             for symbol in elf.symbols:
                 mine.append(0)
-                if symbol.is_global or not self._is_kept(number, symbol) or symbol.kind == FILE:
-                    continue
-                mine[-1], count = count, count + 1
-                self._define(number, symbol, self._parts[number].name(symbol), 0)
+                if symbol.kind == SECTION_SYMBOL and symbol.section in self._begins[number]:
+                    mine[-1] = self._begins[number][symbol.section][0].symbol
+                elif not (symbol.is_global or symbol.kind == FILE) and self._is_kept(number, symbol):
+                    mine[-1] = self._define(number, symbol, self._parts[number].name(symbol), 0)
             self._symbols.append(mine)
         for name, (number, symbol) in defined.items():
             if symbol.other == _HIDDEN:
-                index[name], count = count, count + 1
-                self._define(number, symbol, name, 0)
-        self._locals = count
+                index[name] = self._define(number, symbol, name, 0)
+        self._locals = len(self._table) // SYMBOL.size
         for name, (number, symbol) in defined.items():
             if symbol.other != _HIDDEN:
-                index[name], count = count, count + 1
-                self._define(number, symbol, name, symbol.binding)
+                index[name] = self._define(number, symbol, name, symbol.binding)
         for name in wanted:
             if name not in defined:
-                index[name], count = count, count + 1
-                self._append(name, 1 << 4, 0, 0, 0, 0)
+                index[name] = self._append(name, 1 << 4, 0, 0, 0)
         for number, elf in enumerate(self._objects):
             for i, symbol in enumerate(elf.symbols):
                 if symbol.is_global:
                     self._symbols[number][i] = index[self._parts[number].name(symbol)]
 
     def _is_kept(self, number: int, symbol: Symbol) -> bool:
-        return symbol.section == ABSOLUTE or symbol.section in self._indices[number]
+        return symbol.section == ABSOLUTE or symbol.section in self._begins[number]
 
-    def _define(self, number: int, symbol: Symbol, name: str, binding: int) -> None:
-        section = symbol.section
+    def _define(self, number: int, symbol: Symbol, name: str, binding: int) -> int:
+        section, value = symbol.section, symbol.value
         if section != ABSOLUTE:
-            section = self._indices[number][section]
-        self._append(name, binding << 4 | symbol.kind, 0, section, symbol.value, symbol.size)
+            if section not in self._begins[number]:
+                raise ArtifactError("damaged object file", why=f"{name!r} is in none of its sections")
+            merged, start = self._begins[number][section]
+            section, value = merged.index, start + value
+        return self._append(name, binding << 4 | symbol.kind, section, value, symbol.size)
 
-    def _append(self, name: str, info: int, other: int, section: int, value: int, size: int) -> None:
-        at = self._strings.offset(name.encode())
-        self._table += SYMBOL.pack(at, info, other, section, value, size)
+    def _append(self, name: str, info: int, section: int, value: int, size: int) -> int:
+        """Add a symbol with default visibility, and return its index."""
+        self._table += SYMBOL.pack(self._strings.offset(name.encode()), info, 0, section, value, size)
+        return len(self._table) // SYMBOL.size - 1
 
-    def _relocations(self, section: Section, number: int) -> bytes:
-        symbols = self._symbols[number]
-        found = self._objects[number].relocations(section)
-        return b"".join(RELOCATION.pack(r.offset, symbols[r.symbol] << 32 | r.kind, r.addend) for r in found)
+    def _move_relocations(self) -> None:
+        for number, elf in enumerate(self._objects):
+            begins = self._begins[number]
+            for section in elf.sections:
+                if section.index not in begins:
+                    continue
+                merged, start = begins[section.index]
+                for found in elf.relocations(section):
+                    symbol = elf.symbol(found.symbol)
+                    moved = symbol.kind == SECTION_SYMBOL and symbol.section in begins
+                    addend = found.addend + (begins[symbol.section][1] if moved else 0)
+                    target = self._symbols[number][found.symbol] << 32 | found.kind
+                    merged.relocations += RELOCATION.pack(start + found.offset, target, addend)
 
     def _written(self) -> bytes:
         names = _Strings()
@@ -214,19 +245,13 @@ class _Joined:
             )
             image.extend(data)
 
-        for section, _ in self._sections:
-            append(
-                section.name, section.kind, section.flags, section.data, section.align,
-                each=section.entry_size, size=section.size,
-            )  # fmt: skip
-        tables = [
-            (index, section.name, data)
-            for index, (section, number) in enumerate(self._sections, 1)
-            if (data := self._relocations(section, number))
-        ]
+        for (name, kind, flags, each), merged in self._merged.items():
+            append(name, kind, flags, merged.data, merged.align, each=each, size=merged.size)
+        tables = [(name, merged) for (name, *_), merged in self._merged.items() if merged.relocations]
         table = len(headers) + len(tables)
-        for index, name, data in tables:
-            append(b".rela" + name, RELA, 0, data, _ALIGN, table, index, RELOCATION.size)
+        for name, merged in tables:
+            data, each = merged.relocations, RELOCATION.size
+            append(b".rela" + name, RELA, 0, data, _ALIGN, table, merged.index, each)
         append(b".symtab", SYMTAB, 0, self._table, _ALIGN, table + 1, self._locals, SYMBOL.size)
         append(b".strtab", STRTAB, 0, self._strings.data, 1)
         names.offset(b".shstrtab")

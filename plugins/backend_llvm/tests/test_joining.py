@@ -76,6 +76,47 @@ def test_calls_between_objects(load: str) -> None:
     assert [entry(i) for i in range(4)] == [998, 19980, 29970, 39960]
 
 
+def test_the_number_of_sections_does_not_depend_on_the_number_of_kernels() -> None:
+    main, *kernels = parts()
+    few, many = ([Part(kernels[i % 2].data, "kernel", f"k{i}") for i in range(n)] for n in (2, 400))
+    few_sections, many_sections = (
+        read_elf(join_objects([main, *kernels, *more]) or b"") for more in (few, many)
+    )
+    assert few_sections is not None
+    assert many_sections is not None
+    assert len(few_sections.sections) == len(many_sections.sections) < 16
+
+
+def test_each_object_keeps_its_constants_and_variables() -> None:
+    """Data of several alignments, zeros and tables of addresses, linked by the system's linker."""
+    text = """
+    @zeros = internal global [NUMBER x i64] zeroinitializer, align 64
+    @odd = internal constant [3 x i8] c"\\01\\02\\0NUMBER"
+    @far = internal constant [1 x ptr] [ptr @odd], align 8
+    define hidden i64 @kernel(i64 %i) nounwind {
+      %p = getelementptr [NUMBER x i64], ptr @zeros, i64 0, i64 1
+      %z = load i64, ptr %p
+      %n = add i64 %z, %i
+      store i64 %n, ptr %p
+      %t = load ptr, ptr @far
+      %q = getelementptr i8, ptr %t, i64 2
+      %b = load i8, ptr %q
+      %w = zext i8 %b to i64
+      %r = add i64 %n, %w
+      ret i64 %r
+    }"""
+    made = [compile_ir(text.replace("NUMBER", number)) for number in ("3", "5")]
+    main = Part(compile_ir(MAIN.replace("mul i64 %a, 1000", "mul i64 %a, 10")))
+    data = join_objects([main, Part(made[0], "kernel", "first"), Part(made[1], "kernel", "second")])
+    assert data is not None
+    for loaded in (map_object(data), engine().load(data)):
+        if loaded is None:
+            continue  # objects of this machine are loaded by LLVM
+        entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address("main__entry"))
+        # The sums of the arguments so far are 2 and 7: |(s + 5) - 10 (s + 3)|.
+        assert [entry(2), entry(5)] == [43, 88]
+
+
 def test_one_object_stays_what_it_is() -> None:
     one = Part(compile_ir(KERNEL.replace("NUMBER", "1").replace("hidden", "")))
     data = join_objects([one])
