@@ -34,6 +34,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.host_program.program import Program
 from dlc_core.runtime.interface.encode import encode_signature
 from dlc_core.runtime.interface.signature import Signature
+from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.runtime.memory.host import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
@@ -42,6 +43,8 @@ ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 """Module attributes that executables keep as JSON data."""
 
 
+MOST_PACKERS = 4
+"""The most threads that write weights; each may hold a copy of a constant."""
 FAILED_REGIONS = "failed_regions"
 """The setting for regions whose external compiler fails: "error", or "host" to run them on the host."""
 
@@ -345,15 +348,22 @@ def _host_program(module: IRModule) -> Program | None:
 
 
 def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) -> NDArray:
-    """Return all constants at the offsets of the memory plan; the list is emptied to free memory."""
+    """Return all constants at the offsets of the memory plan, written by several threads.
+
+    The list is emptied, so that a constant is freed when it has been written.
+    """
     weights = lasting_bytes(signature.weights_size)
     following = signature.weights_size
-    while constants:
-        offset, constant = constants.pop()
-        end = offset + constant.nbytes
-        write_constant(constant, weights[offset:end])
-        weights[end:following] = 0  # the same model gives the same bytes
-        following = offset
+    with ThreadPoolExecutor(min(MOST_PACKERS, usable_cores()), "dlc-weights") as executor:
+        written = []
+        while constants:
+            offset, constant = constants.pop()
+            end = offset + constant.nbytes
+            written.append(executor.submit(write_constant, constant, weights[offset:end]))
+            weights[end:following] = 0  # the same model gives the same bytes
+            following = offset
+    for each in written:
+        each.result()
     return weights
 
 
