@@ -96,6 +96,7 @@ def compile_model(
             "live_peak": exe.about.get("live_peak"),
             "seconds": exe.report["seconds"],
             "cache": exe.report["cache"],
+            "cached_kernels": exe.report.get("cached_kernels", 0),
         }
         print(json.dumps(record, indent=2))
         return

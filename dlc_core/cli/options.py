@@ -271,9 +271,11 @@ def executable(model: Path, show: bool | None = None, **options: Any) -> Executa
 
 
 def compile_seconds(exe: Executable) -> str:
-    """Describe the compile time by stage."""
+    """Describe the compile time by stage, and the number of kernels that were in the cache."""
     seconds: Mapping[str, float] = exe.report.get("seconds", {})
     if exe.report.get("cache") == "hit":
         return f"{sum(seconds.values()):.2f} s, from the cache"
     parts = ", ".join(f"{stage} {spent:.2f}" for stage, spent in seconds.items())
-    return f"{sum(seconds.values()):.2f} s ({parts})"
+    cached = exe.report.get("cached_kernels", 0)
+    kernels = f", {cached} kernel{'s' * (cached != 1)} from the cache" if cached else ""
+    return f"{sum(seconds.values()):.2f} s ({parts}){kernels}"

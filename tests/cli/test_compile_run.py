@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from dlc_core import driver
@@ -29,6 +30,18 @@ def test_compile_reports_as_json(dlc_json):
     assert list(record["files"]) == ["small.dlc"]
     assert record["cache"] == "off"
     assert {"load", "graph", "codegen"} <= record["seconds"].keys()
+
+
+def test_compile_says_how_many_kernels_were_in_the_cache(dlc, dlc_json, folder, monkeypatch):
+    pytest.importorskip("dlc_backend_llvm", reason="other code generators keep no kernels")
+    monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
+    assert dlc_json("compile", "model.onnx", "-t", "llvm")["cached_kernels"] == 0
+    for name in ("second", "third"):
+        model = onnx.load("model.onnx")
+        model.graph.name = name
+        onnx.save(model, f"{name}.onnx")
+    assert dlc_json("compile", "second.onnx", "-t", "llvm")["cached_kernels"] == 1
+    assert ", 1 kernel from the cache" in dlc("compile", "third.onnx", "-t", "llvm")
 
 
 def test_refuses_to_compile_an_artefact(dlc):

@@ -298,7 +298,7 @@ class _Stream(Contract):
 
     def _along(self, sides: Sequence[str]) -> None:
         """Let threads share each column."""
-        s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
+        s, plan, block, out = self.s, self.plan, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, column, j = s.split(n, [None, plan.thread_rows, plan.own])
         ko, thread, lane = s.split(k, [None, plan.threads, plan.lanes])
@@ -311,21 +311,37 @@ class _Stream(Contract):
         s.compute_at(partial, column)
         *_, i, jj, own, ko, lane = s.get_loops(partial)
         s.reorder(own, ko, i, jj, lane)
-        init = s.decompose_reduction(partial, ko)
-        self._registers(partial, sides, ko)
-        s.compact_buffers()
-        for loop in (thread, own):
-            s.bind(loop, grid.threads)
-        if grid.rows:
-            s.bind(column, grid.rows)
+        init = self._bind(partial, sides, ko, (thread, own), (column,))
         self._bind_tiles(batches, tile)
         unrolled = [i, jj, lane, m, j, *s.get_loops(init)[-2:], *s.get_loops(out)[-2:]]
         for loop in unrolled:
             s.unroll(loop)
 
+    def _bind(
+        self,
+        partial: BlockRV,
+        sides: Sequence[str],
+        reduction: LoopRV,
+        threads: Sequence[LoopRV],
+        rows: Sequence[LoopRV],
+    ) -> BlockRV:
+        """Sum in registers, and bind loops to the threads and thread rows of a group; return the block that
+        sets the sums to zero.
+        """
+        s, grid = self.s, self.grid
+        init = s.decompose_reduction(partial, reduction)
+        self._registers(partial, sides, reduction)
+        s.compact_buffers()
+        for loop in threads:
+            s.bind(loop, grid.threads)
+        if grid.rows:
+            for loop in rows:
+                s.bind(loop, grid.rows)
+        return init
+
     def _across(self, sides: Sequence[str]) -> None:
         """Give each thread columns of its own, and let threads share K."""
-        s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
+        s, plan, block, out = self.s, self.plan, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, thread, lane = s.split(n, [None, plan.threads, plan.lanes])
         ko, part, step = s.split(k, [None, plan.thread_rows, plan.own])
@@ -346,14 +362,7 @@ class _Stream(Contract):
         s.compute_at(partial, own)
         *_, ii, j, same, ko, step = s.get_loops(partial)
         s.reorder(same, ko, step, ii, j)
-        init = s.decompose_reduction(partial, ko)
-        self._registers(partial, sides, ko)
-        s.compact_buffers()
-        for loop in (own, point):
-            s.bind(loop, grid.threads)
-        if grid.rows:
-            for loop in (shares, row):
-                s.bind(loop, grid.rows)
+        init = self._bind(partial, sides, ko, (own, point), (shares, row))
         self._bind_tiles(batches, tile)
         for loop in (pass_, s.get_loops(block)[-1], i, step, ii, j, *s.get_loops(init)[-2:]):
             s.unroll(loop)
