@@ -228,7 +228,7 @@ class Config:
         "heuristics",
         str,
         "",
-        "Numbers of heuristics, such as fusion.most_ops=12,gpu.tiles.depths=(8, 16).",
+        "Numbers of heuristics, such as fusion.max_ops=12,gpu.tiles.depths=(8, 16).",
     )
     disabled = Knob[tuple[str, ...]](
         "disabled", tuple, (), "Passes, rewrite rules and schedule rules to leave out, by name."

@@ -2,13 +2,13 @@
 
     @record(frozen=True)
     class FusionHeuristics:
-        most_ops: int = 48
+        max_ops: int = 48
         '''The most operations of a kernel.  Not measured.'''
 
     FUSION = family("fusion", FusionHeuristics())
 
-    FUSION.most_ops                                           the current value
-    with overridden("fusion.most_ops=12"): ...                another value
+    FUSION.max_ops                                           the current value
+    with overridden("fusion.max_ops=12"): ...                another value
     with overridden({"gpu.tiles.depths": (8, 16)}): ...
     with recorded() as names: ...                             the names of the numbers that are read
 

@@ -70,7 +70,7 @@ def kernels(**options: object) -> int:
 
 def test_each_heuristic_has_a_docstring_with_its_source():
     found = declared_everywhere()
-    assert {"gemm.chunk", "gpu.tiles.depths", "strassen.gain", "fusion.most_ops"} <= found.keys()
+    assert {"gemm.chunk", "gpu.tiles.depths", "strassen.gain", "fusion.max_ops"} <= found.keys()
     for name, number in found.items():
         assert len(number.about) > 20, name
         assert PROVENANCE.search(number.about), f"{name}: {number.about}"
@@ -112,15 +112,15 @@ def test_each_heuristic_is_read_where_overrides_apply():
 
 
 def test_a_context_overrides_a_heuristic():
-    before = FUSION.most_ops
-    with overridden("fusion.most_ops=12, gpu.tiles.depths=(8, 64)"):
-        assert (FUSION.most_ops, TILES.depths, TILES.products) == (12, (8, 64), 128)
-        assert declared()["fusion.most_ops"].value == 12
-        with overridden({"fusion.most_ops": 5}):
-            assert (FUSION.most_ops, TILES.depths) == (5, (8, 64))
-            assert current_overrides().text == "fusion.most_ops=5,gpu.tiles.depths=(8, 64)"
-        assert FUSION.most_ops == 12
-    assert before == FUSION.most_ops
+    before = FUSION.max_ops
+    with overridden("fusion.max_ops=12, gpu.tiles.depths=(8, 64)"):
+        assert (FUSION.max_ops, TILES.depths, TILES.products) == (12, (8, 64), 128)
+        assert declared()["fusion.max_ops"].value == 12
+        with overridden({"fusion.max_ops": 5}):
+            assert (FUSION.max_ops, TILES.depths) == (5, (8, 64))
+            assert current_overrides().text == "fusion.max_ops=5,gpu.tiles.depths=(8, 64)"
+        assert FUSION.max_ops == 12
+    assert before == FUSION.max_ops
     assert not current_overrides().text
 
 
@@ -133,12 +133,12 @@ def test_single_entries_of_a_mapping_are_overridden():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fusion.most_op=3", "did you mean 'fusion.most_ops'"),
-        ("fusion.most_ops=3.5", "of the same kind as 48"),
-        ("fusion.most_ops=0", "above zero"),
-        ("fusion.most_ops=True", "of the same kind as 48"),
-        ("fusion.most_ops=few", "written as in Python"),
-        ("fusion.most_ops", "sets no heuristic"),
+        ("fusion.max_op=3", "did you mean 'fusion.max_ops'"),
+        ("fusion.max_ops=3.5", "of the same kind as 48"),
+        ("fusion.max_ops=0", "above zero"),
+        ("fusion.max_ops=True", "of the same kind as 48"),
+        ("fusion.max_ops=few", "written as in Python"),
+        ("fusion.max_ops", "sets no heuristic"),
         ("gpu.tiles.depths=8", "of the same kind as"),
         ("gpu.tiles.depths=(8, 0)", "above zero"),
         ("strassen.gain=((1.0, 1.0),)", "of the same kind as"),
@@ -171,10 +171,10 @@ def test_a_family_is_declared_once():
 def test_cache_keys_depend_on_heuristics():
     @cached(maxsize=4)
     def doubled(factor: int) -> int:
-        return factor * FUSION.most_ops
+        return factor * FUSION.max_ops
 
     assert doubled(2) == 96
-    with overridden("fusion.most_ops=5"):
+    with overridden("fusion.max_ops=5"):
         assert doubled(2) == 10
     assert doubled(2) == 96
 
@@ -182,7 +182,7 @@ def test_cache_keys_depend_on_heuristics():
 def test_heuristics_that_are_read_are_recorded():
     @cached(maxsize=4)
     def doubled(factor: int) -> int:
-        return factor * FUSION.most_ops
+        return factor * FUSION.max_ops
 
     assert doubled(2) == 96
     with recorded() as names:
@@ -190,7 +190,7 @@ def test_heuristics_that_are_read_are_recorded():
         with overridden("loops.row_bytes=5"):
             assert LOOPS.row_bytes == 5
         assert kernels() == 1
-    assert {"fusion.most_ops", "loops.row_bytes"} <= names
+    assert {"fusion.max_ops", "loops.row_bytes"} <= names
     assert not any(name.startswith("gpu.") for name in names)
     with recorded() as others:
         assert LOOPS.interleaved == 8
@@ -209,20 +209,20 @@ def test_scaled_heuristics_keep_their_type():
 
 def test_a_compile_reads_heuristics_from_each_source(monkeypatch):
     assert kernels() == 1
-    few = {"heuristics": {"fusion.most_ops": 3}}
+    few = {"heuristics": {"fusion.max_ops": 3}}
     assert kernels(config=few) == 3
-    assert kernels(config={"heuristics": "fusion.most_ops=1"}) == 8
+    assert kernels(config={"heuristics": "fusion.max_ops=1"}) == 8
     with PassContext(config=few):
         assert kernels() == 3
-        assert kernels(config={"heuristics": "fusion.most_ops=1"}) == 8
-    with overridden("fusion.most_ops=4"):
+        assert kernels(config={"heuristics": "fusion.max_ops=1"}) == 8
+    with overridden("fusion.max_ops=4"):
         assert kernels() == 2
-    monkeypatch.setenv("DLC_HEURISTICS", "fusion.most_ops=2,memory.gain=30")
+    monkeypatch.setenv("DLC_HEURISTICS", "fusion.max_ops=2,memory.gain=30")
     assert kernels() == 4
     assert kernels(config=few) == 3
     with PassContext(config=few):
         assert kernels() == 3
-    with config.override(heuristics="fusion.most_ops=4"):
+    with config.override(heuristics="fusion.max_ops=4"):
         assert kernels() == 2
 
 
@@ -235,7 +235,7 @@ def test_predicted_times_use_the_heuristics_of_the_compile():
 
 
 def test_heuristics_are_part_of_the_request():
-    given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain": 30, "fusion.most_ops": 3}})
-    assert given.config["heuristics"] == "fusion.most_ops=3,memory.gain=30"
+    given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain": 30, "fusion.max_ops": 3}})
+    assert given.config["heuristics"] == "fusion.max_ops=3,memory.gain=30"
     assert CompileRequest.of_record(given.record()).config == given.config
     assert "heuristics" not in CompileRequest.of(NAMED).config

@@ -22,7 +22,7 @@ TARGET = "llvm -num-threads=1"
 
 
 def chain() -> Node:
-    """More operations than a kernel has after `fusion.most_ops` is set to three."""
+    """More operations than a kernel has after `fusion.max_ops` is set to three."""
     x = param("x", tensor_type((6,)))
     for _ in range(4):
         x = std.tanh(std.neg(x))
@@ -36,7 +36,7 @@ def versions(clock: object = None) -> Versions:
 
 
 def row(*changes: Change, read: int = 1) -> Row:
-    return Row("fusion.most_ops", 0.5, "24", read, changes)
+    return Row("fusion.max_ops", 0.5, "24", read, changes)
 
 
 class Machine:
@@ -66,13 +66,13 @@ def test_the_ratio_is_that_of_alternating_rounds() -> None:
 
 def test_programs_whose_kernels_change_are_measured() -> None:
     each = versions()
-    assert "fusion.most_ops" in each.reads
-    assert each.change({"fusion.most_ops": 30}, 0) is None
-    change = each.change({"fusion.most_ops": 3}, 0)
+    assert "fusion.max_ops" in each.reads
+    assert each.change({"fusion.max_ops": 30}, 0) is None
+    change = each.change({"fusion.max_ops": 3}, 0)
     assert change is not None
     assert {"main"} < set(change.kernels)
     assert change.ratio is None
-    change = each.change({"fusion.most_ops": 3}, 0.01)
+    change = each.change({"fusion.max_ops": 3}, 0.01)
     assert change is not None
     assert change.ratio == 1.0
 
@@ -86,7 +86,7 @@ def test_a_failure_is_part_of_the_row() -> None:
     def stopped() -> float:
         raise RuntimeError("the clock stopped")
 
-    (found,) = effects(versions(stopped), ["fusion.most_ops"], [0.05], seconds=0.01)
+    (found,) = effects(versions(stopped), ["fusion.max_ops"], [0.05], seconds=0.01)
     assert found.verdict == "fails"
     assert found.cells()[-1] == "chain: the clock stopped"
 
@@ -95,13 +95,13 @@ def test_a_compile_that_fails_is_part_of_the_row(monkeypatch: pytest.MonkeyPatch
     each = versions()
 
     def lowered() -> dict[str, str]:
-        if FUSION.most_ops == 2:
+        if FUSION.max_ops == 2:
             raise RuntimeError("too few")
         return {"main": f"{FUSION.contexts}"}
 
     monkeypatch.setattr(each, "_texts", lowered())
     monkeypatch.setattr(each, "_lowered", lowered)
-    found = effects(each, ["fusion.most_ops", "fusion.contexts"], [0.05])
+    found = effects(each, ["fusion.max_ops", "fusion.contexts"], [0.05])
     assert [each.verdict for each in found] == ["fails", "not measured"]
 
 
@@ -120,7 +120,7 @@ def test_numbers_that_change_nothing_together_are_not_tried_alone(monkeypatch: p
 
 
 def test_numbers_that_no_compile_reads_are_not_tried() -> None:
-    names = ["strassen.gain", "fusion.most_ops"]
+    names = ["strassen.gain", "fusion.max_ops"]
     found = effects(versions(), names, [0.5, 1.0])
     assert [each.verdict for each in found] == [*["not read"] * 2, *["no kernel changes"] * 2]
     assert [each.read for each in found] == [0, 0, 1, 1]

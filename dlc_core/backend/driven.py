@@ -143,11 +143,11 @@ class Entry:
 
     def _check(self, launch: Launch) -> None:
         driver = self.session.driver
-        axes = zip("xyz", launch.grid, driver.most_groups, strict=True)
+        axes = zip("xyz", launch.grid, driver.max_groups, strict=True)
         limits = [
             *((f"groups along axis {axis}", size, most) for axis, size, most in axes),
-            ("threads of a group", launch.threads, driver.most_threads(self.functions[launch.kernel.symbol])),
-            ("bytes of shared memory of a group", launch.kernel.shared_bytes, driver.most_shared),
+            ("threads of a group", launch.threads, driver.max_threads(self.functions[launch.kernel.symbol])),
+            ("bytes of shared memory of a group", launch.kernel.shared_bytes, driver.max_shared),
         ]
         check_limits(launch, driver.name, limits)
 

@@ -45,9 +45,9 @@ class Driver(Protocol):
     arch: str
     """The architecture of the device."""
     capacity: int
-    most_groups: tuple[int, int, int]
+    max_groups: tuple[int, int, int]
     """The maximum number of groups of a launch along each axis."""
-    most_shared: int
+    max_shared: int
     """The maximum bytes of shared memory of a group."""
     array_bytes: int
     """The maximum bytes of static shared memory. Kernels that need more use dynamic shared memory."""
@@ -74,7 +74,7 @@ class Driver(Protocol):
     def tensor(self, address: int, tensor: Tensor) -> Any:
         """The descriptor of a tensor, as an argument of kernels."""
 
-    def most_threads(self, function: Any) -> int:
+    def max_threads(self, function: Any) -> int:
         """The maximum number of threads of a group of a kernel, which depends on its registers."""
 
     def submit(self, starts: Sequence[Start]) -> None:

@@ -93,7 +93,7 @@ Decided = Annotated[
         help="Force a decision by value or alternative, gemm.k_block=256, or in one kernel, "
         "gemm.tile@KERNEL=6x2, or for one model node; `dlc rules --decisions` lists them.  "
         "Or set a number of the target's description, target.l2_bytes=1048576; `dlc targets -v` lists them.  "
-        "Or a number of a heuristic, heuristics.fusion.most_ops=12; `dlc rules --heuristics` lists them.",
+        "Or a number of a heuristic, heuristics.fusion.max_ops=12; `dlc rules --heuristics` lists them.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -17,7 +17,7 @@ from dlc_core.support.record import record
 class FusionHeuristics:
     """The numbers by which nodes are grouped into kernels (`fuse.py`, `grouping.py`)."""
 
-    most_ops: int = 48
+    max_ops: int = 48
     """The most operations of a kernel.  A limit on code size.  Halved and doubled: equal (Zen 4)."""
     lookahead: int = 24
     """Nodes after a contraction or reduction that are searched for the end of a diamond.  A limit on compile
@@ -91,7 +91,7 @@ class PhaseHeuristics:
     more: float = 1.1
     """Phases are separate convolutions if a single convolution would take this many times as many
     multiplications.  Zen 4, halved: faster (transposed conv 40%); doubled: no kernel changes."""
-    most_phases: int = 8
+    max_phases: int = 8
     """The most separate convolutions.  A limit on the number of kernels.  Halved and doubled: no kernel of
     the corpus changes."""
 
@@ -157,12 +157,12 @@ class ControlHeuristics:
 class ShuffleHeuristics:
     """The numbers of strided vector accesses (`tir/strided.py`)."""
 
-    least_lanes: int = 4
+    min_lanes: int = 4
     """The fewest lanes of accesses that become loads of rows and shuffles.  By counting instructions."""
-    most_stride: int = 8
+    max_stride: int = 8
     """The largest stride of accesses that are interleaved or deinterleaved.  Halved and doubled: no kernel of
     the corpus changes."""
-    most_cases: int = 16
+    max_cases: int = 16
     """The most outcomes of scalar conditions for which stores are duplicated.  A limit on code size.  Zen 4,
     halved: no kernel changes; doubled: equal."""
 

@@ -129,7 +129,7 @@ class Machine:
         if self.launches:
             return self._of_times(self._times(work, resident, self.launches), self.call_seconds)
         one = self._times(work, resident, 1)
-        team = 1 if max(one.values()) < ROOFLINE.least_parallel else threads
+        team = 1 if max(one.values()) < ROOFLINE.min_parallel else threads
         times = one if team == 1 else self._times(work, resident, team)
         return self._of_times(times, self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
 

@@ -18,7 +18,7 @@ class RooflineHeuristics:
     shared_cache_ratio: int = 4
     """The bandwidth of the cache that units share, relative to that of memory.  Not measured: no program of
     the corpus reads it on one thread."""
-    least_parallel: float = 2e-5
+    min_parallel: float = 2e-5
     """Seconds of a kernel below which it is expected to run on one thread.  Halved and doubled: no kernel of
     the corpus changes."""
 

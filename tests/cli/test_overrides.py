@@ -59,17 +59,17 @@ def test_a_number_of_a_heuristic_is_set(dlc, dlc_json, monkeypatch):
 
     options: list[str] = []
     plain = kernels()
-    monkeypatch.setenv("DLC_HEURISTICS", "fusion.most_ops=1")
+    monkeypatch.setenv("DLC_HEURISTICS", "fusion.max_ops=1")
     assert kernels() > plain
-    options = ["--set", "heuristics.fusion.most_ops=48"]
+    options = ["--set", "heuristics.fusion.max_ops=48"]
     assert kernels() == plain
     monkeypatch.delenv("DLC_HEURISTICS")
-    options = ["--set", "heuristics.fusion.most_ops=1", "--set", "heuristics.gpu.tiles.depths=8,16"]
+    options = ["--set", "heuristics.fusion.max_ops=1", "--set", "heuristics.gpu.tiles.depths=8,16"]
     assert kernels() > plain
     told = dlc("explain", "model.onnx", *SHAPE, "--set", "heuristics.fusion.most=1", code=2)
     assert "there is no heuristic 'fusion.most'" in told
-    assert "did you mean 'fusion.most_ops'" in told
-    (number,) = [one for one in dlc_json("rules", "--heuristics") if one["heuristic"] == "fusion.most_ops"]
+    assert "did you mean 'fusion.max_ops'" in told
+    (number,) = [one for one in dlc_json("rules", "--heuristics") if one["heuristic"] == "fusion.max_ops"]
     assert number["value"] == "48"
     assert number["what"].startswith("The most operations of a kernel.")
 

@@ -129,7 +129,7 @@ PLANS = {
     "K blocks on threads": GemmPlan(Tile(3, 1), PANELS_IN_BATCH, threads=True, packed=True, k_block=3),
     "steps ahead": GemmPlan(Tile(3, 1), packed=True, prefetch=STEPS),
     "panels ahead": GemmPlan(Tile(3, 1), packed=True, prefetch=Prefetch("panel", 24 * 8)),
-    "prefetch of tall tiles": GemmPlan(Tile(3, 1), packed=True, prefetch=replace(STEPS, least_rows=4)),
+    "prefetch of tall tiles": GemmPlan(Tile(3, 1), packed=True, prefetch=replace(STEPS, min_rows=4)),
 }
 
 
@@ -145,7 +145,7 @@ def test_forced_plans_compute_the_same(plan, shape):
     assert parallel == plan.threads if rows > 1 else parallel <= plan.threads
     hints = any("prefetch" in name for loop in loops for name in loop.annotations)
     used = plan.block_prefetch if plan.k_block and rows > 1 else plan.prefetch
-    assert hints == (used != NO_PREFETCH and not used.least_rows > plan.tile.rows)
+    assert hints == (used != NO_PREFETCH and not used.min_rows > plan.tile.rows)
 
 
 @pytest.mark.parametrize("tails", [(), (4,), (4, 3), (3, 2), (5, 4, 3)])

@@ -94,7 +94,7 @@ def test_threads_share_arithmetic_and_caches_but_not_memory():
 
     assert gain(steps=10**8) == pytest.approx(2)
     assert gain(size=1 << 26) == pytest.approx(1.5)
-    assert gain(steps=int(ROOFLINE.least_parallel * 25e9)) == 1
+    assert gain(steps=int(ROOFLINE.min_parallel * 25e9)) == 1
 
 
 def test_a_description_implies_a_machine():

@@ -107,12 +107,12 @@ def two_pass_for(sizes: Sizes, facts: Description) -> TwoPass | None:
 
 def distributed(rows: int, panel: int, facts: Description) -> TwoPass:
     """Distribute a tile of queries and a panel of keys over the threads of a group."""
-    threads = 1 << (_most_threads(facts).bit_length() - 1)
+    threads = 1 << (_max_threads(facts).bit_length() - 1)
     columns = min(panel, max(1, threads // max(1, rows // TWO_PASS.rows_per_thread)))
     return TwoPass(rows, panel, min(rows, threads // columns), columns)
 
 
-def _most_threads(facts: Description) -> int:
+def _max_threads(facts: Description) -> int:
     axis = next((a for a in facts.thread_axes if level_of(a) == THREAD), "")
     return min(TWO_PASS.threads, facts.group_threads or TWO_PASS.threads, facts.thread_axes.get(axis, 1))
 
@@ -120,7 +120,7 @@ def _most_threads(facts: Description) -> int:
 def two_pass_fits(plan: TwoPass, sizes: Sizes, facts: Description) -> bool:
     """Whether a group of the machine has the threads, registers and shared memory for a plan."""
     even = plan.rows % plan.thread_rows == 0 and plan.panel % plan.thread_columns == 0
-    if not even or not plan.rows <= plan.threads <= _most_threads(facts):
+    if not even or not plan.rows <= plan.threads <= _max_threads(facts):
         return False
     if plan.rows // plan.thread_rows * -(-sizes.features // plan.thread_columns) > TWO_PASS.max_results:
         return False

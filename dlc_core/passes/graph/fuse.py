@@ -53,7 +53,7 @@ SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
 
 @record(frozen=True)
 class Fuse(GraphPass):
-    """Group nodes into kernels of at most `max_ops` operations (None: the heuristic `fusion.most_ops`).
+    """Group nodes into kernels of at most `max_ops` operations (None: the heuristic `fusion.max_ops`).
 
     With `moves`, contractions read their operands through preceding transposes, slices and reshapes.
     """
@@ -64,7 +64,7 @@ class Fuse(GraphPass):
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         forced = FUSION.forced_ops
-        most = FUSION.most_ops if self.max_ops is None else self.max_ops
+        most = FUSION.max_ops if self.max_ops is None else self.max_ops
         limit = MOST.pick(
             most if context.opt_level > 0 else 1,
             lambda: [most, *forced, 1],

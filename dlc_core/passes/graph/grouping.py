@@ -403,13 +403,13 @@ def _article(word: str) -> str:
 
 
 def _most(max_ops: int | None) -> int:
-    return FUSION.most_ops if max_ops is None else max_ops
+    return FUSION.max_ops if max_ops is None else max_ops
 
 
 def group_nodes(function: Function, max_ops: int | None = None, moves: bool = False) -> Grouping:
     """Group the nodes of a function into kernels of at most `max_ops` operations.
 
-    `max_ops=None` takes the heuristic `fusion.most_ops`. With `moves`, transposes, slices and other data
+    `max_ops=None` takes the heuristic `fusion.max_ops`. With `moves`, transposes, slices and other data
     movement before a contraction are in its kernel.
     """
     return _Grouper(function, _most(max_ops), moves).run()

@@ -133,7 +133,7 @@ def _axes(old: Node, conv: Conv) -> list[list[Phase]]:
     """Return the phases of each axis; none if they cannot be separate convolutions."""
     steps = conv.window.strides
     axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(len(steps))]
-    return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= PHASES.most_phases else []
+    return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= PHASES.max_phases else []
 
 
 def _is_separate_cheaper(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:

@@ -86,7 +86,7 @@ def _is_strided(index: Expr) -> bool:
     if not isinstance(index, Ramp):
         return False
     step, lanes = const_value(index.stride), index.lanes
-    return isinstance(step, int) and step > 1 and lanes >= SHUFFLES.least_lanes and _is_power_of_two(lanes)
+    return isinstance(step, int) and step > 1 and lanes >= SHUFFLES.min_lanes and _is_power_of_two(lanes)
 
 
 def _is_power_of_two(number: int) -> bool:
@@ -132,7 +132,7 @@ class _StoreRun:
         for plain, group in groupby(block.stmts, key=lambda s: isinstance(s, Store)):
             members = list(group)
             if plain and len(members) > 1:
-                made = _StoreRun([s for s in members if isinstance(s, Store)]).by_cases(SHUFFLES.most_cases)
+                made = _StoreRun([s for s in members if isinstance(s, Store)]).by_cases(SHUFFLES.max_cases)
                 changed = changed or made is not None
                 parts += [made] if made is not None else members
             else:
@@ -239,7 +239,7 @@ class _StoreRun:
         element.
         """
         step, lanes = group.step, group.first.lanes
-        if length < step or step > SHUFFLES.most_stride or not _is_power_of_two(step):
+        if length < step or step > SHUFFLES.max_stride or not _is_power_of_two(step):
             return {}
         found: dict[int, Expr] = {}
         for start in range(begin, begin + length - step + 1, step):
@@ -254,7 +254,7 @@ class _StoreRun:
         lanes, step = group.first.lanes, group.step
         found: dict[int, Expr] = {}
         end = begin + length
-        while end - begin >= SHUFFLES.least_lanes:
+        while end - begin >= SHUFFLES.min_lanes:
             width = min(lanes, 1 << ((end - begin).bit_length() - 1))
             base = group.first.base + begin
             rows = [self._row(group.buffer, base + k * step, width) for k in range(lanes)]
@@ -281,7 +281,7 @@ class _StoreRun:
         for group in self._groups(accesses):
             step, lanes = group.step, group.first.lanes
             stores = [s for s in self.stores if s.buffer is group.buffer]
-            if len(stores) != len(group.members) or step > SHUFFLES.most_stride or not _is_power_of_two(step):
+            if len(stores) != len(group.members) or step > SHUFFLES.max_stride or not _is_power_of_two(step):
                 continue
             for begin, length in group.starts():
                 for start in range(begin, begin + length - step + 1, step):

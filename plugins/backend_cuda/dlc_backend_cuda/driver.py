@@ -58,7 +58,7 @@ def problem() -> str | None:
 class PycudaDriver:
     """See `dlc_core.backend.stream.Driver`."""
 
-    most_groups, array_bytes = GROUPS, STATIC_SHARED
+    max_groups, array_bytes = GROUPS, STATIC_SHARED
 
     def __init__(self, number: int) -> None:
         self._cuda = cuda = _pycuda()
@@ -77,7 +77,7 @@ class PycudaDriver:
         self.name = str(device.name())
         self.arch = "sm_{}{}".format(*device.compute_capability())
         self.capacity = int(device.total_memory())
-        self.most_shared = int(device.max_shared_memory_per_block_optin)
+        self.max_shared = int(device.max_shared_memory_per_block_optin)
         self._context = device.retain_primary_context()
         with self._current():
             self._stream = cuda.Stream()
@@ -165,7 +165,7 @@ class PycudaDriver:
     def tensor(self, address: int, tensor: Tensor) -> bytes:
         return tensor_map(address, tensor)
 
-    def most_threads(self, function: Any) -> int:
+    def max_threads(self, function: Any) -> int:
         with self._current():
             return int(function.max_threads_per_block)
 

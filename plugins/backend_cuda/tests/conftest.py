@@ -51,7 +51,7 @@ class FakeDriver:
     """A `Driver` on the host. Launches run in the simulator of threads and are recorded in `calls`."""
 
     name, arch, capacity = "a card", "sm_90", CAPACITY
-    most_groups, most_shared, array_bytes = GROUPS, 227 << 10, STATIC_SHARED
+    max_groups, max_shared, array_bytes = GROUPS, 227 << 10, STATIC_SHARED
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -97,7 +97,7 @@ class FakeDriver:
         self.tensors.append(tensor)
         return tensor
 
-    def most_threads(self, function: Any) -> int:
+    def max_threads(self, function: Any) -> int:
         return self.threads
 
     def submit(self, starts: Sequence[Start]) -> None:

@@ -122,7 +122,7 @@ def test_a_key_covers_settings_target_and_processor(tmp_path: Path) -> None:
     assert cached(path) == 2
     assert cached(path, config={"check_bounds": True}) == 0
     assert cached(path, opt_level=1) == 0
-    assert cached(path, config={"heuristics": "gemm.least_steps=32"}) == 0
+    assert cached(path, config={"heuristics": "gemm.min_steps=32"}) == 0
     assert cached(path, config={"target": {"l2_bytes": 1 << 18}}) == 0
     assert cached(path) == 2
 

@@ -24,7 +24,7 @@ class GemmHeuristics:
     equal."""
     unknown_extent: int = 1 << 12
     """The extent that a symbolic dim counts as.  Halved and doubled: no kernel of the corpus changes."""
-    most_vectors: int = 8
+    max_vectors: int = 8
     """The widest tile in vectors, a bound of the search.  Zen 4, halved: slower (int8 gemm 1 row 5%) and
     faster (transposed conv 30%, 4 bits, 1 row 19%); doubled: equal."""
     padding_share: int = 32
@@ -33,7 +33,7 @@ class GemmHeuristics:
     prefetch_share: int = 8
     """The prefetch distance is this fraction of L2.  Zen 4, halved: faster (transposed conv 9%); doubled:
     equal."""
-    fewest_panels: int = 8
+    min_panels: int = 8
     """Panels per thread from which tiles prefetch the next panel; the first panel of a thread is never
     prefetched.  Zen 4, halved: no kernel changes; doubled: equal."""
     prefetched_rows: int = 8
@@ -46,7 +46,7 @@ class GemmHeuristics:
     sums_share: int = 8
     """K is not blocked if the partial sums of a panel's rows exceed this fraction of L2.  Not measured: no
     program of the corpus reads it on one thread."""
-    least_steps: int = 64
+    min_steps: int = 64
     """The smallest K block; below it, adding the partial sums to memory costs too much.  Not measured: no
     program of the corpus reads it on one thread."""
     chunk: int = 128
@@ -73,10 +73,10 @@ class GemmHeuristics:
 class WindowHeuristics:
     """The numbers of pooling, depthwise convolution and padded windows."""
 
-    most_vectors: int = 4
+    max_vectors: int = 4
     """Vectors of accumulators per tile: enough independent chains to hide the latency of an addition.  Zen 4,
     halved: slower (reductions 22%); doubled: faster (reductions 11%)."""
-    most_unrolled: int = 1 << 10
+    max_unrolled: int = 1 << 10
     """Steps of a tile up to which a forced choice of more results unrolls the window loops.  A limit on code
     size.  Not measured: no program of the corpus reads it on one thread."""
     points: int = 7

@@ -95,8 +95,8 @@ class LanesRule(ScheduleRule):
         if machine.plain:
             borders = inline_tests(s, borders)
         vectors = VECTORS.pick(
-            1 if machine.plain or points > 2 else WINDOWS.most_vectors,
-            lambda: [1] if machine.plain else range(1, WINDOWS.most_vectors + 1),
+            1 if machine.plain or points > 2 else WINDOWS.max_vectors,
+            lambda: [1] if machine.plain else range(1, WINDOWS.max_vectors + 1),
             lambda count: "one" if count == 1 else "several",
         )
         extent = const_value(s.extent(column))
@@ -261,6 +261,6 @@ def _points(block: Block, extent: Expr) -> int:
     )
     return PIXELS.pick(
         points if shared and steps * points <= WINDOWS.unrolled_steps else 1,
-        lambda: [n for n in range(1, points + 1) if n == 1 or steps * n <= WINDOWS.most_unrolled],
+        lambda: [n for n in range(1, points + 1) if n == 1 or steps * n <= WINDOWS.max_unrolled],
         lambda n: "one" if n == 1 else "several",
     )

@@ -57,7 +57,7 @@ class Prefetch:
     kind: str
     distance: int = 0
     """Elements between the reads of a tile and what it prefetches."""
-    least_rows: int = 0
+    min_rows: int = 0
     """Tiles of fewer rows do not prefetch."""
 
     def __str__(self) -> str:
@@ -115,8 +115,8 @@ def _why_unblocked(
     if sums > facts.caches[1] // GEMM.sums_share:
         return f"partial sums of {bytes_text(sums)} would take too much of L2"
     rest = math.prod(extent or 1 for extent in extents[1:])
-    if best * rest < GEMM.least_steps:
-        return f"blocks that fit L2 have fewer than {GEMM.least_steps} steps"
+    if best * rest < GEMM.min_steps:
+        return f"blocks that fit L2 have fewer than {GEMM.min_steps} steps"
     return ""
 
 
@@ -149,14 +149,14 @@ def plan_prefetch(
     ahead, size = caches[1] // GEMM.prefetch_share, elements * itemsize
     known = [count for count in rounds if count is not None]
     several = len(known) == len(rounds) and math.prod(known) > 1
-    many = size >= GEMM.fewest_panels * panel * machine.workers
+    many = size >= GEMM.min_panels * panel * machine.workers
     reasons = {"none": f"weights of {bytes_text(size)} are streamed", "steps": "the next panel fits L2"}
     if not several:
         reasons["panel"] = "one tile reads each panel"
     elif 2 * panel > caches[1]:
         reasons["panel"] = f"L2 does not hold two panels of {bytes_text(panel)}"
     elif not many:
-        reasons["panel"] = f"each thread has fewer than {GEMM.fewest_panels} panels"
+        reasons["panel"] = f"each thread has fewer than {GEMM.min_panels} panels"
     preferred = "steps" if "panel" in reasons else "panel"
     why = ""
     if size <= ahead:
@@ -179,7 +179,7 @@ def prefetch_panel(
 ) -> None:
     """Prefetch from the loop nest of a tile; the first tile of a panel runs ahead of memory."""
     rows = 1 if names.row is None else const_value(s.extent(names.row))
-    if plan.kind == "none" or (rows is not None and rows < plan.least_rows):
+    if plan.kind == "none" or (rows is not None and rows < plan.min_rows):
         return
     if plan.kind == "panel":
         s.prefetch(reduction[-1], packed, plan.distance, *_readers(s, names, reduction))

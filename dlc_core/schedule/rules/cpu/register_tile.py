@@ -74,7 +74,7 @@ def choose(
     vectors_needed = -(-n // lanes)
     # Columns after the last whole tile are computed one by one if their number is symbolic, so narrow tiles
     # are better.
-    widest = 1 if columns is None else min(vectors_needed, GEMM.most_vectors)
+    widest = 1 if columns is None else min(vectors_needed, GEMM.max_vectors)
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):
         for width in range(1, widest + 1):

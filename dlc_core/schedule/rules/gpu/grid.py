@@ -26,13 +26,13 @@ class Grid:
 
     groups: str
     """The axis of groups with the largest extent."""
-    most_groups: int
+    max_groups: int
     threads: str
     """The axis of consecutive threads; subgroups are parts of it."""
-    most_threads: int
+    max_threads: int
     rows: str
     """The second axis of threads; empty if there is none."""
-    most_rows: int
+    max_rows: int
     group_threads: int
     """The maximum number of threads of a group."""
     units: int
@@ -75,12 +75,12 @@ class Grid:
 
         `groups` is None if symbolic.
         """
-        most = min(self.most_groups, GRID.groups_per_unit * self.units)
+        most = min(self.max_groups, GRID.groups_per_unit * self.units)
         if groups is not None:
             return most if groups > most else None
-        if self.most_groups >= GRID.any_number:
+        if self.max_groups >= GRID.any_number:
             return None
-        return min(self.most_groups, GRID.groups_of_any * self.units)
+        return min(self.max_groups, GRID.groups_of_any * self.units)
 
     def choose_groups(
         self, groups: int | None, threads: int, *, strides: bool = True, where: str = ""
@@ -93,10 +93,10 @@ class Grid:
 
         def candidates() -> list[int | None]:
             found: list[int | None] = []
-            if self.most_groups >= (GRID.any_number if groups is None else groups):
+            if self.max_groups >= (GRID.any_number if groups is None else groups):
                 found.append(None)
             if strides and (groups is None or groups > 1):
-                found.append(min(self.most_groups, self.units, self.units if groups is None else groups // 2))
+                found.append(min(self.max_groups, self.units, self.units if groups is None else groups // 2))
             return found
 
         def cost(n: int | None) -> float:
@@ -105,8 +105,8 @@ class Grid:
         def refused(n: int | None) -> str:
             if n is not None:
                 return because("the axis has a group for each tile", cost(n), cost(best))
-            if self.most_groups < (GRID.any_number if groups is None else groups):
-                return f"there may be more tiles than the {self.most_groups} groups that the axis allows"
+            if self.max_groups < (GRID.any_number if groups is None else groups):
+                return f"there may be more tiles than the {self.max_groups} groups that the axis allows"
             most = GRID.groups_per_unit
             return because(f"there are more than {most} groups per unit", cost(n), cost(best))
 
@@ -127,7 +127,7 @@ class Grid:
         def kind(width: int) -> str:
             if width <= max(1, self.subgroup):
                 return "one_subgroup"
-            return "most" if width == self.most_threads else "several_subgroups"
+            return "most" if width == self.max_threads else "several_subgroups"
 
         best = self.width(points)
 
@@ -143,7 +143,7 @@ class Grid:
 
         return THREADS_PER_GROUP.pick(
             best,
-            lambda: powers_of_two(max(1, self.subgroup), self.most_threads),
+            lambda: powers_of_two(max(1, self.subgroup), self.max_threads),
             kind,
             cost=cost,
             refused=refused,
@@ -151,7 +151,7 @@ class Grid:
 
     def width(self, points: int | None, most: int | None = None) -> int:
         """Return the preferred threads of a group (None: many points); few groups are better smaller."""
-        most = min(GRID.threads if most is None else most, self.most_threads)
+        most = min(GRID.threads if most is None else most, self.max_threads)
         if points is None:
             return most
         least = min(most, max(self.subgroup, 1))

@@ -29,11 +29,11 @@ class TileHeuristics:
     """Registers of a thread for addresses and loads in flight.  Not measured."""
     registers: int = 128
     """Registers of a thread if the description does not say.  Not measured."""
-    most_groups: int = 8
+    max_groups: int = 8
     """Resident groups of a unit beyond which more do not help.  Not measured."""
-    most_splits: int = 32
+    max_splits: int = 32
     """The most parts of split-K.  A bound of the search."""
-    most_threads: int = 256
+    max_threads: int = 256
     """The most threads of a group.  A bound of the search."""
     depths: tuple[int, ...] = (8, 16, 32)
     """Steps of K of a tile.  A bound of the search."""
@@ -48,7 +48,7 @@ class TileHeuristics:
     """Rows or columns of a tile.  A bound of the search."""
     own: tuple[int, ...] = (1, 2, 4, 8)
     """Rows or columns of a thread.  A bound of the search."""
-    least_threads: int = 16
+    min_threads: int = 16
     """The fewest threads of a group.  A bound of the search."""
     idle_threads: int = 32
     """Threads of a group beyond which none may be idle while tiles are copied: a subgroup of most GPUs.  Not
@@ -86,7 +86,7 @@ class MatrixHeuristics:
     """The same for units that read shared memory and consist of several subgroups.  A bound of the search."""
     depths: tuple[int, ...] = (32, 64, 128)
     """Bytes of an operand's tile along K.  A bound of the search."""
-    most_waited: int = 4
+    deep_pipeline: int = 4
     """Pipeline stages from which one is reserved for multiplications in flight.  Not measured."""
 
 
@@ -96,13 +96,13 @@ class SkinnyGemmHeuristics:
 
     rows: int = 8
     """The most rows; with more, the kernel is no longer memory-bound.  Not measured."""
-    least_steps: int = 16
+    min_steps: int = 16
     """The least K that is worth sharing.  Not measured."""
     sums: int = 32
     """The most sums of a thread.  Not measured."""
     groups: tuple[int, ...] = (32, 64, 128, 256, 512, 1024)
     """Threads of a group.  A bound of the search."""
-    most_along: int = 256
+    max_threads_per_column: int = 256
     """The most threads of a group that share one column only.  Not measured."""
     columns: tuple[int, ...] = (1, 2, 4)
     """Columns per thread if threads share columns.  A bound of the search."""

@@ -44,7 +44,7 @@ class Units:
         if stride:
             started = -(-min(stride, groups) // self.count)
             tiles = max(tiles, -(-groups // stride))
-        most = min(TILES.most_groups, (self.threads or SKINNY.unit_threads) // threads)
+        most = min(TILES.max_groups, (self.threads or SKINNY.unit_threads) // threads)
         at_once = max(1, min(started, most))
         latency = SKINNY.latency * (1 + (steps - 1) * GRID.exposed)
         waits = -(-tiles // at_once) * (latency + combined)

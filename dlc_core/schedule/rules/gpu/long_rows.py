@@ -39,9 +39,9 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     else:
         enough = count >= grid.units or length < ROW.long_parts * ROW.part
         parts = min(
-            -(-length // ROW.part), ROW.groups_per_unit * grid.units // count, grid.most_groups // count
+            -(-length // ROW.part), ROW.groups_per_unit * grid.units // count, grid.max_groups // count
         )
-    most = min(length, grid.most_groups if across_columns else grid.most_groups // count)
+    most = min(length, grid.max_groups if across_columns else grid.max_groups // count)
     preferred = 1 if enough or parts < 2 else parts
     too_few = f"{count} rows are too few for {grid.units} units"
     parts = choose_parts(
@@ -70,7 +70,7 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
         bind_points(s, grid, lead)
     else:
         s.reorder(*lead, *rest)
-        _bind_row(s, grid, partial, lead, rest, min(grid.most_threads, ROW.row_threads))
+        _bind_row(s, grid, partial, lead, rest, min(grid.max_threads, ROW.row_threads))
     return partial
 
 
@@ -81,7 +81,7 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
     if len(found) < 2 or any(count is None or length is None for count, length in sizes):
         return False
     preferred = any(0 < (c or 0) < grid.units and (n or 0) >= ROW.long_parts * ROW.part for c, n in sizes)
-    many = any(not 0 < (c or 0) <= grid.most_groups for c, _ in sizes) or len(s.get_output_blocks()) > 1
+    many = any(not 0 < (c or 0) <= grid.max_groups for c, _ in sizes) or len(s.get_output_blocks()) > 1
     names = ("one_launch",) if many else ROW_STAGES.alternatives
     reasons = {
         "one_launch": f"rows are long, and too few for {grid.units} units",
@@ -102,7 +102,7 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
         steps = [loop for loop in loops if loop not in rows]
         length = count_of(s, steps) or 1
         s.reorder(*rows, *steps)
-        _bind_row(s, grid, handle, rows, steps, min(grid.most_threads, power_of_two(length), ROW.row_threads))
+        _bind_row(s, grid, handle, rows, steps, min(grid.max_threads, power_of_two(length), ROW.row_threads))
     (out,) = s.get_output_blocks()
     if is_pointwise(s.get(out)):
         inline_producers(s, out)

@@ -41,7 +41,7 @@ from dlc_core.schedule.rules.gpu.matrix_tile import (
     MatrixTile,
     cost,
     fitting,
-    most_stages,
+    max_stages,
     parts_of,
     ranked,
     stages_of,
@@ -96,7 +96,7 @@ class MatrixRule(ScheduleRule):
         least = tile.buffers(problem.k) if tile.unit.in_place else 1
         stages = choose_stages(
             stages_of(tile, problem, machine, grid),
-            range(least, most_stages(tile, problem, machine) + 1),
+            range(least, max_stages(tile, problem, machine) + 1),
         )
         MatrixContract(s, machine, grid, normal, tile, stages).run()
 
@@ -296,7 +296,7 @@ class MatrixContract(Contract):
         With enough memory, their multiplications overlap the next iteration.
         """
         count = self.stages
-        spare = int(self.unit.in_place and count >= MATRIX.most_waited)
+        spare = int(self.unit.in_place and count >= MATRIX.deep_pipeline)
         if count < 3 and not self.unit.in_place:
             return
         stages = [stage * (count - 1 - spare) for stage in self.s.get_for(loop).annotations[STAGE]]

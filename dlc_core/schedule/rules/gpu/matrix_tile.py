@@ -97,7 +97,7 @@ class MatrixTile:
     def resident(self, problem: Problem, facts: Description, buffers: int = 1) -> int:
         """Groups that a unit runs at once."""
         threads = self.subgroups * self.unit.width
-        limits = [TILES.most_groups]
+        limits = [TILES.max_groups]
         if facts.unit_threads:
             limits.append(facts.unit_threads // threads)
         if facts.unit_registers:
@@ -175,7 +175,7 @@ def parts_of(tile: MatrixTile, problem: Problem) -> list[int]:
     return [n for n in _splits(problem) if n == 1 or problem.k is None or n * tile.depth <= problem.k]
 
 
-def most_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
+def max_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
     """Return the most pipeline stages for which a group has steps and memory."""
     facts, found = machine.description, tile.buffers(problem.k)
     steps = TILES.unknown if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
@@ -189,7 +189,7 @@ def most_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
 def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> int:
     """Return the pipeline stages: as many as possible without reducing the number of resident groups."""
     facts = machine.description
-    found, most = tile.buffers(problem.k), most_stages(tile, problem, machine)
+    found, most = tile.buffers(problem.k), max_stages(tile, problem, machine)
     waves = -(-_groups(tile, problem) // grid.units)
     wanted = min(waves, tile.resident(problem, facts, found))
     while found < most and tile.resident(problem, facts, found + 1) >= wanted:
@@ -240,7 +240,7 @@ def _filling(tile: MatrixTile, problem: Problem, splits: Sequence[int], units: i
 
 def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> bool:
     facts = machine.description
-    if tile.subgroups * tile.unit.width > grid.group_threads or tile.subgroups > grid.most_rows:
+    if tile.subgroups * tile.unit.width > grid.group_threads or tile.subgroups > grid.max_rows:
         return False
     if tile.registers(problem, facts) > (facts.thread_registers or TILES.registers):
         return False
@@ -257,4 +257,4 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     )
 
 
-__all__ = ["MatrixTile", "choose_matrix", "cost", "fitting", "most_stages", "parts_of", "ranked", "stages_of"]
+__all__ = ["MatrixTile", "choose_matrix", "cost", "fitting", "max_stages", "parts_of", "ranked", "stages_of"]

@@ -48,7 +48,7 @@ class Sharing:
         preferred = self._columns() if points else self._row()
 
         def candidates() -> list[Distribution]:
-            most = min(grid.most_threads, grid.group_threads)
+            most = min(grid.max_threads, grid.group_threads)
             lanes = self._row().lanes
             rows = [Distribution(grid.threads, n, lanes) for n in powers_of_two(max(1, grid.subgroup), most)]
             parts = self._parts()
@@ -97,14 +97,14 @@ class Sharing:
                 grid.busy, rows, terms, dist.threads, lanes=dist.lanes, rows_per_group=together, spread=spread
             )
         spread = 1 if self.contiguous_rows else min(words, -(-terms // words))
-        width = min(ROW.columns, grid.most_threads) if dist.threads > 1 else grid.width(self.count)
+        width = min(ROW.columns, grid.max_threads) if dist.threads > 1 else grid.width(self.count)
         return row_cycles(
             grid.busy, rows, terms, dist.threads, rows_per_group=width, spread=spread, exchanged=False
         )
 
     def _parts(self) -> int:
         """Threads per column, if there are few columns."""
-        return min(ROW.parts, self.grid.most_rows, max(1, self.grid.group_threads // ROW.columns))
+        return min(ROW.parts, self.grid.max_rows, max(1, self.grid.group_threads // ROW.columns))
 
     def _columns(self) -> Distribution:
         """Choose the distribution of columns: one thread each, or several if there are few columns."""
@@ -116,7 +116,7 @@ class Sharing:
 
     def _row(self) -> Distribution:
         grid = self.grid
-        most = min(grid.most_threads, grid.group_threads)
+        most = min(grid.max_threads, grid.group_threads)
         # Groups with several tiles do not use vectors; `rows._Rows._bind_rows` gives the reason.
         lanes = self._lanes() if grid.strided_groups(self.count) is None else 1
         if self.count is None or self.count >= grid.units:
@@ -131,7 +131,7 @@ class Sharing:
         lanes, length = self.widest, self.length
         if length is None:
             return 1
-        most = min(self.grid.most_threads, ROW.row_threads)
+        most = min(self.grid.max_threads, ROW.row_threads)
         while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
             lanes //= 2
         # Vectors of a row are copied to registers, which must hold them.
@@ -142,7 +142,7 @@ class Sharing:
         grid, count = self.grid, self.count
         if not grid.rows or count is None:
             return 1
-        most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW.row_threads // 2 // threads))
+        most = min(grid.max_rows, grid.group_threads // threads, max(1, ROW.row_threads // 2 // threads))
         rows = 1
         while rows * 2 <= most and count % (rows * 2) == 0 and count // (rows * 2) >= grid.units:
             rows *= 2
@@ -154,7 +154,7 @@ class Sharing:
         rows = self._max_rows_per_group(threads)
         if not grid.rows or count is None:
             return rows
-        limit = min(grid.most_rows, grid.group_threads // threads)
+        limit = min(grid.max_rows, grid.group_threads // threads)
         return ROWS_PER_GROUP.pick(
             rows,
             lambda: [n for n in powers_of_two(1, limit) if count % n == 0],

@@ -142,7 +142,7 @@ class _Rows:
         if not lead:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
         if dist.axis != grid.threads:
-            return bind_points(s, grid, lead, min(ROW.columns, grid.most_threads) if dist.threads > 1 else 0)
+            return bind_points(s, grid, lead, min(ROW.columns, grid.max_threads) if dist.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
         rows_per_group = sharing.choose_rows_per_group(dist.threads)
         tiles: LoopRV | None = None

@@ -100,7 +100,7 @@ class SkinnyGemmRule(ScheduleRule):
         if found is None or not found.m or not is_product(found.block):
             return False
         rows, steps = _size(found.m), _size(found.k)
-        return rows is not None and rows <= SKINNY.rows and (steps is None or steps >= SKINNY.least_steps)
+        return rows is not None and rows <= SKINNY.rows and (steps is None or steps >= SKINNY.min_steps)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
@@ -187,11 +187,11 @@ def _plans(
         widest //= 2
     # The cost of sums over threads grows with the threads, so wide loads are better along K only.
     lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
-    most = min(grid.group_threads, SKINNY.most_along if along else SKINNY.groups[-1])
+    most = min(grid.group_threads, SKINNY.max_threads_per_column if along else SKINNY.groups[-1])
     groups = [n for n in SKINNY.groups if n <= most] or [1 << (most.bit_length() - 1)]
     for group in groups:
         for thread_rows in (1 << n for n in range(group.bit_length())):
-            if thread_rows > (grid.most_rows if grid.rows else 1) or group // thread_rows > grid.most_threads:
+            if thread_rows > (grid.max_rows if grid.rows else 1) or group // thread_rows > grid.max_threads:
                 continue
             for lane in lanes:
                 for own in SKINNY.columns if along else SKINNY.steps:

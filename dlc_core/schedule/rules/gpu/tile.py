@@ -123,7 +123,7 @@ def shared_bytes(tile: Tile, bits: int, buffers: int = 1) -> int:
 
 def resident(tile: Tile, bits: int, result_bits: int, facts: Description, buffers: int = 1) -> int:
     """Groups that a unit runs at once."""
-    limits = [TILES.most_groups]
+    limits = [TILES.max_groups]
     if facts.unit_threads:
         limits.append(facts.unit_threads // tile.threads)
     if facts.unit_registers:
@@ -148,7 +148,7 @@ def _shapes() -> tuple[Tile, ...]:
         for rows, columns, own_rows, own_columns in product(sides, sides, own, own)
         if own_rows <= rows
         and own_columns <= columns
-        and TILES.least_threads <= rows * columns // (own_rows * own_columns) <= TILES.most_threads
+        and TILES.min_threads <= rows * columns // (own_rows * own_columns) <= TILES.max_threads
     )
 
 
@@ -156,7 +156,7 @@ def _fits(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> bool:
     """Whether a machine can run a tile, and no part of it is wasted."""
     facts = machine.description
     threads = tile.threads
-    if not max(1, grid.subgroup) <= threads <= min(grid.most_threads, grid.group_threads):
+    if not max(1, grid.subgroup) <= threads <= min(grid.max_threads, grid.group_threads):
         return False
     if _wasteful(tile.rows, problem.m) or _wasteful(tile.columns, problem.n):
         return False
@@ -178,7 +178,7 @@ def _wasteful(tile: int, size: int | None) -> bool:
 def splits_of(problem: Problem) -> list[int]:
     """Return the candidates for split-K."""
     found = [1]
-    while 2 * found[-1] <= TILES.most_splits and problem.splittable % (2 * found[-1]) == 0:
+    while 2 * found[-1] <= TILES.max_splits and problem.splittable % (2 * found[-1]) == 0:
         found.append(2 * found[-1])
     return found
 

@@ -55,7 +55,7 @@ def test_grid_strides(machine, groups):
         turns = grid.choose_groups(groups, 256)
     choice = check(only("gpu.grid_stride", made))
     assert (choice.alternative == "grid_stride") is (turns is not None)
-    if groups is None or groups > grid.most_groups:
+    if groups is None or groups > grid.max_groups:
         assert turns is None or any("the axis allows" in one.refused for one in choice.candidates)
 
 

@@ -114,7 +114,7 @@ def test_plans_fit(machine, along, n, k, m, bits):
     plan = plan_for(Problem(1, m, n, k, bits, 32, k or 1), along, k if along else n, bits, facts, grid)
     assert plan is not None
     assert plan.threads * plan.thread_rows <= grid.group_threads
-    assert plan.threads <= grid.most_threads
-    assert plan.thread_rows <= grid.most_rows
+    assert plan.threads <= grid.max_threads
+    assert plan.thread_rows <= grid.max_rows
     assert ((k if along else n) or 1) % plan.lanes == 0
     assert (k or 1) % plan.splits == 0
