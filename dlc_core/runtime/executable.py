@@ -101,7 +101,7 @@ class Executable(CompiledModel):
     regions: Mapping[str, Executable]
     _caller: Caller | None = None
     _loaded: Any = None
-    _whole: Executable | None = None
+    _code_owner: Executable | None = None
     """The executable that has the code, if this is one of its entry points."""
 
     @cached_property
@@ -246,7 +246,7 @@ class Executable(CompiledModel):
             about=about,
             sources=self._sources,
         )
-        other._whole = self
+        other._code_owner = self
         return other
 
     def explain(
@@ -339,12 +339,12 @@ class Executable(CompiledModel):
             return self._caller
 
     def _load_code(self) -> Any:
-        if self._whole is None:
+        if self._code_owner is None:
             check_format(self.device, self.artifact)
             with failing(self.device):
                 return self.device.load(self.artifact)
-        self._whole._load()
-        return self._whole._loaded
+        self._code_owner._load()
+        return self._code_owner._loaded
 
     def _caller_of(self, loaded: Any) -> Caller:
         if self.program is not None:

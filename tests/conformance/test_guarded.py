@@ -107,7 +107,7 @@ def test_a_read_beside_a_value_is_reported(target, case, mode):
     assert "died of SIGSEGV" in told
     assert f"in kernel {kernel}" in told
     assert f"of '{node}'" in told
-    assert f"touched: {'0 bytes behind' if mode == 'end' else '4 bytes before'} {near}" in told
+    assert f"touched: {'0 bytes after' if mode == 'end' else '4 bytes before'} {near}" in told
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -121,7 +121,7 @@ def test_so_is_one_of_another_thread():
     x = np.ones((4096, 12), np.float32)
     told = report(broken(chain(4096), "llvm", "end", "fused_softmax", "p0"), x)
     assert "in kernel fused_softmax" in told
-    assert "0 bytes behind input 'x'" in told
+    assert "0 bytes after input 'x'" in told
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
@@ -131,7 +131,7 @@ def test_so_is_one_in_the_body_of_a_loop(target):
     (kernel,) = [name for name in kernels(every_kind(), target) if "tanh" in name]
     told = report(broken(every_kind(), target, "end", kernel, "p0"), *arrays, np.int32(0))
     assert f"in kernel {kernel}" in told
-    assert "0 bytes behind state 0 of a loop, of 20 bytes" in told
+    assert "0 bytes after state 0 of a loop, of 20 bytes" in told
 
 
 def kernels(module, target):

@@ -119,7 +119,7 @@ def test_guard_mode_isolates_and_says_beside_which_value(tmp_path: Path) -> None
     assert "1 failed" in told, told
     assert "the process of the test died of SIGSEGV" in told
     assert "running:    ops/abs/0/float32, entry point 'm0_main' on device 'toy'" in told
-    assert "at fault:   touched: 0 bytes behind input 'x0', of " in told
+    assert "at fault:   touched: 0 bytes after input 'x0', of " in told
 
 
 def test_how_processes_end() -> None:

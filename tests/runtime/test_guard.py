@@ -23,7 +23,7 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.base import Pass
 from dlc_core.runtime.call.guarded import Layouts
 from dlc_core.runtime.guard.memory import GuardedMemory, owner_of
-from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, SizedSlot, alone, fill_of, mode_of
+from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, SizedSlot, fill_of, mode_of, single_value_layout
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.memory.host import address
 from dlc_core.testing.control_programs import every_kind
@@ -48,17 +48,17 @@ def chain(rows):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [0, 1, 24, PAGE - 8, PAGE, 3 * PAGE + 4])
 def test_a_value_ends_or_begins_where_its_pages_do(mode, size):
-    memory = GuardedMemory(alone("x", size, 0xFF, mode, 1))
+    memory = GuardedMemory(single_value_layout("x", size, 0xFF, mode, 1))
     begin = address(memory.bytes)
     assert memory.bytes.size == size
     assert (memory.bytes == 0xFF).all()
     assert (begin if mode == "begin" else begin + size) % PAGE == 0
     near = begin - 1 if mode == "begin" else begin + size
-    assert f"{int(mode == 'begin')} bytes {'before' if mode == 'begin' else 'behind'} x" in owner_of(near)
+    assert f"{int(mode == 'begin')} bytes {'before' if mode == 'begin' else 'after'} x" in owner_of(near)
 
 
 def test_values_can_be_aligned_to_more_than_their_elements():
-    memory = GuardedMemory(alone("x", 20, 0xFF, "end", 16))
+    memory = GuardedMemory(single_value_layout("x", 20, 0xFF, "end", 16))
     assert address(memory.bytes) % 16 == 0
     memory.check()
     assert PAGE - (address(memory.bytes) + 20) % PAGE == 12
@@ -68,7 +68,7 @@ def test_what_is_written_beside_a_value_in_its_pages_is_found():
     memory = GuardedMemory(Layout(PAGE, (SizedSlot("x", 0, 8, 0xFF),)))
     memory.check()
     memory.bytes[8:10] = 1
-    with pytest.raises(RuntimeFailure, match="2 bytes behind x"):
+    with pytest.raises(RuntimeFailure, match="2 bytes after x"):
         memory.check()
 
 
@@ -227,5 +227,5 @@ def test_what_no_kernel_writes_is_no_number():
 def test_writes_in_a_value_s_last_page_are_found_after_the_call():
     with PassContext(disabled=("prove_bounds",)):
         exe = dlc.build(dlc.script.parse(FAR), "llvm", config={"guard": "begin"})
-    with pytest.raises(RuntimeFailure, match="4 bytes behind output 'B' have been written"):
+    with pytest.raises(RuntimeFailure, match="4 bytes after output 'B' have been written"):
         exe(np.ones(8, np.float32))

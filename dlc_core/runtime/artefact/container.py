@@ -73,7 +73,7 @@ def write_container(
         view = memoryview(data)
         digest = hashlib.sha256(view).hexdigest()
         listed.append({"name": name, "offset": offset, "size": view.nbytes, "sha256": digest})
-        offset = _up(offset + view.nbytes)
+        offset = _page_multiple(offset + view.nbytes)
     text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
     prefix = _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest())
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
@@ -81,7 +81,7 @@ def write_container(
         with temporary.open("xb") as file:
             file.write(prefix + text)
             position = _PREFIX.size + len(text)
-            base = _up(position)
+            base = _page_multiple(position)
             for entry, (_, data) in zip(listed, sections, strict=True):
                 file.write(bytes(base + entry["offset"] - position))
                 file.write(data)
@@ -92,14 +92,14 @@ def write_container(
         temporary.replace(path)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        hint = "free some space or give another path; what was there before is unchanged"
+        hint = "free some space or give another path; the old file is unchanged"
         raise ArtifactError(f"{path} cannot be written", why=why, hint=hint) from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def _up(value: int) -> int:
+def _page_multiple(value: int) -> int:
     return -(-value // PAGE) * PAGE
 
 
@@ -140,13 +140,13 @@ def _read(path: Path, file: BinaryIO) -> Opened:
         raise _damaged(path, f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise _damaged(path, "its header is not a JSON object")
-    whole = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-    sections, digests = _sections(path, header, whole, _up(_PREFIX.size + length), size)
+    mapped = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+    sections, digests = _sections(path, header, mapped, _page_multiple(_PREFIX.size + length), size)
     return Opened(header, sections, digests)
 
 
 def _sections(
-    path: Path, header: Mapping[str, Any], whole: memoryview, base: int, size: int
+    path: Path, header: Mapping[str, Any], mapped: memoryview, base: int, size: int
 ) -> tuple[dict[str, memoryview], dict[str, str]]:
     sections: dict[str, memoryview] = {}
     digests: dict[str, str] = {}
@@ -156,12 +156,12 @@ def _sections(
         raise _damaged(path, "it lists no sections")
     for entry in listed:
         name, offset, length, digest = _fields(path, entry)
-        if name in sections or offset != _up(end) or length < 0:
+        if name in sections or offset != _page_multiple(end) or length < 0:
             raise _damaged(path, "its list of sections is malformed")
         end = offset + length
         if base + end > size:
             raise _damaged(path, f"section {name!r} ends at byte {base + end} and the file has {size}")
-        sections[name] = whole[base + offset : base + end]
+        sections[name] = mapped[base + offset : base + end]
         digests[name] = digest
     if base + end != size:
         raise _damaged(path, f"{size - base - end} bytes follow its last section")

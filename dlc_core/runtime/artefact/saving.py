@@ -118,8 +118,8 @@ def read(path: Path, *, verify: bool = False) -> Saved:
     """
     opened = read_container(path)
     _check_complete(path, opened, "")
-    lazy_ones = ("weights",) if not verify else ()
-    opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in lazy_ones))
+    unverified = ("weights",) if not verify else ()
+    opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in unverified))
     return _saved(path, opened, opened.header, "", _text(path, opened.header.get("core")))
 
 

@@ -44,7 +44,7 @@ class InPlace(Checked):
         self._reads = bool(signature.elements)
         self._checks = bool(signature.sites)
         self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
-        self._known: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
+        self._call_plans: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         # For models that take microseconds, this function is most of the overhead of a call from Python.
@@ -55,16 +55,16 @@ class InPlace(Checked):
                 arrays = self.ready(arrays)
                 break
         facts = self.signature.facts(arrays) if self._reads else tuple([array.shape for array in arrays])
-        makers, scalars, size = self._known.get(facts) or self._know(facts)
+        makers, scalars, size = self._call_plans.get(facts) or self._call_plan(facts)
         outputs = [make() for make in makers]
-        arena = self._take(size)
+        arena = self._take_arena(size)
         try:
             buffers = [address(a) for a in arrays]
             buffers += [address(a) for a in outputs]
             buffers += (self._weights_at, arena[1])
             self._run(buffers, scalars, threads)
             if self._checks:
-                self.examine(arena[0])
+                self.raise_recorded(arena[0])
         except DlcError:
             raise
         except Exception as error:
@@ -73,15 +73,15 @@ class InPlace(Checked):
             self._arenas.append(arena)
         return outputs
 
-    def _know(self, facts: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
+    def _call_plan(self, facts: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
         """For a call with these facts: the functions that create its outputs, its dims, and its bytes of
         scratch memory. The result is cached.
         """
         plan = self.plan(facts)
         makers = self._outputs.makers(plan.outputs, self.results)
-        if len(self._known) >= PLANS:
-            self._known.clear()
-        made = self._known[facts] = makers, plan.scalars, plan.arena
+        if len(self._call_plans) >= PLANS:
+            self._call_plans.clear()
+        made = self._call_plans[facts] = makers, plan.scalars, plan.arena
         return made
 
     def bind(
@@ -89,9 +89,11 @@ class InPlace(Checked):
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
         scratch = self.scratch(plan.arena)
-        held = [*given, *results, self._weights, scratch]
-        run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
-        return self.steady(self.examined(holding(run, held), scratch), given), results
+        arguments = [*given, *results, self._weights, scratch]
+        run = prepare(self._device, self._entry, [address(a) for a in arguments], plan.scalars, threads)
+        return self.with_dim_check(
+            self.with_check_record(keeping_alive(run, arguments), scratch), given
+        ), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
@@ -103,15 +105,15 @@ class InPlace(Checked):
         plan = self.plan(self.signature.facts(given))
         results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         figures = np.zeros((max(1, sites), 2), np.int64)
-        held = [*given, *results, self._weights, self.scratch(plan.arena), figures]
-        run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
-        return holding(run, held), figures
+        arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
+        run = prepare(self._device, entry, [address(a) for a in arguments], plan.scalars, threads)
+        return keeping_alive(run, arguments), figures
 
     def release(self) -> None:
         self._arenas.clear()
         self._outputs.clear()
 
-    def _take(self, size: int) -> tuple[Host, int, int]:
+    def _take_arena(self, size: int) -> tuple[Host, int, int]:
         """Take scratch memory of at least `size` bytes from the free list, or allocate it. Smaller blocks are
         freed.
         """
@@ -140,10 +142,10 @@ def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
     return run
 
 
-def holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
-    """A function that calls `run` and keeps `held` alive."""
+def keeping_alive(run: Callable[[], None], arguments: Any) -> Callable[[], None]:
+    """A function that calls `run` and keeps `arguments` alive."""
 
-    def bound(_held: Any = held) -> None:
+    def bound(_arguments: Any = arguments) -> None:
         run()
 
     return bound
@@ -167,8 +169,8 @@ class Copying(Checked):
             return self._call(arrays, threads)
 
     def _call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        stay = bool(arrays) and all(isinstance(a, NDArray) and a.device is self.device for a in arrays)
-        if stay:
+        on_device = bool(arrays) and all(isinstance(a, NDArray) and a.device is self.device for a in arrays)
+        if on_device:
             self.signature.check_count(len(arrays))
             for value, array in zip(self.signature.inputs, arrays, strict=True):
                 if array.dtype is not value.type.dtype:
@@ -177,10 +179,10 @@ class Copying(Checked):
         else:
             given = self.ready(arrays)
         self.plan(self._facts(given))
-        inputs = given if stay else [self._upload(a) for a in given]
+        inputs = given if on_device else [self._upload(a) for a in given]
         outputs = self.start(inputs, threads, partial(NDArray.empty, self.device))
         self._wait()
-        return outputs if stay else [o.numpy() for o in outputs]
+        return outputs if on_device else [o.numpy() for o in outputs]
 
     def start(
         self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
@@ -191,20 +193,20 @@ class Copying(Checked):
         plan = self.plan(self._facts(inputs))
         values = self.signature.outputs
         outputs = [empty(s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)]
-        arena = self._take(plan)
+        arena = self._take_arena(plan)
         try:
             with failing(self.device):
                 handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
                 self.device.launch(self._entry, handles, plan.scalars, threads)
             if self.signature.sites:
-                self._examine_on_device(arena)
+                self._raise_recorded_on_device(arena)
             elif not self._queued:
                 self._wait()
         finally:
-            self._give(arena)
+            self._return_arena(arena)
         return outputs
 
-    def _examine_on_device(self, arena: NDArray) -> None:
+    def _raise_recorded_on_device(self, arena: NDArray) -> None:
         """Wait for the call, and raise the error in the record of failed checks."""
         self._wait()
         record = np.zeros(RECORD_BYTES, np.uint8)
@@ -212,7 +214,7 @@ class Copying(Checked):
             self.device.read(arena.handle, bytes_of(record))
         if record.any():
             self._clear(arena)
-        self.examine(record)
+        self.raise_recorded(record)
 
     def _clear(self, arena: NDArray) -> None:
         with failing(self.device):
@@ -232,8 +234,8 @@ class Copying(Checked):
         ins = [self._upload(a) for a in given]
         outs = [NDArray.empty(self.device, r.shape, r.dtype) for r in results]
         arena = self._arena(plan.arena)
-        held = [*ins, *outs, self._weights, arena]
-        run = prepare(self.device, self._entry, [a.handle for a in held], plan.scalars, threads)
+        arguments = [*ins, *outs, self._weights, arena]
+        run = prepare(self.device, self._entry, [a.handle for a in arguments], plan.scalars, threads)
 
         def bound() -> None:
             with failing(self.device):
@@ -242,12 +244,12 @@ class Copying(Checked):
                         self.device.write(array.handle, bytes_of(host))
                 run()
                 if self.signature.sites:
-                    self._examine_on_device(arena)
+                    self._raise_recorded_on_device(arena)
                 for host, array in zip(results, outs, strict=True):
                     if host.nbytes:
                         self.device.read(array.handle, bytes_of(host))
 
-        return self.steady(holding(bound, held), given), results
+        return self.with_dim_check(keeping_alive(bound, arguments), given), results
 
     def measuring(self, inputs: Sequence[Any], sites: int, threads: int) -> tuple[Callable[[], None], Host]:
         """A function that makes a call which the device measures, and the array [sites, 2] that it adds
@@ -260,15 +262,15 @@ class Copying(Checked):
         outs = [
             NDArray.empty(self.device, s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)
         ]
-        held = [*given, *outs, self._weights, self._arena(plan.arena)]
+        arguments = [*given, *outs, self._weights, self._arena(plan.arena)]
         figures = np.zeros((max(1, sites), 2), np.int64)
         device: Any = self.device
 
         def run() -> None:
             with failing(device):
-                device.measure(self._entry, [a.handle for a in held], plan.scalars, threads, figures)
+                device.measure(self._entry, [a.handle for a in arguments], plan.scalars, threads, figures)
 
-        return holding(run, held), figures
+        return keeping_alive(run, arguments), figures
 
     def release(self) -> None:
         self._free.clear()
@@ -295,7 +297,7 @@ class Copying(Checked):
     def _constants(self, weights: Host) -> NDArray:
         return NDArray.from_host(self.device, weights)
 
-    def _take(self, plan: Plan) -> NDArray:
+    def _take_arena(self, plan: Plan) -> NDArray:
         while True:
             try:
                 arena = self._free.pop()
@@ -304,7 +306,7 @@ class Copying(Checked):
             if arena.nbytes >= plan.arena:
                 return arena
 
-    def _give(self, arena: NDArray) -> None:
+    def _return_arena(self, arena: NDArray) -> None:
         self._free.append(arena)
 
 
@@ -329,4 +331,4 @@ class Evaluating(Transient):
         """Does nothing: there is no scratch memory."""
 
 
-__all__ = ["Copying", "Evaluating", "InPlace", "Launch", "holding"]
+__all__ = ["Copying", "Evaluating", "InPlace", "Launch", "keeping_alive"]

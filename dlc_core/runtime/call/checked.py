@@ -92,7 +92,7 @@ class Checked:
             memory[:RECORD_BYTES] = 0
         return memory
 
-    def examine(self, scratch: Host) -> None:
+    def raise_recorded(self, scratch: Host) -> None:
         """Raise RuntimeFailure if the record in scratch memory has a failed check, and clear the record."""
         record = scratch[:RECORD_BYTES].view(np.int64)
         if record[0]:
@@ -102,27 +102,27 @@ class Checked:
             assert error is not None
             raise error
 
-    def examined(self, run: Callable[[], None], scratch: Host) -> Callable[[], None]:
+    def with_check_record(self, run: Callable[[], None], scratch: Host) -> Callable[[], None]:
         """A bound call that raises an error if a check of the code has failed."""
         if not self.signature.sites:
             return run
 
         def checked() -> None:
             run()
-            self.examine(scratch)
+            self.raise_recorded(scratch)
 
         return checked
 
     def _check_memory(self, plan: Plan) -> None:
         """Raise RuntimeFailure if there is not enough memory for a call."""
-        taken = {donation.output for donation in self.signature.donated}
+        donated = {donation.output for donation in self.signature.donated}
         pairs = enumerate(zip(plan.outputs, self.results, strict=True))
-        results = sum(math.prod(shape) * dtype.itemsize for i, (shape, dtype) in pairs if i not in taken)
+        results = sum(math.prod(shape) * dtype.itemsize for i, (shape, dtype) in pairs if i not in donated)
         names = [v.name for v in self.signature.symbols]
         sizes = ", ".join(f"{name} is {size}" for name, size in zip(names, plan.scalars, strict=True))
         check_memory(plan.arena, results, self.release, sizes)
 
-    def steady(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
+    def with_dim_check(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
         """A bound call that raises an error if elements of its inputs give other dims than when it was
         bound."""
         signature = self.signature
@@ -154,7 +154,7 @@ class Checked:
         if outputs is None:
             results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         else:
-            results = self._own_outputs(outputs, plan)
+            results = self._check_outputs(outputs, plan)
         for index, array in enumerate(results):
             if any(np.may_share_memory(array, other) for other in (*given, *results[:index])):
                 name = self.signature.outputs[index].name
@@ -175,9 +175,9 @@ class Checked:
             for target, value in zip(results, call(given, threads), strict=True):
                 target[...] = value
 
-        return self.steady(bound, given), results
+        return self.with_dim_check(bound, given), results
 
-    def _own_outputs(self, outputs: Sequence[Host | None], plan: Plan) -> list[Host]:
+    def _check_outputs(self, outputs: Sequence[Host | None], plan: Plan) -> list[Host]:
         values = self.signature.outputs
         if len(outputs) != len(values):
             details = [str(v) for v in values]

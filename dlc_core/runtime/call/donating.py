@@ -15,7 +15,7 @@ import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.runtime.call.arrays import contiguous, is_plain
-from dlc_core.runtime.call.calling import InPlace, holding
+from dlc_core.runtime.call.calling import InPlace, keeping_alive
 from dlc_core.runtime.call.checked import Host, failing
 from dlc_core.runtime.device import prepare
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape
@@ -26,10 +26,10 @@ class Donating(InPlace):
     """Calls with donated inputs in this process's memory."""
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        given = self._placed(arrays)
+        given = self._with_capacity(arrays)
         plan = self.plan(self.signature.facts(given))
         results = self._results(given, plan, None)
-        arena = self._take(plan.arena)
+        arena = self._take_arena(plan.arena)
         try:
             with failing(self._device):
                 self._prepared(given, results, arena[0], plan, threads)()
@@ -62,27 +62,27 @@ class Donating(InPlace):
                 )
         results = self._results(given, plan, outputs)
         arena = self.scratch(plan.arena)
-        return self.steady(self._prepared(given, results, arena, plan, threads), given), results
+        return self.with_dim_check(self._prepared(given, results, arena, plan, threads), given), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
     ) -> tuple[Callable[[], None], Host]:
-        given = self._placed(inputs)
+        given = self._with_capacity(inputs)
         plan = self.plan(self.signature.facts(given))
         results = self._results(given, plan, None)
         figures = np.zeros((max(1, sites), 2), np.int64)
-        held = [*given, *results, self._weights, self.scratch(plan.arena), figures]
-        run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
-        return holding(run, held), figures
+        arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
+        run = prepare(self._device, entry, [address(a) for a in arguments], plan.scalars, threads)
+        return keeping_alive(run, arguments), figures
 
     def _prepared(
         self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
     ) -> Callable[[], None]:
-        held = [*given, *results, self._weights, arena]
-        run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
-        return self.examined(holding(run, held), arena)
+        arguments = [*given, *results, self._weights, arena]
+        run = prepare(self._device, self._entry, [address(a) for a in arguments], plan.scalars, threads)
+        return self.with_check_record(keeping_alive(run, arguments), arena)
 
-    def _placed(self, arrays: Sequence[Any]) -> list[Host]:
+    def _with_capacity(self, arrays: Sequence[Any]) -> list[Host]:
         """The inputs; donated ones are views of memory with capacity."""
         hosts = self.hosts(arrays)
         plan = self.plan(self.signature.facts(hosts))
@@ -100,16 +100,16 @@ class Donating(InPlace):
         """Memory for the outputs. An output that extends an input is in the memory of the input."""
         if outputs is not None and len(outputs) != len(plan.outputs):
             raise UsageError(f"{len(outputs)} outputs given, {len(plan.outputs)} needed")
-        taken = {d.output: d for d in self.signature.donated}
-        whole = [_whole(given[d.input], d) for d in self.signature.donated]
+        donated = {d.output: d for d in self.signature.donated}
+        full = [_full_memory(given[d.input], d) for d in self.signature.donated]
         results: list[Host] = []
         for index, (value, shape) in enumerate(zip(self.signature.outputs, plan.outputs, strict=True)):
             wanted = None if outputs is None else outputs[index]
-            own = outputs is None or (wanted is None and index in taken)
+            own = outputs is None or (wanted is None and index in donated)
             found = None if own else self.output_array(index, wanted, shape)
-            if index in taken:
-                donation = taken[index]
-                made = first_part(_whole(given[donation.input], donation), donation.axis, shape)
+            if index in donated:
+                donation = donated[index]
+                made = first_part(_full_memory(given[donation.input], donation), donation.axis, shape)
                 if found is not None and (address(found), found.strides) != (address(made), made.strides):
                     name = self.signature.inputs[donation.input].name
                     raise UsageError(
@@ -123,10 +123,10 @@ class Donating(InPlace):
                 continue
             if not (is_plain(found) and found.flags.writeable):
                 raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
-            if any(np.may_share_memory(found, other) for other in (*given, *whole, *results)):
+            if any(np.may_share_memory(found, other) for other in (*given, *full, *results)):
                 raise UsageError(f"output {value.name!r} overlaps an input or another output")
             results.append(found)
-        for one, d in zip(whole, self.signature.donated, strict=True):
+        for one, d in zip(full, self.signature.donated, strict=True):
             others = [a for i, a in enumerate(given) if i != d.input]
             if any(np.may_share_memory(one, other) for other in others):
                 name = self.signature.inputs[d.input].name
@@ -135,21 +135,21 @@ class Donating(InPlace):
 
 
 def with_capacity(shape: Shape, donation: Donation) -> Shape:
-    """The shape of the whole memory of a donated input."""
+    """The shape of the full memory of a donated input."""
     return (*shape[: donation.axis], donation.capacity, *shape[donation.axis + 1 :])
 
 
-def _whole(array: Host, donation: Donation) -> Host:
-    """The whole memory of a donated input."""
+def _full_memory(array: Host, donation: Donation) -> Host:
+    """The full memory of a donated input."""
     owner = _owner(array)
     offset = address(array) - address(owner)
-    whole: Host = np.ndarray(with_capacity(array.shape, donation), array.dtype, owner, offset, array.strides)
-    return whole
+    full: Host = np.ndarray(with_capacity(array.shape, donation), array.dtype, owner, offset, array.strides)
+    return full
 
 
-def first_part(whole: Host, axis: int, shape: Shape) -> Host:
+def first_part(full: Host, axis: int, shape: Shape) -> Host:
     """The view of memory that begins at index 0 along `axis` and has the shape `shape`."""
-    part: Host = whole[(slice(None),) * axis + (slice(shape[axis]),)]
+    part: Host = full[(slice(None),) * axis + (slice(shape[axis]),)]
     return part
 
 

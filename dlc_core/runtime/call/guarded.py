@@ -22,7 +22,15 @@ from dlc_core.runtime.call.donating import Donating, first_part, with_capacity
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES
 from dlc_core.runtime.guard.memory import GuardedMemory, guarded_copy, shaped
-from dlc_core.runtime.guard.mode import NAN_BYTE, PAGE, Layout, SizedSlot, alone, fill_of, sized_slots
+from dlc_core.runtime.guard.mode import (
+    NAN_BYTE,
+    PAGE,
+    Layout,
+    SizedSlot,
+    fill_of,
+    single_value_layout,
+    sized_slots,
+)
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape, Signature
 from dlc_core.runtime.memory.host import ALIGN, address, bytes_of
 
@@ -48,21 +56,21 @@ class Layouts:
     def value(self, name: str, shape: Shape, of: DType) -> Layout:
         """The layout of an input or output."""
         size = math.prod(shape) * of.itemsize
-        return alone(
+        return single_value_layout(
             name, size, fill_of(of), self.mode, max(self.align, of.itemsize) if self.align > 1 else 1
         )
 
     def arena(self, plan: Plan) -> Layout:
         """The layout of the scratch memory of a call."""
         if self.guard is None:
-            return alone("the scratch memory", plan.arena, NAN_BYTE, self.mode, ALIGN)
+            return single_value_layout("the scratch memory", plan.arena, NAN_BYTE, self.mode, ALIGN)
         sizes = dict(zip(self.signature.symbols, plan.scalars, strict=True))
         return Layout(plan.arena, (RECORD, *sized_slots(self.guard.arena, sizes)), calls=self.guard.calls)
 
     def weights(self, size: int) -> Layout:
         """The layout of the constants."""
         if self.guard is None:
-            return alone("the constants", size, NAN_BYTE, self.mode, ALIGN)
+            return single_value_layout("the constants", size, NAN_BYTE, self.mode, ALIGN)
         return Layout(size, sized_slots(self.guard.weights, {}))
 
 
@@ -91,7 +99,7 @@ class _Guarded(InPlace):
         made.seal()
         return made
 
-    def _unwritten(self, index: int, shape: Shape) -> GuardedMemory:
+    def _output_memory(self, index: int, shape: Shape) -> GuardedMemory:
         """Memory for an output."""
         value = self.signature.outputs[index]
         return GuardedMemory(self._layouts.value(f"output {value.name!r}", shape, value.dtype))
@@ -106,7 +114,7 @@ class _Guarded(InPlace):
         with failing(self._device):
             self._run([address(memory.bytes) for memory in held], plan.scalars, threads)
         if self._checks:
-            self.examine(arena.bytes)
+            self.raise_recorded(arena.bytes)
         for memory in held:
             memory.check()
 
@@ -118,7 +126,7 @@ class GuardedInPlace(_Guarded):
         given = self.ready(arrays)
         plan = self.plan(self.signature.facts(given))
         inputs = [self._sealed(index, array) for index, array in enumerate(given)]
-        outputs = [self._unwritten(index, shape) for index, shape in enumerate(plan.outputs)]
+        outputs = [self._output_memory(index, shape) for index, shape in enumerate(plan.outputs)]
         self._launch(inputs, outputs, plan, threads)
         return [
             shaped(memory.bytes, shape, type_).copy()
@@ -142,7 +150,7 @@ class GuardedDonating(_Guarded, Donating):
         self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
     ) -> Callable[[], None]:
         donations = {donation.input: donation for donation in self.signature.donated}
-        continued = {donation.output: donation.input for donation in self.signature.donated}
+        extended = {donation.output: donation.input for donation in self.signature.donated}
 
         def run() -> None:
             inputs = [
@@ -152,13 +160,13 @@ class GuardedDonating(_Guarded, Donating):
                 for index, array in enumerate(given)
             ]
             outputs = [
-                inputs[continued[index]] if index in continued else self._unwritten(index, shape)
+                inputs[extended[index]] if index in extended else self._output_memory(index, shape)
                 for index, shape in enumerate(plan.outputs)
             ]
             self._launch(inputs, outputs, plan, threads)
             for index, (memory, result) in enumerate(zip(outputs, results, strict=True)):
-                if index in continued:
-                    self._take_back(donations[continued[index]], memory, result)
+                if index in extended:
+                    self._copy_back(donations[extended[index]], memory, result)
                 else:
                     result[...] = shaped(memory.bytes, result.shape, result.dtype)
 
@@ -171,7 +179,7 @@ class GuardedDonating(_Guarded, Donating):
         first_part(shaped(made.bytes, shape, array.dtype), donation.axis, array.shape)[...] = array
         return made
 
-    def _take_back(self, donation: Donation, memory: GuardedMemory, result: Host) -> None:
+    def _copy_back(self, donation: Donation, memory: GuardedMemory, result: Host) -> None:
         """Copy the output back. Raises RuntimeFailure if more was written than the output."""
         whole = shaped(memory.bytes, with_capacity(result.shape, donation), result.dtype)
         part = first_part(whole, donation.axis, result.shape)
@@ -196,7 +204,7 @@ class GuardedCopying(Copying):
     ) -> list[NDArray]:
         values = self.signature
         given = [
-            self._placed(f"input {value.name!r}", array.numpy())
+            self._upload_guarded(f"input {value.name!r}", array.numpy())
             for value, array in zip(values.inputs, inputs, strict=True)
         ]
         names = (f"output {value.name!r}" for value in values.outputs)
@@ -207,7 +215,7 @@ class GuardedCopying(Copying):
     ) -> tuple[Callable[[], None], list[Host]]:
         return self.bound_calls(self.call, inputs, outputs, threads)
 
-    def _placed(self, name: str, host: Host) -> NDArray:
+    def _upload_guarded(self, name: str, host: Host) -> NDArray:
         made = self._empty(name, host.shape, dtype(host.dtype))
         if host.nbytes:
             with failing(self.device):
@@ -228,7 +236,7 @@ class GuardedCopying(Copying):
                 self.device.write(made.handle, bytes_of(weights[first:end]), first)
         return made
 
-    def _take(self, plan: Plan) -> NDArray:
+    def _take_arena(self, plan: Plan) -> NDArray:
         """New scratch memory."""
         handle = self._guarded.alloc_guarded(self._layouts.arena(plan))
         made = NDArray(self.device, handle, (plan.arena,), "uint8")
@@ -236,7 +244,7 @@ class GuardedCopying(Copying):
             self._clear(made)
         return made
 
-    def _give(self, arena: NDArray) -> None:
+    def _return_arena(self, arena: NDArray) -> None:
         """Does nothing: scratch memory is not reused, so that it is unwritten at first."""
 
 

@@ -33,7 +33,7 @@ _THREADS = 64
 """The maximum number of simultaneous faults of threads that are described."""
 _LAUNCHED: list[tuple[str, int]] = [("", 0)]
 """The kernel that a device launched last, and the number of the call that it belongs to."""
-_KEPT: list[Any] = []
+_ALIVE: list[Any] = []
 """Objects that the system refers to, which must stay alive."""
 
 
@@ -74,7 +74,7 @@ def launched(kernel: str, call: int) -> None:
     _LAUNCHED[0] = kernel, call
 
 
-def underway() -> Site:
+def last_call() -> Site:
     """The call of a kernel that began last. Its name is empty if calls are not recorded."""
     for memory in reversed(live()):
         calls = memory.layout.calls
@@ -99,7 +99,7 @@ def report_to(path: Path) -> None:
         handler = kind(_handler(path, lambda n=number, b=before: call(n, ctypes.byref(b), None)))  # type: ignore[misc]
         action = _Action(ctypes.cast(handler, ctypes.c_void_p), flags=_SIGINFO | _NODEFER)
         call(number, ctypes.byref(action), ctypes.byref(before))
-        _KEPT.extend((handler, before))
+        _ALIVE.extend((handler, before))
 
 
 def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, int], None]:
@@ -113,7 +113,7 @@ def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, i
         entered.append(where)
         try:
             if len(entered) <= _THREADS:
-                call = underway()
+                call = last_call()
                 near = owner_of(where) or f"address {where:#x}, which is not in guarded memory"
                 own = path.with_name(f"{path.name}.{len(entered)}")
                 own.write_text(json.dumps({"kernel": call.kernel, "nodes": call.nodes, "near": near}))
@@ -133,4 +133,4 @@ def reported(path: Path) -> Fault:
     return Fault(str(found["kernel"]), tuple(map(str, found["nodes"])), str(found["near"]))
 
 
-__all__ = ["Fault", "launched", "report_to", "reported", "underway"]
+__all__ = ["Fault", "last_call", "launched", "report_to", "reported"]

@@ -97,7 +97,7 @@ class GuardedMemory:
         for slot, first, end in self.layout.pages():
             for where, rest in (
                 ("before", self._all[first : slot.offset]),
-                ("behind", self._rest(slot, end)),
+                ("after", self._rest(slot, end)),
             ):
                 if rest.size and not (rest == slot.fill).all():
                     count = int((rest != slot.fill).sum())
@@ -124,7 +124,7 @@ def _distance(slot: SizedSlot, at: int) -> tuple[int, str]:
             0,
             f"byte {at - slot.offset} of {slot.name}, of {slot.size} bytes, which may not be written",
         )
-    return at - slot.end, f"{at - slot.end} bytes behind {slot.name}, of {slot.size} bytes"
+    return at - slot.end, f"{at - slot.end} bytes after {slot.name}, of {slot.size} bytes"
 
 
 def live() -> list[GuardedMemory]:

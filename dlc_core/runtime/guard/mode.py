@@ -120,7 +120,7 @@ def lead_of(size: int, mode: str, align: int, page: int = PAGE) -> int:
     return 0 if mode == BEGIN else -(-size // page) * page - -(-size // align) * align
 
 
-def alone(name: str, size: int, fill: int, mode: str, align: int) -> Layout:
+def single_value_layout(name: str, size: int, fill: int, mode: str, align: int) -> Layout:
     """The layout of one value."""
     lead = lead_of(size, mode, align)
     return Layout(lead + size, (SizedSlot(name, lead, size, fill),), lead)
@@ -128,10 +128,10 @@ def alone(name: str, size: int, fill: int, mode: str, align: int) -> Layout:
 
 def sized_slots(slots: Sequence[Slot], sizes: Mapping[Var, int]) -> tuple[SizedSlot, ...]:
     """The slots with the values of symbolic dims inserted."""
-    return tuple(SizedSlot(s.name, _known(s.offset, sizes), _known(s.size, sizes), s.fill) for s in slots)
+    return tuple(SizedSlot(s.name, _size_of(s.offset, sizes), _size_of(s.size, sizes), s.fill) for s in slots)
 
 
-def _known(size: Expr, sizes: Mapping[Var, int]) -> int:
+def _size_of(size: Expr, sizes: Mapping[Var, int]) -> int:
     known = const_value(size)
     return int(arith.eval_expr(size, sizes) if known is None else known)
 
@@ -147,9 +147,9 @@ __all__ = [
     "Layout",
     "SizedSlot",
     "Slot",
-    "alone",
     "fill_of",
     "lead_of",
     "mode_of",
+    "single_value_layout",
     "sized_slots",
 ]

@@ -28,7 +28,7 @@ from dlc_core.runtime.call.calling import Copying
 from dlc_core.runtime.call.checked import Caller, Host, Transient, failing
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
-from dlc_core.runtime.host_program.resident import Held, Pool, fetch
+from dlc_core.runtime.host_program.resident import Pool, ResidentValue, fetch
 from dlc_core.runtime.host_program.steps import Steps
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature
@@ -154,20 +154,22 @@ class Hosted(Transient):
             if isinstance(caller, Copying)
         }
         devices = {n: c.device.name for n, c in self._segments.items() if isinstance(c, Copying)}
-        run = self._run_held if devices else self._run_segment
+        run = self._run_resident if devices else self._run_segment
         self._steps = Steps(program.function(weights), run, self._segments, devices or None)
 
     def _run_segment(self, symbol: str, arrays: list[Any], threads: int) -> list[Any]:
         return self._segments[symbol].call(arrays, threads)
 
-    def _run_held(self, symbol: str, values: list[Held], threads: int) -> list[Any]:
+    def _run_resident(self, symbol: str, values: list[ResidentValue], threads: int) -> list[Any]:
         """Run a segment of a program in which some segments are on other devices."""
         caller = self._segments[symbol]
         if not isinstance(caller, Copying):
-            return [Held(array) for array in caller.call([value.host() for value in values], threads)]
+            return [
+                ResidentValue(array) for array in caller.call([value.host() for value in values], threads)
+            ]
         pool = self._pools[id(caller.device)]
         made = caller.start([value.on(pool) for value in values], threads, pool.empty)
-        return [Held(on=array) for array in made]
+        return [ResidentValue(on=array) for array in made]
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)

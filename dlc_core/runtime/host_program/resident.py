@@ -1,9 +1,9 @@
 """Values of host programs that stay on devices with their own memory.
 
-A `Held` value is on the host, on devices, or both. A copy is made once, when it is first needed, and directly
-if one device can copy from the other. Values between segments of one device never leave it. Memory of dead
-values is reused: a `Pool` keeps blocks by size classes, so a call needs only as many blocks of a class as it
-has live values of that class.
+A `ResidentValue` is on the host, on devices, or both. A copy is made once, when it is first needed, and
+directly if one device can copy from the other. Values between segments of one device never leave it. Memory
+of dead values is reused: a `Pool` keeps blocks by size classes, so a call needs only as many blocks of a
+class as it has live values of that class.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _free_all(device: Device, free: dict[int, list[int]], back: deque[tuple[int,
         device.free(handle)
 
 
-class Held:
+class ResidentValue:
     """A value that is on the host, on devices, or both."""
 
     __slots__ = ("_host", "_on")
@@ -136,14 +136,14 @@ def hold(value: Any) -> Any:
     """Wrap host arrays as held values, also in tuples."""
     if isinstance(value, tuple):
         return tuple([hold(item) for item in value])
-    return value if isinstance(value, Held) else Held(np.asarray(value))
+    return value if isinstance(value, ResidentValue) else ResidentValue(np.asarray(value))
 
 
 def fetch(value: Any) -> Any:
     """Convert held values to host arrays, also in tuples."""
     if isinstance(value, tuple):
         return tuple([fetch(item) for item in value])
-    return value.host() if isinstance(value, Held) else value
+    return value.host() if isinstance(value, ResidentValue) else value
 
 
-__all__ = ["Held", "Pool", "fetch", "hold"]
+__all__ = ["Pool", "ResidentValue", "fetch", "hold"]

@@ -5,8 +5,8 @@ Inputs are checked on entry. Between steps, shapes and dtypes are those that inf
 the function's dims are checked first, those on data-dependent dims after the step that computes them. A
 control-flow op runs by its reference, with callables that run the steps of its bodies.
 
-If segments run on devices with their own memory, values are `Held`, and the host fetches its operands.
-Asynchronous launches start as soon as their inputs exist, before steps that must wait for results.
+If segments run on devices with their own memory, values are `ResidentValue`, and the host fetches its
+operands. Asynchronous launches start as soon as their inputs exist, before steps that must wait for results.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ def _on_held(count: int | None, body: Callable[[Sequence[Any]], Any], *values: A
 
 
 def _but_first(count: int | None, values: Sequence[Any]) -> list[Any]:
-    """Held values; those after the first `count` as arrays."""
+    """ResidentValue values; those after the first `count` as arrays."""
     return [v if count is None or i < count else fetch(v) for i, v in enumerate(values)]
 
 

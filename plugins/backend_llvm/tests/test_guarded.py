@@ -141,7 +141,7 @@ def test_donated_caches_grow_in_the_callers_memory(mode):
 
 
 @pytest.mark.parametrize(("mode", "length", "by", "message"), [
-    ("end", CAPACITY - 1, 5, "0 bytes behind input 'past'"),
+    ("end", CAPACITY - 1, 5, "0 bytes after input 'past'"),
     ("begin", 0, -5, "20 bytes before input 'past'"),
 ])  # fmt: skip
 def test_writes_beyond_donated_memory_end_the_process(mode, length, by, message):
