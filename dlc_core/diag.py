@@ -7,7 +7,7 @@ An error answers four questions: *what* happened, *where* (the model node or the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dlc_core.support.lazy import lazy
@@ -149,6 +149,12 @@ def similar(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
     return difflib.get_close_matches(name, list(known), limit)
 
 
+def first_names(names: Sequence[str], limit: int) -> str:
+    """The first names, and the number of the others, as text."""
+    rest = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def bytes_text(size: float) -> str:
     """A number of bytes with a suitable unit."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
@@ -174,6 +180,7 @@ __all__ = [
     "UsageError",
     "VerifyError",
     "bytes_text",
+    "first_names",
     "problem_of",
     "similar",
 ]

@@ -24,11 +24,11 @@ PACKED = "/* What dlc calls in its own process. */"
 
 _NOINLINE = """/* For functions that loops call.  If GCC inlines them, it assumes that "restrict" holds across
    iterations, as if no iteration read what an earlier one has written. */
-#ifndef DLC_APART
+#ifndef DLC_NOINLINE
 #ifdef __GNUC__
-#define DLC_APART __attribute__((noinline))
+#define DLC_NOINLINE __attribute__((noinline))
 #else
-#define DLC_APART
+#define DLC_NOINLINE
 #endif
 #endif
 """
@@ -61,10 +61,10 @@ class ModuleUnit(Unit):
         self.noinline: frozenset[str] = frozenset()
         """The functions that must not be inlined."""
         self.uses: dict[str, None] = {}
-        """The helpers that the functions need: "clock", "apart" (the macro that forbids inlining)."""
+        """The helpers that the functions need: "clock", "noinline" (the macro that forbids inlining)."""
 
     def prelude(self) -> str:
-        return "\n".join([super().prelude(), *([_NOINLINE] if "apart" in self.uses else [])])
+        return "\n".join([super().prelude(), *([_NOINLINE] if "noinline" in self.uses else [])])
 
 
 class ModuleWriter(FunctionWriter):
@@ -108,8 +108,8 @@ def _written(writer: ModuleWriter, func: PrimFunc) -> str:
     about = f"{comment(_nodes(func))}\n" if func.spans and not func.attrs.get("entry") else ""
     noinline = ""
     if func.name in writer.unit.noinline:
-        writer.unit.uses["apart"] = None
-        noinline = "DLC_APART "
+        writer.unit.uses["noinline"] = None
+        noinline = "DLC_NOINLINE "
     return about + writer.function(func, f"static {noinline}void {writer.unit.symbol(func.name)}")
 
 

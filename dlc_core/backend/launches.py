@@ -15,7 +15,7 @@ from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, as_expr
 from dlc_core.runtime.interface.encode import decode_expressions
-from dlc_core.runtime.interface.untrusted import LIMIT, integer, items, malformed, reading, text, truth
+from dlc_core.runtime.interface.untrusted import LIMIT, boolean, decoding, integer, items, malformed, text
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def read_launches(data: Any) -> tuple[tuple[Kernel, ...], dict[str, LaunchList]]
     """Read the kernels, and the list of each entry point, from an artefact's metadata. Raises ArtifactError
     for malformed data.
     """
-    with reading("the list of launches"):
+    with decoding("the list of launches"):
         return _Reader(data).read()
 
 
@@ -259,7 +259,7 @@ class _Reader:
 
     def _kernel(self, data: Any) -> Kernel:
         buffers = tuple(
-            KernelParameter(text(name), integer(size, 1), truth(written))
+            KernelParameter(text(name), integer(size, 1), boolean(written))
             for name, size, written in items(data["buffers"])
         )
         order = text(data["order"])
@@ -276,7 +276,7 @@ class _Reader:
             malformed(f"{symbol!r} is not a symbol")
         variables = [self._var(i) for i in items(data.get("variables", ()))]
         tensors = tuple(self._tensor(one, variables, len(buffers)) for one in items(data.get("tensors", ())))
-        return Kernel(symbol, buffers, scalars, order, shared, truth(data["meets"]), tensors)
+        return Kernel(symbol, buffers, scalars, order, shared, boolean(data["meets"]), tensors)
 
     def _tensor(self, data: Any, variables: Sequence[Var], buffers: int) -> TensorParameter:
         box = tuple(integer(size, 1) for size in items(data["box"]))
@@ -285,7 +285,7 @@ class _Reader:
             malformed("a tensor of a kernel has the wrong number of dims")
         buffer, size = integer(data["buffer"], 0, buffers - 1), integer(data["itemsize"], 1)
         return TensorParameter(
-            buffer, size, truth(data["swizzled"]), box, arith.compile_exprs(sizes, variables)
+            buffer, size, boolean(data["swizzled"]), box, arith.compile_exprs(sizes, variables)
         )
 
     def _steps(self, data: Any, params: list[Var], depth: int) -> _Steps:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dlc_core.cli.options import console
+from dlc_core.diag import first_names
 
 Record = Mapping[str, Any]
 
@@ -55,6 +56,4 @@ def first_line(text: str | None) -> str:
 
 def shortened(names: Sequence[str], limit: int = 3) -> str:
     """Return the first distinct names, and the number of the others."""
-    distinct = list(dict.fromkeys(names))
-    rest = len(distinct) - limit
-    return ", ".join(distinct[:limit]) + (f" and {rest} more" if rest > 0 else "")
+    return first_names(list(dict.fromkeys(names)), limit)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dlc_core.config import config as settings
 from dlc_core.decisions import AT, CHOICES, DECISIONS, Candidate, Choice, Forced, parse_forced
-from dlc_core.diag import UsageError, similar
+from dlc_core.diag import UsageError, first_names, similar
 from dlc_core.ir.module import IRModule
 from dlc_core.tir.stmt import PrimFunc
 
@@ -71,11 +71,10 @@ def _unused_forcing_error(
     chosen = [Candidate(choice.alternative, choice.value) for choice in matching]
     candidates = (*chosen, *(each for choice in matching for each in choice.candidates))
     texts = list(dict.fromkeys(each.value or each.alternative for each in candidates))
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return UsageError(
         f"{decision}={value} is no candidate{in_kernel or ' of any kernel'}",
         why="; ".join(dict.fromkeys(choice.why() for choice in matching[:1])),
-        hint=f"candidates: {', '.join(texts[:_SHOWN])}{more}",
+        hint=f"candidates: {first_names(texts, _SHOWN)}",
     )
 
 

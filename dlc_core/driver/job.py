@@ -35,7 +35,7 @@ from dlc_core.runtime.host_program.program import Program
 from dlc_core.runtime.interface.encode import encode_signature
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.machine.cores import usable_cores
-from dlc_core.runtime.memory.host import NDArray, aligned_bytes, lasting_bytes
+from dlc_core.runtime.memory.host import NDArray, aligned_bytes, long_lived_bytes
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
 
@@ -352,7 +352,7 @@ def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) ->
 
     The list is emptied, so that a constant is freed when it has been written.
     """
-    weights = lasting_bytes(signature.weights_size)
+    weights = long_lived_bytes(signature.weights_size)
     following = signature.weights_size
     with ThreadPoolExecutor(min(MOST_PACKERS, usable_cores()), "dlc-weights") as executor:
         written = []

@@ -33,7 +33,7 @@ from dlc_core.runtime.artefact.saving import save
 from dlc_core.runtime.call.arrays import as_host, contiguous
 from dlc_core.runtime.call.callers import caller_for
 from dlc_core.runtime.call.calling import Copying, InPlace
-from dlc_core.runtime.call.checked import Caller, failing
+from dlc_core.runtime.call.checked import Caller, device_errors
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
 from dlc_core.support.lazy import lazy
@@ -59,18 +59,18 @@ _LOADING = [threading.RLock()]
 """The lock that is held while code is loaded."""
 
 
-def _in_child() -> None:
+def _replace_lock_in_child() -> None:
     """Replace the lock in a forked process, because another thread may have held it."""
     _LOADING[:] = [threading.RLock()]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_replace_lock_in_child)
 
 SHORT_SOURCE = 1 << 18
 """The maximum number of characters of code that artefacts keep by default."""
 
-_SAVED = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
+_SAVE_HINT = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
 
 class BoundCall:
@@ -178,8 +178,8 @@ class Executable(CompiledModel):
             )
         caller = self._caller or self._load()
         sites = self.about.get("sites")
-        measured = isinstance(caller, Copying) and hasattr(caller.device, "measure")
-        if not (isinstance(caller, InPlace) or measured) or sites is None:
+        device_measures = isinstance(caller, Copying) and hasattr(caller.device, "measure")
+        if not (isinstance(caller, InPlace) or device_measures) or sites is None:
             raise UnsupportedError(
                 "this executable has no instrumented entry",
                 why=f"device {self.target.kind.device!r}, or how it was compiled, does not make one",
@@ -288,19 +288,19 @@ class Executable(CompiledModel):
                     *(f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())),
                     *(f"{name} runs on {region.target}" for name, region in self.regions.items()),
                 ],
-                hint=f"{_SAVED}; to export, end the model before these nodes, or"
+                hint=f"{_SAVE_HINT}; to export, end the model before these nodes, or"
                 " have sizes that depend on the inputs' shapes and elements",
             )
         if self.signature.donated:
             raise UnsupportedError(
                 "inputs are donated, and exported code takes compact tensors",
-                hint=f"{_SAVED}; or compile without `donate`",
+                hint=f"{_SAVE_HINT}; or compile without `donate`",
             )
         write = getattr(self.codegen, "export", None)
         if write is None:
             raise UnsupportedError(
                 f"target {self.target.kind.name!r} does not support export",
-                hint=_SAVED,
+                hint=_SAVE_HINT,
             )
         files: list[Path] = write(self, Path(path))
         return files
@@ -341,7 +341,7 @@ class Executable(CompiledModel):
     def _load_code(self) -> Any:
         if self._code_owner is None:
             check_format(self.device, self.artifact)
-            with failing(self.device):
+            with device_errors(self.device):
                 return self.device.load(self.artifact)
         self._code_owner._load()
         return self._code_owner._loaded

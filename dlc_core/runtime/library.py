@@ -23,19 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.target import Artifact, Target, TargetKind
 
-FAILED = 1
+CHECK_FAILED = 1
 """The result of `<name>_run` if a run-time index was out of range."""
 FORMAT = "library"
 VERSION = 1
-_MOST = 1 << 26
+_MAX_DESCRIPTION = 1 << 26
 """The maximum number of bytes of a description."""
 
 _KIND = TargetKind("library", "an exported library", codegen="", device="library")
@@ -88,12 +89,12 @@ class _Function:
         outs = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
         # Empty scratch memory needs a valid address too.
         call, args = self._call, (ins, outs, buffers[end + 1], threads, *scalars)
-        failed = FAILED if self._checked else 0  # the caller then reads the record
+        failed_check = CHECK_FAILED if self._checked else 0  # the caller then reads the record
 
         def run() -> None:
             status = call(*args)
-            if status and status != failed:
-                raise RuntimeFailure(f"{self._symbol} failed while running", why=f"its status is {status}")
+            if status and status != failed_check:
+                raise status_failure(self._symbol, status)
 
         return run
 
@@ -165,8 +166,8 @@ def load_library(
         handle = ctypes.CDLL(str(file))
     except OSError as error:
         raise ArtifactError(f"{file} cannot be loaded", why=str(error)) from None
-    known = c_name(file.stem) if name is None else name
-    symbol = signature_symbol(known)
+    exported_name = c_name(file.stem) if name is None else name
+    symbol = signature_symbol(exported_name)
     try:
         text = ctypes.c_char.in_dll(handle, symbol)
     except ValueError:
@@ -178,14 +179,14 @@ def load_library(
     record = _record(file, ctypes.string_at(ctypes.addressof(text)))
     metadata = record.get("metadata")
     check(str(record.get("device")), metadata if isinstance(metadata, dict) else {})
-    if record.get("name") != known or not hasattr(handle, f"{known}_run"):
-        raise ArtifactError(f"{file} has no function {known}_run")
+    if record.get("name") != exported_name or not hasattr(handle, f"{exported_name}_run"):
+        raise ArtifactError(f"{file} has no function {exported_name}_run")
     return Library(file, handle, record, num_threads or usable_cores())
 
 
 def _record(file: Path, data: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(data[:_MOST])
+        record = json.loads(data[:_MAX_DESCRIPTION])
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"the description in {file} is not JSON", why=str(error)) from None
     if not isinstance(record, dict) or record.get("version") != VERSION:

@@ -117,8 +117,8 @@ class Entry:
         scratch = np.empty(plan.arena, np.uint8)
         record = scratch[:RECORD_BYTES] if plan.sites else scratch[:0]
         record[:] = 0
-        held = weights[: const_value(main.buffers[len(arrays) + len(outputs)].num_elements())]
-        values: list[Any] = [*arrays, *outputs, held, scratch, *plan.scalars]
+        used_weights = weights[: const_value(main.buffers[len(arrays) + len(outputs)].num_elements())]
+        values: list[Any] = [*arrays, *outputs, used_weights, scratch, *plan.scalars]
         interpreter.run(main, *values, module=module, check=self._check)
         failure = recorded_failure(record.view(np.int64).tolist(), plan.sites) if plan.sites else None
         if failure is not None:

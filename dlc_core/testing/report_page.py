@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
+from dlc_core.diag import first_names
 from dlc_core.testing.runner import EXPECTED, FAILED, NOT_RUN, PASSED, STATUSES, UNSUPPORTED
 
 SIGNS = {PASSED: "✓", FAILED: "✗", EXPECTED: "!", UNSUPPORTED: "–", NOT_RUN: "·"}
@@ -143,9 +144,8 @@ def _unsupported(target: Mapping[str, Any]) -> Iterator[str]:
     if reasons:
         yield "<h3>Reasons</h3><table><tr><th>status</th><th>reason</th><th>cases</th></tr>"
         for (status, why), cases in reasons.items():
-            shown = ", ".join(cases[:6]) + (f" and {len(cases) - 6} more" if len(cases) > 6 else "")
             yield f"<tr><td class={CLASSES[status]}>{status}</td><td>{_text(why)}</td>"
-            yield f"<td>{_text(shown)}</td></tr>"
+            yield f"<td>{_text(first_names(cases, 6))}</td></tr>"
         yield "</table>"
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from dlc_core.diag import first_names
+
 SHOWN = 6
 """The maximum number of kernels that are named."""
 
@@ -51,9 +53,7 @@ def read(path: Path) -> str:
 
 
 def _few(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more
+    return first_names(list(names), SHOWN)
 
 
 __all__ = ["keep_in", "read", "report"]

@@ -78,7 +78,7 @@ def test_files_that_are_no_artefacts(saved, tmp_path):
         (b"", "is not an artefact"),
         (b"\x08\x07onnx", "is not an artefact"),
         (data.replace(b"\r\n", b"\n", 1), "is not an artefact"),
-        (data[:20], "ends within its first bytes"),
+        (data[:20], "shorter than the prefix of an artefact"),
         (data[:60], "header is longer than the file"),
         (data[:-1], "the file has"),
         (data + b"\0", "1 bytes follow"),

@@ -81,9 +81,9 @@ def test_a_bound_input_is_no_element_any_more():
 
 def test_plans_are_for_elements_too():
     exe = dlc.compile(filled())
-    facts = exe.signature.facts([X, np.array([5])])
-    assert facts == ((1, 3), (1,), (5,))
-    assert exe.signature.plan(facts).outputs == ((5, 3), (4, 2))
+    sizes = exe.signature.call_sizes([X, np.array([5])])
+    assert sizes == ((1, 3), (1,), (5,))
+    assert exe.signature.plan(sizes).outputs == ((5, 3), (4, 2))
     call = exe.bind([X, np.array([2])])
     assert call()[0].shape == (2, 3)
 

@@ -145,12 +145,12 @@ def test_signatures_that_nothing_fits():
     ],
 )
 def test_dims_fulfil_what_is_needed(condition, argument):
-    needing = replace(MODEL, needs=(condition,))
+    needing = replace(MODEL, conditions=(condition,))
     wanted = 0 if argument is None else status_of(argument, "shape")
     assert status(needing, rows(needing, GOOD))[0] == wanted
 
 
 def test_conditions_behind_one_that_fails_are_not_computed():
     needs = (Condition(AT_LEAST, M, const(1), "m"), Condition(EQUAL, N // M, const(3), "n"))
-    needing = replace(MODEL, needs=needs)
+    needing = replace(MODEL, conditions=needs)
     assert status(needing, rows(needing, [(3, 8), (1, 3), (3, 1)]))[0] == status_of(1, "shape")

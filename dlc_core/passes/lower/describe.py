@@ -61,7 +61,7 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
     dims = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
     return replace(
         signature,
-        needs=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if dims.issuperset(c.dims)),
+        conditions=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if dims.issuperset(c.dims)),
         elements=tuple((var, positions[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         data_dims=attrs.get(DATA_DIMS, ()),
     )

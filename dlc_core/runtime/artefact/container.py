@@ -32,7 +32,7 @@ MAGIC = b"\x89DLC\r\n\x1a\n"
 SCHEMA = 1
 PAGE = 4096
 _PREFIX = struct.Struct("<8sII32s")
-_LONGEST_HEADER = 1 << 28
+_MAX_HEADER = 1 << 28
 
 
 @record(frozen=True)
@@ -122,14 +122,14 @@ def _read(path: Path, file: BinaryIO) -> Opened:
         hint = "artefacts are made by exe.save; models are read by dlc.compile"
         raise ArtifactError(f"{path} is not an artefact", why=f"it begins with {start[:8]!r}", hint=hint)
     if len(start) < _PREFIX.size:
-        raise _damaged(path, "it ends within its first bytes")
+        raise _damaged(path, "it is shorter than the prefix of an artefact")
     _, schema, length, digest = _PREFIX.unpack(start)
     if schema != SCHEMA:
         raise ArtifactError(
             f"{path} has the artefact format {schema}, this version of dlc reads {SCHEMA}",
             hint="compile the model again, or use the version of dlc that wrote the file",
         )
-    if length > min(size - _PREFIX.size, _LONGEST_HEADER):
+    if length > min(size - _PREFIX.size, _MAX_HEADER):
         raise _damaged(path, "its header is longer than the file")
     text = file.read(length)
     if hashlib.sha256(text).digest() != digest:
@@ -172,9 +172,12 @@ def _fields(path: Path, entry: Any) -> tuple[str, int, int, str]:
     """Name, offset, size and checksum of a section."""
     keys = ("name", "offset", "size", "sha256")
     name, offset, size, digest = (entry.get(key) if isinstance(entry, dict) else None for key in keys)
-    if not isinstance(name, str) or not isinstance(digest, str) or type(offset) is not int:
-        raise _damaged(path, "its list of sections is malformed")
-    if type(size) is not int:
+    if (
+        not isinstance(name, str)
+        or not isinstance(digest, str)
+        or type(offset) is not int
+        or type(size) is not int
+    ):
         raise _damaged(path, "its list of sections is malformed")
     return name, offset, size, digest
 

@@ -97,17 +97,17 @@ def _sections(
     exe: CompiledModel, prefix: str, sources: Iterable[str] = ()
 ) -> list[tuple[str, memoryview | bytes]]:
     about = json.dumps(dict(exe.about), separators=(",", ":")).encode()
-    made: list[tuple[str, memoryview | bytes]] = [
+    own: list[tuple[str, memoryview | bytes]] = [
         ("code", exe.artifact.code),
         *[(f"source:{form}", exe.source(form).encode()) for form in sources],
         *([] if exe.program is None else [("program", exe.program.encode())]),
         ("about", about),
     ]
-    found = [(prefix + name, data) for name, data in made]
+    sections = [(prefix + name, data) for name, data in own]
     for name, region in exe.regions.items():
-        found += _sections(region, f"{prefix}{name}/")
+        sections += _sections(region, f"{prefix}{name}/")
     # The weights are last, so that the sections that are read at once are contiguous.
-    return [*found, (f"{prefix}weights", bytes_of(exe.weights))]
+    return [*sections, (f"{prefix}weights", bytes_of(exe.weights))]
 
 
 def read(path: Path, *, verify: bool = False) -> Saved:
@@ -136,16 +136,16 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
     if weights.nbytes != signature.weights_size:
         why = f"they are {weights.nbytes} bytes, and the signature says {signature.weights_size}"
         raise ArtifactError(f"the weights of {path} have the wrong size", why=why)
-    words: dict[str, str] = {"core": core}
+    texts: dict[str, str] = {"core": core}
     for key in ("format", "entry", "target", "device", "codegen"):
-        words[key] = _text(path, header.get(key))
+        texts[key] = _text(path, header.get(key))
     symbols, metadata = header.get("symbols"), header.get("metadata")
     if not isinstance(symbols, list) or not isinstance(metadata, dict):
         raise _malformed(path)
     artifact = Artifact(
-        format=words.pop("format"),
+        format=texts.pop("format"),
         code=bytes(opened.sections[f"{prefix}code"]),
-        target=words["target"],
+        target=texts["target"],
         symbols=tuple(_text(path, symbol) for symbol in symbols),
         sources=_sources(opened, prefix),
         metadata=MappingProxyType(metadata),
@@ -157,13 +157,13 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
     if not isinstance(listed, dict) or (listed and program is None):
         raise _malformed(path)
     regions: dict[str, Saved] = {}
-    for name, part in listed.items():
-        within = f"{prefix}{name}/"
-        _check_complete(path, opened, within)
-        if not isinstance(part, dict) or "regions" in part:
+    for name, region in listed.items():
+        region_prefix = f"{prefix}{name}/"
+        _check_complete(path, opened, region_prefix)
+        if not isinstance(region, dict) or "regions" in region:
             raise _malformed(path)
-        regions[name] = _saved(path, opened, part, within, core)
-    return Saved(signature, artifact, weights, _about(opened, prefix), program, regions=regions, **words)
+        regions[name] = _saved(path, opened, region, region_prefix, core)
+    return Saved(signature, artifact, weights, _about(opened, prefix), program, regions=regions, **texts)
 
 
 def _text(path: Path, value: Any) -> str:

@@ -106,7 +106,7 @@ class NDArray:
         return f"<{self.dtype}[{', '.join(map(str, self.shape))}] on {self.device.name}>"
 
 
-def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[Any, Any]:
+def as_host(value: Any, what: str, expected: DType | None = None) -> np.ndarray[Any, Any]:
     """A value as a NumPy array in host memory, a view if possible. `what` names it in errors.
 
     Raises UsageError for values that are not arrays: None, objects, and lists and Python numbers, whose dtype
@@ -121,8 +121,8 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
     elif value is None or isinstance(value, (list, tuple, bool, int, float, complex, str, bytes, dict, set)):
         name = "None" if value is None else f"a Python {type(value).__name__}"
         hint = (
-            f"give an array, such as numpy.asarray(..., {str(wanted)!r})"
-            if wanted is not None
+            f"give an array, such as numpy.asarray(..., {str(expected)!r})"
+            if expected is not None
             else "give an array"
         )
         raise UsageError(f"{what} is {name}, not an array", hint=hint)
@@ -139,8 +139,8 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
         raise UsageError(
             f"{what} is a {type(value).__name__}, not an array", hint="give a NumPy or DLPack array"
         )
-    if wanted is STRING:
-        return _texts(array, what)
+    if expected is STRING:
+        return _as_strings(array, what)
     if array.dtype.hasobject:
         raise UsageError(
             f"{what} has the dtype {array.dtype}", hint="give numbers; convert with .astype(...)"
@@ -148,7 +148,7 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
     return array
 
 
-def _texts(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
+def _as_strings(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
     """An array of `str` objects. Raises UsageError if an element is not a `str`."""
     if array.dtype.kind in "UT":
         return array.astype(object)

@@ -33,8 +33,8 @@ def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) 
     mode = mode_of(config.guard) if signature.guard is None else signature.guard.mode
     if mode is not None:
         if shares_memory(device):
-            path = guarded.GuardedDonating if signature.donated else guarded.GuardedInPlace
-            return path(signature, device, entry, weights, mode)
+            caller = guarded.GuardedDonating if signature.donated else guarded.GuardedInPlace
+            return caller(signature, device, entry, weights, mode)
         if hasattr(device, "alloc_guarded"):
             return guarded.GuardedCopying(signature, device, entry, weights, mode)
     if not shares_memory(device):

@@ -4,8 +4,8 @@
     Copying       the device has its own memory; inputs are written there, outputs are read back
     Evaluating    the entry point takes and returns arrays
 
-All are re-entrant. Each call has its own scratch memory, which is kept for later calls. So there is only as
-much as the maximum number of simultaneous calls needed.
+All are re-entrant. Each call takes its own scratch memory from a free list, or allocates it. So there are
+at most as many blocks as there were simultaneous calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DTypeLike
 from dlc_core.runtime.call.arrays import NDArray
-from dlc_core.runtime.call.checked import PLANS, Checked, Host, Transient, failing, failure
+from dlc_core.runtime.call.checked import PLANS, Allocating, Checked, Host, device_errors, device_failure
 from dlc_core.runtime.device import Device, is_queued, prepare
 from dlc_core.runtime.guard.failures import RECORD_BYTES
 from dlc_core.runtime.interface.signature import Plan, Shape, Signature
@@ -38,11 +38,11 @@ class InPlace(Checked):
         self._device = device
         self._entry = entry
         self._weights = weights
-        self._weights_at = address(weights)
+        self._weights_address = address(weights)
         self._arenas: list[tuple[Host, int, int]] = []
         self._outputs = Recycled()
-        self._reads = bool(signature.elements)
-        self._checks = bool(signature.sites)
+        self._reads_elements = bool(signature.elements)
+        self._has_checks = bool(signature.sites)
         self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
         self._call_plans: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
@@ -52,37 +52,40 @@ class InPlace(Checked):
             self.signature.check_count(len(arrays))
         for array, dtype in zip(arrays, self.dtypes):
             if type(array) is not ndarray or array.dtype is not dtype or not array.flags.carray:
-                arrays = self.ready(arrays)
+                arrays = self.contiguous_arrays(arrays)
                 break
-        facts = self.signature.facts(arrays) if self._reads else tuple([array.shape for array in arrays])
-        makers, scalars, size = self._call_plans.get(facts) or self._call_plan(facts)
-        outputs = [make() for make in makers]
+        if self._reads_elements:
+            sizes = self.signature.call_sizes(arrays)
+        else:
+            sizes = tuple([array.shape for array in arrays])
+        allocators, scalars, size = self._call_plans.get(sizes) or self._call_plan(sizes)
+        outputs = [allocate() for allocate in allocators]
         arena = self._take_arena(size)
         try:
             buffers = [address(a) for a in arrays]
             buffers += [address(a) for a in outputs]
-            buffers += (self._weights_at, arena[1])
+            buffers += (self._weights_address, arena[1])
             self._run(buffers, scalars, threads)
-            if self._checks:
+            if self._has_checks:
                 self.raise_recorded(arena[0])
         except DlcError:
             raise
         except Exception as error:
-            raise failure(self._device, error) from error
+            raise device_failure(self._device, error) from error
         finally:
             self._arenas.append(arena)
         return outputs
 
-    def _call_plan(self, facts: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
-        """For a call with these facts: the functions that create its outputs, its dims, and its bytes of
-        scratch memory. The result is cached.
+    def _call_plan(self, sizes: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
+        """The functions that create the outputs of a call with these sizes (see `Signature.call_sizes`), its
+        dims, and its bytes of scratch memory. The result is cached.
         """
-        plan = self.plan(facts)
-        makers = self._outputs.makers(plan.outputs, self.results)
+        plan = self.plan(sizes)
+        allocators = self._outputs.allocators(plan.outputs, self.results)
         if len(self._call_plans) >= PLANS:
             self._call_plans.clear()
-        made = self._call_plans[facts] = makers, plan.scalars, plan.arena
-        return made
+        found = self._call_plans[sizes] = allocators, plan.scalars, plan.arena
+        return found
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
@@ -101,8 +104,8 @@ class InPlace(Checked):
         """A function that calls the instrumented entry point, and the array [sites, 2] that it adds
         nanoseconds and calls to.
         """
-        given = self.ready(inputs)
-        plan = self.plan(self.signature.facts(given))
+        given = self.contiguous_arrays(inputs)
+        plan = self.plan(self.signature.call_sizes(given))
         results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         figures = np.zeros((max(1, sites), 2), np.int64)
         arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
@@ -159,13 +162,13 @@ class Copying(Checked):
         self.device = device
         self._queued = is_queued(device)
         self._entry = entry
-        with failing(device):
+        with device_errors(device):
             self._weights = self._constants(weights)
         self._free: list[NDArray] = []
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         """Call. If all inputs are arrays on the device, the outputs are too."""
-        with failing(self.device):
+        with device_errors(self.device):
             return self._call(arrays, threads)
 
     def _call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
@@ -177,8 +180,8 @@ class Copying(Checked):
                     raise UsageError(f"input {value.name!r} is {array.dtype}, {value.type.dtype} is needed")
             given = list(arrays)
         else:
-            given = self.ready(arrays)
-        self.plan(self._facts(given))
+            given = self.contiguous_arrays(arrays)
+        self.plan(self._call_sizes(given))
         inputs = given if on_device else [self._upload(a) for a in given]
         outputs = self.start(inputs, threads, partial(NDArray.empty, self.device))
         self._wait()
@@ -190,12 +193,12 @@ class Copying(Checked):
         """Launch on arrays of the device, and return the outputs. `empty` allocates them. If the device is
         `queued`, the outputs are not yet computed when this returns.
         """
-        plan = self.plan(self._facts(inputs))
+        plan = self.plan(self._call_sizes(inputs))
         values = self.signature.outputs
         outputs = [empty(s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)]
         arena = self._take_arena(plan)
         try:
-            with failing(self.device):
+            with device_errors(self.device):
                 handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
                 self.device.launch(self._entry, handles, plan.scalars, threads)
             if self.signature.sites:
@@ -210,14 +213,14 @@ class Copying(Checked):
         """Wait for the call, and raise the error in the record of failed checks."""
         self._wait()
         record = np.zeros(RECORD_BYTES, np.uint8)
-        with failing(self.device):
+        with device_errors(self.device):
             self.device.read(arena.handle, bytes_of(record))
         if record.any():
             self._clear(arena)
         self.raise_recorded(record)
 
     def _clear(self, arena: NDArray) -> None:
-        with failing(self.device):
+        with device_errors(self.device):
             self.device.write(arena.handle, memoryview(bytes(RECORD_BYTES)))
 
     def _arena(self, size: int) -> NDArray:
@@ -238,7 +241,7 @@ class Copying(Checked):
         run = prepare(self.device, self._entry, [a.handle for a in arguments], plan.scalars, threads)
 
         def bound() -> None:
-            with failing(self.device):
+            with device_errors(self.device):
                 for host, array in zip(given, ins, strict=True):
                     if host.nbytes:
                         self.device.write(array.handle, bytes_of(host))
@@ -255,9 +258,9 @@ class Copying(Checked):
         """A function that makes a call which the device measures, and the array [sites, 2] that it adds
         nanoseconds and calls to.
         """
-        ready = self.ready(inputs)
-        given = [self._upload(a) for a in ready]
-        plan = self.plan(self.signature.facts(ready))
+        host_arrays = self.contiguous_arrays(inputs)
+        given = [self._upload(a) for a in host_arrays]
+        plan = self.plan(self.signature.call_sizes(host_arrays))
         values = self.signature.outputs
         outs = [
             NDArray.empty(self.device, s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)
@@ -267,7 +270,7 @@ class Copying(Checked):
         device: Any = self.device
 
         def run() -> None:
-            with failing(device):
+            with device_errors(device):
                 device.measure(self._entry, [a.handle for a in arguments], plan.scalars, threads, figures)
 
         return keeping_alive(run, arguments), figures
@@ -276,22 +279,22 @@ class Copying(Checked):
         self._free.clear()
 
     def _check_memory(self, plan: Plan) -> None:
-        """Does nothing: the device reports if it has not enough memory."""
+        """Does nothing: the device reports a lack of memory."""
 
     def _upload(self, host: Host) -> NDArray:
         return NDArray.from_host(self.device, host)
 
-    def _facts(self, arrays: Sequence[Any]) -> tuple[Shape, ...]:
-        """Like `Signature.facts`, also for arrays on the device. Arrays that host-computed dims depend on are
-        read.
+    def _call_sizes(self, arrays: Sequence[Any]) -> tuple[Shape, ...]:
+        """Like `Signature.call_sizes`, also for arrays on the device. Arrays whose elements
+        determine dims are read.
         """
-        read = {index for _, index, _ in self.signature.elements}
-        return self.signature.facts(
-            [a.numpy() if i in read and isinstance(a, NDArray) else a for i, a in enumerate(arrays)]
+        with_elements = {index for _, index, _ in self.signature.elements}
+        return self.signature.call_sizes(
+            [a.numpy() if i in with_elements and isinstance(a, NDArray) else a for i, a in enumerate(arrays)]
         )
 
     def _wait(self) -> None:
-        with failing(self.device):
+        with device_errors(self.device):
             self.device.sync()
 
     def _constants(self, weights: Host) -> NDArray:
@@ -310,7 +313,7 @@ class Copying(Checked):
         self._free.append(arena)
 
 
-class Evaluating(Transient):
+class Evaluating(Allocating):
     """Calls of entry points that take and return arrays."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
@@ -320,11 +323,11 @@ class Evaluating(Transient):
         self._weights = weights
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        given = self.ready(arrays)
-        facts = self.signature.facts(given)
-        self.signature.bind_symbols(facts)
-        with failing(self._device):
-            results = self._entry.evaluate(given, self._weights, lambda: self.plan(facts))
+        given = self.contiguous_arrays(arrays)
+        sizes = self.signature.call_sizes(given)
+        self.signature.bind_symbols(sizes)
+        with device_errors(self._device):
+            results = self._entry.evaluate(given, self._weights, lambda: self.plan(sizes))
         return [np.asarray(r) for r in results]
 
     def release(self) -> None:

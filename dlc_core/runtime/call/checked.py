@@ -14,9 +14,9 @@ from dlc_core.diag import DlcError, RuntimeFailure, UsageError
 from dlc_core.runtime.call.arrays import NDArray, as_host, contiguous, is_plain
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES, recorded_failure
-from dlc_core.runtime.interface.signature import Plan, Shape, Signature
+from dlc_core.runtime.interface.signature import Plan, Shape, Signature, Value
 from dlc_core.runtime.machine.memory import check_memory
-from dlc_core.runtime.memory.host import empty, lasting_bytes
+from dlc_core.runtime.memory.host import empty, long_lived_bytes
 
 Host = np.ndarray[Any, Any]
 
@@ -54,40 +54,40 @@ class Checked:
         self.results = tuple(v.type.dtype.numpy for v in signature.outputs)
         self._plans: dict[tuple[Shape, ...], Plan] = {}
 
-    def hosts(self, arrays: Sequence[Any]) -> list[Host]:
+    def host_arrays(self, arrays: Sequence[Any]) -> list[Host]:
         """Convert inputs to host arrays. Raises UsageError if one does not match the signature."""
         signature = self.signature
         signature.check_count(len(arrays))
-        hosts = [
+        host_arrays = [
             as_host(array, f"input {value.name!r}", value.type.dtype)
             for array, value in zip(arrays, signature.inputs, strict=True)
         ]
-        signature.check(hosts)
-        return hosts
+        signature.check(host_arrays)
+        return host_arrays
 
-    def ready(self, arrays: Sequence[Any]) -> list[Host]:
+    def contiguous_arrays(self, arrays: Sequence[Any]) -> list[Host]:
         """Convert inputs to contiguous host arrays. Raises UsageError if one does not match the signature."""
-        return [contiguous(host) for host in self.hosts(arrays)]
+        return [contiguous(host) for host in self.host_arrays(arrays)]
 
-    def plan(self, facts: tuple[Shape, ...]) -> Plan:
-        """The plan of a call with these facts (see `Signature.facts`). Raises UsageError if the signature
-        does not allow them.
+    def plan(self, sizes: tuple[Shape, ...]) -> Plan:
+        """The plan of a call with these sizes (see `Signature.call_sizes`). Raises UsageError if the
+        signature does not allow them.
         """
-        made = self._plans.get(facts)
-        if made is None:
-            made = self.signature.plan(facts)
-            self._check_memory(made)
+        plan = self._plans.get(sizes)
+        if plan is None:
+            plan = self.signature.plan(sizes)
+            self._check_memory(plan)
             if len(self._plans) >= PLANS:
                 self._plans.clear()
-            self._plans[facts] = made
-        return made
+            self._plans[sizes] = plan
+        return plan
 
     def release(self) -> None:
         """Free all scratch memory that no call is using."""
 
     def scratch(self, size: int) -> Host:
         """Scratch memory of the host, with an empty record of failed checks."""
-        memory = lasting_bytes(size)
+        memory = long_lived_bytes(size)
         if self.signature.sites:
             memory[:RECORD_BYTES] = 0
         return memory
@@ -103,7 +103,7 @@ class Checked:
             raise error
 
     def with_check_record(self, run: Callable[[], None], scratch: Host) -> Callable[[], None]:
-        """A bound call that raises an error if a check of the code has failed."""
+        """A bound call that raises RuntimeFailure if a check of the code has failed."""
         if not self.signature.sites:
             return run
 
@@ -123,15 +123,16 @@ class Checked:
         check_memory(plan.arena, results, self.release, sizes)
 
     def with_dim_check(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
-        """A bound call that raises an error if elements of its inputs give other dims than when it was
-        bound."""
+        """A bound call that raises UsageError if elements of its inputs give other dims than when it was
+        bound.
+        """
         signature = self.signature
         if not signature.elements:
             return run
-        planned = signature.facts(given)
+        bound_sizes = signature.call_sizes(given)
 
         def checked() -> None:
-            if signature.facts(given) != planned:
+            if signature.call_sizes(given) != bound_sizes:
                 raise UsageError(
                     "elements of bound inputs that are sizes have changed", hint="bind the call again"
                 )
@@ -143,14 +144,10 @@ class Checked:
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None
     ) -> tuple[Plan, list[Host], list[Host]]:
         """The plan, inputs and outputs of a bound call. No array is copied."""
-        given = self.hosts(inputs)
+        given = self.host_arrays(inputs)
         for value, array, own in zip(self.signature.inputs, given, inputs, strict=True):
-            if isinstance(own, NDArray) or not is_plain(array):
-                raise UsageError(
-                    f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
-                    hint="use np.ascontiguousarray",
-                )
-        plan = self.plan(self.signature.facts(given))
+            check_bindable(value, array, own)
+        plan = self.plan(self.signature.call_sizes(given))
         if outputs is None:
             results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         else:
@@ -161,7 +158,7 @@ class Checked:
                 raise UsageError(f"output {name!r} overlaps an input or another output")
         return plan, given, results
 
-    def bound_calls(
+    def bind_copying(
         self,
         call: Callable[[Sequence[Any], int], list[Any]],
         inputs: Sequence[Any],
@@ -182,13 +179,10 @@ class Checked:
         if len(outputs) != len(values):
             details = [str(v) for v in values]
             raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
-        results = []
-        for index, (given, value, shape) in enumerate(zip(outputs, values, plan.outputs, strict=True)):
-            array = self.output_array(index, given, shape)
-            if not (is_plain(array) and array.flags.writeable):
-                raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
-            results.append(array)
-        return results
+        return [
+            self.plain_output(index, given, shape)
+            for index, (given, shape) in enumerate(zip(outputs, plan.outputs, strict=True))
+        ]
 
     def output_array(self, index: int, given: Any, shape: Shape) -> Host:
         """Check an array that a caller passes for an output. Raises UsageError for another shape or dtype."""
@@ -199,8 +193,25 @@ class Checked:
             raise UsageError(f"output {value.name!r} is {found}, {value.type.dtype}{list(shape)} is needed")
         return array
 
+    def plain_output(self, index: int, given: Any, shape: Shape) -> Host:
+        """Like `output_array`. Raises UsageError for memory that code cannot write in place, too."""
+        array = self.output_array(index, given, shape)
+        if not (is_plain(array) and array.flags.writeable):
+            name = self.signature.outputs[index].name
+            raise UsageError(f"output {name!r} must be contiguous, aligned and writeable")
+        return array
 
-class Transient(Checked, ABC):
+
+def check_bindable(value: Value, array: Host, given: Any) -> None:
+    """Raise UsageError unless `array`, made from the input `given`, is its memory and can be passed on."""
+    if isinstance(given, NDArray) or not is_plain(array):
+        raise UsageError(
+            f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
+            hint="use np.ascontiguousarray",
+        )
+
+
+class Allocating(Checked, ABC):
     """Base of call paths that allocate the results of each call."""
 
     @abstractmethod
@@ -209,22 +220,23 @@ class Transient(Checked, ABC):
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        return self.bound_calls(self.call, inputs, outputs, threads)
+        return self.bind_copying(self.call, inputs, outputs, threads)
 
 
-def failure(device: Device, error: Exception) -> RuntimeFailure:
+def device_failure(device: Device, error: Exception) -> RuntimeFailure:
+    """The error for an exception of a device."""
     return RuntimeFailure(f"device {device.name!r} failed", why=f"{type(error).__name__}: {error}")
 
 
 @contextmanager
-def failing(device: Device) -> Iterator[None]:
+def device_errors(device: Device) -> Iterator[None]:
     """Within this context, exceptions of a device become RuntimeFailures that name the device."""
     try:
         yield
     except DlcError:
         raise
     except Exception as error:
-        raise failure(device, error) from error
+        raise device_failure(device, error) from error
 
 
-__all__ = ["Caller", "Checked", "Host", "failing", "failure"]
+__all__ = ["Allocating", "Caller", "Checked", "Host", "check_bindable", "device_errors", "device_failure"]

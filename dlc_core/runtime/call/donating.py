@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
-from dlc_core.runtime.call.arrays import contiguous, is_plain
+from dlc_core.runtime.call.arrays import contiguous
 from dlc_core.runtime.call.calling import InPlace, keeping_alive
-from dlc_core.runtime.call.checked import Host, failing
+from dlc_core.runtime.call.checked import Host, check_bindable, device_errors
 from dlc_core.runtime.device import prepare
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape
 from dlc_core.runtime.memory.host import address, empty
@@ -27,11 +27,11 @@ class Donating(InPlace):
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self._with_capacity(arrays)
-        plan = self.plan(self.signature.facts(given))
+        plan = self.plan(self.signature.call_sizes(given))
         results = self._results(given, plan, None)
         arena = self._take_arena(plan.arena)
         try:
-            with failing(self._device):
+            with device_errors(self._device):
                 self._prepared(given, results, arena[0], plan, threads)()
         finally:
             self._arenas.append(arena)
@@ -40,25 +40,20 @@ class Donating(InPlace):
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        given = self.hosts(inputs)
-        plan = self.plan(self.signature.facts(given))
+        given = self.host_arrays(inputs)
+        plan = self.plan(self.signature.call_sizes(given))
         donations = {d.input: d for d in self.signature.donated}
         for index, (value, array) in enumerate(zip(self.signature.inputs, given, strict=True)):
-            if index in donations and not _fits_in(
-                array, donations[index], plan.outputs[donations[index].output]
-            ):
+            if index not in donations:
+                check_bindable(value, array, inputs[index])
+            elif not _fits_in(array, donations[index], plan.outputs[donations[index].output]):
                 axis, capacity = donations[index].axis, donations[index].capacity
-                cut = ", ".join([":"] * axis + [f":{array.shape[axis]}"])
+                view = ", ".join([":"] * axis + [f":{array.shape[axis]}"])
                 raise UsageError(
                     f"input {value.name!r} is donated, but its memory has no capacity for its output",
                     why=f"it is not a view of memory with {capacity} elements along axis {axis}",
                     hint=f"buffer = np.empty({with_capacity(array.shape, donations[index])}); "
-                    f"bind buffer[{cut}]",
-                )
-            if index not in donations and not is_plain(array):
-                raise UsageError(
-                    f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
-                    hint="use np.ascontiguousarray",
+                    f"bind buffer[{view}]",
                 )
         results = self._results(given, plan, outputs)
         arena = self.scratch(plan.arena)
@@ -68,7 +63,7 @@ class Donating(InPlace):
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
     ) -> tuple[Callable[[], None], Host]:
         given = self._with_capacity(inputs)
-        plan = self.plan(self.signature.facts(given))
+        plan = self.plan(self.signature.call_sizes(given))
         results = self._results(given, plan, None)
         figures = np.zeros((max(1, sites), 2), np.int64)
         arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
@@ -84,8 +79,8 @@ class Donating(InPlace):
 
     def _with_capacity(self, arrays: Sequence[Any]) -> list[Host]:
         """The inputs; donated ones are views of memory with capacity."""
-        hosts = self.hosts(arrays)
-        plan = self.plan(self.signature.facts(hosts))
+        hosts = self.host_arrays(arrays)
+        plan = self.plan(self.signature.call_sizes(hosts))
         donations = {d.input: d for d in self.signature.donated}
         return [
             _enlarged(array, donations[index], plan.outputs[donations[index].output])
@@ -104,34 +99,34 @@ class Donating(InPlace):
         full = [_full_memory(given[d.input], d) for d in self.signature.donated]
         results: list[Host] = []
         for index, (value, shape) in enumerate(zip(self.signature.outputs, plan.outputs, strict=True)):
-            wanted = None if outputs is None else outputs[index]
-            own = outputs is None or (wanted is None and index in donated)
-            found = None if own else self.output_array(index, wanted, shape)
+            output = None if outputs is None else outputs[index]
             if index in donated:
                 donation = donated[index]
-                made = first_part(_full_memory(given[donation.input], donation), donation.axis, shape)
-                if found is not None and (address(found), found.strides) != (address(made), made.strides):
+                result = first_part(_full_memory(given[donation.input], donation), donation.axis, shape)
+                if output is not None and not _same_view(self.output_array(index, output, shape), result):
                     name = self.signature.inputs[donation.input].name
                     raise UsageError(
                         f"output {value.name!r} must be in the memory of input {name!r}, which it extends",
                         hint="give a longer view of the same memory, or None",
                     )
-                results.append(made)
-                continue
-            if found is None:
-                results.append(empty(shape, self.results[index]))
-                continue
-            if not (is_plain(found) and found.flags.writeable):
-                raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
-            if any(np.may_share_memory(found, other) for other in (*given, *full, *results)):
-                raise UsageError(f"output {value.name!r} overlaps an input or another output")
-            results.append(found)
-        for one, d in zip(full, self.signature.donated, strict=True):
+            elif outputs is None:
+                result = empty(shape, self.results[index])
+            else:
+                result = self.plain_output(index, output, shape)
+                if any(np.may_share_memory(result, other) for other in (*given, *full, *results)):
+                    raise UsageError(f"output {value.name!r} overlaps an input or another output")
+            results.append(result)
+        for memory, d in zip(full, self.signature.donated, strict=True):
             others = [a for i, a in enumerate(given) if i != d.input]
-            if any(np.may_share_memory(one, other) for other in others):
+            if any(np.may_share_memory(memory, other) for other in others):
                 name = self.signature.inputs[d.input].name
                 raise UsageError(f"input {name!r} is donated, and its memory overlaps another input")
         return results
+
+
+def _same_view(one: Host, other: Host) -> bool:
+    """Whether two arrays of equal shapes and dtypes are the same elements in memory."""
+    return address(one) == address(other) and one.strides == other.strides
 
 
 def with_capacity(shape: Shape, donation: Donation) -> Shape:
@@ -162,15 +157,17 @@ def _owner(array: Host) -> Host:
 
 def _strides(array: Host, donation: Donation) -> tuple[int, ...]:
     """The strides in bytes of a view of memory with the capacity of a donation."""
-    found, step = [], array.itemsize
+    strides, stride = [], array.itemsize
     for size in reversed(with_capacity(array.shape, donation)):
-        found.append(step)
-        step *= size
-    return tuple(reversed(found))
+        strides.append(stride)
+        stride *= size
+    return tuple(reversed(strides))
 
 
 def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
-    """Whether an array is a view of memory with enough capacity for an output of this shape."""
+    """Whether an array is a view of memory with the capacity of its donation. Raises UsageError if an output
+    of the shape `result` does not fit into that capacity.
+    """
     if result[donation.axis] > donation.capacity:
         raise UsageError(
             f"the capacity is {donation.capacity} elements along axis {donation.axis},"

@@ -17,7 +17,7 @@ from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.runtime.call.arrays import NDArray, contiguous
 from dlc_core.runtime.call.calling import Copying, InPlace
-from dlc_core.runtime.call.checked import Host, failing
+from dlc_core.runtime.call.checked import Host, device_errors
 from dlc_core.runtime.call.donating import Donating, first_part, with_capacity
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES
@@ -53,12 +53,11 @@ class Layouts:
         self.guard = guard
         self.align = ALIGN if guard is None else guard.align
 
-    def value(self, name: str, shape: Shape, of: DType) -> Layout:
+    def value(self, name: str, shape: Shape, dtype_: DType) -> Layout:
         """The layout of an input or output."""
-        size = math.prod(shape) * of.itemsize
-        return single_value_layout(
-            name, size, fill_of(of), self.mode, max(self.align, of.itemsize) if self.align > 1 else 1
-        )
+        size = math.prod(shape) * dtype_.itemsize
+        align = max(self.align, dtype_.itemsize) if self.align > 1 else 1
+        return single_value_layout(name, size, fill_of(dtype_), self.mode, align)
 
     def arena(self, plan: Plan) -> Layout:
         """The layout of the scratch memory of a call."""
@@ -75,6 +74,7 @@ class Layouts:
 
 
 def _fill_weights(memory: GuardedMemory, weights: Host) -> None:
+    """Copy the constants to their slots."""
     begin = memory.layout.begin
     for slot in memory.layout.slots:
         memory.part(slot)[:] = weights[slot.offset - begin : slot.end - begin]
@@ -109,13 +109,13 @@ class _Guarded(InPlace):
     ) -> None:
         """One call with its own scratch memory. Raises RuntimeFailure if it wrote next to a value."""
         arena = GuardedMemory(self._layouts.arena(plan))
-        arena.bytes[: RECORD_BYTES if self._checks else 0] = 0
-        held = (*inputs, *outputs, self._constants, arena)
-        with failing(self._device):
-            self._run([address(memory.bytes) for memory in held], plan.scalars, threads)
-        if self._checks:
+        arena.bytes[: RECORD_BYTES if self._has_checks else 0] = 0
+        memories = (*inputs, *outputs, self._constants, arena)
+        with device_errors(self._device):
+            self._run([address(memory.bytes) for memory in memories], plan.scalars, threads)
+        if self._has_checks:
             self.raise_recorded(arena.bytes)
-        for memory in held:
+        for memory in memories:
             memory.check()
 
 
@@ -123,8 +123,8 @@ class GuardedInPlace(_Guarded):
     """Calls that return new arrays."""
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        given = self.ready(arrays)
-        plan = self.plan(self.signature.facts(given))
+        given = self.contiguous_arrays(arrays)
+        plan = self.plan(self.signature.call_sizes(given))
         inputs = [self._sealed(index, array) for index, array in enumerate(given)]
         outputs = [self._output_memory(index, shape) for index, shape in enumerate(plan.outputs)]
         self._launch(inputs, outputs, plan, threads)
@@ -136,7 +136,7 @@ class GuardedInPlace(_Guarded):
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        return self.bound_calls(self.call, inputs, outputs, threads)
+        return self.bind_copying(self.call, inputs, outputs, threads)
 
 
 class GuardedDonating(_Guarded, Donating):
@@ -180,9 +180,9 @@ class GuardedDonating(_Guarded, Donating):
         return made
 
     def _copy_back(self, donation: Donation, memory: GuardedMemory, result: Host) -> None:
-        """Copy the output back. Raises RuntimeFailure if more was written than the output."""
-        whole = shaped(memory.bytes, with_capacity(result.shape, donation), result.dtype)
-        part = first_part(whole, donation.axis, result.shape)
+        """Copy the output back. Raises RuntimeFailure if memory after its end was written."""
+        full = shaped(memory.bytes, with_capacity(result.shape, donation), result.dtype)
+        part = first_part(full, donation.axis, result.shape)
         result[...] = part
         part.view(np.uint8)[...] = memory.layout.slots[0].fill
         written = int((memory.bytes != memory.layout.slots[0].fill).sum())
@@ -202,30 +202,32 @@ class GuardedCopying(Copying):
     def start(
         self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
     ) -> list[NDArray]:
-        values = self.signature
+        signature = self.signature
         given = [
             self._upload_guarded(f"input {value.name!r}", array.numpy())
-            for value, array in zip(values.inputs, inputs, strict=True)
+            for value, array in zip(signature.inputs, inputs, strict=True)
         ]
-        names = (f"output {value.name!r}" for value in values.outputs)
-        return super().start(given, threads, lambda shape, of: self._empty(next(names), shape, dtype(of)))
+        names = (f"output {value.name!r}" for value in signature.outputs)
+        return super().start(
+            given, threads, lambda shape, dtype_: self._empty(next(names), shape, dtype(dtype_))
+        )
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        return self.bound_calls(self.call, inputs, outputs, threads)
+        return self.bind_copying(self.call, inputs, outputs, threads)
 
     def _upload_guarded(self, name: str, host: Host) -> NDArray:
         made = self._empty(name, host.shape, dtype(host.dtype))
         if host.nbytes:
-            with failing(self.device):
+            with device_errors(self.device):
                 self.device.write(made.handle, bytes_of(np.ascontiguousarray(host)))
         return made
 
-    def _empty(self, name: str, shape: Shape, of: DType) -> NDArray:
-        with failing(self.device):
-            handle = self._guarded.alloc_guarded(self._layouts.value(name, shape, of))
-        return NDArray(self.device, handle, shape, of)
+    def _empty(self, name: str, shape: Shape, dtype_: DType) -> NDArray:
+        with device_errors(self.device):
+            handle = self._guarded.alloc_guarded(self._layouts.value(name, shape, dtype_))
+        return NDArray(self.device, handle, shape, dtype_)
 
     def _constants(self, weights: Host) -> NDArray:
         layout = self._layouts.weights(weights.nbytes)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.diag import RuntimeFailure
+from dlc_core.diag import RuntimeFailure, first_names
 from dlc_core.support.record import record
 
 RECORD_BYTES = 32
-"""The size of the record of a call: four int64 at the beginning of its scratch memory, zero
-before the call.
-"""
+"""The bytes of the record of a call: four int64 at the beginning of its scratch memory, zero at first."""
 _CODES = 1 << 16
-_NAMES = 4
+_SHOWN_NODES = 4
 """The maximum number of nodes that a message names."""
 
 
@@ -26,6 +24,11 @@ class Site:
     """The subjects in the order of their codes, which begin with 1."""
 
 
+def node_names(nodes: Sequence[str]) -> str:
+    """The names of the first nodes, and the number of the others, as text."""
+    return first_names([repr(name) for name in nodes], _SHOWN_NODES)
+
+
 def recorded_failure(found: Sequence[int], sites: Sequence[Site]) -> RuntimeFailure | None:
     """The error in a record; None if no check has failed."""
     where, index, extent = found[:3]
@@ -36,8 +39,7 @@ def recorded_failure(found: Sequence[int], sites: Sequence[Site]) -> RuntimeFail
         return RuntimeFailure("a check failed while the model ran", why=f"its record is {list(found)}")
     site = sites[number - 1]
     kind, _, about = site.checks[code - 1].partition(": ")
-    more = f" and {len(site.nodes) - _NAMES} more" if len(site.nodes) > _NAMES else ""
-    nodes = f" in {', '.join(map(repr, site.nodes[:_NAMES]))}{more}" if site.nodes else ""
+    nodes = f" in {node_names(site.nodes)}" if site.nodes else ""
     details = [f"in kernel {site.kernel}"]
     if kind == "access":
         why = f"its index is {index}, the extent {extent}"
@@ -53,4 +55,4 @@ def status_failure(symbol: str, status: int) -> RuntimeFailure:
     return RuntimeFailure(f"{symbol} failed while running", why=f"its status is {status}")
 
 
-__all__ = ["RECORD_BYTES", "Site", "recorded_failure", "status_failure"]
+__all__ = ["RECORD_BYTES", "Site", "node_names", "recorded_failure", "status_failure"]

@@ -13,23 +13,23 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dlc_core.runtime.guard.failures import RECORD_BYTES, Site
+from dlc_core.runtime.guard.failures import RECORD_BYTES, Site, node_names
 from dlc_core.runtime.guard.memory import live, owner_of
 from dlc_core.support.record import record
 
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()
 _SIGINFO, _NODEFER = 0x4, 0x40000000
-_ADDRESS = 16
+_ADDRESS_OFFSET = 16
 """The byte offset of the address in `siginfo_t`."""
-_NUMBER = 3
+_CALL_NUMBER = 3
 """The index of the number of the call in the record."""
-_NAMES = 4
-_THREADS = 64
+_MAX_REPORTS = 64
 """The maximum number of simultaneous faults of threads that are described."""
 _LAUNCHED: list[tuple[str, int]] = [("", 0)]
 """The kernel that a device launched last, and the number of the call that it belongs to."""
@@ -48,10 +48,9 @@ class Fault:
 
     def lines(self) -> list[str]:
         """The facts as lines of text."""
-        more = f" and {len(self.nodes) - _NAMES} more" if len(self.nodes) > _NAMES else ""
         found = [f"in kernel {self.kernel}"] if self.kernel else []
         if self.nodes:
-            found.append(f"of {', '.join(map(repr, self.nodes[:_NAMES]))}{more}")
+            found.append(f"of {node_names(self.nodes)}")
         return [*found, f"touched: {self.near}"] if self.near else found
 
 
@@ -80,7 +79,7 @@ def last_call() -> Site:
         calls = memory.layout.calls
         if not calls:
             continue
-        number = int(memory.bytes[:RECORD_BYTES].view(np.int64)[_NUMBER])
+        number = int(memory.bytes[:RECORD_BYTES].view(np.int64)[_CALL_NUMBER])
         if 0 < number <= len(calls):
             return calls[number - 1]
         kernel, index = _LAUNCHED[0]
@@ -92,32 +91,33 @@ def report_to(path: Path) -> None:
     """Install a handler that describes faults of this process in a file before the previous handler runs."""
     if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
         return
-    call = ctypes.CDLL(None).sigaction
+    sigaction = ctypes.CDLL(None).sigaction
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
     for number in _SIGNALS:
-        before = _Action()
-        handler = kind(_handler(path, lambda n=number, b=before: call(n, ctypes.byref(b), None)))  # type: ignore[misc]
+        previous = _Action()
+        restore = partial(sigaction, number, ctypes.byref(previous), None)
+        handler = kind(_handler(path, restore))
         action = _Action(ctypes.cast(handler, ctypes.c_void_p), flags=_SIGINFO | _NODEFER)
-        call(number, ctypes.byref(action), ctypes.byref(before))
-        _ALIVE.extend((handler, before))
+        sigaction(number, ctypes.byref(action), ctypes.byref(previous))
+        _ALIVE.extend((handler, previous))
 
 
 def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, int], None]:
-    entered: list[int] = []
+    addresses: list[int] = []
 
     def handle(number: int, info: int, context: int) -> None:
         """Write the report. The faulting thread is in native code without the GIL, so Python may run here. On
         return the instruction faults again, and the previous handler runs.
         """
-        where = ctypes.c_uint64.from_address(info + _ADDRESS).value
-        entered.append(where)
+        address = ctypes.c_uint64.from_address(info + _ADDRESS_OFFSET).value
+        addresses.append(address)
         try:
-            if len(entered) <= _THREADS:
+            if len(addresses) <= _MAX_REPORTS:
                 call = last_call()
-                near = owner_of(where) or f"address {where:#x}, which is not in guarded memory"
-                own = path.with_name(f"{path.name}.{len(entered)}")
-                own.write_text(json.dumps({"kernel": call.kernel, "nodes": call.nodes, "near": near}))
-                own.replace(path)
+                near = owner_of(address) or f"address {address:#x}, which is not in guarded memory"
+                part = path.with_name(f"{path.name}.{len(addresses)}")
+                part.write_text(json.dumps({"kernel": call.kernel, "nodes": call.nodes, "near": near}))
+                part.replace(path)
         finally:
             restore()  # not earlier, because a fault of another thread would then end the process
 

@@ -19,7 +19,7 @@ from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.runtime.guard.mode import PAGE, Layout, SizedSlot
 from dlc_core.runtime.memory.host import NDArray, address
 
-_NONE, _READ = 0, 1
+_PROT_NONE, _PROT_READ = 0, 1
 _LIVE: weakref.WeakValueDictionary[int, GuardedMemory] = weakref.WeakValueDictionary()
 """All live memory by its start address."""
 
@@ -28,15 +28,15 @@ _LIVE: weakref.WeakValueDictionary[int, GuardedMemory] = weakref.WeakValueDictio
 def _protect() -> Callable[[int, int, int], None]:
     """The system function that sets the access rights of pages."""
     try:
-        call = ctypes.CDLL(None, use_errno=True).mprotect
+        mprotect = ctypes.CDLL(None, use_errno=True).mprotect
     except (OSError, AttributeError, TypeError) as error:
         raise UnsupportedError(
             "guard mode is not possible here", why="this system cannot protect pages", hint="use Linux"
         ) from error
-    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
-    def protect(start: int, size: int, how: int) -> None:
-        if size and call(start, size, how):
+    def protect(start: int, size: int, rights: int) -> None:
+        if size and mprotect(start, size, rights):
             raise RuntimeFailure("pages cannot be protected", why=f"error {ctypes.get_errno()}")
 
     return protect
@@ -54,18 +54,18 @@ class GuardedMemory:
             memory = mmap.mmap(-1, length + 2 * PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, ValueError, OverflowError) as error:
             raise RuntimeFailure(f"cannot allocate {layout.size} bytes", why=str(error)) from None
-        whole = np.frombuffer(memory, np.uint8)
-        self._all = whole[PAGE : PAGE + length]
-        self._start = address(whole) + PAGE
-        last = 0
+        mapped = np.frombuffer(memory, np.uint8)
+        self._all = mapped[PAGE : PAGE + length]
+        self._start = address(mapped) + PAGE
+        previous = 0
         for slot, first, end in self.layout.pages():
-            if not last <= first <= end <= length:
+            if not previous <= first <= end <= length:
                 raise RuntimeFailure(f"{slot.name} is not inside of the {layout.size} bytes of memory")
             self._all[first:end] = slot.fill
-            _protect()(self._start + last, first - last, _NONE)
-            last = end
-        _protect()(self._start - PAGE, PAGE, _NONE)
-        _protect()(self._start + last, length - last + PAGE, _NONE)
+            _protect()(self._start + previous, first - previous, _PROT_NONE)
+            previous = end
+        _protect()(self._start - PAGE, PAGE, _PROT_NONE)
+        _protect()(self._start + previous, length - previous + PAGE, _PROT_NONE)
         _LIVE[self._start] = self
 
     @property
@@ -90,33 +90,31 @@ class GuardedMemory:
     def seal(self) -> None:
         """Make the memory read-only."""
         for _, first, end in self.layout.pages():
-            _protect()(self._start + first, end - first, _READ)
+            _protect()(self._start + first, end - first, _PROT_READ)
 
     def check(self) -> None:
         """Raise RuntimeFailure if bytes of a value's pages outside of the value were written."""
         for slot, first, end in self.layout.pages():
             for where, rest in (
                 ("before", self._all[first : slot.offset]),
-                ("after", self._rest(slot, end)),
+                ("after", self._all[slot.end : end]),
             ):
                 if rest.size and not (rest == slot.fill).all():
                     count = int((rest != slot.fill).sum())
                     raise RuntimeFailure(f"{count} bytes {where} {slot.name} have been written")
 
-    def describe(self, where: int) -> str | None:
+    def describe(self, at: int) -> str | None:
         """The position of an address relative to the nearest value, as text; None if it is outside of this
         memory.
         """
-        at = where - self._start
-        if not -PAGE <= at < self._all.size + PAGE:
+        offset = at - self._start
+        if not -PAGE <= offset < self._all.size + PAGE:
             return None
-        return min((_distance(slot, at) for slot in self.layout.slots), default=(0, ""))[1]
-
-    def _rest(self, slot: SizedSlot, end: int) -> NDArray:
-        return self._all[slot.end : end]
+        return min((_distance(slot, offset) for slot in self.layout.slots), default=(0, ""))[1]
 
 
 def _distance(slot: SizedSlot, at: int) -> tuple[int, str]:
+    """The bytes between an offset and a slot, and the position of the offset as text."""
     if at < slot.offset:
         return slot.offset - at, f"{slot.offset - at} bytes before {slot.name}, of {slot.size} bytes"
     if at < slot.end:
@@ -132,9 +130,9 @@ def live() -> list[GuardedMemory]:
     return list(_LIVE.values())
 
 
-def owner_of(where: int) -> str | None:
+def owner_of(at: int) -> str | None:
     """Describe an address by the nearest value; None if it is in no guarded memory."""
-    return next(filter(None, (memory.describe(where) for memory in live())), None)
+    return next(filter(None, (memory.describe(at) for memory in live())), None)
 
 
 def guarded_copy(layout: Layout, data: NDArray) -> GuardedMemory:

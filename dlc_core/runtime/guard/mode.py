@@ -6,7 +6,7 @@ there ends the process. The rest of a value's pages, and memory that has not bee
 NaN for floats, a large odd number for integers.
 
 `Guard` describes the layout of the scratch memory and the weights of an executable, and is saved with it.
-`Layout` is the layout of one block of memory with known sizes, which `guarded_memory` allocates.
+`Layout` is the layout of one block of memory with constant sizes, which `GuardedMemory` allocates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAGE = max(4096, mmap.PAGESIZE)
 
 NAN_BYTE = 0xFF
 """Floats that consist of this byte are NaN."""
-LARGE_BYTE = 0x6B
+INTEGER_BYTE = 0x6B
 """Integers that consist of this byte are large and odd."""
 
 
@@ -70,7 +70,7 @@ class Guard:
 
 @record(frozen=True)
 class SizedSlot:
-    """A slot whose offset and size in bytes are known."""
+    """A slot with constant offset and size in bytes."""
 
     name: str
     offset: int
@@ -112,18 +112,18 @@ def mode_of(text: str) -> str | None:
 
 def fill_of(dtype: DType) -> int:
     """The fill byte for values of a dtype."""
-    return NAN_BYTE if dtype.is_float else LARGE_BYTE
+    return NAN_BYTE if dtype.is_float else INTEGER_BYTE
 
 
-def lead_of(size: int, mode: str, align: int, page: int = PAGE) -> int:
-    """The bytes between the begin of a value's first page and the value."""
+def padding_before(size: int, mode: str, align: int, page: int = PAGE) -> int:
+    """The bytes from the beginning of a value's first page to the value."""
     return 0 if mode == BEGIN else -(-size // page) * page - -(-size // align) * align
 
 
 def single_value_layout(name: str, size: int, fill: int, mode: str, align: int) -> Layout:
     """The layout of one value."""
-    lead = lead_of(size, mode, align)
-    return Layout(lead + size, (SizedSlot(name, lead, size, fill),), lead)
+    padding = padding_before(size, mode, align)
+    return Layout(padding + size, (SizedSlot(name, padding, size, fill),), padding)
 
 
 def sized_slots(slots: Sequence[Slot], sizes: Mapping[Var, int]) -> tuple[SizedSlot, ...]:
@@ -132,8 +132,8 @@ def sized_slots(slots: Sequence[Slot], sizes: Mapping[Var, int]) -> tuple[SizedS
 
 
 def _size_of(size: Expr, sizes: Mapping[Var, int]) -> int:
-    known = const_value(size)
-    return int(arith.eval_expr(size, sizes) if known is None else known)
+    constant = const_value(size)
+    return int(arith.eval_expr(size, sizes) if constant is None else constant)
 
 
 __all__ = [
@@ -148,8 +148,8 @@ __all__ = [
     "SizedSlot",
     "Slot",
     "fill_of",
-    "lead_of",
     "mode_of",
+    "padding_before",
     "single_value_layout",
     "sized_slots",
 ]

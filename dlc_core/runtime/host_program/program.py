@@ -25,7 +25,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.call.callers import caller_for
 from dlc_core.runtime.call.calling import Copying
-from dlc_core.runtime.call.checked import Caller, Host, Transient, failing
+from dlc_core.runtime.call.checked import Allocating, Caller, Host, device_errors
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
 from dlc_core.runtime.host_program.resident import Pool, ResidentValue, fetch
@@ -129,7 +129,7 @@ def _never(symbol: str, arrays: list[Any], threads: int) -> list[Any]:
     raise RuntimeFailure(f"{symbol} is not loaded")
 
 
-class Hosted(Transient):
+class Hosted(Allocating):
     """Calls of a host program."""
 
     def __init__(
@@ -172,8 +172,8 @@ class Hosted(Transient):
         return [ResidentValue(on=array) for array in made]
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        given = self.ready(arrays)
-        self.signature.bind_symbols(self.signature.facts(given))
+        given = self.contiguous_arrays(arrays)
+        self.signature.bind_symbols(self.signature.call_sizes(given))
         if not self._pools:
             return _own(_flat(self._steps(given, threads)), given)
         try:
@@ -186,7 +186,7 @@ class Hosted(Transient):
                     pool.device.sync()
             raise
         for pool in self._pools.values():
-            with failing(pool.device):
+            with device_errors(pool.device):
                 pool.device.sync()
         return results
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dlc_core.ir.dtype import DTypeLike, dtype
 from dlc_core.runtime.call.arrays import NDArray, contiguous
-from dlc_core.runtime.call.checked import Host, failing
+from dlc_core.runtime.call.checked import Host, device_errors
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.runtime.memory.recycled import class_of
@@ -60,7 +60,7 @@ class Pool:
         host = contiguous(host)
         made = self.empty(host.shape, host.dtype)
         if host.nbytes:
-            with failing(self.device):
+            with device_errors(self.device):
                 self.device.write(made.handle, bytes_of(host))
         return made
 
@@ -70,7 +70,7 @@ class Pool:
         if copy is None:
             return None
         made = self.empty(array.shape, array.dtype)
-        with failing(self.device):
+        with device_errors(self.device):
             done = not array.nbytes or copy(made.handle, array.device, array.handle, array.nbytes)
         return made if done else None
 
@@ -114,7 +114,7 @@ class ResidentValue:
         """The value as a host array. If necessary, it waits for the device and copies."""
         if self._host is None:
             array = next(iter(self._on.values()))
-            with failing(array.device):
+            with device_errors(array.device):
                 self._host = array.numpy()
         return self._host
 

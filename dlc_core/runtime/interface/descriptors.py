@@ -1,7 +1,7 @@
 """Calls by descriptors: checks of the arrays of callers outside of Python, before anything runs.
 
 A descriptor (`DLTensor` of DLPack) has an array's address, device, dtype, shape and strides. A code generator
-copies these facts of all arguments, inputs then outputs, into a table of 64-bit words. The tensor program
+copies these values of all arguments, inputs then outputs, into a table of 64-bit words. The tensor program
 that this module makes compares the table with the signature. It does not depend on the machine.
 
     status, dim 0, dim 1, … = checks(table)
@@ -63,16 +63,16 @@ def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
     host memory, row-major, contiguous, and aligned to the size of their elements. An array without elements
     may have the address 0. If DLPack lacks a dtype of the signature, or the shapes of the inputs do not
     determine its symbols, every call is refused. Host-computed dims must be in the results before the call
-    (see `dim_program`). The checks of `inputs_alone` run before the elements are read from which these dims
+    (see `dim_program`). The checks of `inputs_only` run before the elements are read from which these dims
     are computed.
     """
     return _Checks(name, signature).func()
 
 
-def inputs_alone(signature: Signature) -> Signature:
+def inputs_only(signature: Signature) -> Signature:
     """A signature for checking the inputs before their elements are read."""
     return replace(
-        signature, outputs=(), symbols=given_symbols(signature), data_dims=(), elements=(), needs=()
+        signature, outputs=(), symbols=given_symbols(signature), data_dims=(), elements=(), conditions=()
     )
 
 
@@ -91,22 +91,22 @@ class _Checks:
         begins: list[int] = []
         for number, value in enumerate(self.values):
             begins.append(begin)
-            self._kind(number, value, begin)
+            self._check_type(number, value, begin)
             begin += row_size(value)
         inputs = len(self.signature.inputs)
         computed = {var for var, _, _ in self.signature.data_dims}
-        for place, symbol in enumerate(self.signature.symbols):
+        for index, symbol in enumerate(self.signature.symbols):
             if symbol in computed:
-                self.known[symbol] = load(self.results, (const(1 + place),))
-        self._dims(range(inputs), begins, "first")
-        self._dims(range(inputs), begins, "rest")
+                self.known[symbol] = load(self.results, (const(1 + index),))
+        self._check_dims(range(inputs), begins, "first")
+        self._check_dims(range(inputs), begins, "rest")
         if any(s not in self.known for s in self.signature.symbols):
             self.require(const(False, "bool"), 0, "shape")
             return PrimFunc(self.name, (self.table, self.results), seq(*self.out))
-        self._needs()
-        self._dims(range(inputs, len(self.values)), begins, "all")
+        self._check_conditions()
+        self._check_dims(range(inputs, len(self.values)), begins, "all")
         for number, value in enumerate(self.values):
-            self._memory(number, value, begins[number])
+            self._check_memory(number, value, begins[number])
         return PrimFunc(self.name, (self.table, self.results), seq(*self.out))
 
     def word(self, index: int) -> Load:
@@ -115,13 +115,14 @@ class _Checks:
         return found
 
     def require(self, cond: Expr, number: int, reason: str) -> None:
-        fine = eq(load(self.results, (const(0),)), 0)
+        """Append a check that sets the status if `cond` does not hold and no earlier check failed."""
+        no_error = eq(load(self.results, (const(0),)), 0)
         store = Store(self.results, (const(0),), const(status_of(number, reason)))
         self.out.append(
-            If(fine, If(~cond, store))
+            If(no_error, If(~cond, store))
         )  # nested, because a condition may divide by a value that an earlier one checks
 
-    def _kind(self, number: int, value: Value, begin: int) -> None:
+    def _check_type(self, number: int, value: Value, begin: int) -> None:
         device = self.word(begin + DEVICE)
         on_host = eq(device, HOST_TYPES[0])
         for other in HOST_TYPES[1:]:
@@ -130,60 +131,61 @@ class _Checks:
         self.require(eq(self.word(begin + RANK), value.type.ndim), number, "rank")
         self.require(eq(self.word(begin + DTYPE), dtype_word(value.type.dtype)), number, "dtype")
 
-    def _dims(self, numbers: Sequence[int], begins: Sequence[int], which: str) -> None:
+    def _check_dims(self, numbers: Sequence[int], begins: Sequence[int], which: str) -> None:
         """Check sizes against the dims of the signature. The "first" pass handles numbers and new symbols,
         the "rest" the other dims.
         """
         for number in numbers:
             for axis, dim in enumerate(self.values[number].type.shape):
                 size = self.word(begins[number] + SHAPE + axis)
-                wanted = as_expr(dim)
-                if which == "first" and isinstance(wanted, Var) and wanted not in self.known:
-                    self._learn(wanted, size, number)
-                elif which == "all" or (which == "first") == (const_value(wanted) is not None):
-                    self._compare(number, size, wanted)
+                expected = as_expr(dim)
+                if which == "first" and isinstance(expected, Var) and expected not in self.known:
+                    self._bind(expected, size, number)
+                elif which == "all" or (which == "first") == (const_value(expected) is not None):
+                    self._compare(number, size, expected)
 
-    def _learn(self, symbol: Expr, size: Expr, number: int) -> None:
-        assert isinstance(symbol, Var)
-        place = (const(1 + self.signature.symbols.index(symbol)),)
-        self.out.append(Store(self.results, place, size))
-        self.known[symbol] = load(self.results, place)
+    def _bind(self, symbol: Var, size: Expr, number: int) -> None:
+        """Write the value of a symbol to the results, and check that it is within the symbol's bounds."""
+        index = (const(1 + self.signature.symbols.index(symbol)),)
+        self.out.append(Store(self.results, index, size))
+        self.known[symbol] = load(self.results, index)
         self.require(in_bounds(symbol, self.known[symbol]), number, "shape")
 
-    def _needs(self) -> None:
+    def _check_conditions(self) -> None:
         """Check the conditions on dims; an error names the input with the first dim of a condition."""
-        for need in self.signature.needs:
-            if self.known.keys() >= set(need.dims):
+        for condition in self.signature.conditions:
+            if self.known.keys() >= set(condition.dims):
                 symbols = ({*value.type.symbols()} for value in self.signature.inputs)
-                number = next((k for k, dims in enumerate(symbols) if not dims.isdisjoint(need.dims)), 0)
-                self.require(substitute(need.expr(), self.known), number, "shape")
+                number = next((k for k, dims in enumerate(symbols) if not dims.isdisjoint(condition.dims)), 0)
+                self.require(substitute(condition.expr(), self.known), number, "shape")
 
-    def _compare(self, number: int, size: Expr, wanted: Expr) -> None:
-        free = [v for v in free_vars(wanted) if v not in self.known]
+    def _compare(self, number: int, size: Expr, expected: Expr) -> None:
+        """Check a size against a dim. If the dim has one unknown symbol in a linear term, solve for it."""
+        free = [v for v in free_vars(expected) if v not in self.known]
         if len(free) == 1:
             analyzer = Analyzer()
-            slope = analyzer.coefficient_of(wanted, free[0])
+            slope = analyzer.coefficient_of(expected, free[0])
             factor = None if slope is None else const_value(slope)
             if factor:
-                rest = size - substitute(analyzer.simplify(wanted - free[0] * factor), self.known)
+                rest = size - substitute(analyzer.simplify(expected - free[0] * factor), self.known)
                 self.require(eq(rest % abs(factor), 0), number, "shape")
-                self._learn(free[0], rest // factor, number)
+                self._bind(free[0], rest // factor, number)
                 return
         if not free:
-            self.require(eq(size, substitute(wanted, self.known)), number, "shape")
+            self.require(eq(size, substitute(expected, self.known)), number, "shape")
 
-    def _memory(self, number: int, value: Value, begin: int) -> None:
+    def _check_memory(self, number: int, value: Value, begin: int) -> None:
         rank = value.type.ndim
         sizes = [self.word(begin + SHAPE + d) for d in range(rank)]
         empty: Expr = const(False, "bool")
         for size in sizes:
             empty = empty | eq(size, 0)
-        step: Expr = const(1)
+        dense_stride: Expr = const(1)
         dense: Expr = const(True, "bool")
         for d in reversed(range(rank)):
             stride = self.word(begin + SHAPE + rank + d)
-            dense = logical_and(dense, (sizes[d] <= 1) | eq(stride, step))
-            step = step * sizes[d]
+            dense = logical_and(dense, (sizes[d] <= 1) | eq(stride, dense_stride))
+            dense_stride = dense_stride * sizes[d]
         self.require(eq(self.word(begin + STRIDED), 0) | empty | dense, number, "strides")
         address = self.word(begin + DATA)
         self.require(empty | ne(address, 0), number, "NULL")
@@ -206,7 +208,7 @@ __all__ = [
     "STRIDED",
     "descriptor_checks",
     "dtype_word",
-    "inputs_alone",
+    "inputs_only",
     "row_size",
     "status_of",
 ]

@@ -33,7 +33,9 @@ def data_symbols(signature: Signature) -> tuple[Var, ...]:
 def given_symbols(signature: Signature) -> tuple[Var, ...]:
     """The dims that a call reads from its inputs' shapes: symbols, and those in conditions."""
     computed = {var for var, _, _ in signature.data_dims} | {var for var, _, _ in signature.elements}
-    conditions = [expr for _, expr, _ in signature.data_dims] + [need.expr() for need in signature.needs]
+    conditions = [expr for _, expr, _ in signature.data_dims] + [
+        condition.expr() for condition in signature.conditions
+    ]
     return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in computed)
 
 
@@ -60,35 +62,34 @@ def dim_program(name: str, signature: Signature) -> PrimFunc:
     }
     symbols = data_symbols(signature)
     results = Buffer("results", (1 + len(signature.data_dims),), INDEX)
-    place = {var: 1 + k for k, var in enumerate(symbols)}
-    others = (var for var, _, _ in signature.data_dims if var not in place)
-    place.update((var, 1 + len(symbols) + k) for k, var in enumerate(others))
+    others = [var for var, _, _ in signature.data_dims if var not in symbols]
+    result_index = {var: 1 + k for k, var in enumerate((*symbols, *others))}
     known: dict[Var, Expr] = {}
     for var, index, at in signature.elements:
-        places = np.unravel_index(at, signature.inputs[index].type.static_shape() or ())
-        indices = [const(int(i)) for i in places]
+        shape = signature.inputs[index].type.static_shape() or ()
+        indices = [const(int(i)) for i in np.unravel_index(at, shape)]
         known[var] = cast_to(var.dtype, load(buffers[index], indices))
     out: list[Stmt] = [Store(results, (const(0),), const(0))]
     conditions: list[Expr] = []
     for var, expr, _ in signature.data_dims:
-        out.append(Store(results, (const(place[var]),), substitute(expr, known)))
-        known[var] = load(results, (const(place[var]),))
+        out.append(Store(results, (const(result_index[var]),), substitute(expr, known)))
+        known[var] = load(results, (const(result_index[var]),))
         conditions.append(in_bounds(var, known[var]))
-    conditions += [substitute(need.expr(), known) for need in signature.needs]
+    conditions += [substitute(condition.expr(), known) for condition in signature.conditions]
     out += _checks(results, conditions)
     return PrimFunc(name, (*buffers.values(), results, *given_symbols(signature)), seq(*out))
 
 
-def needs_of_symbols(signature: Signature) -> tuple[Condition, ...]:
-    """The conditions that have only symbols."""
+def conditions_on_symbols(signature: Signature) -> tuple[Condition, ...]:
+    """The conditions whose dims are all symbols of the signature."""
     known = set(signature.symbols)
-    return tuple(need for need in signature.needs if known.issuperset(need.dims))
+    return tuple(c for c in signature.conditions if known.issuperset(c.dims))
 
 
-def needs_program(name: str, signature: Signature) -> PrimFunc:
+def condition_program(name: str, signature: Signature) -> PrimFunc:
     """The program `name` over the status (int64) and the dims of the signature's symbols."""
     status = Buffer("status", (1,), INDEX)
-    checks = _checks(status, [need.expr() for need in needs_of_symbols(signature)])
+    checks = _checks(status, [condition.expr() for condition in conditions_on_symbols(signature)])
     body = seq(Store(status, (const(0),), const(0)), *checks)
     return PrimFunc(name, (status, *signature.symbols), body)
 
@@ -98,19 +99,19 @@ def _checks(results: Buffer, conditions: Sequence[Expr]) -> list[Stmt]:
 
     Later conditions are not computed, because they may divide by a value that condition k checks.
     """
-    fine = eq(load(results, (const(0),)), 0)
+    no_error = eq(load(results, (const(0),)), 0)
     return [
-        If(fine, If(~condition, Store(results, (const(0),), const(-1 - k))))
+        If(no_error, If(~condition, Store(results, (const(0),), const(-1 - k))))
         for k, condition in enumerate(conditions)
     ]
 
 
 __all__ = [
+    "condition_program",
+    "conditions_on_symbols",
     "data_symbols",
     "dim_program",
     "given_symbols",
     "in_bounds",
-    "needs_of_symbols",
-    "needs_program",
     "read_inputs",
 ]

@@ -38,7 +38,7 @@ from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.runtime.guard.failures import Site
 from dlc_core.runtime.guard.mode import MODES, Guard, Slot
 from dlc_core.runtime.interface.signature import Donation, Signature, Value
-from dlc_core.runtime.interface.untrusted import LIMIT, integer, items, malformed, number, reading, text
+from dlc_core.runtime.interface.untrusted import LIMIT, decoding, integer, items, malformed, number, text
 
 _BINARY = ARITH | COMPARE | {"and", "or"}
 _UNARY = frozenset({"neg", "not"})
@@ -98,8 +98,10 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
             for v in given
         ]
 
-    needs = [[c.kind, table.add(c.left), table.add(c.right), c.why, c.where] for c in signature.needs]
-    elements = [[table.add(var), index, place] for var, index, place in signature.elements]
+    conditions = [
+        [c.kind, table.add(c.left), table.add(c.right), c.why, c.where] for c in signature.conditions
+    ]
+    elements = [[table.add(var), index, position] for var, index, position in signature.elements]
     data_dims = [[table.add(var), table.add(expr), what] for var, expr, what in signature.data_dims]
     return {
         "inputs": values(signature.inputs),
@@ -108,7 +110,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         "arena": table.add(signature.arena_size),
         "weights": signature.weights_size,
         "exprs": table.rows,
-        **({"needs": needs} if needs else {}),
+        **({"needs": conditions} if conditions else {}),
         **({"data_dims": data_dims, "elements": elements} if data_dims else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
         **({"sites": [list(astuple(site)) for site in signature.sites]} if signature.sites else {}),
@@ -132,7 +134,7 @@ def _guard_data(guard: Guard, table: Table) -> dict[str, Any]:
 
 def decode_signature(data: Any) -> Signature:
     """Decode the result of `encode_signature`. Raises ArtifactError for malformed data."""
-    with reading("the signature"):
+    with decoding("the signature"):
         return _decode(data)
 
 
@@ -168,10 +170,10 @@ def _decode(data: Any) -> Signature:
         elements=elements,
         data_dims=_data_dims(items(data.get("data_dims", [])), at, replace(made, elements=elements)),
     )
-    needs = tuple(_need(items(row), at, made) for row in items(data.get("needs", [])))
+    conditions = tuple(_condition(items(row), at, made) for row in items(data.get("needs", [])))
     donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
     sites = tuple(_site(items(row)) for row in items(data.get("sites", [])))
-    made = replace(made, donated=donated, needs=needs, sites=sites)
+    made = replace(made, donated=donated, conditions=conditions, sites=sites)
     if "guard" in data:
         made = replace(made, guard=_guard(data["guard"], at, made))
     for value in (*made.inputs, *made.outputs):
@@ -195,8 +197,8 @@ def _guard(data: Any, at: Callable[[Any], Expr], signature: Signature) -> Guard:
     def slots(rows: Any, known: Container[Var]) -> tuple[Slot, ...]:
         found = []
         for row in items(rows):
-            name, *places, fill = items(row)
-            offset, size = map(at, places)
+            name, offset_row, size_row, fill = items(row)
+            offset, size = at(offset_row), at(size_row)
             if not all(e.dtype is INDEX and all(v in known for v in free_vars(e)) for e in (offset, size)):
                 malformed(f"the offset of {name} is not known")
             found.append(Slot(text(name), offset, size, integer(fill, 0, 255)))
@@ -213,7 +215,7 @@ def _guard(data: Any, at: Callable[[Any], Expr], signature: Signature) -> Guard:
 
 
 def decode_expressions(rows: Any) -> list[Expr]:
-    """The expressions of a `Table`'s rows, inside of a `reading`."""
+    """The expressions of a `Table`'s rows, within `decoding`."""
     exprs: list[Expr] = []
     for row in items(rows):
         exprs.append(_expression(items(row), exprs))
@@ -222,12 +224,12 @@ def decode_expressions(rows: Any) -> list[Expr]:
 
 def _element(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> tuple[Var, int, int]:
     """A variable that is an element of an input of numbers whose shape is fixed."""
-    var, index, place = at(row[0]), integer(row[1], 0, len(signature.inputs) - 1), row[2]
+    var, index, position = at(row[0]), integer(row[1], 0, len(signature.inputs) - 1), row[2]
     type_ = signature.inputs[index].type
     shape = type_.static_shape()
     if not isinstance(var, Var) or shape is None or type_.dtype.kind not in ("int", "uint", "bool", "float"):
         malformed("an element is not in an input")
-    return var, index, integer(place, 0, math.prod(shape) - 1)
+    return var, index, integer(position, 0, math.prod(shape) - 1)
 
 
 def _data_dims(
@@ -238,8 +240,8 @@ def _data_dims(
     known.update(var for var, _, _ in signature.elements)
     found: list[tuple[Var, Expr, str]] = []
     for row in rows:
-        one, other, what = items(row)
-        var, expr = at(one), at(other)
+        var_row, expr_row, what = items(row)
+        var, expr = at(var_row), at(expr_row)
         if not isinstance(var, Var) or var in known or expr.dtype is not INDEX:
             malformed("a data-dependent dim is not a symbol")
         if not set(free_vars(expr)) <= known:
@@ -249,10 +251,10 @@ def _data_dims(
     return tuple(found)
 
 
-def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Condition:
+def _condition(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Condition:
     """A condition on the symbols. Files of version 0.1 have only equalities."""
-    kind, one, other, why, where = row if len(row) != 3 else (EQUAL, *row, "")
-    sides = at(one), at(other)
+    kind, left, right, why, where = row if len(row) != 3 else (EQUAL, *row, "")
+    sides = at(left), at(right)
     if kind not in KINDS:
         malformed(f"there is no condition {kind!r}")
     known = {v for value in signature.inputs for v in value.type.symbols()}
@@ -264,17 +266,17 @@ def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Co
 
 def _donation(row: list[Any], signature: Signature) -> Donation:
     """Decode a donation. Its input and output must exist and have the same dtype and rank."""
-    given, taken, axis, capacity = row
-    source = signature.inputs[integer(given, 0, len(signature.inputs) - 1)]
-    result = signature.outputs[integer(taken, 0, len(signature.outputs) - 1)]
+    input_, output, axis, capacity = row
+    source = signature.inputs[integer(input_, 0, len(signature.inputs) - 1)]
+    result = signature.outputs[integer(output, 0, len(signature.outputs) - 1)]
     if source.type.ndim != result.type.ndim or source.dtype is not result.dtype:
         malformed(f"{result.name!r} cannot extend {source.name!r}")
-    return Donation(given, taken, integer(axis, 0, source.type.ndim - 1), integer(capacity, 1, LIMIT))
+    return Donation(input_, output, integer(axis, 0, source.type.ndim - 1), integer(capacity, 1, LIMIT))
 
 
 def _float(name: Any) -> DType:
     if name not in _FLOATS:
-        malformed(f"{name!r} is not a dtype of a part of a dim")
+        malformed(f"{name!r} is not a dtype of an operand of a dim")
     return dtype(name)
 
 
@@ -285,16 +287,16 @@ def _expression(row: list[Any], before: list[Expr]) -> Expr:
     if op == "bool":
         return const(bool(operands[0]), BOOL)
     if op == "var":
-        name, *ends = operands
-        return Var(text(name), INDEX, Bounds(*ends) if ends else None)
+        name, *bounds = operands
+        return Var(text(name), INDEX, Bounds(*bounds) if bounds else None)
     if op == "real":
         return Var(text(operands[0]), _float(operands[1]))
     if op == "float":
         return const(number(operands[1]), _float(operands[0]))
     if op == "cast":
-        wanted, at = operands
-        to = INDEX if wanted == INDEX.name else BOOL if wanted == BOOL.name else _float(wanted)
-        return cast_to(to, before[integer(at, 0, len(before) - 1)])
+        name, index = operands
+        to = INDEX if name == INDEX.name else BOOL if name == BOOL.name else _float(name)
+        return cast_to(to, before[integer(index, 0, len(before) - 1)])
     args = [before[integer(i, 0, len(before) - 1)] for i in operands]
     made: Expr
     if op == "select" and len(args) == 3:

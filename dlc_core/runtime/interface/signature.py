@@ -55,7 +55,7 @@ class Value:
 @record(frozen=True)
 class Donation:
     """An input, by its index, whose memory an output takes over. The output has the input's elements,
-    followed by more along `axis`. The memory has a capacity of `capacity` elements along that axis.
+    followed by more along `axis`. The memory has space for `capacity` elements along that axis.
     """
 
     input: int
@@ -89,7 +89,7 @@ class Signature:
     """The bytes of scratch memory of one call."""
     weights_size: int
     donated: tuple[Donation, ...] = ()
-    needs: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     """Conditions on the dims of the inputs and on host-computed dims."""
     elements: tuple[tuple[Var, int, int], ...] = ()
     """Variables that are elements of inputs: the variable, the input's index, and the element's row-major
@@ -140,54 +140,54 @@ class Signature:
                 details=[str(value) for value in self.inputs],
             )
 
-    def facts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Shape, ...]:
-        """The facts that a call's plan depends on: the inputs' shapes and host-computed dims."""
+    def call_sizes(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Shape, ...]:
+        """The sizes that a call's plan depends on: the inputs' shapes, and the elements of `elements`."""
         shapes = tuple([array.shape for array in arrays])
         if not self.elements:
             return shapes
         try:
-            found = [number_of(arrays[index].item(at), v.dtype) for v, index, at in self.elements]
-            return (*shapes, tuple(found))
-        except IndexError:  # an array of another shape, for which `bind_symbols` raises an error
+            values = [number_of(arrays[index].item(at), v.dtype) for v, index, at in self.elements]
+            return (*shapes, tuple(values))
+        except IndexError:  # an array of a wrong shape, for which `bind_symbols` raises an error
             return (*shapes, (0,) * len(self.elements))
         except (ValueError, OverflowError) as error:
             raise UsageError(
                 "the inputs do not fit the model", why=f"a size is not a number: {error}"
             ) from None
 
-    def plan(self, facts: Sequence[Shape]) -> Plan:
-        """Return the plan of a call with these facts (see `facts`); raise UsageError if they violate a
+    def plan(self, sizes: Sequence[Shape]) -> Plan:
+        """The plan of a call with these sizes (see `call_sizes`). Raises UsageError if they violate a
         condition.
         """
-        symbols = self.bind_symbols(facts)
+        symbols = self.bind_symbols(sizes)
         values = tuple(symbols[v] for v in self.symbols)
-        sizes = self._sizes(*values)
-        outputs, place = [], 0
+        computed = self._output_sizes(*values)
+        outputs, position = [], 0
         for value in self.outputs:
-            shape = sizes[place : place + value.type.ndim]
-            place += value.type.ndim
+            shape = computed[position : position + value.type.ndim]
+            position += value.type.ndim
             if any(size < 0 for size in shape):
                 given = ", ".join(f"{v.name}={symbols[v]}" for v in self.symbols)
                 raise UsageError(
                     f"output {value.name!r} would have the shape {shape}", why=f"dims are {given}"
                 )
             outputs.append(shape)
-        arena = sizes[place]
+        arena = computed[position]
         if arena < 0:
             raise RuntimeFailure(f"the scratch memory of this call would be {arena} bytes")
         return Plan(values, tuple(outputs), arena, self.sites)
 
     @cached_property
-    def _sizes(self) -> Callable[..., tuple[int, ...]]:
+    def _output_sizes(self) -> Callable[..., tuple[int, ...]]:
         """All dims of the outputs and the arena's bytes, as a function of the symbols."""
         exprs = [*(as_expr(d) for v in self.outputs for d in v.type.shape), self.arena_size]
         known = tuple(k for e in exprs if (k := const_value(e)) is not None)
         if len(known) == len(exprs):
             return lambda *values: known
-        open_dims = [v.name for v in free_vars(*exprs) if v not in self.symbols]
-        if open_dims:
+        unknown = [v.name for v in free_vars(*exprs) if v not in self.symbols]
+        if unknown:
             raise UsageError(
-                f"the sizes of this call depend on {', '.join(open_dims)}, which are only known after it",
+                f"the sizes of this call depend on {', '.join(unknown)}, which are only known after it",
                 details=[str(v) for v in self.outputs],
             )
         try:
@@ -197,13 +197,13 @@ class Signature:
                 arith.eval_expr(e, dict(zip(self.symbols, values, strict=True))) for e in exprs
             )
 
-    def bind_symbols(self, facts: Sequence[Shape]) -> dict[Var, int]:
-        """The values of the symbolic dims from the facts of a call (see `facts`). Raises UsageError if the
-        facts contradict the signature.
+    def bind_symbols(self, sizes: Sequence[Shape]) -> dict[Var, int]:
+        """The values of the symbolic dims from the sizes of a call (see `call_sizes`). Raises UsageError if
+        the sizes contradict the signature.
         """
         known: dict[Var, int] = {}
-        shapes = facts[: len(self.inputs)]
-        later: list[tuple[Value, Shape, int, Expr]] = []
+        shapes = sizes[: len(self.inputs)]
+        deferred: list[tuple[Value, Shape, int, Expr]] = []
         for value, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != value.type.ndim:
                 raise self._mismatch(value, shape, f"it has {len(shape)} dims, not {value.type.ndim}")
@@ -214,8 +214,8 @@ class Signature:
                 elif isinstance(dim, Var) and dim not in known:
                     known[dim] = size
                 else:
-                    later.append((value, shape, axis, dim))
-        for value, shape, axis, dim in later:
+                    deferred.append((value, shape, axis, dim))
+        for value, shape, axis, dim in deferred:
             size = shape[axis]
             rest = substitute(dim, {v: const(known[v]) for v in free_vars(dim) if v in known})
             free = free_vars(rest)
@@ -225,21 +225,21 @@ class Signature:
                 raise self._mismatch(
                     value, shape, f"dim {axis} is {size}, which is not a possible value of {dim}"
                 )
-            elif (wanted := arith.eval_expr(rest, {})) != size:
-                raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
-        for elements in facts[len(self.inputs) :]:
+            elif (expected := arith.eval_expr(rest, {})) != size:
+                raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {expected}")
+        for elements in sizes[len(self.inputs) :]:
             known.update((var, number) for (var, _, _), number in zip(self.elements, elements, strict=True))
-        for var, needed, size_of, what in self._data_dims:
-            known[var] = size_of(*[known[v] for v in needed])[0]
+        for var, operands, size_of, what in self._data_dims:
+            known[var] = size_of(*[known[v] for v in operands])[0]
             if known[var] < 0:
-                given = ", ".join(f"{v.name}={known[v]}" for v in needed)
+                given = ", ".join(f"{v.name}={known[v]}" for v in operands)
                 raise UsageError("the inputs do not fit the model", why=f"{what}, where {given}")
         for var, size in known.items():
             if var.bounds is not None and not var.bounds.admits(size):
                 raise self._outside(var, var.bounds, size, shapes)
         # Only conditions with other terms than dims need the integer analysis, so that starts from the cache
         # are fast.
-        check_conditions(self.needs, known, lambda e, dims: arith.eval_expr(e, dims), self._described)
+        check_conditions(self.conditions, known, lambda e, dims: arith.eval_expr(e, dims), self._described)
         return known
 
     def _described(self, var: Var) -> str:
@@ -252,10 +252,10 @@ class Signature:
     @cached_property
     def _data_dims(self) -> tuple[tuple[Var, list[Var], Callable[..., tuple[int, ...]], str], ...]:
         """The host-computed symbols, each with its operands and the function that computes it."""
-        needs = [free_vars(expr) for _, expr, _ in self.data_dims]
         return tuple(
-            (var, needed, arith.compile_exprs([expr], needed), what)
-            for (var, expr, what), needed in zip(self.data_dims, needs, strict=True)
+            (var, operands, arith.compile_exprs([expr], operands), what)
+            for var, expr, what in self.data_dims
+            for operands in [free_vars(expr)]
         )
 
     def _outside(self, var: Var, bounds: Bounds, size: int, shapes: Sequence[Shape]) -> UsageError:

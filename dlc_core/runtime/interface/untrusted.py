@@ -10,7 +10,7 @@ from dlc_core.diag import ArtifactError, DlcError
 
 LIMIT = 1 << 62
 """The largest absolute value of integers that is accepted."""
-MOST = 1 << 20
+_MAX_LENGTH = 1 << 20
 """The maximum length of lists. No model has more inputs, dims, terms or launches."""
 
 
@@ -19,8 +19,8 @@ class _Malformed(Exception):
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Within this context, errors that wrong data causes become an ArtifactError that says that `what` is
+def decoding(what: str) -> Iterator[None]:
+    """Within this context, errors that wrong data causes become an ArtifactError, which says that `what` is
     malformed.
     """
     try:
@@ -39,7 +39,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def malformed(why: str) -> NoReturn:
-    """Raise the error of the enclosing `reading`."""
+    """Raise the error of the enclosing `decoding`."""
     raise _Malformed(why)
 
 
@@ -57,7 +57,7 @@ def number(value: Any) -> float:
     return value
 
 
-def truth(value: Any) -> bool:
+def boolean(value: Any) -> bool:
     """True or false."""
     if not isinstance(value, bool):
         malformed(f"{value!r} is not true or false")
@@ -73,9 +73,9 @@ def text(value: Any) -> str:
 
 def items(value: Any) -> list[Any]:
     """The entries of a list, or of a tuple that has not been written to JSON."""
-    if not isinstance(value, (list, tuple)) or len(value) > MOST:
+    if not isinstance(value, (list, tuple)) or len(value) > _MAX_LENGTH:
         malformed("a list is expected")
     return list(value)
 
 
-__all__ = ["LIMIT", "integer", "items", "malformed", "number", "reading", "text", "truth"]
+__all__ = ["LIMIT", "boolean", "decoding", "integer", "items", "malformed", "number", "text"]

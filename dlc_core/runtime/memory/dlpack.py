@@ -97,8 +97,8 @@ _rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.
 _raw_is_valid = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _raw_pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
-_PLAIN, _NEW = b"dltensor", b"dltensor_versioned"
-_USED = {_PLAIN: b"used_dltensor", _NEW: b"used_dltensor_versioned"}
+_UNVERSIONED, _VERSIONED = b"dltensor", b"dltensor_versioned"
+_USED = {_UNVERSIONED: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
 
 _exported: dict[int, Any] = {}
 """Objects that exported tensors keep alive, by the address of their structure, until the consumer's deleter
@@ -115,7 +115,7 @@ def _delete(address: int, exported: dict[int, Any] = _exported) -> None:
 def _destroy(
     capsule: int,
     exported: dict[int, Any] = _exported,
-    names: tuple[bytes, bytes] = (_PLAIN, _NEW),
+    names: tuple[bytes, bytes] = (_UNVERSIONED, _VERSIONED),
     is_valid: Callable[..., Any] = _raw_is_valid,
     pointer: Callable[..., Any] = _raw_pointer,
 ) -> None:
@@ -127,8 +127,8 @@ def _destroy(
 
 _deleter = _Deleter(_delete)
 _destructor = _Destructor(_destroy)
-for _one in (_deleter, _destructor):
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_one))
+for _callback in (_deleter, _destructor):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
 
 
 def export(
@@ -153,11 +153,11 @@ def export(
     if readonly and not versioned:
         raise BufferError("read-only memory needs a consumer with DLPack 1.0 or later")
     dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
-    steps, step = [], 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= max(size, 1)
-    strides = (ctypes.c_int64 * max(1, len(shape)))(*reversed(steps))
+    strides = (ctypes.c_int64 * max(1, len(shape)))()
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        strides[axis] = stride
+        stride *= max(shape[axis], 1)
     tensor = _Tensor(address, *device, len(shape), *code, 1, dims, strides, 0)
     deleter = ctypes.cast(_deleter, ctypes.c_void_p)
     made: Any
@@ -165,12 +165,14 @@ def export(
         made = _Versioned(1, 0, None, deleter, READ_ONLY if readonly else 0, tensor)
     else:
         made = _Managed(tensor, None, deleter)
-    place = ctypes.addressof(made)
-    _exported[place] = (made, dims, strides, owner)
-    return _new(place, _NEW if versioned else _PLAIN, ctypes.cast(_destructor, ctypes.c_void_p))
+    structure = ctypes.addressof(made)
+    _exported[structure] = (made, dims, strides, owner)
+    return _new(
+        structure, _VERSIONED if versioned else _UNVERSIONED, ctypes.cast(_destructor, ctypes.c_void_p)
+    )
 
 
-_NOTHING = ctypes.create_string_buffer(1)
+_EMPTY = ctypes.create_string_buffer(1)
 
 
 class _Owner:
@@ -186,7 +188,8 @@ class _Owner:
             _Deleter(self._deleter)(self._address)
 
 
-def _take(source: Any) -> Any:
+def _capsule_of(source: Any) -> Any:
+    """The DLPack capsule of an object."""
     try:
         return source.__dlpack__(max_version=(1, 1))
     except TypeError:  # an exporter for DLPack before 1.0
@@ -203,27 +206,27 @@ def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
             f"the array is on a device (DLPack type {int(kind[0])})", hint="copy it to the host first"
         )
     try:
-        capsule = _take(source)
+        capsule = _capsule_of(source)
     except (BufferError, RuntimeError, ValueError, TypeError) as error:
         raise UsageError(f"a {type(source).__name__} does not export its memory", why=str(error)) from None
-    name = next((n for n in (_NEW, _PLAIN) if _is_valid(capsule, n)), None)
+    name = next((n for n in (_VERSIONED, _UNVERSIONED) if _is_valid(capsule, n)), None)
     if name is None:
         raise UsageError(f"__dlpack__ of {type(source).__name__} did not return an unused DLPack capsule")
-    place = _pointer(capsule, name)
+    structure = _pointer(capsule, name)
     flags = 0
-    if name == _NEW:
-        versioned = _Versioned.from_address(place)
+    if name == _VERSIONED:
+        versioned = _Versioned.from_address(structure)
         if versioned.major != 1:
             raise UsageError(
                 f"the array is in DLPack {versioned.major}.{versioned.minor}", why="only 1.x is supported"
             )
         tensor, deleter, flags = versioned.tensor, versioned.deleter, versioned.flags
     else:
-        managed = _Managed.from_address(place)
+        managed = _Managed.from_address(structure)
         tensor, deleter = managed.tensor, managed.deleter
     interface, dtype = _interface(tensor, bool(flags & READ_ONLY))
     _rename(capsule, _USED[name])
-    return np.asarray(_Owner(place, deleter, interface)).view(dtype)
+    return np.asarray(_Owner(structure, deleter, interface)).view(dtype)
 
 
 def _interface(tensor: Any, readonly: bool) -> tuple[dict[str, Any], np.dtype[Any]]:
@@ -239,13 +242,13 @@ def _interface(tensor: Any, readonly: bool) -> tuple[dict[str, Any], np.dtype[An
     )
     # NumPy's interface has no codes for the dtypes of ml_dtypes. Use integers of the same size, and view
     # them.
-    plain = dtype.str if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}").str
+    code = dtype.str if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}").str
     # An empty array may have a null pointer, which NumPy does not accept.
-    address = ctypes.addressof(_NOTHING) if 0 in shape else (tensor.data or 0) + tensor.byte_offset
+    address = ctypes.addressof(_EMPTY) if 0 in shape else (tensor.data or 0) + tensor.byte_offset
     interface = {
         "version": 3,
         "shape": shape,
-        "typestr": plain,
+        "typestr": code,
         "data": (address, readonly),
         "strides": strides,
     }

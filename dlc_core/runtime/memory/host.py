@@ -23,10 +23,10 @@ ALIGN = 64
 LARGE_PAGE = 1 << 21
 """The size in bytes of large pages."""
 
-LARGE_FROM = 1 << 19
+MIN_LARGE = 1 << 19
 """The minimum size in bytes of long-lived memory for which large pages are requested."""
 
-ALIGNED_FROM = 4096
+MIN_ALIGNED = 4096
 """Results of at least this many bytes are aligned. For smaller ones, alignment costs more than it gains."""
 
 
@@ -40,13 +40,13 @@ def aligned_bytes(size: int) -> NDArray:
     return raw[start : start + size]
 
 
-def lasting_bytes(size: int) -> NDArray:
+def long_lived_bytes(size: int) -> NDArray:
     """Like `aligned_bytes`, for memory that many calls use. It is in large pages if the system supports them.
 
     Large pages need fewer TLB entries, and hardware prefetchers do not stop at small page boundaries.
     """
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    if size < LARGE_FROM or advice is None:
+    if size < MIN_LARGE or advice is None:
         return aligned_bytes(size)
     length = -(-size // LARGE_PAGE) * LARGE_PAGE
     try:
@@ -64,12 +64,12 @@ def lasting_bytes(size: int) -> NDArray:
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     """An uninitialised array. Large ones are aligned to ALIGN."""
     size = math.prod(shape) * dtype.itemsize
-    if size < ALIGNED_FROM:
+    if size < MIN_ALIGNED:
         return np.empty(shape, dtype)
     return aligned_bytes(size).view(dtype).reshape(shape)
 
 
-def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
+def allocator(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
     """A function that creates arrays like `empty`, of one shape and dtype.
 
     Raises RuntimeFailure for an empty shape the product of whose other dims overflows in NumPy.
@@ -80,7 +80,7 @@ def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]
             why="the dims other than 0 multiply to more bytes than a process can address",
             hint="give it smaller sizes",
         )
-    small = math.prod(shape) * dtype.itemsize < ALIGNED_FROM
+    small = math.prod(shape) * dtype.itemsize < MIN_ALIGNED
     return partial(np.empty if small else empty, shape, dtype)
 
 
@@ -110,14 +110,23 @@ def _choose_address() -> Callable[[NDArray], int]:
     probe = np.arange(12, dtype=np.float32).reshape(3, 4)
     views = (probe, probe[1:, 2:], probe.T, np.empty((0,), np.int8), np.zeros((), np.complex128))
     try:
-        holds = all(fast(view) == _address_slow(view) for view in views)
+        agrees = all(fast(view) == _address_slow(view) for view in views)
     except (ValueError, TypeError):
         return _address_slow
-    return fast if holds else _address_slow
+    return fast if agrees else _address_slow
 
 
 address = _choose_address()
 """The address of the first element of an array. The array must stay alive while the address is used."""
 
 
-__all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty", "lasting_bytes", "maker"]
+__all__ = [
+    "ALIGN",
+    "NDArray",
+    "address",
+    "aligned_bytes",
+    "allocator",
+    "bytes_of",
+    "empty",
+    "long_lived_bytes",
+]

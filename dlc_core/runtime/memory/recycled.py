@@ -17,20 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.runtime.memory.host import aligned_bytes, maker
+from dlc_core.runtime.memory.host import aligned_bytes, allocator
 
 Host = np.ndarray[Any, Any]
-Kept = tuple[Host, Host]
+Block = tuple[Host, Host]
 """The array that owns memory, and its aligned part."""
 
 LARGE = 1 << 16
 """The minimum size in bytes of results whose memory is kept."""
 CALLS = 2
-"""The number of calls whose result memory is kept. Callers often hold the results of one call while they make
-the next."""
+"""The number of calls whose result memory is kept. Callers often use results during the next
+call."""
 
 _STEPS = 8
-"""Size classes between a power of two and the next: at most an eighth of a block is unused."""
+"""Size classes from a power of two to the next: at most an eighth of a block is unused."""
 
 
 def class_of(size: int) -> int:
@@ -46,11 +46,11 @@ class Recycled:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, deque[Kept]] = {}
+        self._kept: dict[int, deque[Block]] = {}
         self._bytes = 0
-        self._most = 0
+        self._limit = 0
 
-    def makers(
+    def allocators(
         self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
     ) -> list[Callable[[], Host]]:
         """Functions that create the results of a call: uninitialised arrays of these shapes."""
@@ -59,11 +59,11 @@ class Recycled:
         for shape, dtype in zip(shapes, dtypes, strict=True):
             size = math.prod(shape) * dtype.itemsize
             if size < LARGE:
-                made.append(maker(shape, dtype))
+                made.append(allocator(shape, dtype))
             else:
                 total += class_of(size)
-                made.append(partial(self._make, class_of(size), shape, dtype))
-        self._most = max(self._most, CALLS * total)
+                made.append(partial(self._allocate, class_of(size), shape, dtype))
+        self._limit = max(self._limit, CALLS * total)
         return made
 
     def clear(self) -> None:
@@ -72,53 +72,53 @@ class Recycled:
             self._kept.clear()
             self._bytes = 0
 
-    def _make(self, size: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Host:
+    def _allocate(self, size: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Host:
         kept = self._kept.get(size)
         for _ in range(len(kept) if kept else 0):
             assert kept is not None
             try:
                 # Only one thread can take a block from the queue, so the reference count is not racy.
-                found, holders = _next(kept)
+                found, references = _oldest(kept)
             except IndexError:
                 break
-            made: Host | None = np.ndarray(shape, dtype, found[1]) if holders == _UNHELD else None
+            array: Host | None = np.ndarray(shape, dtype, found[1]) if references == _UNUSED else None
             kept.append(found)
-            if made is not None:
-                return made
-        new = _owned(aligned_bytes(size))
-        fresh: Host = np.ndarray(shape, dtype, new[1])
+            if array is not None:
+                return array
+        block = _block(aligned_bytes(size))
+        fresh: Host = np.ndarray(shape, dtype, block[1])
         with self._lock:
             own = self._kept.setdefault(size, deque())
-            own.append(new)
+            own.append(block)
             self._bytes += size
             for other in sorted(self._kept, key=size.__eq__):
-                self._leave(other)
+                self._drop_oldest(other)
         return fresh
 
-    def _leave(self, size: int) -> None:
-        """Stop keeping the oldest blocks of a size while there are too many. They are freed with their last
-        array.
+    def _drop_oldest(self, size: int) -> None:
+        """Drop the oldest blocks of a size while more bytes than the limit are kept. They are freed with
+        their last array.
         """
         kept = self._kept[size]
-        while kept and self._bytes > self._most:
+        while kept and self._bytes > self._limit:
             with suppress(IndexError):
                 kept.popleft()
                 self._bytes -= size
 
 
-def _owned(aligned: Host) -> Kept:
+def _block(aligned: Host) -> Block:
     owner = aligned.base
     return (owner if isinstance(owner, np.ndarray) else aligned), aligned
 
 
-def _next(kept: deque[Kept]) -> tuple[Kept, int]:
-    """The oldest block, and its reference count."""
+def _oldest(kept: deque[Block]) -> tuple[Block, int]:
+    """Remove the oldest block; return it with the reference count of its owner."""
     found = kept.popleft()
     return found, sys.getrefcount(found[0])
 
 
-_UNHELD = _next(deque([_owned(aligned_bytes(1))]))[1]
-"""The reference count of memory that has no other owner."""
+_UNUSED = _oldest(deque([_block(aligned_bytes(1))]))[1]
+"""The reference count that `_oldest` returns for memory that no array uses."""
 
 
 __all__ = ["Recycled", "class_of"]

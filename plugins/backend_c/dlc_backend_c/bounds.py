@@ -26,7 +26,7 @@ _FRAME = 256
 """Estimated bytes of a frame besides its variables: saved registers, arguments, spills."""
 _TYPES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4}
 _FUNCTION = re.compile(
-    r"^(?:static )?(?:inline |DLC_APART )*\w+ \**(\w+)\([^;]*?\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL
+    r"^(?:static )?(?:inline |DLC_NOINLINE )*\w+ \**(\w+)\([^;]*?\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL
 )
 _LOCAL = re.compile(
     r"^\s+(?:const )?(\w+) (?:const )?\*?(?:restrict )?(\w+)(?:\[(\d+)\])?[^;(]*(?:;| = )", re.MULTILINE

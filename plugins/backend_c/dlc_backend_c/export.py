@@ -401,7 +401,7 @@ def _bare(word: str) -> str:
 
 
 _DEFINED = re.compile(
-    r"^static (?:inline |DLC_APART )*\w+ \**(\w+)\(|^typedef \w+ (\w+) |^(?:int64_t|static \w+) (\w+)\[",
+    r"^static (?:inline |DLC_NOINLINE )*\w+ \**(\w+)\(|^typedef \w+ (\w+) |^(?:int64_t|static \w+) (\w+)\[",
     re.MULTILINE,
 )
 """A pattern for definitions of functions, types and arrays in emitted code."""

@@ -150,7 +150,7 @@ static inline int small(int a)
     return a;
 }
 
-static DLC_APART void kernel(const int *restrict p0,
+static DLC_NOINLINE void kernel(const int *restrict p0,
         int *restrict p1)
 {
     p1[0] = small(p0[0]);

@@ -18,7 +18,7 @@ from dlc_core.tir.matrix import Fragment, MatrixUnit
 
 _BLOCKS = {
     "dlc_blocks": Blocks(Fragment(8, 8, ((2, 4), (8, 8)), ((1, 2),)), 16),
-    "dlc_turned_blocks": Blocks(Fragment(8, 8, ((16, 4), (1, 8)), ((8, 2),)), 16),
+    "dlc_transposed_blocks": Blocks(Fragment(8, 8, ((16, 4), (1, 8)), ((8, 2),)), 16),
     "dlc_blocks_8": Blocks(Fragment(8, 16, ((4, 4), (16, 8)), ((1, 4),)), 8),
     "dlc_blocks_32": Blocks(Fragment(8, 4, ((1, 4), (4, 8)), ()), 32),
 }
@@ -83,7 +83,7 @@ def _rounded(name: str, count: int) -> str:
 
 def _load(name: str, blocks: Blocks, count: int) -> str:
     """The function that loads `count` blocks."""
-    transposed = ".trans" if "turned" in name else ""
+    transposed = ".trans" if "transposed" in name else ""
     regs = ", ".join(f"%{i}" for i in range(count))
     text = f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{regs}}}, [%{count}];"
     at = '"r"((unsigned)__cvta_generic_to_shared(from))'

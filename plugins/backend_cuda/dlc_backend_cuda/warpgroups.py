@@ -18,7 +18,7 @@ WIDTH, ROWS = 128, 64
 """The threads of a warpgroup (four warps), and the rows of its products."""
 COLUMNS = (64, 128, 192, 256)
 _DESCRIPTOR = """const unsigned long long of_{name} = 1ull << 62 | 64ull << 32
-    | (unsigned long long)({name}_apart >> 4) << 16 | (__cvta_generic_to_shared({name}) >> 4 & 0x3fff);"""
+    | (unsigned long long)({name}_stride >> 4) << 16 | (__cvta_generic_to_shared({name}) >> 4 & 0x3fff);"""
 """The descriptor of an operand with 128-byte swizzle. Groups of 8 rows are 1024 bytes apart [1]."""
 CALL = "{name}_{{layouts}}({{acc}}, {{a}}, {{a_stride}}, {{b}}, {{b_stride}})"
 AROUND = InPlace(
@@ -70,8 +70,8 @@ def _product(unit: MatrixUnit, major: str) -> str:
     outs = operands(f"+{letter}", "sums", count)
     own = f'{descriptors}\nasm volatile("{text}"\n    : {outs}\n    : "l"(of_a), "l"(of_b));'
     here = f"""static const int16_t unit[] = {{{matrix_numbers(unit)}}};
-    DLC_PRODUCT_LATER(sums, a, a_apart, b, b_apart, "{major}", unit);"""
-    given = f"({scalar} *sums, const void *a, int a_apart, const void *b, int b_apart)"
+    DLC_PRODUCT_LATER(sums, a, a_stride, b, b_stride, "{major}", unit);"""
+    given = f"({scalar} *sums, const void *a, int a_stride, const void *b, int b_stride)"
     return either(f"{INLINE} void {name_of(unit)}_{major}{given}", own, here)
 
 

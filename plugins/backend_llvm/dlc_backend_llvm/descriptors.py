@@ -19,7 +19,7 @@ from dlc_core.runtime.interface.descriptors import (
     SHAPE,
     STRIDED,
     descriptor_checks,
-    inputs_alone,
+    inputs_only,
     row_size,
     status_of,
 )
@@ -34,7 +34,7 @@ def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
     """Add `<name>_run_dlpack(inputs, outputs, workspace, threads)` to the functions of a library."""
     emit_function(unit, descriptor_checks(f"{name}.checks", signature))
     if signature.data_dims:
-        emit_function(unit, descriptor_checks(f"{name}.checks_first", inputs_alone(signature)))
+        emit_function(unit, descriptor_checks(f"{name}.checks_first", inputs_only(signature)))
     unit.functions += [_facts(name), _run(name, signature)]
 
 

@@ -33,9 +33,9 @@ from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, as_expr, const
-from dlc_core.runtime.interface.dim_program import needs_of_symbols, needs_program
+from dlc_core.runtime.interface.dim_program import condition_program, conditions_on_symbols
 from dlc_core.runtime.interface.signature import Signature
-from dlc_core.runtime.library import FAILED, c_name, describe, signature_symbol
+from dlc_core.runtime.library import CHECK_FAILED, c_name, describe, signature_symbol
 from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.tir.stmt import PrimFunc, Store, seq
 
@@ -133,8 +133,8 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
 }}""")
     if signature.data_dims:
         emit_dims(unit, name, signature)
-    if needs_of_symbols(signature):
-        emit_function(unit, needs_program(f"{name}.needs", signature))
+    if conditions_on_symbols(signature):
+        emit_function(unit, condition_program(f"{name}.needs", signature))
     unit.functions.append(_run_ir(name, entry, signature, dims, names))
     emit_run_dlpack(unit, name, signature)
     unit.declare(entry, f"hidden i32 @{entry}(ptr, ptr, i32)")
@@ -203,7 +203,7 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
             if end is not None:
                 bounds.append(f"  %out{len(bounds)} = icmp {word} i64 {dim}, {end}")
     fitting: list[str] = []
-    if needs_of_symbols(signature):
+    if conditions_on_symbols(signature):
         scalars = "".join(f"i64 {dim}, " for dim in names)
         fitting = [
             f"  call void @{name}.needs(ptr %fit, {scalars}i32 1)",
@@ -258,7 +258,7 @@ def _checked_call(entry: str) -> list[str]:
         f"  %status = call i32 @{entry}(ptr %buffers, ptr %scalars, i32 %threads)",
         "  %record = load i64, ptr %workspace, align 8",
         "  %failed = icmp ne i64 %record, 0",
-        f"  %result = select i1 %failed, i32 {FAILED}, i32 %status",
+        f"  %result = select i1 %failed, i32 {CHECK_FAILED}, i32 %status",
         "  ret i32 %result",
     ]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dlc_core.ir.types import TensorType
 from dlc_core.runtime.interface.descriptors import REASONS
-from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols, needs_of_symbols
+from dlc_core.runtime.interface.dim_program import conditions_on_symbols, data_symbols, given_symbols
 from dlc_core.runtime.interface.signature import Signature, Value
-from dlc_core.runtime.library import FAILED
+from dlc_core.runtime.library import CHECK_FAILED
 from dlc_core.target.source.tokens import commented, quoted
 
 _TEXT = """\
@@ -89,7 +89,9 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         only_dims=", ".join(declared) or "void",
         more_dims="".join(", " + d for d in declared),
         dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
-        or_index=f",\n   or {FAILED} if an index that is data was out of range" if signature.sites else "",
+        or_index=f",\n   or {CHECK_FAILED} if an index that is data was out of range"
+        if signature.sites
+        else "",
         or_bounds=" or a dim is outside of its bounds" if any(v.bounds for v in signature.symbols) else "",
         needs=_needs(signature),
         dim_names=symbols,
@@ -102,7 +104,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
 
 def _needs(signature: Signature) -> str:
     """The conditions on dims, as lines of a C comment."""
-    found = needs_of_symbols(signature)
+    found = conditions_on_symbols(signature)
     if not found:
         return ""
     rows = [f"     {commented(f'{need.expr()}   {need.where}'.rstrip())}\n" for need in found]

@@ -69,7 +69,7 @@ static __device__ __forceinline__ void dlc_blocks_x2(uint32_t *to, const void *f
 #endif
 }
 
-static __device__ __forceinline__ void dlc_turned_blocks_x2(uint32_t *to, const void *from)
+static __device__ __forceinline__ void dlc_transposed_blocks_x2(uint32_t *to, const void *from)
 {
 #ifdef __CUDACC__
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
@@ -728,9 +728,9 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
             dlc_pack_16(attention_share[4], attention_share[5]),
             dlc_pack_16(attention_share[6], attention_share[7])};
     uint32_t b0_1[2];
-    dlc_turned_blocks_x2(b0_1, shared_attention_values + i_2_r_fused % 16 * 24);
+    dlc_transposed_blocks_x2(b0_1, shared_attention_values + i_2_r_fused % 16 * 24);
     uint32_t b1_1[2];
-    dlc_turned_blocks_x2(b1_1, shared_attention_values + (i_2_r_fused % 16 * 24 + 8));
+    dlc_transposed_blocks_x2(b1_1, shared_attention_values + (i_2_r_fused % 16 * 24 + 8));
     dlc_mma_f16_f16(attention_mixed, a0_1, b0_1);
     dlc_mma_f16_f16(attention_mixed + 4, a0_1, b1_1);
     const uint32_t a0_2[4] =
@@ -739,9 +739,9 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
             dlc_pack_16(attention_share[12], attention_share[13]),
             dlc_pack_16(attention_share[14], attention_share[15])};
     uint32_t b0_2[2];
-    dlc_turned_blocks_x2(b0_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 384));
+    dlc_transposed_blocks_x2(b0_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 384));
     uint32_t b1_2[2];
-    dlc_turned_blocks_x2(b1_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 392));
+    dlc_transposed_blocks_x2(b1_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 392));
     dlc_mma_f16_f16(attention_mixed, a0_2, b0_2);
     dlc_mma_f16_f16(attention_mixed + 4, a0_2, b1_2);
     const uint32_t a0_3[4] =
@@ -750,9 +750,9 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
             dlc_pack_16(attention_share[20], attention_share[21]),
             dlc_pack_16(attention_share[22], attention_share[23])};
     uint32_t b0_3[2];
-    dlc_turned_blocks_x2(b0_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 768));
+    dlc_transposed_blocks_x2(b0_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 768));
     uint32_t b1_3[2];
-    dlc_turned_blocks_x2(b1_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 776));
+    dlc_transposed_blocks_x2(b1_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 776));
     dlc_mma_f16_f16(attention_mixed, a0_3, b0_3);
     dlc_mma_f16_f16(attention_mixed + 4, a0_3, b1_3);
     const uint32_t a0_4[4] =
@@ -761,9 +761,9 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
             dlc_pack_16(attention_share[28], attention_share[29]),
             dlc_pack_16(attention_share[30], attention_share[31])};
     uint32_t b0_4[2];
-    dlc_turned_blocks_x2(b0_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1152));
+    dlc_transposed_blocks_x2(b0_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1152));
     uint32_t b1_4[2];
-    dlc_turned_blocks_x2(b1_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1160));
+    dlc_transposed_blocks_x2(b1_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1160));
     dlc_mma_f16_f16(attention_mixed, a0_4, b0_4);
     dlc_mma_f16_f16(attention_mixed + 4, a0_4, b1_4);
     const float known_4 = attention_total_0;

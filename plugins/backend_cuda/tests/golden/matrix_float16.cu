@@ -49,7 +49,7 @@ static __device__ __forceinline__ void dlc_blocks_x4(uint32_t *to, const void *f
 #endif
 }
 
-static __device__ __forceinline__ void dlc_turned_blocks_x2(uint32_t *to, const void *from)
+static __device__ __forceinline__ void dlc_transposed_blocks_x2(uint32_t *to, const void *from)
 {
 #ifdef __CUDACC__
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(64) fused_matmul_kernel(const uint16_t *__rest
         dlc_blocks_x4(a0, shared_p0_reindex_shared
                 + (o4 * 16 + (o5_o6_fused % 16 * 72 + o5_o6_fused / 16 % 2 * 8)));
         uint32_t b0[2];
-        dlc_turned_blocks_x2(b0, shared_p1_reindex_shared + (o4 * 384 + o2 * 8 + o5_o6_fused % 16 * 24));
+        dlc_transposed_blocks_x2(b0, shared_p1_reindex_shared + (o4 * 384 + o2 * 8 + o5_o6_fused % 16 * 24));
         dlc_mma_f16_f16(matmul, a0, b0);
     }
     const floatx2 matmul_1 = *(const floatx2 *)(matmul);

@@ -131,19 +131,19 @@ static __device__ __forceinline__ void dlc_commit_products(void)
 #endif
 }
 
-static __device__ __forceinline__ void dlc_wgmma_f16_f16_n64_nt(float *sums, const void *a, int a_apart, const void *b, int b_apart)
+static __device__ __forceinline__ void dlc_wgmma_f16_f16_n64_nt(float *sums, const void *a, int a_stride, const void *b, int b_stride)
 {
 #ifdef __CUDACC__
     const unsigned long long of_a = 1ull << 62 | 64ull << 32
-        | (unsigned long long)(a_apart >> 4) << 16 | (__cvta_generic_to_shared(a) >> 4 & 0x3fff);
+        | (unsigned long long)(a_stride >> 4) << 16 | (__cvta_generic_to_shared(a) >> 4 & 0x3fff);
     const unsigned long long of_b = 1ull << 62 | 64ull << 32
-        | (unsigned long long)(b_apart >> 4) << 16 | (__cvta_generic_to_shared(b) >> 4 & 0x3fff);
+        | (unsigned long long)(b_stride >> 4) << 16 | (__cvta_generic_to_shared(b) >> 4 & 0x3fff);
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, 1, 1, 1, 0, 1;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
         : "l"(of_a), "l"(of_b));
 #else
     static const int16_t unit[] = {0, 2, 2, 64, 64, 16, 0, 3, 2, 4, 64, 8, 1024, 4, 3, 1, 2, 512, 2, 8, 8, 2, 1, 16, 128, 8, 1, 16, 8, 2, 1, 64, 512, 2, 1, 64, 8};
-    DLC_PRODUCT_LATER(sums, a, a_apart, b, b_apart, "nt", unit);
+    DLC_PRODUCT_LATER(sums, a, a_stride, b, b_stride, "nt", unit);
 #endif
 }
 

@@ -200,14 +200,14 @@ class IOBinding:
         if missing:
             raise UsageError(f"input {missing[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
         # Sizes may depend on elements of bound inputs.
-        facts = form.exe.signature.facts([np.asarray(feeds[name]) for name in names])
-        key = form.exe, facts
+        sizes = form.exe.signature.call_sizes([np.asarray(feeds[name]) for name in names])
+        key = form.exe, sizes
         if self._bound is None or self._bound[0] != key:
-            self._bound = key, self._bind(form.exe, feeds, facts)
+            self._bound = key, self._bind(form.exe, feeds, sizes)
         self._bound[1]()
 
-    def _bind(self, exe: Any, feeds: Mapping[str, Array], facts: object) -> Callable[[], object]:
-        plan = exe.signature.plan(facts)
+    def _bind(self, exe: Any, feeds: Mapping[str, Array], sizes: object) -> Callable[[], object]:
+        plan = exe.signature.plan(sizes)
         arrays: list[Array | None] = []
         continued = {donation.output for donation in exe.signature.donated}
         for index, (value, shape) in enumerate(zip(exe.outputs, plan.outputs)):
