@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dlc_core.backend.compiler import NATIVE, compiler_version
 from dlc_core.config import config
-from dlc_core.runtime.machine.resources import processor_words
+from dlc_core.runtime.machine.resources import processor_facts
 from dlc_core.support.kept_files import KeptFiles
 
 
@@ -35,7 +35,7 @@ def cached_binary(
     """
     parts = [code, " ".join(words).encode(), (tool or compiler_version()).encode()]
     if NATIVE in words:
-        parts.append(processor_words().encode())
+        parts.append(processor_facts().encode())
     files = kept_libraries()
     files.folder.mkdir(parents=True, exist_ok=True)
     path = files.folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)

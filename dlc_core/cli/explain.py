@@ -113,7 +113,7 @@ def explain(
     console.print(f"memory  {memory_text(explanation)}")
     console.print(f"code    {bytes_text(explanation.code)}")
     if explanation.accesses:
-        console.print(f"access  {explanation.accesses_words()}")
+        console.print(f"access  {explanation.accesses_text()}")
     console.print(f"machine {_machine_text(explanation.machine)}\n")
     if explanation.segments:
         print_records([_segment_record(one) for one in explanation.segments])
@@ -145,8 +145,8 @@ def memory_text(explanation: Explanation) -> str:
     if explanation.results is not None:
         words += f", {_bytes_text(explanation.results)} of results"
         known = known and explanation.results.isdigit()
-    if explanation.most is not None and (explanation.segments or not known):
-        words += f"; at most {explanation.most}"
+    if explanation.maximum is not None and (explanation.segments or not known):
+        words += f"; at most {explanation.maximum}"
     return words
 
 

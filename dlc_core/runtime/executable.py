@@ -115,7 +115,7 @@ class Executable(CompiledModel):
     @cached_property
     def memory(self) -> call_memory.CallMemory:
         """The memory of one call: `memory.scratch` and `memory.results` are expressions over the dims,
-        `memory.most` is the maximum over all calls, `memory.at(batch=8)` the maximum over those with these
+        `memory.maximum` is that over all calls, `memory.at(batch=8)` the maximum over those with these
         sizes.
         """
         return call_memory.CallMemory(self)

@@ -40,7 +40,7 @@ def ones(*shape):
 def test_it_is_what_calls_plan_with(target):
     n, m = Var("n"), Var("m", bounds=Bounds(1, 40))
     exe = dlc.compile(chain(n, m), target)
-    assert exe.memory.most is None
+    assert exe.memory.maximum is None
     for rows, columns in ((1, 1), (7, 40), (1000, 3)):
         plan = exe.signature.plan([(rows, columns)])
         told = exe.memory.at(n=rows, m=columns)
@@ -52,7 +52,7 @@ def test_it_is_what_calls_plan_with(target):
 
 def test_bounds_of_all_dims_bound_it():
     exe = dlc.compile(chain(Var("n"), Var("m")), shapes={"n": (1, 100), "m": (2, 8)})
-    most = exe.memory.most
+    most = exe.memory.maximum
     for rows in (1, 33, 100):
         for columns in (2, 8):
             plan = exe.signature.plan([(rows, columns)])
@@ -61,7 +61,7 @@ def test_bounds_of_all_dims_bound_it():
     assert most == exe.memory.at(n=100, m=8)
     assert "at most" in str(exe.memory)
     record = exe.memory.record()
-    assert record["most"] == {"scratch": most.scratch, "results": 3200}
+    assert record["maximum"] == {"scratch": most.scratch, "results": 3200}
     assert exe.report["memory"] == record
 
 
@@ -72,8 +72,8 @@ def test_an_artefact_and_the_explanation_tell_it(tmp_path):
     assert again.memory.record() == exe.memory.record() == again.report["memory"]
     for one in (exe, again):
         told = one.explain()
-        assert told.most == exe.memory.most
-        assert f"at most  {told.most.scratch} bytes of scratch memory and 3200 of results" in str(told)
+        assert told.maximum == exe.memory.maximum
+        assert f"at most  {told.maximum.scratch} bytes of scratch memory and 3200 of results" in str(told)
         assert "n in 1..100" in str(told)
     static = dlc.compile(chain(4, 8)).explain()
     assert static.results == "128"
@@ -101,13 +101,13 @@ def test_sizes_that_do_not_fit(sizes, match):
 def test_how_many_there_are_is_bounded_by_how_many_there_may_be():
     places = module(lambda x: std.nonzero(std.relu(x), count=Var("found")), (Var("n"), 4))
     free = dlc.compile(places)
-    assert free.memory.most is None
+    assert free.memory.maximum is None
     assert free.memory.at(n=10).results == 2 * 40 * 8
     exe = dlc.compile(places, shapes={"n": (1, 50)})
-    assert exe.memory.most.results == 2 * 200 * 8
+    assert exe.memory.maximum.results == 2 * 200 * 8
     # The indices exist twice: all possible ones, and the actual ones.
-    assert exe.memory.most.scratch >= 2 * 200 * 8
-    assert exe(ones(50, 4)).nbytes <= exe.memory.most.results
+    assert exe.memory.maximum.scratch >= 2 * 200 * 8
+    assert exe(ones(50, 4)).nbytes <= exe.memory.maximum.results
 
 
 def test_a_host_program_adds_up_what_is_there_at_once():
@@ -118,15 +118,15 @@ def test_a_host_program_adds_up_what_is_there_at_once():
     exe = dlc.compile(module(body, (Var("n"), 4)), shapes={"n": (1, 50)})
     assert exe.program is not None
     assert exe.memory.scratch is None
-    assert exe.memory.most.results == 2 * 200 * 8 + 800
+    assert exe.memory.maximum.results == 2 * 200 * 8 + 800
     assert "at most" in str(exe.memory)
-    assert exe.explain().most == exe.memory.most
+    assert exe.explain().maximum == exe.memory.maximum
 
 
 def test_texts_have_no_size():
     x = param("x", tensor_type((3,), "string"))
     exe = dlc.compile(IRModule({"main": Function("main", (x,), x)}), "reference")
-    assert exe.memory.most is None
+    assert exe.memory.maximum is None
     with pytest.raises(UsageError, match="depends on strings"):
         exe.memory.at()
 

@@ -324,7 +324,7 @@ def test_memory_between_segments_is_used_again_within_its_bound(cards):
     exe(X)
     assert card.memory_used - before == resident
     (pool,) = exe._caller._pools.values()
-    assert pool.taken <= bound
+    assert pool.allocated <= bound
     assert f"at most {bound}" in str(exe.explain())
     exe.release()
     assert card.memory_used - before == len(exe.regions)  # weights of no bytes, of which each is one
@@ -379,14 +379,14 @@ def test_pools_keep_classes_apart(cards):
     del first
     again = pool.empty((3,), "float32")
     assert again.handle == handle
-    assert pool.taken == 64
+    assert pool.allocated == 64
     large = pool.empty((1000,), "float32")
     assert large.handle != handle
-    assert pool.taken == 64 + class_of(4000)
+    assert pool.allocated == 64 + class_of(4000)
     used = card.memory_used
     del again, large
     pool.clear()
-    assert card.memory_used == used - pool.taken
+    assert card.memory_used == used - pool.allocated
     card.write(handle := card.alloc(4), bytes_of(np.zeros(4, np.uint8)))
     card.free(handle)
 

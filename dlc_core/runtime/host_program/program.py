@@ -28,7 +28,7 @@ from dlc_core.runtime.call.calling import Copying
 from dlc_core.runtime.call.checked import Allocating, Caller, Host, device_errors
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
-from dlc_core.runtime.host_program.resident import Pool, ResidentValue, fetch
+from dlc_core.runtime.host_program.resident import Pool, ResidentValue, to_host
 from dlc_core.runtime.host_program.steps import Steps
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature
@@ -99,12 +99,12 @@ def _view(weights: Host, name: str, shape: tuple[int, ...], offset: int) -> Host
     return weights[offset:end].view(type_).reshape(shape)
 
 
-def memory_of(program: Program, weights: Host, devices: Mapping[str, str]) -> dict[str, int | None]:
+def device_bytes_of(program: Program, weights: Host, devices: Mapping[str, str]) -> dict[str, int | None]:
     """The peak bytes of a call's values on each device. `devices` names the devices of segments. None if
     sizes depend on dims.
     """
     segments = {**program.segments, **devices}
-    return device_bytes(Steps(program.function(weights), _never, segments, devices), devices)
+    return device_bytes(Steps(program.function(weights), _not_loaded, segments, devices), devices)
 
 
 def host_bytes_of(
@@ -112,20 +112,21 @@ def host_bytes_of(
 ) -> int | None:
     """The peak bytes of a call's values, with the sizes of `bytes_of`; None if it does not know one."""
     segments = {*program.segments, *regions}
-    return host_bytes(Steps(program.function(weights), _never, segments), bytes_of)
+    return host_bytes(Steps(program.function(weights), _not_loaded, segments), bytes_of)
 
 
-def counts_of(program: Program, weights: Host) -> list[tuple[Var, Expr]]:
-    """The data-dependent dims, each with its known upper bound."""
+def data_dim_bounds(program: Program, weights: Host) -> list[tuple[Var, Expr]]:
+    """The data-dependent dims, each with an upper bound."""
     found = []
     for n in post_order(program.function(weights).body):
         if n.op.name == "first_of":
-            whole = n.args[0].tensor_type.shape[n.attrs["axis"]]
-            found.append((n.attrs["count"], as_expr(whole)))
+            capacity = n.args[0].tensor_type.shape[n.attrs["axis"]]
+            found.append((n.attrs["count"], as_expr(capacity)))
     return found
 
 
-def _never(symbol: str, arrays: list[Any], threads: int) -> list[Any]:
+def _not_loaded(symbol: str, arrays: list[Any], threads: int) -> list[Any]:
+    """The function that runs segments of `Steps` that are not executed."""
     raise RuntimeFailure(f"{symbol} is not loaded")
 
 
@@ -168,21 +169,20 @@ class Hosted(Allocating):
                 ResidentValue(array) for array in caller.call([value.host() for value in values], threads)
             ]
         pool = self._pools[id(caller.device)]
-        made = caller.start([value.on(pool) for value in values], threads, pool.empty)
+        made = caller.start([value.on_device(pool) for value in values], threads, pool.empty)
         return [ResidentValue(on=array) for array in made]
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.contiguous_arrays(arrays)
         self.signature.bind_symbols(self.signature.call_sizes(given))
         if not self._pools:
-            return _own(_flat(self._steps(given, threads)), given)
+            return _unaliased(_flat(self._steps(given, threads)), given)
         try:
-            results = _own(_flat(fetch(self._steps(given, threads))), given)
+            results = _unaliased(_flat(to_host(self._steps(given, threads))), given)
         except BaseException:
             for pool in self._pools.values():
-                with suppress(
-                    Exception
-                ):  # an error of work that is still running must not be raised in the next call
+                # An error of work that is still running must not be raised in the next call.
+                with suppress(Exception):
                     pool.device.sync()
             raise
         for pool in self._pools.values():
@@ -204,13 +204,13 @@ def _flat(value: Any) -> list[Host]:
     return [np.asarray(value)]
 
 
-def _own(results: list[Host], given: Sequence[Host]) -> list[Host]:
+def _unaliased(results: list[Host], given: Sequence[Host]) -> list[Host]:
     """Copy results that share memory with inputs, weights or other results."""
-    fresh: list[Host] = []
+    copies: list[Host] = []
     for result in results:
-        shared = not result.flags.writeable or any(np.may_share_memory(result, o) for o in (*given, *fresh))
-        fresh.append(result.copy() if shared else np.ascontiguousarray(result).reshape(result.shape))
-    return fresh
+        shared = not result.flags.writeable or any(np.may_share_memory(result, o) for o in (*given, *copies))
+        copies.append(result.copy() if shared else np.ascontiguousarray(result).reshape(result.shape))
+    return copies
 
 
-__all__ = ["Hosted", "Program", "memory_of"]
+__all__ = ["Hosted", "Program", "device_bytes_of"]

@@ -25,34 +25,33 @@ from dlc_core.runtime.memory.recycled import class_of
 
 
 class Pool:
-    """A pool of memory of one device, for values of calls. `taken` is the number of bytes that it has
+    """A pool of memory of one device, for values of calls. `allocated` is the number of bytes that it has
     allocated.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.taken = 0
+        self.allocated = 0
         self._lock = threading.Lock()
         self._free: dict[int, list[int]] = {}
-        # Arrays may be garbage-collected while a lock is held, so their memory is returned without taking
-        # one.
-        self._back: deque[tuple[int, int]] = deque()
-        self._end = weakref.finalize(self, _free_all, device, self._free, self._back)
-        self._end.atexit = False
+        # The garbage collector may free arrays while this thread has the lock, so this queue needs none.
+        self._returned: deque[tuple[int, int]] = deque()
+        self._finalizer = weakref.finalize(self, _free_all, device, self._free, self._returned)
+        self._finalizer.atexit = False
 
     def empty(self, shape: tuple[int, ...], dtype_: DTypeLike) -> NDArray:
         """An uninitialised array. Its memory returns to the pool with the last reference to it."""
         size = class_of(math.prod(shape) * dtype(dtype_).itemsize)
         with self._lock:
-            self._sort()
+            self._collect()
             blocks = self._free.get(size)
             if blocks:
                 handle = blocks.pop()
             else:
                 handle = self.device.alloc(size)
-                self.taken += size
+                self.allocated += size
         return NDArray(
-            self.device, handle, shape, dtype_, free=lambda given: self._back.append((size, given))
+            self.device, handle, shape, dtype_, free=lambda given: self._returned.append((size, given))
         )
 
     def upload(self, host: Host) -> NDArray:
@@ -64,32 +63,33 @@ class Pool:
                 self.device.write(made.handle, bytes_of(host))
         return made
 
-    def copied(self, array: NDArray) -> NDArray | None:
+    def copy_from(self, array: NDArray) -> NDArray | None:
         """A copy of an array of another device; None if this device cannot copy from it directly."""
         copy = getattr(self.device, "copy", None)
         if copy is None:
             return None
         made = self.empty(array.shape, array.dtype)
         with device_errors(self.device):
-            done = not array.nbytes or copy(made.handle, array.device, array.handle, array.nbytes)
-        return made if done else None
+            is_copied = not array.nbytes or copy(made.handle, array.device, array.handle, array.nbytes)
+        return made if is_copied else None
 
     def clear(self) -> None:
         """Free all unused blocks."""
         with self._lock:
-            _free_all(self.device, self._free, self._back)
+            _free_all(self.device, self._free, self._returned)
 
-    def _sort(self) -> None:
-        while self._back:
-            size, handle = self._back.popleft()
+    def _collect(self) -> None:
+        """Move returned blocks to the lists of free blocks."""
+        while self._returned:
+            size, handle = self._returned.popleft()
             self._free.setdefault(size, []).append(handle)
 
 
-def _free_all(device: Device, free: dict[int, list[int]], back: deque[tuple[int, int]]) -> None:
+def _free_all(device: Device, free: dict[int, list[int]], returned: deque[tuple[int, int]]) -> None:
     handles = [handle for blocks in free.values() for handle in blocks]
     free.clear()
-    while back:
-        handles.append(back.popleft()[1])
+    while returned:
+        handles.append(returned.popleft()[1])
     for handle in handles:
         device.free(handle)
 
@@ -105,7 +105,6 @@ class ResidentValue:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape."""
         found = next(iter(self._on.values())) if self._host is None else self._host
         shape: tuple[int, ...] = found.shape
         return shape
@@ -118,12 +117,12 @@ class ResidentValue:
                 self._host = array.numpy()
         return self._host
 
-    def on(self, pool: Pool) -> NDArray:
+    def on_device(self, pool: Pool) -> NDArray:
         """The value as an array on a device. If necessary, it is copied."""
         found = self._on.get(id(pool.device))
         if found is None:
             if self._host is None:
-                found = next(filter(None, map(pool.copied, self._on.values())), None)
+                found = next(filter(None, map(pool.copy_from, self._on.values())), None)
             found = self._on[id(pool.device)] = pool.upload(self.host()) if found is None else found
         return found
 
@@ -132,18 +131,18 @@ class ResidentValue:
         return self.host().item()
 
 
-def hold(value: Any) -> Any:
-    """Wrap host arrays as held values, also in tuples."""
+def to_resident(value: Any) -> Any:
+    """Wrap host arrays as resident values, also in tuples."""
     if isinstance(value, tuple):
-        return tuple([hold(item) for item in value])
+        return tuple([to_resident(item) for item in value])
     return value if isinstance(value, ResidentValue) else ResidentValue(np.asarray(value))
 
 
-def fetch(value: Any) -> Any:
-    """Convert held values to host arrays, also in tuples."""
+def to_host(value: Any) -> Any:
+    """Convert resident values to host arrays, also in tuples."""
     if isinstance(value, tuple):
-        return tuple([fetch(item) for item in value])
+        return tuple([to_host(item) for item in value])
     return value.host() if isinstance(value, ResidentValue) else value
 
 
-__all__ = ["Pool", "ResidentValue", "fetch", "hold"]
+__all__ = ["Pool", "ResidentValue", "to_host", "to_resident"]

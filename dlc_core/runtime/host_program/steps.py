@@ -39,15 +39,15 @@ from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
-from dlc_core.runtime.host_program.resident import fetch, hold
+from dlc_core.runtime.host_program.resident import to_host, to_resident
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """A function that runs a segment: (name, arrays, threads) -> results."""
 
-MOVING = (GET, TUPLE)
-PASSING = ("if_", "while_")
+TUPLE_OPS = (GET, TUPLE)
+FORWARDING_OPS = ("if_", "while_")
 """Control-flow ops whose reference only passes values on, and reads conditions by `item`."""
-STACKING = ("scan", "loop")
+STACKING_OPS = ("scan", "loop")
 """Control-flow ops whose reference only passes the state on: the first `num_state` (or all) arguments, and as
 many results of the body. The reference slices and stacks the other values, so these must be arrays.
 """
@@ -57,14 +57,14 @@ Step = Callable[[list[Any], Symbols, int], Any]
 """A function (slots, known dims, threads) -> the value of one node."""
 
 
-class _Waiting:
-    """While steps are ordered: the devices whose unfinished work each value may depend on."""
+class _Pending:
+    """The devices whose unfinished work values depend on, while steps are ordered."""
 
     def __init__(self, devices: Mapping[str, str]) -> None:
         self._devices = devices
         self._started: dict[str, int] = {}
         self._synced: dict[str, int] = {}
-        self._needs: dict[Node, dict[str, int]] = {}
+        self._launches: dict[Node, dict[str, int]] = {}
         """For each value the index of the last launch on each device that it depends on."""
 
     def device(self, n: Node) -> str | None:
@@ -77,24 +77,24 @@ class _Waiting:
         return {
             device
             for arg in n.args
-            for device, number in self._needs.get(arg, {}).items()
+            for device, number in self._launches.get(arg, {}).items()
             if device != own and number > self._synced.get(device, 0)
         }
 
     def done(self, n: Node) -> None:
-        """Record that a node has been placed."""
-        if n.op in MOVING:
-            needs: dict[str, int] = {}
+        """Record that a node has been ordered."""
+        if n.op in TUPLE_OPS:
+            launches: dict[str, int] = {}
             for arg in n.args:
-                needs |= self._needs.get(arg, {})
-            self._needs[n] = needs
+                launches |= self._launches.get(arg, {})
+            self._launches[n] = launches
             return
         for device in self.pending(n):
             self._synced[device] = self._started[device]
         own = self.device(n)
         if own is not None:
             self._started[own] = self._started.get(own, 0) + 1
-            self._needs[n] = {own: self._started[own]}
+            self._launches[n] = {own: self._started[own]}
 
 
 def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[Node]:
@@ -104,47 +104,47 @@ def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[No
     device, else the first other node that does not wait, else the first node. Host computations with symbolic
     dims keep their order, because they may determine these dims.
     """
-    place = {n: i for i, n in enumerate(order)}
+    position = {n: i for i, n in enumerate(order)}
     users: dict[Node, list[Node]] = {n: [] for n in order}
     missing: dict[Node, int] = {}
     for n in order:
-        needed = [a for a in dict.fromkeys(n.args) if a in place]
-        missing[n] = len(needed)
-        for arg in needed:
+        operands = [a for a in dict.fromkeys(n.args) if a in position]
+        missing[n] = len(operands)
+        for arg in operands:
             users[arg].append(n)
-    anchored = [n for n in reversed(order) if n.op not in (*MOVING, CALL_PRIM) and dims_required_by(n)]
-    fixed = set(anchored)
+    in_order = [n for n in reversed(order) if n.op not in (*TUPLE_OPS, CALL_PRIM) and dims_required_by(n)]
+    fixed = set(in_order)
     ready = [n for n in order if not missing[n]]
-    waiting = _Waiting(devices)
-    done: list[Node] = []
+    work = _Pending(devices)
+    ordered: list[Node] = []
 
     def rank(n: Node) -> tuple[int, int]:
-        if n.op in MOVING:
-            return 0, place[n]
-        if waiting.pending(n):
-            return 3, place[n]
-        return (1 if waiting.device(n) is not None else 2), place[n]
+        if n.op in TUPLE_OPS:
+            return 0, position[n]
+        if work.pending(n):
+            return 3, position[n]
+        return (1 if work.device(n) is not None else 2), position[n]
 
     while ready:
-        n = min((n for n in ready if n not in fixed or n is anchored[-1]), key=rank)
+        n = min((n for n in ready if n not in fixed or n is in_order[-1]), key=rank)
         ready.remove(n)
         if n in fixed:
-            anchored.pop()
-        waiting.done(n)
-        done.append(n)
+            in_order.pop()
+        work.done(n)
+        ordered.append(n)
         for user in users[n]:
             missing[user] -= 1
             if not missing[user]:
                 ready.append(user)
-    return done
+    return ordered
 
 
 class Steps:
-    """A callable function: `steps(arrays, threads)` returns its result, a tuple for several.
+    """A callable function: `steps(arrays, threads)` returns its result, a tuple if there are several.
 
     `devices` names the device of each segment that runs on a device with its own memory. With it, results are
-    held values, and so are the arguments and results of `run`. Raises ArtifactError if the function calls a
-    segment that is not among `segments`.
+    resident values, and so are the arguments and results of `run`. Raises ArtifactError if the function calls
+    a segment that is not among `segments`.
     """
 
     def __init__(
@@ -160,16 +160,16 @@ class Steps:
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
-        self._formulas = [
-            (place, axis, dim)
-            for place, shape in enumerate(self._params)
+        self._param_formulas = [
+            (position, axis, dim)
+            for position, shape in enumerate(self._params)
             for axis, dim in enumerate(shape)
             if isinstance(dim, Expr) and not isinstance(dim, Var)
         ]
         # The caller has checked all conditions that include host-computed dims.
         host_computed = {*data_dims(function)}
         called = host_computed.union(v for p in function.params for v in p.tensor_type.symbols())
-        needs = [
+        conditions = [
             c
             for c in conditions_of(function.attrs.get(NEEDS, ()))
             if host_computed.isdisjoint(c.dims) or not called.issuperset(c.dims)
@@ -179,13 +179,13 @@ class Steps:
         order = [n for n in post_order(function.body) if n not in self._slots]
         for n in order:
             value = n.attrs["value"].data if n.op is CONST else None
-            self._slot(n, value if devices is None or value is None else hold(value))
+            self._slot(n, value if devices is None or value is None else to_resident(value))
         computed = [n for n in order if n.op is not CONST]
         # All other dims are known before the first step: those of params, and of the function that contains a
         # body.
-        left = {var for n in computed for var in _new_dims(n)}
-        self._needs = [c for c in needs if left.isdisjoint(c.dims)]
-        later = [c for c in needs if not left.isdisjoint(c.dims)]
+        unknown = {var for n in computed for var in _new_dims(n)}
+        self._conditions = [c for c in conditions if unknown.isdisjoint(c.dims)]
+        deferred = [c for c in conditions if not unknown.isdisjoint(c.dims)]
         if devices is not None:
             computed = launches_first(computed, devices)
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
@@ -197,32 +197,34 @@ class Steps:
         self._steps: list[tuple[Step, int, tuple[int, ...], Node]] = []
         for i, n in enumerate(computed):
             dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
-            at = [self._slots[a] for a in n.args]
-            step = self._step(n, at) if devices is None else self._on_held(n, at)
-            computed_here = _determined(n.type, [v for v in _new_dims(n) if v in left])
+            arg_slots = [self._slots[a] for a in n.args]
+            step = self._step(n, arg_slots) if devices is None else self._resident_step(n, arg_slots)
+            computed_here = _dim_sources(n.type, [v for v in _new_dims(n) if v in unknown])
             if computed_here:
-                left.difference_update(var for var, _, _ in computed_here)
-                ready = [c for c in later if left.isdisjoint(c.dims)]
-                later = [c for c in later if c not in ready]
+                unknown.difference_update(var for var, _, _ in computed_here)
+                ready = [c for c in deferred if unknown.isdisjoint(c.dims)]
+                deferred = [c for c in deferred if c not in ready]
                 step = _checking(step, computed_here, ready, isinstance(n.type, TupleType))
             self._steps.append((step, self._slots[n], tuple(self._slots[a] for a in dead), n))
             self.order.append((n, dead))
         self._result = self._slots[function.body]
 
-    def __call__(self, arrays: Sequence[Any], threads: int, around: Mapping[Var, int] | None = None) -> Any:
-        """Run the steps. For a body of control flow, `around` has the dims of the function that
+    def __call__(
+        self, arrays: Sequence[Any], threads: int, outer_dims: Mapping[Var, int] | None = None
+    ) -> Any:
+        """Run the steps. For a body of control flow, `outer_dims` has the dims of the function that
         contains it.
         """
         values = list(self._template)
-        values[: len(arrays)] = arrays if self._devices is None else map(hold, arrays)
-        dims: Symbols = dict(around or {})
+        values[: len(arrays)] = arrays if self._devices is None else map(to_resident, arrays)
+        dims: Symbols = dict(outer_dims or {})
         for shape, array in zip(self._params, arrays):
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
                     dims[dim] = size
-        for place, axis, formula in self._formulas:
-            _solve(formula, arrays[place].shape[axis], dims)
-        check_conditions(self._needs, dims, evaluate_dim)
+        for position, axis, formula in self._param_formulas:
+            _solve(formula, arrays[position].shape[axis], dims)
+        check_conditions(self._conditions, dims, evaluate_dim)
         for step, slot, dead, n in self._steps:
             try:
                 values[slot] = step(values, dims, threads)
@@ -236,40 +238,44 @@ class Steps:
         self._slots[n] = len(self._template)
         self._template.append(value)
 
-    def _on_held(self, n: Node, at: Sequence[int]) -> Step:
-        """A step on held values. Nodes that run on the host get arrays and return arrays."""
-        if n.op in (*MOVING, CALL_PRIM) or n.op.name in (*PASSING, *STACKING):
-            return self._step(n, at)
-        inner = self._step(n, range(len(at)))
-        return lambda values, dims, threads: hold(inner([fetch(values[i]) for i in at], dims, threads))
+    def _resident_step(self, n: Node, arg_slots: Sequence[int]) -> Step:
+        """A step on resident values. Nodes that run on the host get arrays and return arrays."""
+        if n.op in (*TUPLE_OPS, CALL_PRIM) or n.op.name in (*FORWARDING_OPS, *STACKING_OPS):
+            return self._step(n, arg_slots)
+        inner = self._step(n, range(len(arg_slots)))
+        return lambda values, dims, threads: to_resident(
+            inner([to_host(values[i]) for i in arg_slots], dims, threads)
+        )
 
-    def _step(self, n: Node, at: Sequence[int]) -> Step:
+    def _step(self, n: Node, arg_slots: Sequence[int]) -> Step:
         if n.op is GET:
-            source, index = at[0], n.attrs["index"]
+            source, index = arg_slots[0], n.attrs["index"]
             return lambda values, dims, threads: values[source][index]
         if n.op is TUPLE:
-            return lambda values, dims, threads: tuple([values[i] for i in at])
+            return lambda values, dims, threads: tuple([values[i] for i in arg_slots])
         if n.op is CALL_PRIM:
-            return self._segment(n, at)
+            return self._segment(n, arg_slots)
         if n.op is PARAM or not isinstance(n.op, OpDecl):
             if functions_of(n):
                 group = n.attrs["function"]
-                return lambda values, dims, threads: evaluate(group, [values[i] for i in at], symbols=dims)
+                return lambda values, dims, threads: evaluate(
+                    group, [values[i] for i in arg_slots], symbols=dims
+                )
             raise UnsupportedError(f"a host program cannot have the node {n!r}", spans=n.spans)
         if functions_of(n):
-            return self._control(n, n.op, at)
+            return self._control(n, n.op, arg_slots)
         decl, attrs, type_ = n.op, n.attrs, n.type
-        return lambda values, dims, threads: apply(decl, [values[i] for i in at], attrs, type_, dims)
+        return lambda values, dims, threads: apply(decl, [values[i] for i in arg_slots], attrs, type_, dims)
 
-    def _segment(self, n: Node, at: Sequence[int]) -> Step:
+    def _segment(self, n: Node, arg_slots: Sequence[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
         if symbol not in self._segments:
             raise ArtifactError(f"the host program calls {symbol!r}, which does not exist", spans=n.spans)
         if isinstance(n.type, TensorType):
-            return lambda values, dims, threads: run(symbol, [values[i] for i in at], threads)[0]
-        return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in at], threads))
+            return lambda values, dims, threads: run(symbol, [values[i] for i in arg_slots], threads)[0]
+        return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in arg_slots], threads))
 
-    def _control(self, n: Node, decl: OpDecl, at: Sequence[int]) -> Step:
+    def _control(self, n: Node, decl: OpDecl, arg_slots: Sequence[int]) -> Step:
         bodies = {
             k: Steps(v, self._run, self._segments, self._devices)
             for k, v in n.attrs.items()
@@ -278,38 +284,40 @@ class Steps:
         self.bodies[n] = list(bodies.values())
         plain = {k: v for k, v in without_plan(n.attrs).items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
-        determined = _determined(n.type, fresh_dims(n))
+        sources = _dim_sources(n.type, fresh_dims(n))
         reference = decl.reference
         assert reference is not None
-        count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))
-        held = self._devices is not None and decl.name in (*PASSING, *STACKING)
+        count: int | None = None if decl.name in FORWARDING_OPS else plain.get("num_state", len(arg_slots))
+        resident = self._devices is not None and decl.name in (*FORWARDING_OPS, *STACKING_OPS)
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
-            on_values = partial(_on_held, count) if held else _on_arrays
+            on_values = partial(_on_resident, count) if resident else _on_arrays
             callables = {
-                name: partial(on_values, partial(body, threads=threads, around=dims))
+                name: partial(on_values, partial(body, threads=threads, outer_dims=dims))
                 for name, body in bodies.items()
             }
-            given = _but_first(count, [values[i] for i in at]) if held else [values[i] for i in at]
+            given = [values[i] for i in arg_slots]
+            if resident:
+                given = _to_host_after(count, given)
             attrs = {k: evaluate_dim(v, dims) if k in symbolic else v for k, v in plain.items()}
             found = reference(*given, **attrs, **callables)
             results = found if isinstance(found, tuple) else (found,)
-            dims.update((var, results[field].shape[axis]) for var, field, axis in determined)
-            return hold(found) if held else found
+            dims.update((var, results[field].shape[axis]) for var, field, axis in sources)
+            return to_resident(found) if resident else found
 
         return step
 
 
 def _checking(
-    step: Step, determined: Sequence[tuple[Var, int, int]], needs: Sequence[Condition], several: bool
+    step: Step, sources: Sequence[tuple[Var, int, int]], conditions: Sequence[Condition], is_tuple: bool
 ) -> Step:
     """A step whose results determine dims, followed by the checks of the conditions on these."""
 
     def checked(values: list[Any], dims: Symbols, threads: int) -> Any:
         found = step(values, dims, threads)
-        results = found if several else (found,)
-        dims.update((var, results[field].shape[axis]) for var, field, axis in determined)
-        check_conditions(needs, dims, evaluate_dim)
+        results = found if is_tuple else (found,)
+        dims.update((var, results[field].shape[axis]) for var, field, axis in sources)
+        check_conditions(conditions, dims, evaluate_dim)
         return found
 
     return checked
@@ -333,30 +341,32 @@ def _solve(dim: Expr, size: int, dims: Symbols) -> None:
             dims[unknown[0]] = solved
 
 
-def _determined(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
-    """The positions, by result and axis, at which results determine dims."""
+def _dim_sources(type_: Type, unknown: Sequence[Var]) -> list[tuple[Var, int, int]]:
+    """The unknown dims of a type, each with the index of a result and an axis that has its size."""
     fields = type_.fields if isinstance(type_, TupleType) else (type_,)
     shapes = [field.shape for field in fields if isinstance(field, TensorType)]
-    places = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in wanted}
-    return [(var, *place) for var, place in places.items() if isinstance(var, Var)]
+    sources = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in unknown}
+    return [(var, *source) for var, source in sources.items() if isinstance(var, Var)]
 
 
 def _on_arrays(body: Callable[[Sequence[Any]], Any], *arrays: Any) -> Any:
-    return fetch(body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays]))
+    return to_host(body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays]))
 
 
-def _on_held(count: int | None, body: Callable[[Sequence[Any]], Any], *values: Any) -> Any:
-    """Run a body on held values, of which the first `count` stay held; all if `count` is None."""
+def _on_resident(count: int | None, body: Callable[[Sequence[Any]], Any], *values: Any) -> Any:
+    """Run a body on resident values, and convert its results after the first `count` to host arrays; none if
+    `count` is None.
+    """
     found = body(values)
     if isinstance(found, tuple):
-        return tuple(_but_first(count, found))
-    (one,) = _but_first(count, [found])
+        return tuple(_to_host_after(count, found))
+    (one,) = _to_host_after(count, [found])
     return one
 
 
-def _but_first(count: int | None, values: Sequence[Any]) -> list[Any]:
-    """ResidentValue values; those after the first `count` as arrays."""
-    return [v if count is None or i < count else fetch(v) for i, v in enumerate(values)]
+def _to_host_after(count: int | None, values: Sequence[Any]) -> list[Any]:
+    """Convert the values after the first `count` to host arrays; none if `count` is None."""
+    return [v if count is None or i < count else to_host(v) for i, v in enumerate(values)]
 
 
 __all__ = ["Run", "Steps"]

@@ -44,7 +44,7 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> Iterator[Path]:
     except OSError:
         return
     base = root / "sys/fs/cgroup"
-    together = [base / "cpu,cpuacct"] if controller == "cpu" else []
+    combined = [base / "cpu,cpuacct"] if controller == "cpu" else []
     for line in lines:
         fields = line.split(":", 2)
         if len(fields) != 3:
@@ -53,7 +53,7 @@ def cgroup_folders(controller: str, root: Path = Path("/")) -> Iterator[Path]:
         if controllers == "":
             mounts = [base, base / "unified"]
         elif controller in controllers.split(","):
-            mounts = [base / controllers, base / controller, *together]
+            mounts = [base / controllers, base / controller, *combined]
         else:
             continue
         for mount in mounts:
@@ -67,6 +67,7 @@ def _upward(mount: Path, path: str) -> list[Path]:
 
 
 def _quota_of(folder: Path) -> list[float]:
+    """The CPU quota of a cgroup in cores; empty if it has none."""
     try:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text().split()

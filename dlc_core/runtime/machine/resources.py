@@ -1,7 +1,7 @@
 """Facts about the machine from the system: cache sizes and the processor.
 
 cache_sizes() -> (L1d, L2, L3) in bytes
-processor_words() -> str                the processor's name and features
+processor_facts() -> str                the processor's name and features
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _sysfs_caches(folder: Path) -> list[int]:
     return sizes
 
 
-_CHANGING = ("processor", "cpu mhz", "bogomips", "apicid", "initial apicid", "core id", "physical id", "hart")
+_VARYING = ("processor", "cpu mhz", "bogomips", "apicid", "initial apicid", "core id", "physical id", "hart")
 
 
-def processor_words(path: Path = Path("/proc/cpuinfo")) -> str:
+def processor_facts(path: Path = Path("/proc/cpuinfo")) -> str:
     """The name and features of the first processor; empty if the system does not report them."""
     lines = []
     try:
@@ -54,11 +54,11 @@ def processor_words(path: Path = Path("/proc/cpuinfo")) -> str:
             for line in file:  # read only the first of possibly hundreds of processors
                 if not line.strip():
                     break
-                if line.partition(":")[0].strip().lower() not in _CHANGING:
+                if line.partition(":")[0].strip().lower() not in _VARYING:
                     lines.append(line)
     except OSError:
         return ""
     return "".join(lines)
 
 
-__all__ = ["TYPICAL_CACHES", "cache_sizes", "processor_words"]
+__all__ = ["TYPICAL_CACHES", "cache_sizes", "processor_facts"]

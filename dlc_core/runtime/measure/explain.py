@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
-from dlc_core.diag import UsageError, similar
+from dlc_core.diag import UsageError, first_names, similar
 from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.measure.memory import Bytes, CallMemory
-from dlc_core.runtime.measure.profile import Report, Row
+from dlc_core.runtime.measure.profile import SHOWN_NODES, Report, Row
 from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import COMPILED
 from dlc_core.target.cost import Estimate, Machine, Work
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dlc_core.runtime.host_program import program as hosted
 else:
     hosted = lazy("dlc_core.runtime.host_program.program")
-
-_SHOWN_NODES = 3
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,13 @@ class Kernel:
         choice with a predicted cost, else the schedule rule. Choices of graph passes are not considered.
         """
         rule = next((one for one in self.choices if one.decision == SCHEDULE_RULE), None)
-        priced = [
+        costed = [
             (bool(one.value), one.chosen.cost, one)
             for one in self.choices
             if one.chosen and one.chosen.cost and not one.nodes
         ]
-        if priced and not (rule and rule.preferred):
-            return max(priced, key=lambda each: each[:2])[2].why()
+        if costed and not (rule and rule.preferred):
+            return max(costed, key=lambda each: each[:2])[2].why()
         return "" if rule is None else rule.why()
 
     @property
@@ -168,13 +166,12 @@ class Explanation:
     """The report of the device's compiler by symbol: registers, memory."""
     results: str | None = None
     """Bytes of the results of one call; an expression if they depend on dims, None for strings."""
-    most: Bytes | None = None
+    maximum: Bytes | None = None
     """The maximum bytes over all calls; None if a dim that it depends on has no upper bound."""
     accesses: Mapping[str, int] = field(default_factory=dict)
     """The number of buffer accesses that are "proved" to be in bounds, of other accesses that are "checked"
     in each call, and of checked "indices" that are data.
     """
-
     choices: tuple[Choice, ...] = ()
     """The choices that were made for the graph: fusion, layout, algorithms."""
 
@@ -184,19 +181,19 @@ class Explanation:
         if self.results is not None:
             found.append(f"results  {self.results} bytes in each call")
         known = self.arena.isdigit() and self.results is not None and self.results.isdigit()
-        if self.most is not None and (self.segments or not known):
-            scratch, results = self.most.scratch, self.most.results
+        if self.maximum is not None and (self.segments or not known):
+            scratch, results = self.maximum.scratch, self.maximum.results
             found.append(f"at most  {scratch} bytes of scratch memory and {results} of results in a call")
         return found
 
-    def accesses_words(self) -> str:
+    def accesses_text(self) -> str:
         """The numbers of accesses that are in bounds by proof and by a check, as text; empty if unknown."""
         if not self.accesses:
             return ""
         proved, checked, indices = (self.accesses[key] for key in ("proved", "checked", "indices"))
-        words = f"{proved} proved to be in their buffers, {checked} checked in each call"
+        text = f"{proved} proved to be in their buffers, {checked} checked in each call"
         data = f", {indices} check{'s' * (indices != 1)} of indices that are data"
-        return words + (data if indices else "")
+        return text + (data if indices else "")
 
     def to_json(self) -> str:
         """All facts as JSON, with `totals` and, if times were measured, `fit`."""
@@ -239,9 +236,7 @@ class Explanation:
             found.setdefault((one.target, one.op, "; ".join(one.reasons)), []).append(", ".join(one.nodes))
         lines = []
         for (target, op, why), nodes in found.items():
-            named = [name for name in nodes if name]
-            rest = len(named) - _SHOWN_NODES
-            which = ", ".join(named[:_SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
+            which = first_names([name for name in nodes if name], SHOWN_NODES)
             count = f" × {len(nodes)}" if len(nodes) > 1 else ""
             lines.append(f"not on {target}: {op}{count}{f' ({which})' if which else ''}: {why}")
         return lines
@@ -271,25 +266,24 @@ class Explanation:
             + least,
             *self._memory_lines(),
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
-            *([f"accesses {self.accesses_words()}"] if self.accesses else []),
+            *([f"accesses {self.accesses_text()}"] if self.accesses else []),
         ]
         for one in self.segments:
             sizes = " and ".join(
-                f"{'?' if size is None else size} bytes {way}"
-                for size, way in ((one.bytes_in, "in"), (one.bytes_out, "out"))
+                f"{'?' if size is None else size} bytes {direction}"
+                for size, direction in ((one.bytes_in, "in"), (one.bytes_out, "out"))
             )
             lines.append(f"segment  {one.name} on {one.target}: {sizes}; {' '.join(one.ops)}")
             if one.why:
                 lines.append(f"           {one.why}")
-        for name, most in self.device_memory.items():
-            known = "depending on dims" if most is None else f"at most {most}"
+        for name, peak in self.device_memory.items():
+            known = "depending on dims" if peak is None else f"at most {peak}"
             lines.append(f"values   on device {name} between segments: bytes {known} in each call")
         lines += self.refusals()
         width = max((len(k.name) for k in self.kernels), default=0)
         rules = max((len(k.rule) for k in self.kernels), default=0)
         for kernel in self.kernels:
-            rest = len(kernel.nodes) - _SHOWN_NODES
-            nodes = ", ".join(kernel.nodes[:_SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
+            nodes = first_names(kernel.nodes, SHOWN_NODES)
             lines.append(f"  {kernel.name:<{width}}  {kernel.rule:<{rules}}  {nodes}".rstrip())
             lines += [f"  {'':<{width}}  refused: {reason.splitlines()[0]}" for reason in kernel.refused]
             lines += [f"  {'':<{width}}  not forced: {line}" for line in kernel.not_forced]
@@ -311,14 +305,16 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
         return None
     xs, ys = [math.log(e) for e, _ in pairs], [math.log(m) for _, m in pairs]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    both = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    covariance = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     spread = math.sqrt(sum((x - mean_x) ** 2 for x in xs) * sum((y - mean_y) ** 2 for y in ys))
     ratios = sorted(e / m for e, m in pairs)
 
-    def at(part: float) -> float:
-        return ratios[round(part * (len(ratios) - 1))]
+    def quantile(fraction: float) -> float:
+        return ratios[round(fraction * (len(ratios) - 1))]
 
-    return Fit(len(pairs), both / spread if spread else 0.0, at(0.5), at(0.1), at(0.9))
+    return Fit(
+        len(pairs), covariance / spread if spread else 0.0, quantile(0.5), quantile(0.1), quantile(0.9)
+    )
 
 
 def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate | None]]:
@@ -348,7 +344,7 @@ def explain(
     sites = exe.about.get("sites", ())
     for site, (work, estimate) in zip(sites, estimates(exe, machine), strict=True):
         name, nodes = site["kernel"], tuple(site.get("nodes", ()))
-        left = rows.get((name, nodes))
+        remaining = rows.get((name, nodes))
         own = tuple(map(Choice.parse, site.get(DECISIONS, ())))
         graph = [replace(Choice.parse(text), nodes=nodes) for text in site.get(CHOICES, ())]
         kernels.append(
@@ -363,7 +359,7 @@ def explain(
                 estimate=estimate,
                 plan=site.get("plan", ""),
                 trace=site.get("trace"),
-                seconds=left.pop(0).milliseconds / 1e3 if left else None,
+                seconds=remaining.pop(0).milliseconds / 1e3 if remaining else None,
             )
         )
     return Explanation(
@@ -380,7 +376,7 @@ def explain(
         device_memory=_device_memory(exe),
         compiled=exe.artifact.metadata.get(COMPILED, {}),
         results=None if memory.results is None else str(memory.results),
-        most=memory.most,
+        maximum=memory.maximum,
         refused=tuple(_refusals(exe)),
         accesses=exe.about.get("accesses", {}),
         choices=tuple(map(Choice.parse, exe.about.get(CHOICES, ()))),
@@ -401,7 +397,7 @@ def _device_memory(exe: CompiledModel) -> dict[str, int | None]:
     parts = [(name, region) for name, region in exe.regions.items()]
     parts += [(name, exe) for name in exe.program.segments]
     devices = {name: part.target.kind.device for name, part in parts if not shares_memory(part.device)}
-    return hosted.memory_of(exe.program, exe.weights, devices) if devices else {}
+    return hosted.device_bytes_of(exe.program, exe.weights, devices) if devices else {}
 
 
 def _segments(exe: CompiledModel) -> Iterator[Segment]:
@@ -422,10 +418,10 @@ def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, 
 
     Each is given by its model nodes, with the nodes of those kernels of the second compile that contain them.
     """
-    kept = {frozenset(kernel.nodes) for kernel in after.kernels}
+    unchanged = {frozenset(kernel.nodes) for kernel in after.kernels}
     found = []
     for nodes in dict.fromkeys(kernel.nodes for kernel in before.kernels if kernel.nodes):
-        if frozenset(nodes) in kept:
+        if frozenset(nodes) in unchanged:
             continue
         now = [kernel.nodes for kernel in after.kernels if not set(nodes).isdisjoint(kernel.nodes)]
         found.append((nodes, list(dict.fromkeys(now))))

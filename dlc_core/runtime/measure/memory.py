@@ -1,7 +1,7 @@
-"""The memory that a call needs, known before the call.
+"""The memory of a call, computed before the call.
 
     exe.memory.scratch, exe.memory.results      bytes, as expressions over the dims
-    exe.memory.most                             the maximum over all calls, if all dims are bounded
+    exe.memory.maximum                          the maximum over all calls, if all dims are bounded
     exe.memory.at(batch=8, length=512)          the maximum over calls with these sizes
 
 Scratch memory holds intermediate values. Inputs belong to the caller, and weights
@@ -57,12 +57,12 @@ class CallMemory:
         self.results: Expr | None = _total(value.type for value in signature.outputs)
         """The bytes of the results; None if they are strings."""
         self.scratch: Expr | None = signature.arena_size if exe.program is None else None
-        """The bytes of scratch memory; None if the host runs parts of the model (see `most` and `at`)."""
+        """The bytes of scratch memory; None if the host runs parts of the model (see `maximum` and `at`)."""
 
     @property
-    def most(self) -> Bytes | None:
+    def maximum(self) -> Bytes | None:
         """The maximum over all calls; None if a dim that it depends on has no upper bound."""
-        return self._most({})
+        return self._maximum({})
 
     def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Bytes:
         """An upper bound of the memory of calls with these sizes, given by the names of dims. Other dims may
@@ -81,11 +81,11 @@ class CallMemory:
                 raise UsageError(f"dim {name!r} is {size!r}, which is not a size")
             if bounds is not None and not bounds.admits(size):
                 raise UsageError(f"{name} is {size}, and the model is compiled for {name} in {bounds}")
-        found = self._most(given)
+        found = self._maximum(given)
         if found is None:
-            left = [v.name for v in self._open() if v.name not in given]
+            unbounded = [v.name for v in self._unbounded() if v.name not in given]
             raise UsageError(
-                f"the memory depends on {', '.join(left) or 'strings'}",
+                f"the memory depends on {', '.join(unbounded) or 'strings'}",
                 why="there is no upper bound for it",
                 hint="give it here, or bounds for dims when compiling: shapes={name: (1, 512)}",
             )
@@ -93,38 +93,39 @@ class CallMemory:
 
     def record(self) -> dict[str, Any]:
         """All facts as JSON data."""
-        most = self.most
+        maximum = self.maximum
         return {
             "scratch": None if self.scratch is None else str(self.scratch),
             "results": None if self.results is None else str(self.results),
-            "most": None if most is None else {"scratch": most.scratch, "results": most.results},
+            "maximum": None if maximum is None else {"scratch": maximum.scratch, "results": maximum.results},
         }
 
     def __str__(self) -> str:
         texts = [
-            f"{_words(size)} of {what}"
+            f"{_bytes_text(size)} of {what}"
             for what, size in (("scratch", self.scratch), ("results", self.results))
             if size is not None
         ]
-        most = self.most
-        if most is not None and not all(
+        maximum = self.maximum
+        if maximum is not None and not all(
             size is not None and const_value(size) is not None for size in (self.scratch, self.results)
         ):
-            texts.append(f"at most {most}")
+            texts.append(f"at most {maximum}")
         return ", ".join(texts)
 
-    def _open(self) -> list[Var]:
+    def _unbounded(self) -> list[Var]:
+        """The dims without upper bounds that sizes depend on."""
         sizes = [size for size in (self.scratch, self.results) if size is not None]
         return [v for v in free_vars(*sizes) if v.bounds is None or v.bounds.high is None]
 
-    def _most(self, given: Mapping[str, int]) -> Bytes | None:
+    def _maximum(self, given: Mapping[str, int]) -> Bytes | None:
         exe = self._exe
         ranges = {name: (size, size) for name, size in given.items()}
         for var, size, _ in exe.signature.data_dims:
-            _know(ranges, var, size)
+            _add_bound(ranges, var, size)
         if exe.program is not None:
-            for count, size in hosted.counts_of(exe.program, exe.weights):
-                _know(ranges, count, size)
+            for count, size in hosted.data_dim_bounds(exe.program, exe.weights):
+                _add_bound(ranges, count, size)
         results = None if self.results is None else upper(self.results, ranges)
         if self.scratch is not None:
             scratch = upper(self.scratch, ranges)
@@ -148,7 +149,7 @@ def upper(size: Expr, ranges: Mapping[str, tuple[int, int]]) -> int | None:
     return None if math.isinf(high) else max(0, int(high))
 
 
-def _know(ranges: dict[str, tuple[int, int]], var: Var, size: Expr) -> None:
+def _add_bound(ranges: dict[str, tuple[int, int]], var: Var, size: Expr) -> None:
     """Add the upper bound `size` of a dim to the ranges. Several dims may have the same name."""
     high = upper(size, ranges)
     if high is not None:
@@ -156,15 +157,16 @@ def _know(ranges: dict[str, tuple[int, int]], var: Var, size: Expr) -> None:
 
 
 def _total(types: Iterable[TensorType]) -> Expr | None:
+    """The bytes of tensors; None if one has strings."""
     total: Expr = const(0)
     for type_ in types:
         if type_.dtype is STRING:
             return None
-        known = math.prod(dim for dim in type_.shape if isinstance(dim, int)) * type_.dtype.itemsize
+        constant = math.prod(dim for dim in type_.shape if isinstance(dim, int)) * type_.dtype.itemsize
         size: Expr = const(1)
         for dim in type_.shape:
             size = size if isinstance(dim, int) else size * dim
-        total = total + size * known
+        total = total + size * constant
     return total
 
 
@@ -177,8 +179,8 @@ def _program_bytes(
     assert exe.program is not None
     parts = [upper(own.arena_size, ranges) for own in exe.program.segments.values()]
     for region in exe.regions.values():
-        most = CallMemory(region)._most(given)
-        parts.append(None if most is None else most.total)
+        maximum = CallMemory(region)._maximum(given)
+        parts.append(None if maximum is None else maximum.total)
 
     def bytes_of(type_: TensorType) -> int | None:
         size = _total([type_])
@@ -189,7 +191,7 @@ def _program_bytes(
     return sum(known) if len(known) == len(parts) else None
 
 
-def _words(size: Expr) -> str:
+def _bytes_text(size: Expr) -> str:
     known = const_value(size)
     return f"{size} bytes" if known is None else bytes_text(known)
 

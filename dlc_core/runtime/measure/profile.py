@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from dlc_core.diag import first_names
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -99,8 +101,8 @@ class Report:
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        counted = f"{self.threads} {self.executor}{'s' * (self.threads != 1)}"
-        table = Table(title=f"{self.milliseconds:.3f} ms a call, {counted}, mean of {self.runs}")
+        threads = f"{self.threads} {self.executor}{'s' * (self.threads != 1)}"
+        table = Table(title=f"{self.milliseconds:.3f} ms a call, {threads}, mean of {self.runs}")
         table.add_column("kernel", overflow="fold")
         table.add_column("model nodes", overflow="fold")
         for name in ("calls", "ms", "share", "MFLOP", "MB", "GFLOP/s", "GB/s", "roofline ms", "of it"):
@@ -108,7 +110,7 @@ class Report:
         for row in self.rows:
             table.add_row(
                 row.kernel,
-                _names(row.nodes),
+                first_names(row.nodes, SHOWN_NODES),
                 f"{row.calls:g}",
                 f"{row.milliseconds:.4f}",
                 f"{row.share:.1%}",
@@ -130,11 +132,6 @@ class Report:
         return captured.get()
 
 
-def _names(nodes: Sequence[str]) -> str:
-    rest = len(nodes) - SHOWN_NODES
-    return ", ".join(nodes[:SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
@@ -149,16 +146,16 @@ def make_report(
     executor: str,
 ) -> Report:
     """Make a report from the nanoseconds and calls of each call site, the estimates of the cost model, and
-    the seconds, for all runs together.
+    the seconds, each for all runs together.
     """
-    whole = sum(time for time, _ in times) or 1
+    total_time = sum(time for time, _ in times) or 1
     rows = [
         Row(
             kernel=site["kernel"],
             nodes=tuple(site.get("nodes", ())),
             calls=calls / runs,
             milliseconds=time / runs / 1e6,
-            share=time / whole,
+            share=time / total_time,
             flops=site.get("flops"),
             bytes=site.get("bytes"),
             roofline=None if limit is None else limit.limit * 1e3,

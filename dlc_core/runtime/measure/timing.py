@@ -1,7 +1,7 @@
 """Time measurements of repeated calls, with the spread of the times.
 
-spread = measure(lambda: exe(x), seconds=1.0)              milliseconds of single calls, as users see them
-timing = exe.time_evaluator(number=10, repeat=5)(x)        seconds of a kernel, without the call's checks
+spread = measure(lambda: exe(x), seconds=1.0)          milliseconds of single calls, as users see them
+timing = exe.time_evaluator(number=10, repeat=5)(x)    seconds of a call without its checks
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 
 from dlc_core.diag import UsageError
 
-LEAST_RUNS = 5
-MOST_CALLS = 1 << 32
-"""The maximum number of calls per repeat that `min_repeat_ms` increases it to."""
+MIN_RUNS = 5
+MAX_CALLS = 1 << 32
+"""The number of calls per repeat that `min_repeat_ms` does not exceed."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The milliseconds of a call: median, 10th and 90th percentile, minimum."""
+    """The milliseconds of a call: median, 10th and 90th percentile, minimum, maximum."""
 
     median: float
     p10: float
@@ -47,9 +47,9 @@ def spread_of(seconds: list[float]) -> Spread:
 
 def time_calls(call: Callable[[], object], number: int = 1) -> float:
     """The seconds of `number` consecutive calls."""
-    counted = range(number)
+    calls = range(number)
     start = time.perf_counter()
-    for _ in counted:
+    for _ in calls:
         call()
     return time.perf_counter() - start
 
@@ -57,11 +57,11 @@ def time_calls(call: Callable[[], object], number: int = 1) -> float:
 def measure(
     call: Callable[[], object], *, repeat: int | None = None, warmup: int = 2, seconds: float = 1.0
 ) -> Spread:
-    """Time a call `repeat` times, or for about `seconds` and at least a few times."""
+    """Time a call `repeat` times, or for about `seconds` and at least MIN_RUNS times."""
     time_calls(call, warmup)
     times: list[float] = []
     end = time.perf_counter() + seconds
-    while len(times) < repeat if repeat is not None else len(times) < LEAST_RUNS or time.perf_counter() < end:
+    while len(times) < repeat if repeat is not None else len(times) < MIN_RUNS or time.perf_counter() < end:
         times.append(time_calls(call))
     return spread_of(times)
 
@@ -136,12 +136,14 @@ class TimeEvaluator:
         results: list[float] = []
         while len(results) < self.repeat:
             seconds = time_calls(call, number)
-            wanted = self.min_repeat_ms / 1e3
-            if seconds < wanted and number < MOST_CALLS:
+            min_seconds = self.min_repeat_ms / 1e3
+            if seconds < min_seconds and number < MAX_CALLS:
                 # The repeat is too short. Increase the number of calls, and begin again, so that all repeats
                 # have the same number.
                 results.clear()
-                number = max(number + 1, min(int(1.2 * number * wanted / max(seconds, 1e-9)), 16 * number))
+                number = max(
+                    number + 1, min(int(1.2 * number * min_seconds / max(seconds, 1e-9)), 16 * number)
+                )
                 continue
             results.append(seconds / number)
         return Timing(tuple(results), number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dlc_core.diag import TargetError
-from dlc_core.runtime.machine.resources import cache_sizes, processor_words
+from dlc_core.runtime.machine.resources import cache_sizes, processor_facts
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _native() -> Processor:
 
 def _features() -> frozenset[str]:
     """The instruction sets in /proc/cpuinfo."""
-    for line in processor_words().splitlines():
+    for line in processor_facts().splitlines():
         name, _, words = line.partition(":")
         if name.strip() in ("flags", "Features"):
             return frozenset(words.split())

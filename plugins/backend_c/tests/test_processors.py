@@ -45,7 +45,7 @@ def test_native_flags_are_accepted_by_the_compiler(tmp_path):
     [("fpu sse2", "x86-64"), ("avx2 fma", "x86-64-v3"), ("avx2 fma avx512f avx512bw", "x86-64-v4")],
 )
 def test_features_determine_the_vector_width(monkeypatch, words, name):
-    monkeypatch.setattr(processors, "processor_words", lambda: f"model name\t: x\nflags\t\t: {words}\n")
+    monkeypatch.setattr(processors, "processor_facts", lambda: f"model name\t: x\nflags\t\t: {words}\n")
     monkeypatch.setattr(processors.platform, "machine", lambda: "x86_64")
     found = processors._native()
     assert found.vector_bits == processors.PROCESSORS[name].vector_bits

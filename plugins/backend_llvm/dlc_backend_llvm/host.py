@@ -27,7 +27,7 @@ from dlc_core.diag import TargetError
 from dlc_core.disk_cache import disk_cached
 from dlc_core.driver.cache import code_stamp
 from dlc_core.runtime.machine.cores import usable_cores
-from dlc_core.runtime.machine.resources import TYPICAL_CACHES, cache_sizes, processor_words
+from dlc_core.runtime.machine.resources import TYPICAL_CACHES, cache_sizes, processor_facts
 
 _HALF_WIDE = {"znver4": 256}
 """Processors whose arithmetic units are narrower than their vector registers, with the width of the units in
@@ -67,7 +67,7 @@ def host_cpu() -> HostCpu:
 
     The answers of LLVM are also stored on disk for other processes.
     """
-    words, stamp = processor_words(), installed()
+    words, stamp = processor_facts(), installed()
     if words and stamp:
         # The key contains the source of the probes and of the code that reads the assembly.
         cache_key = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))

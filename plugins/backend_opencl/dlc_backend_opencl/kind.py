@@ -13,7 +13,7 @@ from dlc_backend_opencl.platforms import find_device, problem, pyopencl
 from dlc_backend_opencl.pocl import vector_registers
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
-from dlc_core.runtime.machine.resources import processor_words
+from dlc_core.runtime.machine.resources import processor_facts
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
 
 FP64, SHUFFLES = "cl_khr_fp64", "cl_khr_subgroup_shuffle"
@@ -88,7 +88,7 @@ def description(options: Mapping[str, Any]) -> Description:
         frequency = 1e6 * device.max_clock_frequency or frequency
         if device.type & pyopencl().device_type.CPU:
             vector_bits = vector_bits or min(WIDEST, 32 * device.native_vector_width_float)
-            registers = vector_registers(processor_words())
+            registers = vector_registers(processor_facts())
         extensions |= frozenset(device.extensions.split())
         if FP64 not in extensions:
             dtypes = tuple(name for name in COMPUTED if name != "float64")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dlc_core.runtime.machine.resources import processor_words
+from dlc_core.runtime.machine.resources import processor_facts
 
 UNKNOWN = b"generic\0"
 NAMES = {
@@ -38,7 +38,7 @@ def name_processor(device: Any) -> None:
 
 @cache
 def _name(record: int) -> None:
-    name = best_name(processor_words())
+    name = best_name(processor_facts())
     if name is not None:
         rename(record, name.encode())
 

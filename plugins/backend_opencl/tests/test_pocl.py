@@ -79,7 +79,7 @@ def test_only_the_text_of_the_device_record_is_replaced() -> None:
 
 @linux
 def test_only_pocl_devices_without_a_name_are_changed() -> None:
-    if pocl.best_name(pocl.processor_words()) is None:
+    if pocl.best_name(pocl.processor_facts()) is None:
         pytest.skip("no processor of x86-64")
     for version, changed in (
         ("OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic", True),

@@ -168,7 +168,7 @@ def test_register_tiles_use_all_registers(
     )
     monkeypatch.setattr(kind, "find_device", lambda *_: cpu)
     monkeypatch.setattr(kind, "pyopencl", lambda: SimpleNamespace(device_type=SimpleNamespace(CPU=2)))
-    monkeypatch.setattr(kind, "processor_words", lambda: f"flags\t\t: {flags}\n")
+    monkeypatch.setattr(kind, "processor_facts", lambda: f"flags\t\t: {flags}\n")
     facts = kind.description({option.name: option.default for option in kind.OPTIONS} | {"device": "0"})
     assert (facts.vector_bits, facts.vector_registers) == (256, registers)
 

@@ -148,7 +148,7 @@ def test_data_dependent_dims_are_checked_at_run_time():
     g (float[n, 4] x) => (float[q, 4] y) <int64[1] a = {-1}, int64[1] zero = {0}>
         { m = ReduceMax<keepdims=0>(x) i = Cast<to=7>(m) r = Reshape(i, a) y = Slice(x, zero, r, zero) }"""
     exe = dlc.compile(model(text), shapes={"n": (1, 10), "q": (1, 3)})
-    assert exe.memory.most.results == 3 * 4 * 4
+    assert exe.memory.maximum.results == 3 * 4 * 4
     assert exe(3 * ones(5, 4)).shape == (3, 4)
     with pytest.raises(UsageError, match=r"q is 4, and the model is compiled for q in 1\.\.3(.|\n)*node 'y'"):
         exe(4 * ones(5, 4))
