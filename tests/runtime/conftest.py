@@ -1,4 +1,4 @@
-"""Executables on every kind of device: values in and out, this process's memory, memory of its own."""
+"""Devices of every kind: arrays in and out, this process's memory, their own memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Program:
 
 
 def run_main(entry, arrays, scalars):
-    """Run with raw memory: each buffer takes as many bytes as its shape needs."""
+    """Run on raw memory: each buffer is the first bytes of its memory, as many as its shape has."""
     main = entry.main
     env = dict(zip(main.scalars, scalars))
     views = []
@@ -68,7 +68,7 @@ class Shared(HostMemory):
 
 
 class Board:
-    """A device with memory of its own, whose handles are small numbers."""
+    """A device with its own memory, whose handles are small numbers."""
 
     name = "board"
     formats = (TENSOR,)
@@ -76,13 +76,11 @@ class Board:
     def __init__(self):
         self.memory = {}
         self.count = 0
-        self.most = 0
         self.failing = False
 
     def alloc(self, size, align=64):
         self.count += 1
         self.memory[self.count] = np.zeros(size, np.uint8)
-        self.most = max(self.most, len(self.memory))
         return self.count
 
     def free(self, handle):
@@ -109,7 +107,7 @@ class Board:
 
 
 class Devices:
-    """The plugin that gives them."""
+    """The plugin of these devices."""
 
     def __init__(self):
         self.board = Board()
@@ -128,7 +126,7 @@ class Devices:
 
 @pytest.fixture
 def devices(tmp_path):
-    """Targets `shared` and `board` beside the core's own; caches and reproducers of the test's own."""
+    """The targets `shared` and `board`, in addition to those of the core, with a cache of the test's own."""
     plugin = Devices()
     with fresh_registry({"devices": plugin}), _own_folders(tmp_path):
         yield plugin
@@ -140,7 +138,7 @@ def _own_folders(folder):
 
 @pytest.fixture(params=["reference", "reference -level=tir", "shared", "board"])
 def target(request, devices):
-    """Each target in turn."""
+    """The name of each target."""
     return request.param
 
 
@@ -150,7 +148,7 @@ def call(name, *args, **attrs):
 
 @pytest.fixture
 def models(devices):
-    """Small models by name, with the function that says what they compute."""
+    """Small models by name, and their weight."""
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((6, 4)).astype(np.float32)
 

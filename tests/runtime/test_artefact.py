@@ -1,4 +1,4 @@
-"""Artefact files: what is written is read, what is damaged is refused, and nothing else ever happens."""
+"""Artefact files: written files are read, damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_save_and_open(target, models, tmp_path):
     np.testing.assert_array_equal(dlc.open(tmp_path / "m.dlc", verify=True)(X), exe(X))
 
 
-def test_sources_are_kept_where_asked(devices, models, tmp_path):
+def test_saves_the_requested_sources(devices, models, tmp_path):
     exe = dlc.compile(models.dense(), "shared")
     exe.save(tmp_path / "m.dlc", sources=("graph",))
     assert dlc.open(tmp_path / "m.dlc").source("graph") == exe.source("graph")
@@ -59,7 +59,7 @@ def test_opening_maps_the_weights_without_reading_them(devices, models, tmp_path
 
 @pytest.fixture
 def saved(devices, models, tmp_path):
-    """The bytes of a good artefact, and a function that opens others and calls them."""
+    """The bytes of a valid artefact, and a function that opens other bytes as an artefact."""
     exe = dlc.compile(models.dense(), "reference")
     path = tmp_path / "good.dlc"
     exe.save(path)
@@ -72,7 +72,7 @@ def saved(devices, models, tmp_path):
     return path.read_bytes(), attempt
 
 
-def test_files_that_are_no_artefacts(saved, tmp_path):
+def test_refuses_files_that_are_not_artefacts(saved, tmp_path):
     data, attempt = saved
     for other, message in (
         (b"", "is not an artefact"),
@@ -93,18 +93,18 @@ def test_files_that_are_no_artefacts(saved, tmp_path):
         dlc.open(tmp_path)
 
 
-def test_flipped_bits_are_found(saved):
+def test_finds_flipped_bits(saved):
     data, attempt = saved
     attempt(data, verify=True)
-    for place in (len(data) - 1, PAGE + 5, PAGE * 2 + 1):
+    for position in (len(data) - 1, PAGE + 5, PAGE * 2 + 1):
         flipped = bytearray(data)
-        flipped[place] ^= 4
+        flipped[position] ^= 4
         with pytest.raises(ArtifactError, match="damaged"):
             attempt(bytes(flipped), verify=True)
 
 
 def rewritten(data, change):
-    """The artefact with another header, its checksum made good."""
+    """The artefact with a changed header and its right checksum."""
     _, _, length, _ = struct.unpack_from("<8sII32s", data)
     header = json.loads(data[48 : 48 + length])
     base = -(-(48 + length) // PAGE) * PAGE
@@ -142,36 +142,38 @@ def rewritten(data, change):
         (lambda h: h["signature"].update(exprs=[["const", 5], ["floordiv", 0, True]]), "malformed"),
     ],
 )
-def test_headers_that_lie_are_refused(saved, change, message):
+def test_refuses_inconsistent_headers(saved, change, message):
     data, attempt = saved
     with pytest.raises(ArtifactError, match=message):
         attempt(rewritten(data, change))
 
 
-def test_no_change_of_a_file_does_anything_but_raise(saved):
-    """500 damaged artefacts, half of them with checksums made good."""
+def test_damaged_files_raise_only_dlc_errors(saved):
+    """500 damaged artefacts, half of them with a right checksum of the header."""
     data, attempt = saved
     rng = random.Random(5)
     _, _, length, _ = struct.unpack_from("<8sII32s", data)
     opened = 0
-    for round_ in range(500):
+    for iteration in range(500):
         changed = bytearray(data)
         for _ in range(rng.randint(1, 6)):
-            place = rng.randrange(48 + length) if rng.random() < 0.7 else rng.randrange(len(changed))
+            position = rng.randrange(48 + length) if rng.random() < 0.7 else rng.randrange(len(changed))
             kind = rng.randrange(4)
             if kind == 0:
-                changed[place] = rng.randrange(256)
+                changed[position] = rng.randrange(256)
             elif kind == 1:
-                del changed[place : place + rng.randint(1, 9)]
+                del changed[position : position + rng.randint(1, 9)]
             elif kind == 2:
-                changed[place:place] = rng.randbytes(rng.randint(1, 9))
-            elif 48 < place < 48 + length:
-                changed[place : place + 1] = rng.choice([b"-1", b"1e99", b"null", b"[", b"9" * 30, b'"'])
-        if round_ % 2 and len(changed) > 48 + length:
+                changed[position:position] = rng.randbytes(rng.randint(1, 9))
+            elif 48 < position < 48 + length:
+                changed[position : position + 1] = rng.choice(
+                    [b"-1", b"1e99", b"null", b"[", b"9" * 30, b'"']
+                )
+        if iteration % 2 and len(changed) > 48 + length:
             digest = hashlib.sha256(bytes(changed[48 : 48 + length])).digest()
             changed[:48] = struct.pack("<8sII32s", data[:8], 1, length, digest)
         try:
-            exe = attempt(bytes(changed), verify=bool(round_ % 4))
+            exe = attempt(bytes(changed), verify=bool(iteration % 4))
             opened += 1
             exe(X)
         except DlcError:
@@ -193,7 +195,7 @@ def test_sections_are_aligned_and_deterministic(tmp_path):
     opened.verify("a", "b", "c", "d")
 
 
-def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m.dlc"
     write_container(path, {}, [("a", b"old")])
     before = path.read_bytes()
@@ -210,7 +212,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
         write_container(tmp_path / "no" / "m.dlc", {}, [("a", b"")])
 
 
-def test_dims_of_any_form_are_kept():
+def test_signatures_keep_dim_expressions():
     n, m, n2 = Var("n"), Var("m"), Var("n")
     dims = [
         n, m * 2 + 1, (n + m) // 3, n % 4, maximum(n, m), n - m, n2 * n,
@@ -230,7 +232,7 @@ def test_dims_of_any_form_are_kept():
         assert again.plan([(v,) for v in values]) == signature.plan([(v,) for v in values])
 
 
-def test_dims_that_no_arithmetic_gives_are_refused():
+def test_refuses_dims_that_are_not_arithmetic():
     n = Var("n")
     for size in (call("abs", (n,), "int64"), cast_to("int64", cast_to("int8", n))):
         with pytest.raises(UnsupportedError, match="cannot be saved"):

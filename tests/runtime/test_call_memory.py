@@ -1,4 +1,4 @@
-"""The memory of a call, known before it is made."""
+"""The memory of a call, computed before the call."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def module(body, *shapes):
 
 
 def chain(n, m):
-    """Two values between, of other shapes."""
+    """Softmax along both axes, with transposed intermediate values."""
     return module(
         lambda x: std.softmax(
             std.transpose(std.softmax(std.transpose(x, axes=(1, 0)), axis=1), axes=(1, 0)), axis=1
@@ -37,44 +37,45 @@ def ones(*shape):
 
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])
-def test_it_is_what_calls_plan_with(target):
+def test_equals_the_memory_of_plans(target):
     n, m = Var("n"), Var("m", bounds=Bounds(1, 40))
     exe = dlc.compile(chain(n, m), target)
     assert exe.memory.maximum is None
     for rows, columns in ((1, 1), (7, 40), (1000, 3)):
         plan = exe.signature.plan([(rows, columns)])
-        told = exe.memory.at(n=rows, m=columns)
-        assert (told.scratch, told.results) == (plan.arena, rows * columns * 4)
-        assert told.total == told.scratch + told.results
-        assert exe.memory.at({"n": rows}).scratch >= told.scratch
+        found = exe.memory.at(n=rows, m=columns)
+        assert (found.scratch, found.results) == (plan.arena, rows * columns * 4)
+        assert found.total == found.scratch + found.results
+        assert exe.memory.at({"n": rows}).scratch >= found.scratch
     assert [v.name for v in exe.memory.dims] == ["n", "m"]
 
 
-def test_bounds_of_all_dims_bound_it():
+def test_maximum_over_bounded_dims():
     exe = dlc.compile(chain(Var("n"), Var("m")), shapes={"n": (1, 100), "m": (2, 8)})
-    most = exe.memory.maximum
+    maximum = exe.memory.maximum
     for rows in (1, 33, 100):
         for columns in (2, 8):
             plan = exe.signature.plan([(rows, columns)])
-            assert plan.arena <= most.scratch
-            assert rows * columns * 4 <= most.results
-    assert most == exe.memory.at(n=100, m=8)
+            assert plan.arena <= maximum.scratch
+            assert rows * columns * 4 <= maximum.results
+    assert maximum == exe.memory.at(n=100, m=8)
     assert "at most" in str(exe.memory)
     record = exe.memory.record()
-    assert record["maximum"] == {"scratch": most.scratch, "results": 3200}
+    assert record["maximum"] == {"scratch": maximum.scratch, "results": 3200}
     assert exe.report["memory"] == record
 
 
-def test_an_artefact_and_the_explanation_tell_it(tmp_path):
+def test_artefacts_and_explanations_report_it(tmp_path):
     exe = dlc.compile(chain(Var("n"), Var("m")), shapes={"n": (1, 100), "m": 8})
     exe.save(tmp_path / "m.dlc")
     again = dlc.open(tmp_path / "m.dlc")
     assert again.memory.record() == exe.memory.record() == again.report["memory"]
     for one in (exe, again):
-        told = one.explain()
-        assert told.maximum == exe.memory.maximum
-        assert f"at most  {told.maximum.scratch} bytes of scratch memory and 3200 of results" in str(told)
-        assert "n in 1..100" in str(told)
+        explanation = one.explain()
+        assert explanation.maximum == exe.memory.maximum
+        text = f"at most  {explanation.maximum.scratch} bytes of scratch memory and 3200 of results"
+        assert text in str(explanation)
+        assert "n in 1..100" in str(explanation)
     static = dlc.compile(chain(4, 8)).explain()
     assert static.results == "128"
     assert "at most" not in str(static)
@@ -92,25 +93,25 @@ def test_an_artefact_and_the_explanation_tell_it(tmp_path):
         ({}, "depends on n"),
     ],
 )
-def test_sizes_that_do_not_fit(sizes, match):
+def test_refuses_sizes_that_no_call_has(sizes, match):
     exe = dlc.compile(chain(Var("n"), Var("m", bounds=Bounds(1, 40))))
     with pytest.raises(UsageError, match=match):
         exe.memory.at(sizes)
 
 
-def test_how_many_there_are_is_bounded_by_how_many_there_may_be():
-    places = module(lambda x: std.nonzero(std.relu(x), count=Var("found")), (Var("n"), 4))
-    free = dlc.compile(places)
+def test_data_dependent_dims_count_with_their_upper_bounds():
+    indices = module(lambda x: std.nonzero(std.relu(x), count=Var("found")), (Var("n"), 4))
+    free = dlc.compile(indices)
     assert free.memory.maximum is None
     assert free.memory.at(n=10).results == 2 * 40 * 8
-    exe = dlc.compile(places, shapes={"n": (1, 50)})
+    exe = dlc.compile(indices, shapes={"n": (1, 50)})
     assert exe.memory.maximum.results == 2 * 200 * 8
     # The indices exist twice: all possible ones, and the actual ones.
     assert exe.memory.maximum.scratch >= 2 * 200 * 8
     assert exe(ones(50, 4)).nbytes <= exe.memory.maximum.results
 
 
-def test_a_host_program_adds_up_what_is_there_at_once():
+def test_host_programs_count_live_values():
     def body(x):
         one = std.nonzero(x, count=Var("found"))
         return make_tuple([one, std.add(x, x)])
@@ -123,7 +124,7 @@ def test_a_host_program_adds_up_what_is_there_at_once():
     assert exe.explain().maximum == exe.memory.maximum
 
 
-def test_texts_have_no_size():
+def test_strings_have_no_size():
     x = param("x", tensor_type((3,), "string"))
     exe = dlc.compile(IRModule({"main": Function("main", (x,), x)}), "reference")
     assert exe.memory.maximum is None
@@ -132,7 +133,7 @@ def test_texts_have_no_size():
 
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])
-def test_a_call_that_is_too_large_is_refused_before_it_allocates(target, monkeypatch):
+def test_refuses_too_large_calls_before_allocation(target, monkeypatch):
     exe = dlc.compile(chain(Var("n"), Var("m")), target)
     monkeypatch.setattr(machine_memory, "available_memory", lambda: GIB // 2)
     wide = np.broadcast_to(np.float32(1), (1 << 14, 1 << 14))
@@ -147,7 +148,7 @@ def test_a_call_that_is_too_large_is_refused_before_it_allocates(target, monkeyp
     assert exe._load().plan((wide.shape,)).outputs == (wide.shape,)
 
 
-def test_what_is_kept_is_given_back_first(monkeypatch):
+def test_frees_kept_memory_before_it_refuses_a_call(monkeypatch):
     exe = dlc.compile(chain(Var("n"), Var("m")), "llvm")
     exe(ones(300, 300))
     kept = exe._load()._arenas
@@ -157,7 +158,7 @@ def test_what_is_kept_is_given_back_first(monkeypatch):
     assert not kept
 
 
-def test_the_memory_that_is_left(tmp_path):
+def test_available_memory_considers_cgroup_limits(tmp_path):
     assert available_memory(tmp_path) is None
     proc, cgroup = tmp_path / "proc", tmp_path / "sys/fs/cgroup/box"
     (proc / "self").mkdir(parents=True)

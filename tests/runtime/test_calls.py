@@ -1,4 +1,4 @@
-"""Calls: by position, by name, bound, from many threads; and what is refused before anything runs."""
+"""Calls by position, by name, bound, and from many threads; errors before anything runs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_result_that_is_an_input_is_a_copy(target, models):
         ((X[:, :5],), "dim 1 is 5, not 6"),
     ],
 )
-def test_what_does_not_fit_is_refused(target, models, arrays, message):
+def test_refuses_arrays_that_do_not_match(target, models, arrays, message):
     exe = dlc.compile(models.dense(), target)
     with pytest.raises(UsageError, match=message):
         exe(*arrays)
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused(target, models, arrays, message):
         exe.bind(list(arrays))
 
 
-def test_wrong_names_are_refused(devices, models):
+def test_refuses_wrong_names(devices, models):
     exe = dlc.compile(models.dense(), "shared")
     with pytest.raises(UsageError, match=r"unknown input 'y'\n  hint: inputs: x: float32\[2, 6\]"):
         exe.run({"x": X, "y": X})
@@ -103,7 +103,7 @@ def test_wrong_names_are_refused(devices, models):
         exe.run({})
 
 
-def test_any_layout_is_taken_and_contiguous_memory_is_not_copied(devices, models):
+def test_accepts_any_layout_and_copies_no_contiguous_memory(devices, models):
     seen = []
     shared = dlc.compile(models.dense(), "shared")
     want = shared(X)
@@ -115,14 +115,15 @@ def test_any_layout_is_taken_and_contiguous_memory_is_not_copied(devices, models
     exe = dlc.compile(models.dense(), "shared")
     frozen = X.copy()
     frozen.flags.writeable = False
-    for array in (X, frozen, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], memoryview(X), Lent(X)):
+    layouts = (X, frozen, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], memoryview(X), Exporter(X))
+    for array in layouts:
         np.testing.assert_array_equal(exe(array), want)
     assert [at == X.ctypes.data for at in seen] == [True, False, False, False, True, True]
     assert seen[1] == frozen.ctypes.data
 
 
-class Lent:
-    """Gives its memory by DLPack alone."""
+class Exporter:
+    """An array that exports its memory by DLPack only."""
 
     def __init__(self, array):
         self.array = array
@@ -152,7 +153,7 @@ def test_bound_memory_is_checked(target, models):
         exe.bind([memory[:12].reshape(2, 6)], [memory[10:18].reshape(2, 4)])
 
 
-def test_many_threads_may_call_at_once(target, models):
+def test_threads_call_at_once(target, models):
     exe = dlc.compile(models.rows(), target)
     exe(X)
     wrong = []
@@ -197,7 +198,7 @@ def test_num_threads_can_be_set(devices, models):
             exe.num_threads = wrong
 
 
-def test_callers_may_differ_in_threads(devices, models):
+def test_callers_use_different_numbers_of_threads(devices, models):
     exe = dlc.compile(models.dense(), "shared", num_threads=2)
     one = exe.with_threads(1)
     assert (exe.num_threads, one.num_threads) == (2, 1)
@@ -208,7 +209,7 @@ def test_callers_may_differ_in_threads(devices, models):
         exe.with_threads(0)
 
 
-def test_a_board_keeps_arrays_and_frees_them(devices, models):
+def test_arrays_stay_on_the_device_until_they_are_freed(devices, models):
     exe = dlc.compile(models.dense(), "board")
     exe(X)
     kept = len(devices.board.memory)
@@ -229,7 +230,7 @@ def test_a_board_keeps_arrays_and_frees_them(devices, models):
     assert len(devices.board.memory) == kept
 
 
-def test_a_failing_board_is_named(devices, models):
+def test_errors_name_the_device(devices, models):
     exe = dlc.compile(models.dense(), "board")
     devices.board.failing = True
     with pytest.raises(
@@ -240,7 +241,7 @@ def test_a_failing_board_is_named(devices, models):
     assert exe(X).shape == (2, 4)
 
 
-def test_shapes_that_depend_on_values_come_from_the_reference(devices, models):
+def test_the_reference_computes_data_dependent_shapes(devices, models):
     x = param("x", tensor_type((4,)))
     m = Var("m")
     above = op(
@@ -261,7 +262,7 @@ def test_shapes_that_depend_on_values_come_from_the_reference(devices, models):
         exe.bind([np.ones(4, np.float32)])
 
 
-def test_what_an_executable_cannot_do_is_said(devices, models):
+def test_unsupported_uses_raise(devices, models):
     exe = dlc.compile(models.dense(), "reference")
     with pytest.raises(UnsupportedError, match="no instrumented entry"):
         exe.profile([X])
@@ -275,7 +276,7 @@ def test_what_an_executable_cannot_do_is_said(devices, models):
     assert repr(exe.inputs) == "(<x: float32[2, 6]>,)"
 
 
-def test_without_a_device_there_is_saving_but_no_running(devices, models, tmp_path):
+def test_saves_but_does_not_run_without_a_device(devices, models, tmp_path):
     class Kinds:
         @hookimpl
         def dlc_targets(self):

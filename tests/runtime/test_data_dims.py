@@ -1,4 +1,4 @@
-"""Dims that elements of inputs tell: op, signature, calls, files."""
+"""Host-computed dims: ops, signatures, calls, files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dlc_core.script import parse
 from dlc_core.tir.interpreter import run
 
 
-def filled(told: bool = True) -> IRModule:
-    """As many rows of x as `k` says, one after the other, and one row fewer of ones."""
+def filled(host_computed: bool = True) -> IRModule:
+    """`k` copies of the row of x, and k - 1 rows of ones."""
     n, rows, fewer, element = Var("n"), Var("rows"), Var("fewer"), Var("k_0")
     x, k = param("x", tensor_type((1, n))), param("k", tensor_type((1,), "int64"))
     number = std.reshape(k, shape=())
@@ -33,7 +33,7 @@ def filled(told: bool = True) -> IRModule:
     less = std.dim_of(std.sub(number, dlc.graph.constant(np.int64(1))), size=fewer, what="there is no row")
     result = std.with_dims(one, less, std.broadcast_to(x, shape=(rows, n)))
     attrs = {"inputs": ("x", "k"), "outputs": ("y", "z")}
-    if told:
+    if host_computed:
         attrs[ELEMENTS] = ((element, "k", 0),)
         attrs[DATA_DIMS] = ((rows, element, "the rows are negative"), (fewer, rows - 1, "there is no row"))
     body = make_tuple([result, std.full(shape=(fewer, 2), value=1.0)])
@@ -44,10 +44,10 @@ X = np.float32([[1, 2, 3]])
 
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])
-@pytest.mark.parametrize("told", [True, False])
-def test_dims_that_a_caller_tells_and_dims_that_are_computed_are_the_same(target, told):
-    exe = dlc.compile(filled(told), target)
-    assert bool(exe.about.get("host")) == (target == "llvm" and not told)
+@pytest.mark.parametrize("host_computed", [True, False])
+def test_host_computed_and_data_dependent_dims_agree(target, host_computed):
+    exe = dlc.compile(filled(host_computed), target)
+    assert bool(exe.about.get("host")) == (target == "llvm" and not host_computed)
     for rows in (1, 4, 2):
         y, z = exe(X, np.array([rows]))
         np.testing.assert_array_equal(y, np.repeat(X, rows, 0))
@@ -57,7 +57,7 @@ def test_dims_that_a_caller_tells_and_dims_that_are_computed_are_the_same(target
     assert "there is no row" in str(caught.value)
 
 
-def test_text_and_files_keep_what_is_told(tmp_path):
+def test_scripts_and_files_keep_host_computed_dims(tmp_path):
     module = filled()
     assert structural_equal(parse(module.script()), module)
     exe = dlc.compile(module)
@@ -69,7 +69,7 @@ def test_text_and_files_keep_what_is_told(tmp_path):
         opened(X, np.array([0]))
 
 
-def test_a_bound_input_is_no_element_any_more():
+def test_binding_an_input_removes_its_elements():
     module = bind_params(filled(), {"k": np.array([3])})
     entry = module["main"]
     assert entry.attrs[ELEMENTS] == ()
@@ -79,7 +79,7 @@ def test_a_bound_input_is_no_element_any_more():
     assert z.shape == (2, 2)
 
 
-def test_plans_are_for_elements_too():
+def test_plans_depend_on_elements():
     exe = dlc.compile(filled())
     sizes = exe.signature.call_sizes([X, np.array([5])])
     assert sizes == ((1, 3), (1,), (5,))
@@ -88,62 +88,62 @@ def test_plans_are_for_elements_too():
     assert call()[0].shape == (2, 3)
 
 
-def test_programs_of_other_languages_compute_the_same_dims():
+def test_dim_programs_compute_the_same_dims():
     signature = dlc.compile(filled()).signature
-    program = dim_program("told", signature)
+    program = dim_program("dims", signature)
     assert [v.name for v in given_symbols(signature)] == ["n"]
     assert {v.name for v in data_symbols(signature)} == {"rows", "fewer"}
     for rows, status in ((3, 0), (0, -2), (-4, -1)):
         results = np.zeros(3, np.int64)
         run(program, np.array([rows]), results, 3, check=True)
         assert results[0] == status
-        places = {symbol.name: int(results[1 + i]) for i, symbol in enumerate(data_symbols(signature))}
-        assert places == {"rows": rows, "fewer": rows - 1}
+        dims = {symbol.name: int(results[1 + i]) for i, symbol in enumerate(data_symbols(signature))}
+        assert dims == {"rows": rows, "fewer": rows - 1}
 
 
 def scaled() -> IRModule:
-    """As many ones as the elements of x times a scale, cut; the scale is more than 0 and no large one."""
+    """As many ones as x has elements, times a scale from 0 to 1e6, truncated."""
     n, rows, scale = Var("n"), Var("rows"), Var("s_0", "float32")
     x, s = param("x", tensor_type((n,))), param("s", tensor_type((1,)))
     size = cast_to("int64", cast_to("float32", n) * scale)
     expr = select(logical_and(scale > 0.0, scale < 1e6), size, -1)
     many = std.cast(std.squeeze(std.dims_tensor(dims=(n,)), axes=(0,)), to="float32")
     number = std.cast(std.mul(many, std.reshape(s, shape=())), to="int64")
-    told = std.dim_of(number, size=rows, what="the scale is wrong")
+    size_of_y = std.dim_of(number, size=rows, what="the scale is wrong")
     attrs = {"inputs": ("x", "s"), "outputs": ("y",), ELEMENTS: ((scale, "s", 0),)}
     attrs[DATA_DIMS] = ((rows, expr, "the scale is wrong"),)
-    body = std.with_dims(told, std.full(shape=(rows,), value=1.0))
+    body = std.with_dims(size_of_y, std.full(shape=(rows,), value=1.0))
     return IRModule({"main": Function("main", (x, s), body, attrs)})
 
 
-def test_floats_tell_dims_as_machines_compute_them(tmp_path):
+def test_dims_from_floats_match_float32_arithmetic(tmp_path):
     module = scaled()
     assert structural_equal(parse(module.script()), module)
     exe = dlc.compile(module)
     assert not exe.about.get("host")
     exe.save(tmp_path / "m.dlc")
     opened = dlc.open(tmp_path / "m.dlc")
-    program = dim_program("told", exe.signature)
+    program = dim_program("dims", exe.signature)
     for scale in (0.7, 2.5, 0.05, 1 / 3):
-        wanted = int(np.float32(10) * np.float32(scale))
+        expected = int(np.float32(10) * np.float32(scale))
         results = np.zeros(2, np.int64)
         run(program, np.float32([scale]), results, 10, check=True)
-        assert results.tolist() == [0, wanted]
+        assert results.tolist() == [0, expected]
         for one in (exe, opened):
-            assert one(np.zeros(10, np.float32), np.float32([scale])).shape == (wanted,)
+            assert one(np.zeros(10, np.float32), np.float32([scale])).shape == (expected,)
     for scale in (0, -1, np.nan, np.inf):
         with pytest.raises(UsageError, match="the scale is wrong"):
             opened(np.zeros(10, np.float32), np.float32([scale]))
 
 
-def test_a_bound_float_is_no_element_any_more():
+def test_binding_a_float_removes_its_element():
     module = bind_params(scaled(), {"s": np.float32([2.5])})
     assert module["main"].attrs[ELEMENTS] == ()
     assert dlc.compile(module)(np.zeros(10, np.float32)).shape == (25,)
 
 
 @pytest.mark.parametrize("row", [["float", "int8", 1.0], ["float", "float32", 1], ["cast", "bfloat16", 0]])
-def test_malformed_floats_are_refused(row):
+def test_refuses_malformed_floats(row):
     data = encode_signature(dlc.compile(scaled()).signature)
     data["exprs"].append(row)
     with pytest.raises(ArtifactError):
@@ -172,13 +172,13 @@ def changed(change):
         lambda data: data["inputs"][0].update(dtype="string"),
     ],
 )
-def test_malformed_signatures_are_refused(change):
+def test_refuses_malformed_signatures(change):
     assert decode_signature(changed(lambda data: None)).data_dims
     with pytest.raises(ArtifactError):
         decode_signature(changed(change))
 
 
-def test_branches_keep_arguments_whose_shape_tells_a_dim():
+def test_branches_keep_arguments_whose_shapes_have_a_dim():
     n = Var("n")
     c, k = param("c", tensor_type((), "bool")), param("k", tensor_type((), "int64"))
 
@@ -187,9 +187,9 @@ def test_branches_keep_arguments_whose_shape_tells_a_dim():
         unused = param("unused", tensor_type((3,)))
         return Function(name, (own, unused), std.full(shape=(n,), value=value))
 
-    told: Node = std.dim_of(k, size=n)
+    count: Node = std.dim_of(k, size=n)
     spare = std.full(shape=(3,), value=0.0)
-    body = std.if_(c, told, spare, then_branch=branch("a", 1.0), else_branch=branch("b", 2.0))
+    body = std.if_(c, count, spare, then_branch=branch("a", 1.0), else_branch=branch("b", 2.0))
     module = DeadCode().run(IRModule({"main": Function("main", (c, k), body)}), PassContext())
     assert len(module["main"].body.args) == 2
     exe = dlc.compile(module)

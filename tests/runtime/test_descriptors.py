@@ -1,4 +1,4 @@
-"""The checks of calls by descriptors, run by the interpreter on tables that tests fill in."""
+"""The checks of calls by descriptors, run by the interpreter on tables of the tests."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ MODEL = signature([((N, 8), "float32"), ((M * 2 + 1, N), "int64")], [((N, M + 1)
 
 
 def rows(signature, shapes):
-    """A table of good facts; strides are given for every second argument."""
+    """A table of valid arguments; strides are given for every second one."""
     table = []
     for number, (value, shape) in enumerate(
         zip((*signature.inputs, *signature.outputs), shapes, strict=True)
     ):
-        steps, step = [], 1
+        strides, stride = [], 1
         for size in reversed(shape):
-            steps.append(step)
-            step *= size
+            strides.append(stride)
+            stride *= size
         row = [4096, 1, len(shape), dtype_word(value.type.dtype), number % 2]
-        table.append(row + list(shape) + (steps[::-1] if number % 2 else [0] * len(shape)))
+        table.append(row + list(shape) + (strides[::-1] if number % 2 else [0] * len(shape)))
         assert len(table[-1]) == row_size(value)
     return table
 
@@ -67,11 +67,11 @@ def status(signature, table):
     return results.tolist()
 
 
-GOOD = [(3, 8), (5, 3), (3, 3)]
+VALID = [(3, 8), (5, 3), (3, 3)]
 
 
-def test_arrays_that_fit_and_their_dims():
-    assert status(MODEL, rows(MODEL, GOOD)) == [0, 3, 2]
+def test_accepts_valid_arrays_and_returns_dims():
+    assert status(MODEL, rows(MODEL, VALID)) == [0, 3, 2]
     assert status(MODEL, rows(MODEL, [(0, 8), (1, 0), (0, 1)])) == [0, 0, 0]
 
 
@@ -98,13 +98,13 @@ def test_arrays_that_fit_and_their_dims():
         (0, STRIDED, 1, "strides"),
     ],
 )
-def test_arrays_that_do_not_fit(argument, word, value, reason):
-    table = rows(MODEL, GOOD)
+def test_refuses_invalid_arrays(argument, word, value, reason):
+    table = rows(MODEL, VALID)
     table[argument][word] = value
     assert status(MODEL, table)[0] == (0 if reason is None else status_of(argument, reason))
 
 
-def test_strides_that_nothing_is_reached_by_do_not_count():
+def test_ignores_strides_of_axes_with_at_most_one_element():
     table = rows(MODEL, [(1, 8), (1, 1), (1, 1)])
     table[1][SHAPE + 2 :] = [17, 23]
     assert status(MODEL, table)[0] == 0
@@ -115,8 +115,8 @@ def test_strides_that_nothing_is_reached_by_do_not_count():
     assert status(MODEL, empty) == [0, 0, 2]
 
 
-def test_the_first_reason_counts_and_codes_are_apart():
-    table = rows(MODEL, GOOD)
+def test_reports_the_first_error_and_codes_are_distinct():
+    table = rows(MODEL, VALID)
     table[1][RANK], table[0][DATA] = 5, 0
     assert status(MODEL, table)[0] == status_of(1, "rank")
     codes = {status_of(a, r) for a in range(9) for r in REASONS}
@@ -124,7 +124,7 @@ def test_the_first_reason_counts_and_codes_are_apart():
     assert max(codes) < -100
 
 
-def test_signatures_that_nothing_fits():
+def test_refuses_every_call_of_unsupported_signatures():
     hidden = signature([((N * N,), "float32")], [((N,), "float32")], N)
     assert status(hidden, [[4096, 1, 1, dtype_word(dtype("float32")), 0, 4, 0]] * 2)[0] == status_of(
         0, "shape"
@@ -144,13 +144,13 @@ def test_signatures_that_nothing_fits():
         (Condition(MULTIPLE, M * 3, N, "m"), None),
     ],
 )
-def test_dims_fulfil_what_is_needed(condition, argument):
-    needing = replace(MODEL, conditions=(condition,))
-    wanted = 0 if argument is None else status_of(argument, "shape")
-    assert status(needing, rows(needing, GOOD))[0] == wanted
+def test_checks_conditions_on_dims(condition, argument):
+    conditioned = replace(MODEL, conditions=(condition,))
+    expected = 0 if argument is None else status_of(argument, "shape")
+    assert status(conditioned, rows(conditioned, VALID))[0] == expected
 
 
-def test_conditions_behind_one_that_fails_are_not_computed():
-    needs = (Condition(AT_LEAST, M, const(1), "m"), Condition(EQUAL, N // M, const(3), "n"))
-    needing = replace(MODEL, conditions=needs)
-    assert status(needing, rows(needing, [(3, 8), (1, 3), (3, 1)]))[0] == status_of(1, "shape")
+def test_skips_conditions_after_a_failed_one():
+    conditions = (Condition(AT_LEAST, M, const(1), "m"), Condition(EQUAL, N // M, const(3), "n"))
+    conditioned = replace(MODEL, conditions=conditions)
+    assert status(conditioned, rows(conditioned, [(3, 8), (1, 3), (3, 1)]))[0] == status_of(1, "shape")

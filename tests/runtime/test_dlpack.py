@@ -1,4 +1,4 @@
-"""DLPack both ways, with the dtypes that NumPy does not exchange, and the lifetimes of lent memory."""
+"""DLPack in both directions, with dtypes that NumPy does not exchange, and lifetimes of exported memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.runtime.memory import dlpack
 
 
-class Lender:
-    """An array's memory by our own capsules."""
+class Exporter:
+    """An array that exports its memory by `dlpack.export`."""
 
     def __init__(self, array, *, readonly=False, old=False, device=dlpack.CPU):
         self.array, self.readonly, self.old, self.device = array, readonly, old, device
@@ -51,7 +51,7 @@ class Lender:
 )
 def test_round_trip_shares_memory(dtype, old):
     array = np.arange(6).reshape(2, 3).astype(DType(dtype).numpy)
-    view = dlpack.from_dlpack(Lender(array, old=old))
+    view = dlpack.from_dlpack(Exporter(array, old=old))
     assert view.dtype == array.dtype
     assert view.tobytes() == array.tobytes()
     assert view.ctypes.data == array.ctypes.data
@@ -65,45 +65,45 @@ def test_strides_and_empty_arrays():
         np.testing.assert_array_equal(dlpack.from_dlpack(np.asarray(view)), view)
 
 
-def test_numpy_reads_our_capsules():
+def test_numpy_reads_exported_capsules():
     array = np.arange(4, dtype=np.float32)
-    np.testing.assert_array_equal(np.from_dlpack(Lender(array)), array)
+    np.testing.assert_array_equal(np.from_dlpack(Exporter(array)), array)
 
 
 def test_read_only_memory_stays_read_only():
     array = np.arange(4, dtype=np.float32)
     array.flags.writeable = False
     assert not dlpack.from_dlpack(array).flags.writeable
-    assert not dlpack.from_dlpack(Lender(array, readonly=True)).flags.writeable
+    assert not dlpack.from_dlpack(Exporter(array, readonly=True)).flags.writeable
     with pytest.raises(UsageError, match=r"read-only memory needs a consumer with DLPack 1\.0"):
-        dlpack.from_dlpack(Lender(array, readonly=True, old=True))
+        dlpack.from_dlpack(Exporter(array, readonly=True, old=True))
 
 
-def test_memory_is_given_back():
+def test_memory_is_freed_with_the_last_view():
     array = np.arange(4, dtype=np.float32)
     before = len(dlpack._exported)
-    view = dlpack.from_dlpack(Lender(array))[1:]
+    view = dlpack.from_dlpack(Exporter(array))[1:]
     assert len(dlpack._exported) == before + 1
     del view
     gc.collect()
     assert len(dlpack._exported) == before
-    capsule = Lender(array).__dlpack__()  # never consumed
+    capsule = Exporter(array).__dlpack__()  # never consumed
     assert len(dlpack._exported) == before + 1
     del capsule
     assert len(dlpack._exported) == before
 
 
-def test_what_cannot_be_read_is_refused():
+def test_refuses_memory_that_it_cannot_read():
     array = np.arange(4, dtype=np.float32)
     with pytest.raises(UsageError, match=r"on a device \(DLPack type 2\)"):
-        dlpack.from_dlpack(Lender(array, device=(2, 0)))
-    used = Lender(array).__dlpack__()
+        dlpack.from_dlpack(Exporter(array, device=(2, 0)))
+    used = Exporter(array).__dlpack__()
     once = SimpleNamespace(__dlpack__=lambda **_: used)
     np.testing.assert_array_equal(dlpack.from_dlpack(once), array)
     with pytest.raises(UsageError, match="did not return an unused DLPack capsule"):
         dlpack.from_dlpack(once)
     with pytest.raises(BufferError, match="no dtype for int4"):
-        Lender(np.zeros(3, ml_dtypes.int4)).__dlpack__()
+        Exporter(np.zeros(3, ml_dtypes.int4)).__dlpack__()
 
     def raising(**_):
         raise BufferError("requires grad")
@@ -112,15 +112,15 @@ def test_what_cannot_be_read_is_refused():
         dlpack.from_dlpack(SimpleNamespace(__dlpack__=raising))
 
 
-def test_memory_that_is_lent_until_the_program_ends():
-    """A deleter may run when this package's modules are gone."""
+def test_exported_memory_outlives_the_module():
+    """A deleter may run after the modules of this package are gone."""
     text = """
 import sys
 import numpy as np
 from dlc_core.ir.dtype import DType
 from dlc_core.runtime.memory import dlpack
 
-class Lender:
+class Exporter:
     def __init__(self):
         self.array = np.ones(3)
     def __dlpack_device__(self):
@@ -128,7 +128,7 @@ class Lender:
     def __dlpack__(self, **_):
         return dlpack.export(self.array, self.array.ctypes.data, (3,), DType("float64"))
 
-sys.held = np.from_dlpack(Lender()), Lender().__dlpack__()
+sys.kept = np.from_dlpack(Exporter()), Exporter().__dlpack__()
 """
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Guard mode: values are separated, unwritten memory shows, pages that may not be touched are protected."""
+"""Guard mode: values are separated by protected pages, and unwritten memory is NaN or large integers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_values_can_be_aligned_to_more_than_their_elements():
     assert PAGE - (address(memory.bytes) + 20) % PAGE == 12
 
 
-def test_what_is_written_beside_a_value_in_its_pages_is_found():
+def test_finds_writes_next_to_a_value_in_its_pages():
     memory = GuardedMemory(Layout(PAGE, (SizedSlot("x", 0, 8, 0xFF),)))
     memory.check()
     memory.bytes[8:10] = 1
@@ -73,12 +73,12 @@ def test_what_is_written_beside_a_value_in_its_pages_is_found():
 
 
 @pytest.mark.parametrize("slots", [[(-8, 4)], [(0, PAGE + 1)], [(0, 8), (16, 8)], [(4 * PAGE, 0)]])
-def test_slots_are_in_the_memory_and_share_no_page(slots):
+def test_refuses_slots_outside_the_memory_or_on_a_shared_page(slots):
     with pytest.raises(RuntimeFailure, match="is not inside"):
         GuardedMemory(Layout(PAGE, tuple(SizedSlot("x", at, size, 0) for at, size in slots)))
 
 
-def test_unwritten_floats_are_no_numbers_and_integers_are_large():
+def test_unwritten_floats_are_nan_and_integers_are_large():
     for name in ("float32", "float64", "float16", "bfloat16", "float8_e5m2"):
         filled = np.full(8, fill_of(dtype(name)), np.uint8).view(dtype(name).numpy)
         assert np.isnan(filled.astype(np.float64)).all()
@@ -102,7 +102,7 @@ def test_settings_name_a_mode():
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("target", ["llvm", "c", "opencl_simulated"])
-def test_results_are_those_without(target, mode):
+def test_results_equal_those_without_guard_mode(target, mode):
     plain = dlc.compile(chain(2), target)
     guarded = dlc.compile(chain(2), target, config={"guard": mode})
     np.testing.assert_array_equal(guarded(X), plain(X))
@@ -111,23 +111,23 @@ def test_results_are_those_without(target, mode):
 
 
 @pytest.mark.parametrize("target", ["shared", "board", "reference"])
-def test_devices_that_keep_nothing_apart_run_the_same_code(devices, target):
+def test_devices_without_guarded_memory_run_the_same_code(devices, target):
     exe = dlc.compile(chain(2), target, config={"guard": "end"})
     np.testing.assert_allclose(exe(X), dlc.compile(chain(2), "reference")(X), 1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rows", [2, 700, "n"])
-def test_no_value_shares_a_page_with_another(mode, rows):
+def test_no_two_values_share_a_page(mode, rows):
     exe = dlc.compile(chain(Var("n") if rows == "n" else rows), "llvm", config={"guard": mode})
     signature = decode_signature(encode_signature(exe.signature))
     assert encode_signature(signature) == encode_signature(exe.signature)
     plan = signature.plan([(700 if rows == "n" else rows, 6)])
     layouts = Layouts(signature, mode)
     assert layouts.arena(plan).size % PAGE == 0
-    for layout, least in ((layouts.arena(plan), 3), (layouts.weights(signature.weights_size), 2)):
+    for layout, count in ((layouts.arena(plan), 3), (layouts.weights(signature.weights_size), 2)):
         slots = [r for r in layout.slots if r.fill]
-        assert len(slots) >= least - 1
+        assert len(slots) >= count - 1
         assert layout.size >= slots[-1].end
         ends = [(r.offset // PAGE, -(-r.end // PAGE)) for r in slots]
         assert all(end < begin for (_, end), (begin, _) in pairwise(ends))
@@ -137,7 +137,7 @@ def test_no_value_shares_a_page_with_another(mode, rows):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("target", ["llvm", "c"])
 @pytest.mark.parametrize("size", [1, 5, 1500])
-def test_bodies_and_turns_of_loops_have_pages_of_their_own(mode, target, size):
+def test_loop_states_and_bodies_have_their_own_pages(mode, target, size):
     rng = np.random.default_rng(size)
     arrays = [rng.standard_normal(s).astype(np.float32) / 3 for s in (size, size, (4, size))]
     inputs = [*arrays, np.int32(0)]
@@ -146,30 +146,30 @@ def test_bodies_and_turns_of_loops_have_pages_of_their_own(mode, target, size):
         np.testing.assert_allclose(got, want, 1e-5, 1e-6)
     plan = exe.signature.plan([np.shape(a) for a in inputs])
     slots = Layouts(exe.signature, mode).arena(plan).slots
-    places = sorted((r.offset // PAGE, -(-r.end // PAGE)) for r in slots)
-    assert all(end < begin for (_, end), (begin, _) in pairwise(places))
+    pages = sorted((r.offset // PAGE, -(-r.end // PAGE)) for r in slots)
+    assert all(end < begin for (_, end), (begin, _) in pairwise(pages))
     assert sum("state" in r.name for r in slots) == 6
 
 
 @pytest.mark.parametrize("rows", [2, 700, "n"])
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_what_nothing_reads_any_more_is_filled_again(target, rows, monkeypatch):
+def test_dead_values_are_filled_again(target, rows, monkeypatch):
     exe = dlc.compile(chain(Var("n") if rows == "n" else rows), target, config={"guard": "end"})
-    left = []
+    found = []
 
-    def look(memory):
-        left.extend((slot, bool((memory.part(slot) == slot.fill).all())) for slot in memory.layout.slots)
+    def record(memory):
+        found.extend((slot, bool((memory.part(slot) == slot.fill).all())) for slot in memory.layout.slots)
 
-    monkeypatch.setattr(GuardedMemory, "check", look)
+    monkeypatch.setattr(GuardedMemory, "check", record)
     exe(np.ones((700 if rows == "n" else rows, 6), np.float32))
-    values = [(region.name, filled) for region, filled in left if region.name.startswith("the result")]
+    values = [(region.name, filled) for region, filled in found if region.name.startswith("the result")]
     assert len(values) >= 2
     assert all(filled for _, filled in values)
 
 
 @dataclass(frozen=True)
-class Late(Pass):
-    """Break an entry: it calls a kernel once more at its end, when what that reads is no longer there."""
+class LateRead(Pass):
+    """Breaks an entry: it calls a kernel again at its end, after the live ranges of its inputs."""
 
     name: ClassVar[str] = "late"
     stage: ClassVar[str] = "main"
@@ -184,22 +184,22 @@ class Late(Pass):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_reads_behind_a_live_range_show(mode):
-    """A matmul that runs when its operand's last reader has run."""
+def test_reads_after_a_live_range_give_nan(mode):
+    """A matmul that runs after the last use of its operand."""
     plain = dlc.compile(chain(2), "llvm", cache=False)(X)
-    with PassContext(passes=[Late()]):
+    with PassContext(passes=[LateRead()]):
         exe = dlc.compile(chain(2), "llvm", config={"guard": mode}, cache=False)
     assert np.isfinite(plain).all()
     assert np.isnan(exe(X)).all()
 
 
-def test_the_knob_is_what_compiles_ask_for_and_part_of_their_key():
+def test_the_setting_is_part_of_the_cache_key():
     with config.override(guard="1"):
         assert dlc.compile(chain(2), "llvm").signature.guard.mode == "end"
     assert dlc.compile(chain(2), "llvm").signature.guard is None
 
 
-def test_an_executable_compiled_without_has_its_arrays_guarded():
+def test_executables_compiled_without_guard_mode_get_guarded_arrays():
     exe = dlc.compile(chain(2), "llvm")
     plain = exe(X)
     other = dlc.compile(chain(2), "llvm")
@@ -208,24 +208,24 @@ def test_an_executable_compiled_without_has_its_arrays_guarded():
         assert type(other._caller).__name__ == "GuardedInPlace"
 
 
-SOME = """
+COPY = """
 @T.prim_func
-def some(A: T.Buffer((8,), "float32"), B: T.Buffer((10,), "float32")):
+def copy(A: T.Buffer((8,), "float32"), B: T.Buffer((10,), "float32")):
     for i in range(8):
         B[i] = A[i]
 """
-FAR = SOME.replace("B[i] =", "B[i + 3] =").replace("some", "far")
+SHIFTED = COPY.replace("B[i] =", "B[i + 3] =")
 
 
-def test_what_no_kernel_writes_is_no_number():
-    exe = dlc.build(dlc.script.parse(SOME), "llvm", config={"guard": "end"})
+def test_unwritten_elements_are_nan():
+    exe = dlc.build(dlc.script.parse(COPY), "llvm", config={"guard": "end"})
     y = exe(np.ones(8, np.float32))
     assert np.isnan(y[8:]).all()
     assert (y[:8] == 1).all()
 
 
-def test_writes_in_a_value_s_last_page_are_found_after_the_call():
+def test_finds_writes_in_the_last_page_of_a_value():
     with PassContext(disabled=("prove_bounds",)):
-        exe = dlc.build(dlc.script.parse(FAR), "llvm", config={"guard": "begin"})
+        exe = dlc.build(dlc.script.parse(SHIFTED), "llvm", config={"guard": "begin"})
     with pytest.raises(RuntimeFailure, match="4 bytes after output 'B' have been written"):
         exe(np.ones(8, np.float32))

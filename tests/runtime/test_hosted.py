@@ -1,6 +1,4 @@
-"""Host programs: control flow, ops without a lowering and dims that only running tells, between
-native segments.
-"""
+"""Host programs: control flow, ops without a lowering and data-dependent dims, between native segments."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ def looped():
 
 
 def branching():
-    """relu(a @ w) where the sum is above zero, else a itself; a branch holds a branch."""
+    """relu(a @ w) if the sum is above zero, else a; a branch contains another one."""
     x, y, z, u = (param(n, MATRIX) for n in "xyzu")
     big = call("greater", call("reduce_sum", x, axes=(0, 1)), constant(100.0, "float32"))
     inner = call(
@@ -107,7 +105,7 @@ TARGETS = ["reference -level=tir", "reference -level=tir -check=true", "shared",
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
-def test_programs_compute_what_the_graph_means(devices, name, target, tmp_path):
+def test_programs_compute_the_results_of_the_graph(devices, name, target, tmp_path):
     model = MODELS[name]()
     want = dlc.compile(model, "reference")
     exe = dlc.compile(model, target, verify="structure")
@@ -127,7 +125,7 @@ def test_programs_compute_what_the_graph_means(devices, name, target, tmp_path):
         np.testing.assert_allclose(value, want.run({"a": X})[key], rtol=1e-5, atol=1e-6)
 
 
-def test_what_runs_on_the_host_is_named(devices):
+def test_reports_ops_that_run_on_the_host(devices):
     exe = dlc.compile(looped(), "shared")
     assert [(e["op"], e["why"]) for e in exe.about["host"]] == [("while_", "control flow")]
     assert sorted(exe.artifact.symbols) == [f"segment_{i}" for i in range(4)]
@@ -141,7 +139,7 @@ def test_what_runs_on_the_host_is_named(devices):
     assert "host" not in native.about
 
 
-def test_results_are_never_the_callers_memory(devices):
+def test_results_share_no_memory_with_inputs(devices):
     exe = dlc.compile(branching(), "shared")
     x = -np.abs(X)
     y = exe(x)
@@ -150,8 +148,8 @@ def test_results_are_never_the_callers_memory(devices):
     assert y.flags.writeable
 
 
-def test_shapes_that_depend_on_values(devices):
-    """The rows whose sum is above zero, times a matrix, plus what the model's other dim tells."""
+def test_data_dependent_shapes(devices):
+    """The rows whose sum is above zero, times a matrix; their maximum plus the input."""
     m, n = Var("m"), Var("n")
     rows = op(
         "rows_above",
@@ -175,7 +173,7 @@ def test_shapes_that_depend_on_values(devices):
                 np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_malformed_programs_are_refused(devices):
+def test_refuses_malformed_programs(devices):
     program = dlc.compile(looped(), "shared").program
     data = program.encode()
     assert Program.decode(data).encode() == data

@@ -28,10 +28,10 @@ MACHINE = Description(
 )
 
 
-class Shares(ScheduleRule):
-    """One reduction of each element by the threads of a group; what follows it by the first of them."""
+class GroupReduction(ScheduleRule):
+    """The threads of a group reduce each element; the next steps run on the first of them."""
 
-    name, priority = "grid.shares", 300
+    name, priority = "grid.group_reduction", 300
 
     def matches(self, func, machine):
         return bool(machine.description.thread_axes)
@@ -40,11 +40,11 @@ class Shares(ScheduleRule):
         for block in schedule.get_blocks():
             axes = schedule.get(block).axes
             loops = schedule.get_loops(block)
-            points = [loop for loop, axis in zip(loops, axes, strict=True) if axis.kind == "spatial"]
-            sums = [loop for loop, axis in zip(loops, axes, strict=True) if axis.kind == "reduce"]
-            point = schedule.fuse(*points) if len(points) > 1 else points[0]
-            if sums:
-                total = schedule.fuse(*sums) if len(sums) > 1 else sums[0]
+            spatial = [loop for loop, axis in zip(loops, axes, strict=True) if axis.kind == "spatial"]
+            reduce = [loop for loop, axis in zip(loops, axes, strict=True) if axis.kind == "reduce"]
+            point = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+            if reduce:
+                total = schedule.fuse(*reduce) if len(reduce) > 1 else reduce[0]
                 steps, thread = schedule.split(total, [None, 4])
                 schedule.reorder(thread, steps)
                 schedule.bind(point, "block.x")
@@ -56,7 +56,7 @@ class Shares(ScheduleRule):
 
 
 class Grid:
-    """The plugin that gives the target."""
+    """The plugin of the target."""
 
     @hookimpl
     def dlc_targets(self):
@@ -66,7 +66,7 @@ class Grid:
 
     @hookimpl
     def dlc_schedule_rules(self):
-        return [Shares()]
+        return [GroupReduction()]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_model_runs_as_launches(grid):
     a, s = rng.integers(-3, 4, (3, 8)).astype(np.float32), rng.integers(-3, 4, 5).astype(np.float32)
     expected = (np.maximum(a @ weight, 0) + s).max(axis=1, keepdims=True)
     np.testing.assert_array_equal(exe(a, s).reshape(-1), expected.reshape(-1))
-    assert {kernel.rule for kernel in exe.explain().kernels} == {"grid.shares"}
+    assert {kernel.rule for kernel in exe.explain().kernels} == {"grid.group_reduction"}
     module = from_json(json.loads(exe.artifact.code))
     launched = {
         name: f.attrs["launch"] for name, f in module.of_kind(PrimFunc).items() if "launch" in f.attrs

@@ -1,4 +1,4 @@
-"""Measuring: the figures, and what is measured."""
+"""Time measurements: statistics, the number of calls, and the measured inputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_calls_are_counted():
 
 
 def test_short_repeats_get_more_calls(monkeypatch):
-    """A clock that goes on by a millisecond a call: ten calls make ten milliseconds."""
+    """The clock advances by a millisecond in each call, so ten calls take ten milliseconds."""
     now = 0.0
 
     def call():
@@ -48,7 +48,7 @@ def test_short_repeats_get_more_calls(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"number": 0}, {"repeat": 0}, {"warmup": -1}, {"min_repeat_ms": -1}])
-def test_wrong_options(wrong):
+def test_refuses_invalid_options(wrong):
     with pytest.raises(UsageError, match="a time evaluator of"):
         evaluator(lambda: None, **wrong)
 

@@ -1,4 +1,4 @@
-"""Memory that lasts: results whose memory serves again, and large pages."""
+"""Long-lived memory: reuse of the memory of results, and large pages."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def allocator(pool, shape=SHAPE):
     return made
 
 
-def test_memory_serves_again_once_nobody_holds_the_result():
+def test_memory_is_reused_after_the_result_is_freed():
     allocate = allocator(Recycled())
     first = allocate()
     assert first.shape == SHAPE
     assert first.dtype == FLOAT
     assert address(first) % ALIGN == 0
-    place = address(first)
+    reused = address(first)
     second = allocate()
     assert not np.shares_memory(first, second)
     del first
-    assert address(allocate()) == place
+    assert address(allocate()) == reused
 
 
 @pytest.mark.parametrize(
     "hold", [lambda a: a[5:], memoryview, np.from_dlpack], ids=["view", "bytes", "dlpack"]
 )
-def test_memory_that_is_seen_is_held(hold):
+def test_views_keep_memory(hold):
     allocate = allocator(Recycled())
     first = allocate()
     first[...] = 7
@@ -49,8 +49,8 @@ def test_memory_that_is_seen_is_held(hold):
     assert np.all(np.asarray(held) == 7)
 
 
-def test_results_that_callers_keep_are_theirs():
-    """And no more is kept than callers are taken to hold at a time."""
+def test_kept_results_have_their_own_memory():
+    """At most the memory of `CALLS` results is kept after they are freed."""
     pool = Recycled()
     allocate = allocator(pool)
     held = [allocate() for _ in range(5)]
@@ -61,8 +61,8 @@ def test_results_that_callers_keep_are_theirs():
     assert {address(a) for a in again[:2]} == last
 
 
-def test_no_more_is_kept_than_the_largest_calls_need():
-    """Other sizes allocate room first."""
+def test_keeps_at_most_the_results_of_the_largest_calls():
+    """Blocks of other sizes are dropped first."""
     pool = Recycled()
     small, large = allocator(pool), allocator(pool, (LARGE, 4))
     for _ in range(3):
@@ -70,14 +70,14 @@ def test_no_more_is_kept_than_the_largest_calls_need():
     assert pool._bytes <= pool._limit
     assert sum(size * len(kept) for size, kept in pool._kept.items()) == pool._bytes
     held = [large(), large()]
-    places = {address(a) for a in held}
+    blocks = {address(a) for a in held}
     del held
-    assert {address(large()) for _ in range(4)} <= places
+    assert {address(large()) for _ in range(4)} <= blocks
     pool.clear()
     assert not pool._kept
 
 
-def test_small_results_are_no_concern():
+def test_small_results_are_not_kept():
     pool = Recycled()
     allocate = allocator(pool, (3,))
     assert allocate().flags.owndata
@@ -105,7 +105,7 @@ def test_threads_never_share_a_result():
 
 
 @pytest.mark.parametrize("size", [1, MIN_LARGE - 1, MIN_LARGE, LARGE_PAGE, 3 * LARGE_PAGE + 5])
-def test_lasting_memory(size):
+def test_long_lived_memory_is_in_large_pages(size):
     memory = long_lived_bytes(size)
     memory[...] = 255
     assert memory.shape == (size,)
@@ -113,6 +113,6 @@ def test_lasting_memory(size):
     assert address(memory) % (LARGE_PAGE if large else ALIGN) == 0
 
 
-def test_there_may_be_no_memory():
+def test_refuses_too_large_allocations():
     with pytest.raises(RuntimeFailure, match="cannot allocate"):
         long_lived_bytes(1 << 60)

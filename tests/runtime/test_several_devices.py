@@ -1,4 +1,4 @@
-"""Programs over several devices: what is copied, what runs beside what, how much memory values take."""
+"""Programs over several devices: copies, overlap of devices and host, memory of values."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ PATIENCE = 20.0
 STARTED, ALLOWED = threading.Event(), threading.Event()
 
 
-def _meet(x):
+def _host_work(x):
     STARTED.wait(PATIENCE)
     ALLOWED.set()
     return x + 1
 
 
-MEETING = op(
-    "meeting",
-    "x + 1, once the card works",
+HOST_WORK = op(
+    "host_work",
+    "x + 1, after the card has started",
     ["x"],
     kind="opaque",
     infer=lambda types, attrs: types[0],
-    reference=_meet,
+    reference=_host_work,
 )
 
 
@@ -52,7 +52,7 @@ def cards():
     STARTED.clear()
     ALLOWED.clear()
     first, second = CardPlugin("first"), CardPlugin("second")
-    plugin = SimpleNamespace(dlc_ops=hookimpl(specname="dlc_ops")(lambda: [MEETING]))
+    plugin = SimpleNamespace(dlc_ops=hookimpl(specname="dlc_ops")(lambda: [HOST_WORK]))
     with fresh_registry({"first": first, "second": second, "ops": plugin}):
         yield first.card, second.card
 
@@ -77,17 +77,17 @@ def check(exe, model, *inputs):
         np.testing.assert_allclose(a, b, 1e-5, 1e-6)
 
 
-BEHIND = ["reference", "reference -level=tir"]
+HOST_TARGETS = ["reference", "reference -level=tir"]
 
 
-@pytest.mark.parametrize("behind", BEHIND)
-def test_a_value_is_copied_once_to_where_it_is_needed(cards, behind):
-    """The host reads what the card's first region gave, the card still has it for the second one."""
+@pytest.mark.parametrize("host_target", HOST_TARGETS)
+def test_a_value_is_copied_once_to_each_device(cards, host_target):
+    """The host reads the result of the card's first region; the card keeps it for the second one."""
     a = param("a", SQUARE)
     first = dense(a)
     last = call("add", dense(call("tanh", first)), first)
     model = module([a], last)
-    exe = dlc.compile(model, targets=["first", behind])
+    exe = dlc.compile(model, targets=["first", host_target])
     assert len(exe.regions) == 2
     check(exe, model, X)
     card = cards[0]
@@ -98,7 +98,7 @@ def test_a_value_is_copied_once_to_where_it_is_needed(cards, behind):
 
 
 def test_values_between_regions_stay_on_the_card(cards):
-    """Regions that are not merged pass their values on the card."""
+    """Values between regions that are not merged are not copied to the host."""
     with fresh_registry({"first": (plugin := CardPlugin("first", merge=False))}):
         a = param("a", SQUARE)
         model = module([a], dense(dense(dense(a))))
@@ -124,7 +124,7 @@ def test_the_state_of_a_loop_stays_on_the_card(cards):
 
 
 def chain(a):
-    """The first card, then the second, which the first needs again."""
+    """Steps on the first card, the second, and the first again."""
     there = call("relu", call("matmul", a, constant(W)))
     return call("matmul", call("add", there, there), constant(W))
 
@@ -132,24 +132,24 @@ def chain(a):
 PLACES = {"matmul": "first", "relu": "second", "add": "second"}
 
 
-@pytest.mark.parametrize("behind", BEHIND)
-def test_cards_copy_from_each_other(cards, behind):
-    """Once for each value that goes to another card, with nothing but inputs and results on the host."""
+@pytest.mark.parametrize("host_target", HOST_TARGETS)
+def test_cards_copy_from_each_other(cards, host_target):
+    """Once for each value that the other card uses; only inputs and results are on the host."""
     first, second = cards
     a = param("a", SQUARE)
     model = module([a], chain(a))
-    exe = dlc.compile(model, targets=["first", "second", behind], place=PLACES)
+    exe = dlc.compile(model, targets=["first", "second", host_target], place=PLACES)
     check(exe, model, X)
     first.log.clear()
     second.log.clear()
     check(exe, model, X)
-    # A card logs a copy when it is asked for, a region when it runs.
+    # A card logs copies when they are requested, and regions when they run.
     assert sorted(first.log) == ["copy", "read", "region_0", "region_2", "write"]
     assert sorted(second.log) == ["copy", "region_1"]
 
 
 def test_copies_between_cards_wait_for_both(cards, monkeypatch):
-    """A value is copied when the one card has made it, over memory that the other one has done with."""
+    """A copy waits until its source is computed and its destination is no longer in use."""
     for card in cards:
         monkeypatch.setattr(card, "run", slowly(card.run))
     a = param("a", SQUARE)
@@ -160,14 +160,14 @@ def test_copies_between_cards_wait_for_both(cards, monkeypatch):
 
 
 def slowly(run):
-    def later(*args):
+    def delayed(*args):
         time.sleep(0.003)
         run(*args)
 
-    return later
+    return delayed
 
 
-def test_cards_without_a_way_exchange_through_the_host(cards, monkeypatch):
+def test_cards_without_direct_copies_exchange_through_the_host(cards, monkeypatch):
     first, _ = cards
     for card in cards:
         monkeypatch.setattr(card, "copy", lambda *args: False)
@@ -180,7 +180,7 @@ def test_cards_without_a_way_exchange_through_the_host(cards, monkeypatch):
     assert first.log == ["write", "region_0", "read", "write", "region_2", "read"]
 
 
-def test_failed_copies_come_out_of_the_call(cards, monkeypatch):
+def test_failed_copies_raise_in_the_call(cards, monkeypatch):
     def copy(*args):
         raise OSError("the link is down")
 
@@ -194,30 +194,30 @@ def test_failed_copies_come_out_of_the_call(cards, monkeypatch):
     check(exe, model, X)
 
 
-ROUNDS = 4
+ITERATIONS = 4
 
 
 def test_the_state_of_a_scan_stays_on_the_card(cards):
-    """The host slices and stacks: one part goes to the card per iteration, one row comes back."""
+    """The host slices and stacks: in each iteration one part is copied to the card and one row from it."""
     y, part = param("y", SQUARE), param("part", SQUARE)
     after = dense(y)
     body = Function("body", (y, part), make_tuple((after, call("tanh", dense(call("add", after, part))))))
-    a, parts = param("a", SQUARE), param("parts", tensor_type((ROUNDS, 8, 8)))
+    a, parts = param("a", SQUARE), param("parts", tensor_type((ITERATIONS, 8, 8)))
     scan = call("scan", a, parts, num_state=1, body=body)
     model = module([a, parts], get_item(scan, 0), get_item(scan, 1))
     exe = dlc.compile(model, targets=["first", "reference"])
-    xs = np.random.default_rng(2).standard_normal((ROUNDS, 8, 8)).astype(np.float32)
+    xs = np.random.default_rng(2).standard_normal((ITERATIONS, 8, 8)).astype(np.float32)
     check(exe, model, X, xs)
     log = cards[0].log
     log.clear()
     check(exe, model, X, xs)
-    # Into the card: the state once, a part each round.  Out of it: a row each round, the last state once.
-    assert (log.count("write"), log.count("read")) == (1 + ROUNDS, ROUNDS + 1)
+    # To the card: the state once, and a part in each iteration.  From it: a row in each, and the last state.
+    assert (log.count("write"), log.count("read")) == (1 + ITERATIONS, ITERATIONS + 1)
 
 
 def test_the_state_of_a_loop_with_rows_stays_on_the_card(cards):
     i, x = param("i", tensor_type((), "int32")), param("x", SQUARE)
-    cond = Function("cond", (i, x), call("less", i, constant(ROUNDS, "int32")))
+    cond = Function("cond", (i, x), call("less", i, constant(ITERATIONS, "int32")))
     j, y = param("j", tensor_type((), "int32")), param("y", SQUARE)
     after = dense(y)
     row = call("reduce_sum", call("tanh", after), axes=(0, 1))
@@ -230,12 +230,12 @@ def test_the_state_of_a_loop_with_rows_stays_on_the_card(cards):
     log = cards[0].log
     log.clear()
     check(exe, model, X)
-    assert (log.count("write"), log.count("read")) == (1, ROUNDS)
-    assert sum(name.startswith("region") for name in log) == ROUNDS
+    assert (log.count("write"), log.count("read")) == (1, ITERATIONS)
+    assert sum(name.startswith("region") for name in log) == ITERATIONS
 
 
 def test_two_cards_work_at_once(cards):
-    """The first card ends when the second has begun."""
+    """The first card ends after the second one has begun."""
     first, second = cards
     a = param("a", SQUARE)
     product = call("matmul", a, constant(W))
@@ -265,15 +265,15 @@ def test_two_cards_work_at_once(cards):
     assert order == ["second", "first"]
 
 
-@pytest.mark.parametrize("behind", BEHIND)
-def test_the_host_works_beside_a_card(cards, behind):
-    """The card ends when the host has computed what does not depend on it, though that comes later."""
+@pytest.mark.parametrize("host_target", HOST_TARGETS)
+def test_the_host_and_a_card_work_at_once(cards, host_target):
+    """The card ends after the host has run an independent op, which is later in the program."""
     card = cards[0]
     a = param("a", SQUARE)
-    model = module([a], call("tanh", dense(a)), call("mul", MEETING.build(a), constant(2.0, "float32")))
-    exe = dlc.compile(model, targets=["first", behind])
+    model = module([a], call("tanh", dense(a)), call("mul", HOST_WORK.build(a), constant(2.0, "float32")))
+    exe = dlc.compile(model, targets=["first", host_target])
     STARTED.set()
-    wanted = dlc.compile(model, "reference")(X)
+    expected = dlc.compile(model, "reference")(X)
     STARTED.clear()
     ALLOWED.clear()
     plain = card.run
@@ -285,13 +285,13 @@ def test_the_host_works_beside_a_card(cards, behind):
 
     card.run = run
     try:
-        for have, want in zip(exe(X), wanted, strict=True):
+        for have, want in zip(exe(X), expected, strict=True):
             np.testing.assert_allclose(have, want, 1e-5, 1e-6)
     finally:
         del card.run
 
 
-def test_failures_come_out_of_the_call_in_which_they_happen(cards):
+def test_failures_raise_in_their_call(cards):
     card = cards[0]
     a = param("a", SQUARE)
     model = module([a], call("tanh", dense(a)))
@@ -307,8 +307,8 @@ def test_failures_come_out_of_the_call_in_which_they_happen(cards):
     check(exe, model, X)
 
 
-def test_memory_between_segments_is_used_again_within_its_bound(cards):
-    """A chain of regions and host ops needs the memory of few of its values."""
+def test_memory_between_segments_is_reused_within_its_bound(cards):
+    """A chain of regions and host ops has only two live values."""
     card = cards[0]
     a = value = param("a", SQUARE)
     for _ in range(12):
@@ -343,14 +343,14 @@ def test_many_threads_share_an_executable(cards):
     a = param("a", SQUARE)
     model = module([a], call("add", dense(call("tanh", dense(a))), a))
     exe = dlc.compile(model, targets=["first", "reference"])
-    wanted = {k: exe(X * k) for k in range(6)}
+    expected = {k: exe(X * k) for k in range(6)}
     wrong = []
 
     def work(k):
         results = [exe(X * k) for _ in range(10)]
-        wrong.extend(k for result in results if not np.array_equal(result, wanted[k]))
+        wrong.extend(k for result in results if not np.array_equal(result, expected[k]))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in wanted]
+    threads = [threading.Thread(target=work, args=(k,)) for k in expected]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -359,7 +359,7 @@ def test_many_threads_share_an_executable(cards):
 
 
 def test_devices_in_this_memory_copy_nothing(devices, monkeypatch):
-    """Regions of a device in this process's memory work on the arrays as they are."""
+    """Regions of a device in this process's memory work on the caller's arrays."""
     a = param("a", SQUARE)
     model = module([a], call("tanh", call("exp", call("tanh", dense(a)))))
     exe = dlc.compile(model, targets=["shared", "reference"], place={"exp": "reference"})
@@ -370,7 +370,7 @@ def test_devices_in_this_memory_copy_nothing(devices, monkeypatch):
     assert exe.explain().device_memory == {}
 
 
-def test_pools_keep_classes_apart(cards):
+def test_pools_separate_size_classes(cards):
     card = cards[0]
     pool = Pool(card)
     first = pool.upload(np.arange(10, dtype=np.float32))
