@@ -115,8 +115,7 @@ class Executable(CompiledModel):
     @cached_property
     def memory(self) -> call_memory.CallMemory:
         """The memory of one call: `memory.scratch` and `memory.results` are expressions over the dims,
-        `memory.maximum` is that over all calls, `memory.at(batch=8)` the maximum over those with these
-        sizes.
+        `memory.maximum` is the maximum over all calls, `memory.at(batch=8)` that over calls with these sizes.
         """
         return call_memory.CallMemory(self)
 

@@ -1,4 +1,4 @@
-"""Guard mode finds kernels that touch what is not theirs: which one, for which nodes, beside which value."""
+"""Guard mode reports accesses outside of values: the kernel, its model nodes, and the nearest value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dlc_core.testing.guarded import call_guarded
 from dlc_core.tir.functor import transform_stmt
 
 pytestmark = [
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals are looked at as on Linux"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="fault reports are written on Linux"),
     pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem())),
 ]
 
@@ -34,7 +34,7 @@ X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(4, 12)
 
 @dataclass(frozen=True)
 class Shift(Pass):
-    """Break a kernel: what it reads of a parameter lies `by` elements further."""
+    """Breaks a kernel: it reads a parameter `by` elements further."""
 
     name: ClassVar[str] = "shift"
     stage: ClassVar[str] = "tir"
@@ -85,7 +85,7 @@ CASES = {
 
 
 SLOW = pytest.mark.slow
-EACH = [
+READS = [
     pytest.param(target, case, mode, marks=[] if target == "llvm" or case == "a value" else SLOW)
     for target in ("llvm", "c", "opencl_simulated")
     for case in CASES
@@ -100,38 +100,38 @@ def report(exe, *arrays):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("target", "case", "mode"), EACH)
-def test_a_read_beside_a_value_is_reported(target, case, mode):
+@pytest.mark.parametrize(("target", "case", "mode"), READS)
+def test_reports_a_read_next_to_a_value(target, case, mode):
     kernel, wrong, node, near = CASES[case]
-    told = report(broken(chain(4), target, mode, kernel, wrong), X)
-    assert "died of SIGSEGV" in told
-    assert f"in kernel {kernel}" in told
-    assert f"of '{node}'" in told
-    assert f"touched: {'0 bytes after' if mode == 'end' else '4 bytes before'} {near}" in told
+    text = report(broken(chain(4), target, mode, kernel, wrong), X)
+    assert "died of SIGSEGV" in text
+    assert f"in kernel {kernel}" in text
+    assert f"of '{node}'" in text
+    assert f"touched: {'0 bytes after' if mode == 'end' else '4 bytes before'} {near}" in text
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_so_is_one_whose_sizes_a_call_tells(mode):
-    told = report(broken(chain(Var("n")), "llvm", mode, "fused_mul_softmax", "p1"), X)
-    assert "in kernel fused_mul_softmax" in told
-    assert "the result of add_reduce_sum, of 16 bytes" in told
+def test_reports_a_read_next_to_a_value_of_symbolic_size(mode):
+    text = report(broken(chain(Var("n")), "llvm", mode, "fused_mul_softmax", "p1"), X)
+    assert "in kernel fused_mul_softmax" in text
+    assert "the result of add_reduce_sum, of 16 bytes" in text
 
 
-def test_so_is_one_of_another_thread():
+def test_reports_a_read_of_another_thread():
     x = np.ones((4096, 12), np.float32)
-    told = report(broken(chain(4096), "llvm", "end", "fused_softmax", "p0"), x)
-    assert "in kernel fused_softmax" in told
-    assert "0 bytes after input 'x'" in told
+    text = report(broken(chain(4096), "llvm", "end", "fused_softmax", "p0"), x)
+    assert "in kernel fused_softmax" in text
+    assert "0 bytes after input 'x'" in text
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
-def test_so_is_one_in_the_body_of_a_loop(target):
+def test_reports_a_read_in_the_body_of_a_loop(target):
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) for s in (5, 5, (4, 5))]
     (kernel,) = [name for name in kernels(every_kind(), target) if "tanh" in name]
-    told = report(broken(every_kind(), target, "end", kernel, "p0"), *arrays, np.int32(0))
-    assert f"in kernel {kernel}" in told
-    assert "0 bytes after state 0 of a loop, of 20 bytes" in told
+    text = report(broken(every_kind(), target, "end", kernel, "p0"), *arrays, np.int32(0))
+    assert f"in kernel {kernel}" in text
+    assert "0 bytes after state 0 of a loop, of 20 bytes" in text
 
 
 def kernels(module, target):
@@ -140,7 +140,7 @@ def kernels(module, target):
     return {call.kernel for call in exe.signature.guard.calls}
 
 
-def test_a_call_that_ends_well_gives_its_results():
+def test_successful_calls_return_results():
     exe = dlc.compile(chain(4), "llvm", config={"guard": "end"})
     np.testing.assert_array_equal(call_guarded(exe, X)[0], exe(X))
     with pytest.raises(UsageError, match="shape"):

@@ -1,4 +1,4 @@
-"""A crash in native code is a failure of one test; the tests after it run."""
+"""A crash in native code fails one test; the tests after it run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlc_core.testing.isolation import how
 
 pytestmark = [
     pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem())),
-    pytest.mark.skipif(os.name != "posix", reason="isolation takes pipes that are handed on"),
+    pytest.mark.skipif(os.name != "posix", reason="isolated processes inherit pipes"),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,24 +75,24 @@ def session(folder: Path, *words: str, suite: str = SUITE) -> str:
     return done.stdout + done.stderr
 
 
-def test_level_4_goes_on_behind_a_crash(tmp_path: Path) -> None:
-    told = session(tmp_path, "--dlc-level=4", "-k", "more_memory or of_another_format")
-    assert "1 failed, 1 passed" in told, told
-    assert "the process of the test died of SIGSEGV" in told
-    assert "target:     toy" in told
-    assert "running:    hostile/more_memory_than_there_is, entry point 'main' on device 'toy'" in told
-    assert "kernels fused_matmul_relu, " in told
-    assert "in alloc" in told
-    assert "_pytest" not in told.partition("stack of the process")[2]
+def test_level_4_continues_after_a_crash(tmp_path: Path) -> None:
+    text = session(tmp_path, "--dlc-level=4", "-k", "more_memory or of_another_format")
+    assert "1 failed, 1 passed" in text, text
+    assert "the process of the test died of SIGSEGV" in text
+    assert "target:     toy" in text
+    assert "running:    hostile/more_memory_than_there_is, entry point 'main' on device 'toy'" in text
+    assert "kernels fused_matmul_relu, " in text
+    assert "in alloc" in text
+    assert "_pytest" not in text.partition("stack of the process")[2]
 
 
 @pytest.mark.slow
 def test_kernels_of_every_level_can_be_isolated(tmp_path: Path) -> None:
     words = "--dlc-level=1", "--dlc-ops=abs,neg", "--dlc-dtypes=float32,int32", "--dlc-isolate"
-    told = session(tmp_path, *words, "--dlc-report=report", "--junitxml=report.xml")
-    assert "4 failed, 2 passed" in told, told
-    assert "running:    ops/abs/0/int32, entry point 'm1_main' on device 'toy', kernels fused_abs" in told
-    assert "running:    ops/neg/1/symbolic, entry point 'm1_main'" in told
+    text = session(tmp_path, *words, "--dlc-report=report", "--junitxml=report.xml")
+    assert "4 failed, 2 passed" in text, text
+    assert "running:    ops/abs/0/int32, entry point 'm1_main' on device 'toy', kernels fused_abs" in text
+    assert "running:    ops/neg/1/symbolic, entry point 'm1_main'" in text
     (record,) = json.loads((tmp_path / "report" / "conformance.json").read_text())["targets"]
     assert record["verdict"] == "failed"
     failed = {case["case"] for case in record["cases"] if case["status"] == "failed"}
@@ -100,7 +100,7 @@ def test_kernels_of_every_level_can_be_isolated(tmp_path: Path) -> None:
     assert (tmp_path / "report.xml").read_text().count("<testcase") == 6
 
 
-GREEDY = SUITE.replace(
+OUT_OF_BOUNDS = SUITE.replace(
     "launch(self, entry, *args):",
     "run(self, entry, blocks, *args):\n        ctypes.string_at(blocks[0].ctypes.data + blocks[0].nbytes, 1)",
 ).replace(
@@ -112,22 +112,22 @@ GREEDY = SUITE.replace(
 )
 
 
-def test_guard_mode_isolates_and_says_beside_which_value(tmp_path: Path) -> None:
+def test_guard_mode_isolates_and_names_the_nearest_value(tmp_path: Path) -> None:
     words = "--dlc-level=1", "--dlc-ops=abs", "--dlc-dtypes=float32", "-k", "samples"
-    assert "1 passed" in session(tmp_path, *words, suite=GREEDY)
-    told = session(tmp_path, *words, "--dlc-guard=end", suite=GREEDY)
-    assert "1 failed" in told, told
-    assert "the process of the test died of SIGSEGV" in told
-    assert "running:    ops/abs/0/float32, entry point 'm0_main' on device 'toy'" in told
-    assert "at fault:   touched: 0 bytes after input 'x0', of " in told
+    assert "1 passed" in session(tmp_path, *words, suite=OUT_OF_BOUNDS)
+    text = session(tmp_path, *words, "--dlc-guard=end", suite=OUT_OF_BOUNDS)
+    assert "1 failed" in text, text
+    assert "the process of the test died of SIGSEGV" in text
+    assert "running:    ops/abs/0/float32, entry point 'm0_main' on device 'toy'" in text
+    assert "at fault:   touched: 0 bytes after input 'x0', of " in text
 
 
-def test_how_processes_end() -> None:
+def test_describes_how_processes_end() -> None:
     assert how(3) == "ended with exit code 3"
     assert how(-signal.SIGBUS).startswith("died of SIGBUS")
     assert how(-250) == "died of signal 250"
 
 
-def test_nothing_is_kept_where_nobody_reads(tmp_path: Path) -> None:
+def test_reports_without_a_reader_are_not_kept(tmp_path: Path) -> None:
     running.report("a case")
     assert running.read(tmp_path / "nothing") == ""

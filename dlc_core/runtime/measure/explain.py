@@ -258,12 +258,12 @@ class Explanation:
         return fit_of(pairs)
 
     def __str__(self) -> str:
-        least = "" if self.live_peak is None else f", of which {self.live_peak} are live at once"
+        live = "" if self.live_peak is None else f", of which {self.live_peak} are live at once"
         lines = [
             f"target   {self.target}",
             f"model    {self.signature}",
             f"memory   {self.weights} bytes of constants, {self.arena} bytes of scratch memory in each call"
-            + least,
+            + live,
             *self._memory_lines(),
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
             *([f"accesses {self.accesses_text()}"] if self.accesses else []),
