@@ -37,7 +37,7 @@ few_examples = settings(
 # Tiles are vectors of words in row-major order, and functions emulate the instructions.
 
 _COPY = """
-define internal {result} @tile.{name}(i16 %rows, i16 %size, ptr %memory, i64 %apart{given}) {{
+define internal {result} @tile.{name}(i16 %rows, i16 %size, ptr %memory, i64 %stride{given}) {{
 entry:
   %tile = alloca <256 x i32>, align 64
   store <256 x i32> {first}, ptr %tile, align 64
@@ -47,7 +47,7 @@ entry:
 row:
   %i = phi i64 [ 0, %entry ], [ %n, %row ]
   %own = mul i64 %i, %s
-  %other = mul i64 %i, %apart
+  %other = mul i64 %i, %stride
   %here = getelementptr i8, ptr %tile, i64 %own
   %there = getelementptr i8, ptr %memory, i64 %other
   call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 %s, i1 false)
