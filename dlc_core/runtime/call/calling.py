@@ -23,7 +23,7 @@ from dlc_core.runtime.call.checked import PLANS, Allocating, Checked, Host, devi
 from dlc_core.runtime.device import Device, is_queued, prepare
 from dlc_core.runtime.guard.failures import RECORD_BYTES
 from dlc_core.runtime.interface.signature import Plan, Shape, Signature
-from dlc_core.runtime.memory.host import address, bytes_of, empty
+from dlc_core.runtime.memory.host import address, bytes_of
 from dlc_core.runtime.memory.recycled import Recycled
 
 ndarray = np.ndarray
@@ -91,12 +91,8 @@ class InPlace(Checked):
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
-        scratch = self.scratch(plan.arena)
-        arguments = [*given, *results, self._weights, scratch]
-        run = prepare(self._device, self._entry, [address(a) for a in arguments], plan.scalars, threads)
-        return self.with_dim_check(
-            self.with_check_record(keeping_alive(run, arguments), scratch), given
-        ), results
+        run = self._prepared(given, results, self.scratch(plan.arena), plan, threads)
+        return self.with_dim_check(run, given), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
@@ -104,9 +100,9 @@ class InPlace(Checked):
         """A function that calls the instrumented entry point, and the array [sites, 2] that it adds
         nanoseconds and calls to.
         """
-        given = self.contiguous_arrays(inputs)
+        given = self._call_inputs(inputs)
         plan = self.plan(self.signature.call_sizes(given))
-        results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+        results = self._call_results(given, plan)
         figures = np.zeros((max(1, sites), 2), np.int64)
         arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
         run = prepare(self._device, entry, [address(a) for a in arguments], plan.scalars, threads)
@@ -115,6 +111,22 @@ class InPlace(Checked):
     def release(self) -> None:
         self._arenas.clear()
         self._outputs.clear()
+
+    def _prepared(
+        self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
+    ) -> Callable[[], None]:
+        """A function that makes a call on these arrays, and raises the error of a failed check."""
+        arguments = [*given, *results, self._weights, arena]
+        run = prepare(self._device, self._entry, [address(a) for a in arguments], plan.scalars, threads)
+        return self.with_check_record(keeping_alive(run, arguments), arena)
+
+    def _call_inputs(self, arrays: Sequence[Any]) -> list[Host]:
+        """Convert inputs to arrays whose memory code can use."""
+        return self.contiguous_arrays(arrays)
+
+    def _call_results(self, given: Sequence[Host], plan: Plan) -> list[Host]:
+        """Memory for the outputs of a call with the inputs `given`."""
+        return self.allocate_results(plan)
 
     def _take_arena(self, size: int) -> tuple[Host, int, int]:
         """Take scratch memory of at least `size` bytes from the free list, or allocate it. Smaller blocks are

@@ -85,6 +85,10 @@ class Checked:
     def release(self) -> None:
         """Free all scratch memory that no call is using."""
 
+    def allocate_results(self, plan: Plan) -> list[Host]:
+        """Uninitialised host memory for the outputs of a call."""
+        return [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+
     def scratch(self, size: int) -> Host:
         """Scratch memory of the host, with an empty record of failed checks."""
         memory = long_lived_bytes(size)
@@ -149,7 +153,7 @@ class Checked:
             check_bindable(value, array, own)
         plan = self.plan(self.signature.call_sizes(given))
         if outputs is None:
-            results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+            results = self.allocate_results(plan)
         else:
             results = self._check_outputs(outputs, plan)
         for index, array in enumerate(results):

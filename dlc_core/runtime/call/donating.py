@@ -15,9 +15,8 @@ import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.runtime.call.arrays import contiguous
-from dlc_core.runtime.call.calling import InPlace, keeping_alive
+from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Host, check_bindable, device_errors
-from dlc_core.runtime.device import prepare
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape
 from dlc_core.runtime.memory.host import address, empty
 
@@ -26,9 +25,9 @@ class Donating(InPlace):
     """Calls with donated inputs in this process's memory."""
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        given = self._with_capacity(arrays)
+        given = self._call_inputs(arrays)
         plan = self.plan(self.signature.call_sizes(given))
-        results = self._results(given, plan, None)
+        results = self._call_results(given, plan)
         arena = self._take_arena(plan.arena)
         try:
             with device_errors(self._device):
@@ -55,29 +54,11 @@ class Donating(InPlace):
                     hint=f"buffer = np.empty({with_capacity(array.shape, donations[index])}); "
                     f"bind buffer[{view}]",
                 )
-        results = self._results(given, plan, outputs)
+        results = self._call_results(given, plan, outputs)
         arena = self.scratch(plan.arena)
         return self.with_dim_check(self._prepared(given, results, arena, plan, threads), given), results
 
-    def measuring(
-        self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
-    ) -> tuple[Callable[[], None], Host]:
-        given = self._with_capacity(inputs)
-        plan = self.plan(self.signature.call_sizes(given))
-        results = self._results(given, plan, None)
-        figures = np.zeros((max(1, sites), 2), np.int64)
-        arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
-        run = prepare(self._device, entry, [address(a) for a in arguments], plan.scalars, threads)
-        return keeping_alive(run, arguments), figures
-
-    def _prepared(
-        self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
-    ) -> Callable[[], None]:
-        arguments = [*given, *results, self._weights, arena]
-        run = prepare(self._device, self._entry, [address(a) for a in arguments], plan.scalars, threads)
-        return self.with_check_record(keeping_alive(run, arguments), arena)
-
-    def _with_capacity(self, arrays: Sequence[Any]) -> list[Host]:
+    def _call_inputs(self, arrays: Sequence[Any]) -> list[Host]:
         """The inputs; donated ones are views of memory with capacity."""
         hosts = self.host_arrays(arrays)
         plan = self.plan(self.signature.call_sizes(hosts))
@@ -89,8 +70,8 @@ class Donating(InPlace):
             for index, array in enumerate(hosts)
         ]
 
-    def _results(
-        self, given: Sequence[Host], plan: Plan, outputs: Sequence[Host | None] | None
+    def _call_results(
+        self, given: Sequence[Host], plan: Plan, outputs: Sequence[Host | None] | None = None
     ) -> list[Host]:
         """Memory for the outputs. An output that extends an input is in the memory of the input."""
         if outputs is not None and len(outputs) != len(plan.outputs):
