@@ -172,14 +172,9 @@ def _fields(path: Path, entry: Any) -> tuple[str, int, int, str]:
     """Name, offset, size and checksum of a section."""
     keys = ("name", "offset", "size", "sha256")
     name, offset, size, digest = (entry.get(key) if isinstance(entry, dict) else None for key in keys)
-    if (
-        not isinstance(name, str)
-        or not isinstance(digest, str)
-        or type(offset) is not int
-        or type(size) is not int
-    ):
-        raise _damaged(path, "its list of sections is malformed")
-    return name, offset, size, digest
+    if isinstance(name, str) and isinstance(digest, str) and type(offset) is int and type(size) is int:
+        return name, offset, size, digest
+    raise _damaged(path, "its list of sections is malformed")
 
 
 def _damaged(path: Path, why: str) -> ArtifactError:

@@ -118,10 +118,8 @@ def _distance(slot: SizedSlot, at: int) -> tuple[int, str]:
     if at < slot.offset:
         return slot.offset - at, f"{slot.offset - at} bytes before {slot.name}, of {slot.size} bytes"
     if at < slot.end:
-        return (
-            0,
-            f"byte {at - slot.offset} of {slot.name}, of {slot.size} bytes, which may not be written",
-        )
+        text = f"byte {at - slot.offset} of {slot.name}, of {slot.size} bytes, which may not be written"
+        return 0, text
     return at - slot.end, f"{at - slot.end} bytes after {slot.name}, of {slot.size} bytes"
 
 

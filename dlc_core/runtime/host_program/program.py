@@ -165,9 +165,8 @@ class Hosted(Allocating):
         """Run a segment of a program in which some segments are on other devices."""
         caller = self._segments[symbol]
         if not isinstance(caller, Copying):
-            return [
-                ResidentValue(array) for array in caller.call([value.host() for value in values], threads)
-            ]
+            arrays = [value.host() for value in values]
+            return [ResidentValue(array) for array in caller.call(arrays, threads)]
         pool = self._pools[id(caller.device)]
         made = caller.start([value.on_device(pool) for value in values], threads, pool.empty)
         return [ResidentValue(on=array) for array in made]

@@ -197,8 +197,8 @@ class Steps:
         self._steps: list[tuple[Step, int, tuple[int, ...], Node]] = []
         for i, n in enumerate(computed):
             dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
-            arg_slots = [self._slots[a] for a in n.args]
-            step = self._step(n, arg_slots) if devices is None else self._resident_step(n, arg_slots)
+            slots = [self._slots[a] for a in n.args]
+            step = self._step(n, slots) if devices is None else self._resident_step(n, slots)
             computed_here = _dim_sources(n.type, [v for v in _new_dims(n) if v in unknown])
             if computed_here:
                 unknown.difference_update(var for var, _, _ in computed_here)
@@ -209,15 +209,13 @@ class Steps:
             self.order.append((n, dead))
         self._result = self._slots[function.body]
 
-    def __call__(
-        self, arrays: Sequence[Any], threads: int, outer_dims: Mapping[Var, int] | None = None
-    ) -> Any:
-        """Run the steps. For a body of control flow, `outer_dims` has the dims of the function that
+    def __call__(self, arrays: Sequence[Any], threads: int, outer: Mapping[Var, int] | None = None) -> Any:
+        """Run the steps. For a body of control flow, `outer` has the dims of the function that
         contains it.
         """
         values = list(self._template)
         values[: len(arrays)] = arrays if self._devices is None else map(to_resident, arrays)
-        dims: Symbols = dict(outer_dims or {})
+        dims: Symbols = dict(outer or {})
         for shape, array in zip(self._params, arrays):
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
@@ -238,44 +236,42 @@ class Steps:
         self._slots[n] = len(self._template)
         self._template.append(value)
 
-    def _resident_step(self, n: Node, arg_slots: Sequence[int]) -> Step:
+    def _resident_step(self, n: Node, slots: Sequence[int]) -> Step:
         """A step on resident values. Nodes that run on the host get arrays and return arrays."""
         if n.op in (*TUPLE_OPS, CALL_PRIM) or n.op.name in (*FORWARDING_OPS, *STACKING_OPS):
-            return self._step(n, arg_slots)
-        inner = self._step(n, range(len(arg_slots)))
+            return self._step(n, slots)
+        inner = self._step(n, range(len(slots)))
         return lambda values, dims, threads: to_resident(
-            inner([to_host(values[i]) for i in arg_slots], dims, threads)
+            inner([to_host(values[i]) for i in slots], dims, threads)
         )
 
-    def _step(self, n: Node, arg_slots: Sequence[int]) -> Step:
+    def _step(self, n: Node, slots: Sequence[int]) -> Step:
         if n.op is GET:
-            source, index = arg_slots[0], n.attrs["index"]
+            source, index = slots[0], n.attrs["index"]
             return lambda values, dims, threads: values[source][index]
         if n.op is TUPLE:
-            return lambda values, dims, threads: tuple([values[i] for i in arg_slots])
+            return lambda values, dims, threads: tuple([values[i] for i in slots])
         if n.op is CALL_PRIM:
-            return self._segment(n, arg_slots)
+            return self._segment(n, slots)
         if n.op is PARAM or not isinstance(n.op, OpDecl):
             if functions_of(n):
                 group = n.attrs["function"]
-                return lambda values, dims, threads: evaluate(
-                    group, [values[i] for i in arg_slots], symbols=dims
-                )
+                return lambda values, dims, threads: evaluate(group, [values[i] for i in slots], symbols=dims)
             raise UnsupportedError(f"a host program cannot have the node {n!r}", spans=n.spans)
         if functions_of(n):
-            return self._control(n, n.op, arg_slots)
+            return self._control(n, n.op, slots)
         decl, attrs, type_ = n.op, n.attrs, n.type
-        return lambda values, dims, threads: apply(decl, [values[i] for i in arg_slots], attrs, type_, dims)
+        return lambda values, dims, threads: apply(decl, [values[i] for i in slots], attrs, type_, dims)
 
-    def _segment(self, n: Node, arg_slots: Sequence[int]) -> Step:
+    def _segment(self, n: Node, slots: Sequence[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
         if symbol not in self._segments:
             raise ArtifactError(f"the host program calls {symbol!r}, which does not exist", spans=n.spans)
         if isinstance(n.type, TensorType):
-            return lambda values, dims, threads: run(symbol, [values[i] for i in arg_slots], threads)[0]
-        return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in arg_slots], threads))
+            return lambda values, dims, threads: run(symbol, [values[i] for i in slots], threads)[0]
+        return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in slots], threads))
 
-    def _control(self, n: Node, decl: OpDecl, arg_slots: Sequence[int]) -> Step:
+    def _control(self, n: Node, decl: OpDecl, slots: Sequence[int]) -> Step:
         bodies = {
             k: Steps(v, self._run, self._segments, self._devices)
             for k, v in n.attrs.items()
@@ -287,16 +283,16 @@ class Steps:
         sources = _dim_sources(n.type, fresh_dims(n))
         reference = decl.reference
         assert reference is not None
-        count: int | None = None if decl.name in FORWARDING_OPS else plain.get("num_state", len(arg_slots))
+        count: int | None = None if decl.name in FORWARDING_OPS else plain.get("num_state", len(slots))
         resident = self._devices is not None and decl.name in (*FORWARDING_OPS, *STACKING_OPS)
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
             on_values = partial(_on_resident, count) if resident else _on_arrays
             callables = {
-                name: partial(on_values, partial(body, threads=threads, outer_dims=dims))
+                name: partial(on_values, partial(body, threads=threads, outer=dims))
                 for name, body in bodies.items()
             }
-            given = [values[i] for i in arg_slots]
+            given = [values[i] for i in slots]
             if resident:
                 given = _to_host_after(count, given)
             attrs = {k: evaluate_dim(v, dims) if k in symbolic else v for k, v in plain.items()}

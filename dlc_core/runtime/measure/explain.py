@@ -312,9 +312,8 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
     def quantile(fraction: float) -> float:
         return ratios[round(fraction * (len(ratios) - 1))]
 
-    return Fit(
-        len(pairs), covariance / spread if spread else 0.0, quantile(0.5), quantile(0.1), quantile(0.9)
-    )
+    correlation = covariance / spread if spread else 0.0
+    return Fit(len(pairs), correlation, quantile(0.5), quantile(0.1), quantile(0.9))
 
 
 def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate | None]]:

@@ -141,9 +141,8 @@ class TimeEvaluator:
                 # The repeat is too short. Increase the number of calls, and begin again, so that all repeats
                 # have the same number.
                 results.clear()
-                number = max(
-                    number + 1, min(int(1.2 * number * min_seconds / max(seconds, 1e-9)), 16 * number)
-                )
+                estimate = int(1.2 * number * min_seconds / max(seconds, 1e-9))
+                number = max(number + 1, min(estimate, 16 * number))
                 continue
             results.append(seconds / number)
         return Timing(tuple(results), number)

@@ -167,9 +167,8 @@ def export(
         made = _Managed(tensor, None, deleter)
     structure = ctypes.addressof(made)
     _exported[structure] = (made, dims, strides, owner)
-    return _new(
-        structure, _VERSIONED if versioned else _UNVERSIONED, ctypes.cast(_destructor, ctypes.c_void_p)
-    )
+    name = _VERSIONED if versioned else _UNVERSIONED
+    return _new(structure, name, ctypes.cast(_destructor, ctypes.c_void_p))
 
 
 _EMPTY = ctypes.create_string_buffer(1)
