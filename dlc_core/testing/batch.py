@@ -45,24 +45,23 @@ def compile_all(
     opt_level: int = 3,
     num_threads: int | None = None,
     config: Mapping[str, Any] | None = None,
-    at_once: int = 64,
+    group_size: int = 64,
 ) -> list[Compiled]:
     """An executable of each module, or the error that compiling it raised.
 
-    `at_once` models share a run of the code generator, and their loaded code. If it fails, the failing model
-    is found by bisection.
+    The code generator runs once for `group_size` models, and their code is loaded once. If that fails, the
+    failing model is found by bisection.
     """
     request = driver.CompileRequest.of(
         target, num_threads=num_threads, opt_level=opt_level, config=config, cache=False
     )
+    # Without a code generator, `request.target` is the host, which compiles what the target does not.
     if target.kind.codegen:
-        target = (
-            request.target
-        )  # else the target of the module is the host, for the ops that the target does not take
+        target = request.target
     results: dict[int, Compiled] = {}
-    waiting: list[tuple[int, _Lowered]] = []
+    pending: list[tuple[int, _Lowered]] = []
 
-    def alone(index: int) -> Compiled:
+    def compile_alone(index: int) -> Compiled:
         module = modules[index]
         try:
             if not target.kind.codegen:  # the target only compiles regions
@@ -71,12 +70,12 @@ def compile_all(
         except DlcError as error:
             return error
 
-    whole = bool(target.kind.codegen) and target.stages == STAGES
-    shareable = whole and not _codegen(target, "one_entry")
+    all_stages = bool(target.kind.codegen) and target.stages == STAGES
+    in_groups = all_stages and not getattr(codegen_of(target), "one_entry", False)
     context = context_for(request)
     for index, module in enumerate(modules):
-        if not shareable:
-            results[index] = alone(index)
+        if not in_groups:
+            results[index] = compile_alone(index)
             continue
         try:
             lowered = lower(module, context)[0]
@@ -84,10 +83,10 @@ def compile_all(
             results[index] = error
             continue
         if isinstance(lowered[lowered.entry], PrimFunc):
-            waiting.append((index, _renamed(lowered, f"m{index}_")))
+            pending.append((index, _renamed(lowered, f"m{index}_")))
         else:
-            results[index] = alone(index)
-    groups = [waiting[start : start + at_once] for start in range(0, len(waiting), at_once)]
+            results[index] = compile_alone(index)
+    groups = [pending[start : start + group_size] for start in range(0, len(pending), group_size)]
     while groups:
         group = groups.pop()
         device = _LoadOnce(device_at(registry().devices[target.kind.device], target))
@@ -99,7 +98,7 @@ def compile_all(
             if middle:
                 groups += [group[:middle], group[middle:]]
             else:
-                results[group[0][0]] = alone(group[0][0])
+                results[group[0][0]] = compile_alone(group[0][0])
             continue
         for index, member in group:
             results[index] = _executable(member, artifact, target, device, num_threads)
@@ -120,10 +119,6 @@ class _LoadOnce:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
-
-
-def _codegen(target: Target, attribute: str) -> bool:
-    return bool(getattr(codegen_of(target), attribute, False))
 
 
 def _renamed(module: IRModule, prefix: str) -> _Lowered:

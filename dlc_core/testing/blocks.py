@@ -64,15 +64,15 @@ class Separable(nn.Module):
 
     def __init__(self, dtype: str) -> None:
         self.stem = Normed(3, 16, 3, dtype, 2)
-        self.deep = Normed(16, 16, 5, dtype, 1, 16)
-        self.less, self.more = nn.Linear(16, 4, dtype=dtype), nn.Linear(4, 16, dtype=dtype)
-        self.wide = Normed(16, 40, 1, dtype)
+        self.depthwise = Normed(16, 16, 5, dtype, 1, 16)
+        self.squeeze, self.excite = nn.Linear(16, 4, dtype=dtype), nn.Linear(4, 16, dtype=dtype)
+        self.pointwise = Normed(16, 40, 1, dtype)
         self.scores = nn.Linear(40, 10, dtype=dtype)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        y = nn.silu(self.deep(nn.silu(self.stem(x))))
-        gates = nn.sigmoid(self.more(nn.relu(self.less(y.mean((2, 3))))))
-        y = nn.silu(self.wide(y * gates.reshape(1, 16, 1, 1)))
+        y = nn.silu(self.depthwise(nn.silu(self.stem(x))))
+        gates = nn.sigmoid(self.excite(nn.relu(self.squeeze(y.mean((2, 3))))))
+        y = nn.silu(self.pointwise(y * gates.reshape(1, 16, 1, 1)))
         made: nn.Tensor = self.scores(y.mean((2, 3)))
         return made
 
@@ -153,22 +153,22 @@ def decoder(dtype: str) -> IRModule:
 
 def recurrent(dtype: str) -> IRModule:
     """A gated recurrent unit over a sequence (Cho et al., 2014): the last state, and all states."""
-    size, wide, steps = 12, 8, 9
+    size, width, steps = 12, 8, 9
     rng, kind = np.random.default_rng(0), DType(dtype).numpy
 
     def weights(*shape: int) -> Any:
         return constant((rng.standard_normal(shape) * 0.4).astype(kind))
 
-    h, row = param("h", tensor_type((2, size), dtype)), param("row", tensor_type((2, wide), dtype))
-    both = std.concat(h, row, axis=1)
-    keep = std.sigmoid(std.add(std.matmul(both, weights(size + wide, size)), weights(size)))
-    reset = std.sigmoid(std.add(std.matmul(both, weights(size + wide, size)), weights(size)))
-    new = std.tanh(std.matmul(std.concat(std.mul(reset, h), row, axis=1), weights(size + wide, size)))
-    after = std.add(std.mul(keep, h), std.mul(std.sub(constant(np.ones((), kind)), keep), new))
-    body = Function("body", (h, row), make_tuple([after, after]))
+    h, row = param("h", tensor_type((2, size), dtype)), param("row", tensor_type((2, width), dtype))
+    joined = std.concat(h, row, axis=1)
+    keep = std.sigmoid(std.add(std.matmul(joined, weights(size + width, size)), weights(size)))
+    reset = std.sigmoid(std.add(std.matmul(joined, weights(size + width, size)), weights(size)))
+    new = std.tanh(std.matmul(std.concat(std.mul(reset, h), row, axis=1), weights(size + width, size)))
+    state = std.add(std.mul(keep, h), std.mul(std.sub(constant(np.ones((), kind)), keep), new))
+    body = Function("body", (h, row), make_tuple([state, state]))
     start, rows = (
         param("start", tensor_type((2, size), dtype)),
-        param("x", tensor_type((steps, 2, wide), dtype)),
+        param("x", tensor_type((steps, 2, width), dtype)),
     )
     made = std.scan(start, rows, num_state=1, body=body)
     return IRModule(

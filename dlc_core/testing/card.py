@@ -67,13 +67,13 @@ class CardProgram:
     """A region on the card."""
 
     def __init__(self, artifact: Artifact) -> None:
-        place = int(artifact.metadata["code"])
-        data = json.loads(artifact.code[:place])
+        offset = int(artifact.metadata["code"])
+        data = json.loads(artifact.code[:offset])
         arrays = []
         for name, shape in artifact.metadata["arrays"]:
-            flat = np.frombuffer(artifact.code, dtype(name).numpy, math.prod(shape), place)
+            flat = np.frombuffer(artifact.code, dtype(name).numpy, math.prod(shape), offset)
             arrays.append(flat.reshape(shape))
-            place += flat.nbytes
+            offset += flat.nbytes
         made = from_json(data, registered_ops(), arrays)
         if not isinstance(made, Function):
             raise ArtifactError("the card's program is not a function")
@@ -147,7 +147,7 @@ class CardPlugin:
 
     @hookimpl
     def dlc_targets(self) -> list[TargetKind]:
-        limit = Option("limit", "int", LIMIT, "weights of one product that its memory holds")
+        limit = Option("limit", "int", LIMIT, "the maximum number of weights of one GEMM")
         return [TargetKind(self.name, "a card", codegen="", device=self.name, options=(limit,))]
 
     @hookimpl

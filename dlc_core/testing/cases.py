@@ -53,8 +53,8 @@ def outputs_of(value: Any) -> tuple[NDArray, ...]:
 def fits_type(array: NDArray, type_: TensorType) -> bool:
     """Whether an array has the inferred type; data-dependent dims may have any size."""
     sizes = list(zip(type_.shape, array.shape, strict=False))
-    known = all(size == have for size, have in sizes if not isinstance(size, Var))
-    return known and array.ndim == type_.ndim and array.dtype == type_.dtype.numpy
+    same = all(size == have for size, have in sizes if not isinstance(size, Var))
+    return same and array.ndim == type_.ndim and array.dtype == type_.dtype.numpy
 
 
 def module_of(body: Node, params: Sequence[Node]) -> IRModule:
@@ -116,15 +116,15 @@ def symbolic_node(
 ) -> tuple[Node, list[Node], dict[int, Var]] | None:
     """A use of an op over symbolic dims, its params, and the symbol of each size.
 
-    All dims above 1 become symbols, and equal sizes become one symbol. If the op needs some dims to be known,
-    the symbols are the dims of the first input without its second, its last, or its first two. None if the op
-    needs all dims to be known.
+    All dims above 1 become symbols, and equal sizes become one symbol. If the op needs some constant
+    dims, only dims of the first input become symbols: all but its second, all but its last, or all but its
+    first two. None if the op needs constant dims only.
     """
-    everywhere = [set(range(a.ndim)) for a in arrays]
+    all_axes = [set(range(a.ndim)) for a in arrays]
     rank = arrays[0].ndim if arrays else 0
-    nowhere: list[set[int]] = [set() for _ in arrays[1:]]
-    known = [set(range(rank)) - {1}, set(range(rank - 1)), set(range(2, rank))]
-    for chosen in (everywhere, *([first, *nowhere] for first in known)):
+    no_axes: list[set[int]] = [set() for _ in arrays[1:]]
+    partial = [set(range(rank)) - {1}, set(range(rank - 1)), set(range(2, rank))]
+    for chosen in (all_axes, *([first, *no_axes] for first in partial)):
         symbols: dict[int, Var] = {}
         params = []
         for i, (array, axes) in enumerate(zip(arrays, chosen, strict=True)):
@@ -143,7 +143,7 @@ def symbolic_node(
 def _larger(
     sample: Sample, dtype: str, params: Sequence[Node], symbols: Mapping[int, Var]
 ) -> list[NDArray] | None:
-    """Inputs of a sample whose symbolic dims are larger by one; None if a sample gives the values of an
+    """Inputs of a sample whose symbolic dims are larger by one; None if the sample fixes the values of an
     input.
     """
     sizes = {var: n + 1 for n, var in symbols.items()}
@@ -152,9 +152,9 @@ def _larger(
         shape = tuple(d if isinstance(d, int) else sizes[d] for d in own.shape)
         if not isinstance(tensor.values, str) and shape != tuple(tensor.shape):
             return None
-        moved = Tensor(shape, tensor.values, tensor.dtype)
+        larger = Tensor(shape, tensor.values, tensor.dtype)
         try:
-            arrays.append(make_array(moved, DType(tensor.dtype or dtype), 4001 + position))
+            arrays.append(make_array(larger, DType(tensor.dtype or dtype), 4001 + position))
         except DlcError:
             return None
     return arrays
@@ -176,11 +176,11 @@ def difference(
         which = f"result {index}: " if len(found) > 1 else ""
         if have.dtype != want.dtype or have.shape != want.shape:
             return f"{which}{have.dtype}{have.shape}, but {want.dtype}{want.shape} is expected"
-        fine = _close(have, want, tolerances.get(DType.of(want.dtype).name, (0.0, 0.0)))
-        if not fine.all():
-            place = tuple(int(i) for i in np.argwhere(~fine)[0])
-            wrong = int((~fine).sum())
-            return f"{which}{wrong} of {fine.size} differ; at {place} {have[place]} instead of {want[place]}"
+        close = _close(have, want, tolerances.get(DType.of(want.dtype).name, (0.0, 0.0)))
+        if not close.all():
+            at = tuple(int(i) for i in np.argwhere(~close)[0])
+            wrong = int((~close).sum())
+            return f"{which}{wrong} of {close.size} differ; at {at} {have[at]} instead of {want[at]}"
     return None
 
 

@@ -36,16 +36,16 @@ def case_names() -> Iterator[str]:
     yield from cases_by_test()
 
 
-def useless(expectations: Expectations) -> list[Expectation]:
+def unused_exemptions(expectations: Expectations) -> list[Expectation]:
     """The exemptions that match no case. The cases of a group of models are created only if a pattern begins
     with its name.
     """
     unused = expectations.unused(case_names())
     groups = all_models()
     named = {name: [e for e in unused if e.pattern.startswith(f"models/{name}/")] for name in groups}
-    found = {name: [case.name for case in groups[name].named()] for name, some in named.items() if some}
-    inside = [e for name, cases in found.items() for e in named[name] if any(map(e.covers, cases))]
-    return [e for e in unused if e not in inside]
+    found = {name: [case.name for case in groups[name].named()] for name, entries in named.items() if entries}
+    used = [e for name, cases in found.items() for e in named[name] if any(map(e.covers, cases))]
+    return [e for e in unused if e not in used]
 
 
 def op_case_names() -> Iterator[str]:
@@ -62,4 +62,4 @@ def cases_by_test() -> Iterator[str]:
         yield from (case_of(level, name) for name in tests_of(level))
 
 
-__all__ = ["SYMBOLIC", "case_names", "cases_by_test", "op_case_names", "useless"]
+__all__ = ["SYMBOLIC", "case_names", "cases_by_test", "op_case_names", "unused_exemptions"]

@@ -30,12 +30,12 @@ def recurrence() -> tuple[tuple[Node, ...], Node]:
     """The recurrence h = tanh(h w + x[t]) over the rows of x. Results are the last h, and all h x[t]. w is a
     state that does not change.
     """
-    k, n, rounds = Var("k"), Var("n"), Var("rounds")
+    k, n, steps = Var("k"), Var("n"), Var("steps")
     h, w, row = vector("h", k), vector("w", k), vector("row", k)
     after = std.tanh(std.add(std.mul(h, w), row))
     body = Function("body", (h, w, row), make_tuple([after, w, std.mul(after, row)]))
     start, weights = vector("start", n), vector("weights", n)
-    rows = param("rows", tensor_type((rounds, n), "float32"))
+    rows = param("rows", tensor_type((steps, n), "float32"))
     made = std.scan(std.relu(start), weights, rows, num_state=2, body=body)
     return (start, weights, rows), made
 
@@ -55,7 +55,7 @@ def doubled(value: Node, count: Node, limit: int) -> Node:
     return std.while_(count, value, cond=cond, body=body)
 
 
-def every_kind() -> IRModule:
+def scan_and_loop() -> IRModule:
     """A scan, and a loop with branches, over vectors of any size and with any number of iterations."""
     params, scanned = recurrence()
     count = param("count", tensor_type((), "int32"))
@@ -87,20 +87,20 @@ class RandomControl:
         one = constant(np.ones((), x.dtype.numpy))
         return self.choose([std.neg(x), std.add(x, one), std.relu(x), x])
 
-    def like(self, values: Sequence[Node], wanted: Node) -> Node:
-        """A value of the type of `wanted`, computed from some of the values."""
-        same = [v for v in values if v.type == wanted.type]
+    def like(self, values: Sequence[Node], template: Node) -> Node:
+        """A value of the type of `template`, computed from some of the values."""
+        same = [v for v in values if v.type == template.type]
         a, b = self.choose(same), self.choose(same)
-        if wanted.dtype.is_bool:
+        if template.dtype.is_bool:
             return self.choose([a, std.logical_xor(a, self.unary(b))])
         made = [a, self.unary(a), std.maximum(a, b), std.minimum(self.unary(a), b)]
         return self.choose([*made, std.flip(a, axes=(1,))] if len(a.shape) == 2 else made)
 
-    def body(self, values: Sequence[Node], wanted: Sequence[Node], depth: int) -> list[Node]:
+    def body(self, values: Sequence[Node], templates: Sequence[Node], depth: int) -> list[Node]:
         values = list(values)
         if depth and self.rng.random() < 0.6:
             values += self.control(values, depth - 1)
-        return [self.like(values, one) for one in wanted]
+        return [self.like(values, each) for each in templates]
 
     def control(self, values: Sequence[Node], depth: int) -> list[Node]:
         """The results of a branch or loop over some of the values."""
@@ -123,9 +123,9 @@ class RandomControl:
             return [get_item(made, i) for i in range(len(picked))]
         if kind in ("while", "loop"):
             i, j = (param(name, tensor_type((), "int32")) for name in "ij")
-            rounds = constant(np.int32(self.rng.integers(0, 5)))
+            limit = constant(np.int32(self.rng.integers(0, 5)))
             after = [std.add(i, constant(np.int32(1))), *inner]
-            cond = Function("cond", (j, *other), std.less(j, rounds))
+            cond = Function("cond", (j, *other), std.less(j, limit))
             start = (constant(np.int32(0)), *picked)
             if kind == "while":
                 body = Function("body", (i, *own), make_tuple(after))
@@ -133,8 +133,8 @@ class RandomControl:
                 return [get_item(made, i + 1) for i in range(len(picked))]
             row = self.like(own, self.choose(own))
             body = Function("body", (i, *own), make_tuple([*after, row]))
-            most = self.choose([None, 3, 2**63 - 1])
-            made = std.loop(*start, iterations=Var("n"), max_iterations=most, cond=cond, body=body)
+            maximum = self.choose([None, 3, 2**63 - 1])
+            made = std.loop(*start, iterations=Var("n"), max_iterations=maximum, cond=cond, body=body)
             stacked = std.cast(get_item(made, len(start)), to="float32")
             total = std.reduce_sum(stacked, axes=(0,))
             return [*(get_item(made, i + 1) for i in range(len(picked))), total]
@@ -185,4 +185,4 @@ def check_random_control(seed: int, target: str, *, stacking: bool = False) -> N
             np.testing.assert_allclose(*wide, rtol, atol, err_msg=f"seed {seed}")
 
 
-__all__ = ["RandomControl", "check_random_control", "doubled", "every_kind", "number", "vector"]
+__all__ = ["RandomControl", "check_random_control", "doubled", "number", "scan_and_loop", "vector"]

@@ -22,7 +22,7 @@ from dlc_core.driver import pipelines
 
 FOLDER = "DLC_DECISION_COVERAGE"
 """The environment variable with the folder in which alternatives are collected. If it is not set,
-nothing is.
+nothing is collected.
 """
 GOAL = 0.95
 
@@ -58,17 +58,20 @@ def report(folder: Path) -> tuple[str, float]:
     """The report: a line for each decision with the counts of its alternatives; and the fraction of executed
     ones.
     """
-    found, known = counts(folder), alternatives()
+    found, pairs = counts(folder), alternatives()
     by_name: dict[str, list[str]] = {}
-    for name, one in known:
+    for name, one in pairs:
         by_name.setdefault(name, []).append(f"{one} {found[name, one]}")
-    missing = [f"{name}={one}" for name, one in known if not found[name, one]]
-    share = 1 - len(missing) / max(len(known), 1)
+    missing = [f"{name}={one}" for name, one in pairs if not found[name, one]]
+    fraction = 1 - len(missing) / max(len(pairs), 1)
     lines = [f"{name:24} {', '.join(texts)}" for name, texts in by_name.items()]
-    met = f"{len(known) - len(missing)} of {len(known)} alternatives of {len(by_name)} decisions"
-    lines.append(f"{met} were executed ({share:.1%})")
+    total = len(pairs)
+    lines.append(
+        f"{total - len(missing)} of {total} alternatives of {len(by_name)} decisions "
+        f"were executed ({fraction:.1%})"
+    )
     lines += [f"not executed: {each}" for each in missing]
-    return "\n".join(lines), share
+    return "\n".join(lines), fraction
 
 
 def main() -> int:
@@ -76,10 +79,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog=f"python -m {__spec__.name}", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("folder", type=Path, help=f"what {FOLDER} named while tests ran")
-    text, share = report(parser.parse_args().folder)
+    parser.add_argument("folder", type=Path, help=f"the value of {FOLDER} while the tests ran")
+    text, fraction = report(parser.parse_args().folder)
     sys.stdout.write(text + "\n")
-    return int(share < GOAL)
+    return int(fraction < GOAL)
 
 
 if __name__ == "__main__":

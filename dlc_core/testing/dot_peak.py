@@ -15,7 +15,7 @@ def dot_loop(dot: Dot, chains: int, steps: int, threads: int = 1) -> Executable:
     """A program in which each of `threads` adds a dot product to each of `chains` accumulators, `steps`
     times.
 
-    Its inputs are a group of `dot.a`, and a group of `dot.b` for each lane. Its output are all accumulators.
+    Its inputs are a group of `dot.a`, and a group of `dot.b` for each lane. The output is all accumulators.
     """
     lanes, group = dot.lanes, dot.group
 
@@ -57,7 +57,7 @@ def dot_gops(dot: Dot, registers: int, *, threads: int = 1, steps: int = 1 << 16
 
 def product_peak(threads: int = 1, a: str = "float32", b: str = "") -> float:
     """The peak of the default target for products of these dtypes, in 10^9 operations per second. `b` is `a`
-    by default. If it has no dot product for them, it is the peak of float32.
+    by default. Without an instruction for them, the peak of float32.
     """
     description = find_target(None).describe()
     found = next((dot for dot in description.dots if (dot.a, dot.b) == (a, b or a)), None)

@@ -11,7 +11,7 @@ A plugin returns them from the hook `dlc_expectations`:
 
 The name consists of the target kind and a pattern of cases. The names of cases have parts, such as
 `ops/relu/3/float16` (sample 3 of the op, in that dtype), `ops/relu/3/symbolic`, `graphs/17`,
-`device/memory_is_aligned`. A pattern with a slash is matched with the whole name, where `*` matches anything.
+`device/memory_is_aligned`. A pattern with a slash is matched with the whole name, where `*` matches any text.
 A pattern without a slash is matched with each part.
 """
 
@@ -100,13 +100,13 @@ class Expectations:
     def of(self, case: str) -> Expectation | None:
         """The first exemption that matches a case. `Unsupported` has precedence."""
         covering = [e for e in self.entries if e.covers(case)]
-        lasting = [e for e in covering if isinstance(e, Unsupported)]
-        return (lasting or covering or [None])[0]
+        unsupported = [e for e in covering if isinstance(e, Unsupported)]
+        return (unsupported or covering or [None])[0]
 
     def unused(self, cases: Iterable[str]) -> list[Expectation]:
         """The exemptions that match none of these cases."""
-        known = list(cases)
-        return [e for e in self.entries if not any(e.covers(case) for case in known)]
+        names = list(cases)
+        return [e for e in self.entries if not any(e.covers(case) for case in names)]
 
 
 __all__ = ["Expectation", "Expectations", "ExpectedFailure", "Unsupported"]

@@ -3,8 +3,8 @@
 device = Faulty(registry().devices["npu"])
 exe = executable_on(compiled, device)
 with device.failing("launch", OSError("the bus is gone"), after=2):
-    exe(x)                                  # its third launch raises
-device.live                                 # the handles that are not freed
+    exe(x)                              # its third launch raises
+device.live                             # the handles that are not freed
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Faulty:
     def _count(self, method: str) -> int:
         return self.calls.total() if method == EVERY else self.calls[method]
 
-    def _met(self, method: str) -> None:
+    def _count_or_fail(self, method: str) -> None:
         for key in (method, EVERY):
-            bound, error = self._faults.get(key, (0, None))
-            if error is not None and self._count(key) >= bound:
+            allowed, error = self._faults.get(key, (0, None))
+            if error is not None and self._count(key) >= allowed:
                 raise error
         self.calls[method] += 1
 
@@ -55,7 +55,7 @@ class Faulty:
         return getattr(self.inner, name)
 
     def alloc(self, size: int, align: int = 64) -> int:
-        self._met("alloc")
+        self._count_or_fail("alloc")
         handle: int = self.inner.alloc(size, align)
         self.live.add(handle)
         return handle
@@ -65,23 +65,23 @@ class Faulty:
         self.live.discard(handle)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        self._met("write")
+        self._count_or_fail("write")
         self.inner.write(handle, data, offset)
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        self._met("read")
+        self._count_or_fail("read")
         self.inner.read(handle, out, offset)
 
     def load(self, artifact: Artifact) -> _Loaded:
-        self._met("load")
+        self._count_or_fail("load")
         return _Loaded(self, self.inner.load(artifact))
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        self._met("launch")
+        self._count_or_fail("launch")
         self.inner.launch(entry.inner, buffers, scalars, threads)
 
     def sync(self) -> None:
-        self._met("sync")
+        self._count_or_fail("sync")
         self.inner.sync()
 
 
@@ -113,7 +113,7 @@ class _Evaluated(_Entry):
         self._device = device
 
     def evaluate(self, *args: Any) -> Any:
-        self._device._met("launch")
+        self._device._count_or_fail("launch")
         return self.inner.evaluate(*args)
 
 

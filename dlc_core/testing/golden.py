@@ -1,7 +1,6 @@
 """Golden files: texts in the folder of the tests, which are compared line by line. `pytest --bless` writes
 them.
 
-Use:
     def test_text(bless):
         Golden(Path(__file__).parent / "golden", bless).check("relu.txt", text)
 """

@@ -1,10 +1,10 @@
 """A call of an executable in a separate process. A crash becomes an error with the location of the crash.
 
-    exe = dlc.compile("model.onnx", config={"guard": "end"}) y = call_guarded(exe, x)        RuntimeFailure
-    with the kernel, the model nodes and the value next to the access
+    exe = dlc.compile("model.onnx", config={"guard": "end"})
+    y = call_guarded(exe, x)
 
-Executables that were not compiled in guard mode can also be called. Fewer errors are then detected, and the
-report has fewer facts.
+The RuntimeFailure names the kernel, the model nodes and the value next to the access. Executables that were
+not compiled in guard mode can also be called. Fewer errors are then detected, and the report has fewer facts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dlc_core.diag import DlcError, RuntimeFailure
 from dlc_core.runtime.call.arrays import as_host
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.guard.faults import report_to, reported
-from dlc_core.testing.isolation import how
+from dlc_core.testing.isolation import exit_text
 
 NDArray = np.ndarray[Any, Any]
 
@@ -57,19 +57,19 @@ def call_guarded(exe: Executable, *arrays: Any, seconds: float = SECONDS) -> lis
             raise RuntimeFailure(f"the call has not ended within {seconds:g} seconds") from None
         result = folder / _RESULT
         if done.returncode or not result.exists():
-            raise fault(folder / _FAULT, done.returncode, done.stderr.decode(errors="replace"))
+            raise crash_error(folder / _FAULT, done.returncode, done.stderr.decode(errors="replace"))
         found: list[NDArray] | DlcError = pickle.loads(result.read_bytes())  # noqa: S301 (written by our own process)
     if isinstance(found, DlcError):
         raise found
     return found
 
 
-def fault(path: Path, status: int, said: str) -> RuntimeFailure:
+def crash_error(path: Path, status: int, stderr: str) -> RuntimeFailure:
     """The error for a process that ended with a status. `path` is its report file."""
     found = reported(path)
     return RuntimeFailure(
-        f"the process of the call {how(status)}",
-        details=found.lines() or said.splitlines()[-4:],
+        f"the process of the call {exit_text(status)}",
+        details=found.lines() or stderr.splitlines()[-4:],
         hint="exe.source() shows the kernel's code, dlc explain its schedule",
     )
 
@@ -81,7 +81,7 @@ def _run(folder: Path) -> None:
     found: Any
     try:
         found = driver.open(folder / _EXECUTABLE, num_threads=threads)(*arrays)
-        found = [np.asarray(one) for one in (found if isinstance(found, tuple) else (found,))]
+        found = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
     except DlcError as error:
         found = error
     (folder / _RESULT).write_bytes(pickle.dumps(found))
@@ -90,4 +90,4 @@ def _run(folder: Path) -> None:
 if __name__ == "__main__":
     _run(Path(sys.argv[1]))
 
-__all__ = ["call_guarded", "fault"]
+__all__ = ["call_guarded", "crash_error"]

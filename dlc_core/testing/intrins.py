@@ -54,7 +54,7 @@ def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int])
     contiguous are not padded.
     """
     params = intrin.layout_params
-    known: dict[Var, int] = {}
+    scalar_values: dict[Var, int] = {}
     arguments: list[Array] = []
     windows: list[Array] = []
     untouched: list[tuple[Array, Array]] = []
@@ -64,16 +64,16 @@ def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int])
             windows.append(arguments[-1])
             continue
         for stride in reversed(buffer.element_strides()):
-            if isinstance(stride, Var) and stride not in known:
+            if isinstance(stride, Var) and stride not in scalar_values:
                 dim = params[stride][1]
                 assert dim is not None
-                known[stride] = int(np.prod(values.shape[dim + 1 :])) + MARGIN
+                scalar_values[stride] = int(np.prod(values.shape[dim + 1 :])) + MARGIN
         if isinstance(buffer.offset, Var):
-            known[buffer.offset] = MARGIN
-        steps = [_number(s, known) for s in buffer.element_strides()]
-        offset = _number(buffer.offset, known)
-        reach = sum((size - 1) * step for size, step in zip(values.shape, steps, strict=True)) + 1
-        memory = np.full(offset + reach + MARGIN, 77, values.dtype)
+            scalar_values[buffer.offset] = MARGIN
+        steps = [_number(s, scalar_values) for s in buffer.element_strides()]
+        offset = _number(buffer.offset, scalar_values)
+        extent = sum((size - 1) * step for size, step in zip(values.shape, steps, strict=True)) + 1
+        memory = np.full(offset + extent + MARGIN, 77, values.dtype)
         window = np.lib.stride_tricks.as_strided(
             memory[offset:], values.shape, [s * memory.itemsize for s in steps]
         )
@@ -84,7 +84,7 @@ def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int])
         inside = np.lib.stride_tricks.as_strided(mask[offset:], values.shape, steps)
         inside[...] = False
         untouched.append((memory, mask))
-    numbers = [known[v] if v in known else scalars[v.name] for v in intrin.impl.scalars]
+    numbers = [scalar_values[v] if v in scalar_values else scalars[v.name] for v in intrin.impl.scalars]
     run(intrin.impl, *arguments, *numbers, externs=intrin.functions())
     for memory, mask in untouched:
         if not np.all(memory[mask] == np.asarray(77, memory.dtype)):
@@ -92,20 +92,20 @@ def _by_impl(intrin: TensorIntrin, inputs: list[Array], scalars: dict[str, int])
     return windows
 
 
-def _number(expr: Any, known: dict[Var, int]) -> int:
-    value = known[expr] if isinstance(expr, Var) else const_value(expr)
+def _number(expr: Any, scalar_values: dict[Var, int]) -> int:
+    value = scalar_values[expr] if isinstance(expr, Var) else const_value(expr)
     if value is None:
         raise VerifyError(f"a stride or an offset {expr} is neither a constant nor a parameter")
     return value
 
 
-def _compare(intrin: TensorIntrin, who: str, found: list[Array], expected: list[Array]) -> None:
+def _compare(intrin: TensorIntrin, name: str, found: list[Array], expected: list[Array]) -> None:
     for buffer, a, b in zip(intrin.desc.buffers, found, expected, strict=True):
         if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
-            place = tuple(int(i[0]) for i in np.nonzero(np.asarray(a != b)))
+            at = tuple(int(i[0]) for i in np.nonzero(np.asarray(a != b)))
             raise VerifyError(
-                f"intrinsic {intrin.name}: {who} does not compute the same as the description",
-                details=[f"{buffer.name}{list(place)} is {a[place]}, described {b[place]}"],
+                f"intrinsic {intrin.name}: {name} does not compute the same as the description",
+                details=[f"{buffer.name}{list(at)} is {a[at]}, described {b[at]}"],
             )
 
 

@@ -32,15 +32,15 @@ class Work:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         report_to(self._fault)  # installed after pytest's handler, so it runs before that one
         items = {item.nodeid: item for item in session.items}
-        while asked := self._asked():
-            test, following = asked
+        while request := self._request():
+            test, following = request
             running.report(test.rpartition("::")[2])
             reports = runtestprotocol(items[test], nextitem=items.get(following or ""), log=False)
             self._connection.send(list(_data(session.config, reports)))
         session._setupstate.teardown_exact(None)
         return True
 
-    def _asked(self) -> tuple[str, str | None] | None:
+    def _request(self) -> tuple[str, str | None] | None:
         try:
             found: tuple[str, str | None] = self._connection.recv()
         except EOFError:

@@ -28,14 +28,14 @@ from dlc_core.runtime.guard.faults import reported
 from dlc_core.testing import running
 from dlc_core.testing.levels.base import TEST, case_of, owner_of
 
-LINES = 14
+STACK_LINES = 14
 """The number of lines of the Python stack that are shown after a crash."""
 
-PATIENCE = 60.0
-"""The seconds that a worker may take to end."""
+END_SECONDS = 60.0
+"""The time limit for the end of a worker, in seconds."""
 
-BETWEEN = 0.2
-"""The seconds between checks whether a worker is alive."""
+POLL_SECONDS = 0.2
+"""The seconds between two checks whether a worker is alive."""
 
 FATAL, CURRENT = "Fatal Python error", "Current thread"
 """The beginnings of lines of Python's fault handler."""
@@ -49,8 +49,8 @@ START = "PYTEST_DLC_ISOLATED"
 """The environment variable with the address of the session that a worker serves."""
 
 HINT = (
-    "run it alone to see it again; --check-bounds compiles kernels that check their accesses, exe.source() "
-    'shows their code; see "A kernel that crashes" in the vendor guide'
+    "run the test alone to reproduce it; --check-bounds compiles kernels that check their accesses, "
+    'exe.source() shows their code; see "A kernel that crashes" in the vendor guide'
 )
 
 
@@ -61,11 +61,11 @@ def is_possible(config: pytest.Config) -> bool:
 
 
 class Isolation:
-    """The pytest plugin of a session. `wanted` are the tests that run in the worker."""
+    """The pytest plugin of a session. `isolated` are the tests that run in the worker."""
 
-    def __init__(self, config: pytest.Config, wanted: list[pytest.Item]) -> None:
+    def __init__(self, config: pytest.Config, isolated: list[pytest.Item]) -> None:
         self._config = config
-        self._following = dict(zip(wanted, [*wanted[1:], None], strict=True))
+        self._following = dict(zip(isolated, [*isolated[1:], None], strict=True))
         self._worker: _Worker | None = None
 
     @pytest.hookimpl(tryfirst=True)
@@ -102,13 +102,13 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
     name = getattr(item, "originalname", None) or item.name
     suite: Any = getattr(item, "cls", None)
     owner = owner_of(suite, name)
-    target = suite.settings.narrowed(config).target
-    lines = [f"the process of the test {how(worker.status())}", f"  target:     {target}"]
-    if running := worker.last():
+    target = suite.settings.with_options(config).target
+    lines = [f"the process of the test {exit_text(worker.status())}", f"  target:     {target}"]
+    if running := worker.last_test():
         lines.append(f"  running:    {running}")
     lines += [f"  at fault:   {line}" for line in worker.fault()]
     lines.append(f"  what to do: {HINT}")
-    about = [] if owner is None else [(TEST, [target, owner.level, case_of(owner, name)])]
+    described = [] if owner is None else [(TEST, [target, owner.level, case_of(owner, name)])]
     stack = worker.stack()
     worker.close()
     return pytest.TestReport(
@@ -119,11 +119,11 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
         "\n".join(lines),
         "call",
         [("stack of the process", stack)] if stack else [],
-        user_properties=list(about),
+        user_properties=list(described),
     )
 
 
-def how(status: int) -> str:
+def exit_text(status: int) -> str:
     """A text for the exit status of a process. Negative ones are signals."""
     if status >= 0:
         return f"ended with exit code {status}"
@@ -143,14 +143,14 @@ class _Worker:
         self._fault = Path(self._folder.name) / "fault"
         self._connection, other = Pipe()
         arguments = json.dumps([*PLUGIN, *map(str, config.invocation_params.args)])
-        places = {"running": str(self._running), "fault": str(self._fault)}
-        start = json.dumps({**places, "connection": other.fileno()})
-        paths = os.pathsep.join(filter(None, sys.path))
+        paths = {"running": str(self._running), "fault": str(self._fault)}
+        start = json.dumps({**paths, "connection": other.fileno()})
+        python_path = os.pathsep.join(filter(None, sys.path))
         with other, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", WORKER, arguments],
                 cwd=config.invocation_params.dir,
-                env={**os.environ, "PYTHONPATH": paths, START: start},
+                env={**os.environ, "PYTHONPATH": python_path, START: start},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -161,7 +161,7 @@ class _Worker:
         """Run a test in the worker. Returns its reports as data, or None if the process has died."""
         try:
             self._connection.send((test, following))
-            while not self._connection.poll(BETWEEN):
+            while not self._connection.poll(POLL_SECONDS):
                 if self._process.poll() is not None and not self._connection.poll(0):
                     return None
             found: list[dict[str, Any]] = self._connection.recv()
@@ -172,12 +172,12 @@ class _Worker:
     def status(self) -> int:
         """The exit status of the process."""
         try:
-            return self._process.wait(PATIENCE)
+            return self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
 
-    def last(self) -> str:
+    def last_test(self) -> str:
         """The test that was running, as text."""
         return running.read(self._running)
 
@@ -190,9 +190,9 @@ class _Worker:
         lines = self._errors.read_text(errors="replace").splitlines()
         fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), None)
         if fatal is None:
-            return "\n".join(lines[-LINES:])
+            return "\n".join(lines[-STACK_LINES:])
         here = next((i for i in range(fatal, len(lines)) if lines[i].startswith(CURRENT)), fatal)
-        frames = list(takewhile(lambda line: RUNNER not in line, lines[here : here + LINES]))
+        frames = list(takewhile(lambda line: RUNNER not in line, lines[here : here + STACK_LINES]))
         return "\n".join([lines[fatal], *frames])
 
     def close(self) -> None:
@@ -202,4 +202,4 @@ class _Worker:
         self._folder.cleanup()
 
 
-__all__ = ["Isolation", "how", "is_possible"]
+__all__ = ["Isolation", "exit_text", "is_possible"]

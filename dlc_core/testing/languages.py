@@ -1,7 +1,7 @@
 """Kernels that together use all features of a kernel language, for golden files and for checks of a device.
 
-LANGUAGE["symbolic"]()            a result and its parameters
-check_transposition("npu")       checks vectors and shared memory
+LANGUAGE["symbolic"]()          a result and its parameters
+check_transposition("npu")      checks vectors and shared memory
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ def check_narrow_floats(target: str, dtype: str) -> None:
     """Check the squares of all values of float16 or bfloat16: they are computed in float32, and rounded to
     nearest even.
     """
-    known = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    numpy_dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
     a = te.placeholder((1 << 16,), dtype, name="a")
     exe = build([a, te.compute((1 << 16,), lambda i: a[i] * a[i], "b")], target)
-    x = np.arange(1 << 16, dtype=np.uint16).view(known)
+    x = np.arange(1 << 16, dtype=np.uint16).view(numpy_dtype)
     with np.errstate(all="ignore"):
-        want = (x.astype(np.float32) ** 2).astype(known)
+        want = (x.astype(np.float32) ** 2).astype(numpy_dtype)
     have = exe(x)
     same = (have.view(np.uint16) == want.view(np.uint16)) | (np.isnan(have) & np.isnan(want))
     assert same.all(), x[~same][:5]
@@ -149,13 +149,13 @@ def check_skinny_gemm(target: str, dtype: str) -> None:
     random = np.random.default_rng(0)
     x = param("x", tensor_type((3, 64), dtype))
     for w in (param("w", tensor_type((64, Var("n")), dtype)), param("w", tensor_type((Var("n"), 64), dtype))):
-        turned = w.shape[1] == 64
+        transposed = w.shape[1] == 64
         product = std.integer_matmul if dtype == "int8" else std.matmul
-        module = module_of(product(x, std.transpose(w, axes=(1, 0)) if turned else w), [x, w])
+        module = module_of(product(x, std.transpose(w, axes=(1, 0)) if transposed else w), [x, w])
         exe = compile_model(module, target, cache=False)
         assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.skinny_gemm"]
         a, b = (random.integers(-2, 3, shape) for shape in ((3, 64), (64, 21)))
-        given = (b.T if turned else b).astype(dtype)
+        given = (b.T if transposed else b).astype(dtype)
         np.testing.assert_array_equal(exe(a.astype(dtype), np.ascontiguousarray(given)), a @ b)
 
 
@@ -172,8 +172,8 @@ def check_missing_barrier(target: str) -> None:
 def check_network(target: str) -> None:
     """Check that a small network of convolutions has the results of the reference."""
     picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
-    wanted = compile_model(cifar(), "reference")(picture)
-    np.testing.assert_allclose(compile_model(cifar(), target)(picture), wanted, 1e-4, 1e-6)
+    expected = compile_model(cifar(), "reference")(picture)
+    np.testing.assert_allclose(compile_model(cifar(), target)(picture), expected, 1e-4, 1e-6)
 
 
 __all__ = [

@@ -4,7 +4,7 @@ as the unscheduled kernel.
     launched = check_launches(kernel_of(std.matmul(a, b)), MACHINE)
     assert launched.rule == "gpu.contraction"
 
-The check runs the whole stage "tir" of a compile, and then its result by the interpreter, which finds races.
+The check runs the stage "tir" of a compile, and interprets the result. The interpreter detects races.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ def _accesses(func: PrimFunc) -> Iterator[tuple[Any, Sequence[Any]]]:
 def launch_for(func: PrimFunc, description: Description, rules: Sequence[Any] = ()) -> Launched:
     """Schedule a kernel by the first matching rule, and run all passes of the stage "tir"."""
     target = target_of(description)
-    known = (*rules, *registry().schedule_rules.values())
-    context = PassContext(target=target, schedule_rules=known, config={TRACES: True})
-    wanted = [cls for cls in PASSES if not cls.setting]
-    first, *rest = default_pipeline("tir", wanted).passes
+    all_rules = (*rules, *registry().schedule_rules.values())
+    context = PassContext(target=target, schedule_rules=all_rules, config={TRACES: True})
+    classes = [cls for cls in PASSES if not cls.setting]
+    first, *rest = default_pipeline("tir", classes).passes
     scheduled = first.run(IRModule({func.name: func}, entry=func.name), context)
     module = scheduled
-    for one in rest:
-        module = one.run(module, context)
+    for each in rest:
+        module = each.run(module, context)
         verify_module(module)
     return Launched(scheduled[func.name], module[func.name], module)
 
@@ -126,9 +126,9 @@ def check_launches(
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]
     expected = run_kernel(lower_blocks(func), given, sizes, outputs)
     launched = launch_for(func, description, rules)
-    private = first_difference(replayed(func, launched.scheduled, description), launched.scheduled)
-    if private is not None:
-        raise AssertionError(f"the trace of {launched.rule} gives another kernel: {private}")
+    mismatch = first_difference(replayed(func, launched.scheduled, description), launched.scheduled)
+    if mismatch is not None:
+        raise AssertionError(f"the trace of {launched.rule} gives another kernel: {mismatch}")
     if not launched.kernels:
         raise AssertionError(f"{launched.rule} launches nothing: {launched.scheduled.attrs['why_not']}")
     for kernel in launched.kernels:

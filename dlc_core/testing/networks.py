@@ -91,12 +91,12 @@ def mobilenet(size: int = 96, width: float = 0.35, classes: int = 10) -> IRModul
         (6, 320, 1, 1),
     )
     for expansion, channels, count, stride in rows:
-        wanted = rounded(channels * width)
+        outs = rounded(channels * width)
         for step in (stride, *(1,) * (count - 1)):
             before, inner = net.value, net.channels * expansion
             if expansion > 1:
                 net.conv(inner, 1)
-            net.conv(inner, 3, stride=step, groups=inner).conv(wanted, 1, relu=False)
+            net.conv(inner, 3, stride=step, groups=inner).conv(outs, 1, relu=False)
             if step == 1 and before.shape == net.value.shape:
                 net.op("add", before)
     net.conv(1280, 1).op("reduce_mean", axes=(2, 3))

@@ -10,7 +10,7 @@
         @T.prim_func
         def f(…): …
 
-The pass after `After` may be omitted. The examples are tests, and the reference of passes contains them.
+The pass after `After` may be omitted. The examples are tests, and parts of the reference of passes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _EXAMPLE = re.compile(
 class Example:
     """The pass with its options, and the texts of the program before and after."""
 
-    one: PrimFuncPass
+    changed_by: PrimFuncPass
     before: str
     after: str
 
-    def made(self) -> str:
+    def result(self) -> str:
         """The program after the pass, as script."""
         before = parse(self.before)
         assert isinstance(before, PrimFunc)
-        return script(self.one(before, PassContext()))
+        return script(self.changed_by(before, PassContext()))
 
     def expected(self) -> str:
         """The program after, as the printer writes it."""
@@ -57,9 +57,9 @@ def example_of(cls: type[Pass]) -> Example | None:
     if found is None or not issubclass(cls, PrimFuncPass):
         return None
     text = found["text"] or cls.name
-    (one,) = Pipeline.parse(text, [cls]).passes
-    assert isinstance(one, PrimFuncPass)
-    return Example(one, inspect.cleandoc(found["before"]), inspect.cleandoc(found["after"]))
+    (parsed,) = Pipeline.parse(text, [cls]).passes
+    assert isinstance(parsed, PrimFuncPass)
+    return Example(parsed, inspect.cleandoc(found["before"]), inspect.cleandoc(found["after"]))
 
 
 def reference(classes: Iterable[type[Pass]]) -> str:
@@ -74,7 +74,7 @@ def reference(classes: Iterable[type[Pass]]) -> str:
         facts = f"Runs {where}." + (f" Options: {options}." if options else "")
         parts.append(f"#### `{cls.name}`\n\n{about}\n\n{facts}\n")
         if example is not None:
-            by = "" if str(example.one) == cls.name else f" by `{example.one}`"
+            by = "" if str(example.changed_by) == cls.name else f" by `{example.changed_by}`"
             parts += [f"```text\n{example.before}\n```\n\nbecomes{by}\n", f"```text\n{example.after}\n```\n"]
     return "\n".join(parts)
 

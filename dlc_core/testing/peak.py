@@ -1,7 +1,7 @@
 """The measured limits of this machine: fused multiply-adds, cache bandwidth and memory bandwidth.
 
-machine_peak() -> float                 10^9 operations per second
-measured_machine() -> Machine           for the cost model; cached on disk
+machine_peak() -> float             10^9 operations per second
+measured_machine() -> Machine       for the cost model; cached on disk
 """
 
 import json
@@ -24,7 +24,7 @@ CHAINS = (8, 10, 12)
 
 def fma_loop(lanes: int, chains: int, steps: int, threads: int = 1) -> Executable:
     """A program in which each of `threads` does `steps` FMAs on `chains` accumulators of `lanes` float32 in
-    registers. Its inputs are the factor and the addend, of shape [lanes]. Its output are all accumulators.
+    registers. Its inputs are the factor and the addend, of shape [lanes]. The output is all accumulators.
     """
 
     @T.prim_func
@@ -103,14 +103,13 @@ def read_bandwidth(size: int, lanes: int, *, threads: int = 1) -> float:
     """The bandwidth in bytes per second of `threads` threads that repeatedly read `size` bytes each."""
     chains = 8
     blocks = max(1, size // (4 * lanes * chains))
-    whole = 4 * lanes * chains * blocks
-    times = max(1, (1 << 24) // whole)
+    nbytes = 4 * lanes * chains * blocks
+    times = max(1, (1 << 24) // nbytes)
     loop = read_loop(lanes, chains, blocks, times, threads)
-    x: Any = np.ones(
-        (threads, blocks, chains, lanes), np.float32
-    )  # all pages of zeros might be mapped to one page
+    # Not zeros, because the system may map all pages of zeros to one page.
+    x: Any = np.ones((threads, blocks, chains, lanes), np.float32)
     seconds = loop.time_evaluator(number=1, repeat=5)(x).min
-    return whole * times * threads / seconds
+    return nbytes * times * threads / seconds
 
 
 MEMORY_BYTES = 1 << 27
@@ -122,14 +121,14 @@ def measure_machine() -> Machine:
     description = find_target(None).describe()
     lanes = description.lanes(32)
     caches = description.caches
-    beyond = min(max(4 * caches[-1], 1 << 25), MEMORY_BYTES)
-    near = [read_bandwidth(size // 2, lanes) for size in caches]
-    together = read_bandwidth(beyond // description.cores, lanes, threads=description.cores)
+    uncached = min(max(4 * caches[-1], 1 << 25), MEMORY_BYTES)
+    cached = [read_bandwidth(size // 2, lanes) for size in caches]
+    by_all_cores = read_bandwidth(uncached // description.cores, lanes, threads=description.cores)
     return Machine(
         1e9 * peak_gflops(lanes, description.vector_registers),
-        (*near, read_bandwidth(beyond, lanes)),
+        (*cached, read_bandwidth(uncached, lanes)),
         caches,
-        together,
+        by_all_cores,
         measured=True,
         fork_seconds=description.fork_cycles / description.frequency,
         call_seconds=description.call_seconds,

@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dlc", "the deep-learning compiler dlc")
     levels = ", ".join(f"{number} {level}" for number, level in enumerate(LEVELS))
     group.addoption(
-        "--dlc-target", default="", help="the target that conformance suites test, in place of their own"
+        "--dlc-target", default="", help="the target that conformance suites test, instead of their own"
     )
     group.addoption(
         "--dlc-level",
@@ -40,13 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dlc-fraction",
         type=float,
-        help="the fraction of its declared roofline that a target must reach, in place of the suite's",
+        help="the fraction of its declared roofline that a target must reach, instead of the suite's",
     )
     group.addoption(
         "--dlc-report",
         metavar="DIR",
         default="",
-        help="write conformance.json and conformance.html there, and print a table of ops and dtypes",
+        help="write conformance.json and conformance.html to DIR, and print a table of ops and dtypes",
     )
     group.addoption(
         "--dlc-isolate",
@@ -58,8 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dlc-guard",
         choices=("end", "begin"),
         default="",
-        help="put each value at the end or the begin of its own pages, and isolate tests of all levels: an "
-        "access outside of a value fails its test",
+        help="allocate each value at the end or the beginning of its own pages, and isolate tests of all "
+        "levels: an access outside of a value fails its test",
     )
     group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
 
@@ -73,23 +73,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of levels and ops that the options do not select."""
-    known = {"core": "core", **{level: level for level in LEVELS}, **dict(zip("012345", LEVELS, strict=True))}
-    wanted = set()
+    names = {"core": "core", **{level: level for level in LEVELS}, **dict(zip("012345", LEVELS, strict=True))}
+    selected: set[str] = set()
     for word in filter(None, (word.strip() for word in config.getoption("--dlc-level").split(","))):
-        if word not in known:
+        if word not in names:
             levels = ", ".join(f"{number} {level}" for number, level in enumerate(LEVELS))
             raise pytest.UsageError(f"--dlc-level {word}: levels are {levels}, core")
-        wanted.add(known[word])
+        selected.add(names[word])
     ops = {word.strip() for word in config.getoption("--dlc-ops").split(",") if word.strip()}
-    left_out = [
+    deselected = [
         item
         for item in items
-        if ((level := _level_of(item)) and not _is_wanted(level, wanted)) or (ops and not ops & _ops_of(item))
+        if not _is_selected(_level_of(item), selected) or (ops and not ops & _ops_of(item))
     ]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        removed = set(deselected)
+        items[:] = [item for item in items if item not in removed]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -112,12 +112,13 @@ def _ops_of(item: pytest.Item) -> set[str]:
 def _is_isolated(item: pytest.Item) -> bool:
     level = _level_of(item)
     suite = getattr(getattr(item, "cls", None), "settings", None)
-    asked = [item.config.getoption(option) for option in ("--dlc-isolate", "--dlc-guard")]
-    return level in ISOLATED or (level in LEVELS and any([*asked, getattr(suite, "guard", "")]))
+    options = [item.config.getoption(option) for option in ("--dlc-isolate", "--dlc-guard")]
+    return level in ISOLATED or (level in LEVELS and any([*options, getattr(suite, "guard", "")]))
 
 
-def _is_wanted(level: str, wanted: set[str]) -> bool:
-    return level in wanted if wanted else level not in ON_DEMAND
+def _is_selected(level: str, selected: set[str]) -> bool:
+    """Whether tests of a level run. Tests that are not of the kit ("") do."""
+    return not level or (level in selected if selected else level not in ON_DEMAND)
 
 
 def _level_of(item: pytest.Item) -> str:

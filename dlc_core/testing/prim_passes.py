@@ -1,7 +1,7 @@
-"""Helpers for tests of passes over PrimFuncs, which check the resulting program and its values.
+"""Checks of passes over PrimFuncs: the resulting program, and its values.
 
-becomes(MyPass(), before, after)       texts of programs, which are also run
-keeps_results(MyPass(), program(7))    on random programs
+check_rewrite(MyPass(), before, after)      compares texts of programs, and runs them
+check_results(MyPass(), program(7))         runs a random program before and after
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def program(seed: int) -> PrimFunc:
     return random_prim_func(seed)
 
 
-def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
+def make_arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
     """Arguments for a program: arrays of small numbers (symbolic dims are 5) and small scalars."""
     rng = np.random.default_rng(seed)
     given: list[Any] = []
@@ -47,7 +47,7 @@ def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
     return given
 
 
-def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArray]:
+def run_func(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArray]:
     """Run a program and return its arrays. All its checks must pass."""
     copies = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
     arrays = [a for a in copies if isinstance(a, np.ndarray)]
@@ -60,38 +60,46 @@ def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArr
     return arrays
 
 
-def keeps_results(one: PrimFuncPass, func: PrimFunc, *, check: bool = False) -> PrimFunc:
+def check_results(pass_: PrimFuncPass, func: PrimFunc, *, check: bool = False) -> PrimFunc:
     """Check that the program after a pass verifies, has the same parameters, and computes the same bits.
     Returns it.
     """
-    after = one(func)
+    after = pass_(func)
     verify_func(after, level=2)
     for seed in range(2):
-        given = arguments(func, seed)
-        for old, new in zip(outcome(func, given), outcome(after, given, check), strict=True):
+        given = make_arguments(func, seed)
+        for old, new in zip(run_func(func, given), run_func(after, given, check), strict=True):
             np.testing.assert_array_equal(new, old)
     return after
 
 
-def text(source: str) -> PrimFunc:
+def parse_func(source: str) -> PrimFunc:
     """Parse a program. Common indentation is removed."""
     func = parse(inspect.cleandoc(source))
     assert isinstance(func, PrimFunc)
     return func
 
 
-def becomes(one: PrimFuncPass, before: str, after: str) -> PrimFunc:
+def check_rewrite(pass_: PrimFuncPass, before: str, after: str) -> PrimFunc:
     """Check the result of a pass: its text, and that it computes the same values."""
-    func = text(before)
-    made = keeps_results(one, func)
-    assert script(made) == script(text(after))
+    func = parse_func(before)
+    made = check_results(pass_, func)
+    assert script(made) == script(parse_func(after))
     return made
 
 
-def stays(one: PrimFuncPass, source: str) -> None:
+def check_unchanged(pass_: PrimFuncPass, source: str) -> None:
     """Check that a pass does not change a program."""
-    func = text(source)
-    assert script(one(func)) == script(func)
+    func = parse_func(source)
+    assert script(pass_(func)) == script(func)
 
 
-__all__ = ["arguments", "becomes", "keeps_results", "outcome", "program", "stays", "text"]
+__all__ = [
+    "check_results",
+    "check_rewrite",
+    "check_unchanged",
+    "make_arguments",
+    "parse_func",
+    "program",
+    "run_func",
+]

@@ -77,11 +77,11 @@ class ProgramMaker:
 
     def index(self) -> Expr:
         """An index in bounds."""
-        make = self.random.randrange(4)
-        if make == 0 or not self.indices:
+        kind = self.random.randrange(4)
+        if kind == 0 or not self.indices:
             return const(self.random.randrange(SIZE))
         var = self.random.choice(self.indices)
-        if make == 1:
+        if kind == 1:
             return var % SIZE
         other = self.random.choice(self.indices)
         return (var * self.random.randrange(1, 5) + other + self.random.randrange(4)) % SIZE
@@ -93,37 +93,37 @@ class ProgramMaker:
         """A scalar expression of a dtype."""
         if depth == 0:
             return self.leaf(type_)
-        make = self.random.randrange(8)
-        if make == 0:
+        kind = self.random.randrange(8)
+        if kind == 0:
             return self.leaf(type_)
-        if make == 1:
+        if kind == 1:
             source = self.dtype()
-            return cast_to(type_, self.narrowed(self.expr(source, depth - 1), type_))
-        if make == 2:
+            return cast_to(type_, self.clamped(self.expr(source, depth - 1), type_))
+        if kind == 2:
             cond = self.condition(depth - 1)
             return select(cond, self.expr(type_, depth - 1), self.expr(type_, depth - 1))
-        if make == 3:
+        if kind == 3:
             cond = self.condition(depth - 1)
             return if_then_else(cond, self.expr(type_, depth - 1), self.expr(type_, depth - 1))
         a, b = self.expr(type_, depth - 1), self.expr(type_, depth - 1)
         if type_.is_bool:
-            return binary(self.random.choice(("and", "or", "bitxor")), a, b) if make < 7 else unary("not", a)
+            return binary(self.random.choice(("and", "or", "bitxor")), a, b) if kind < 7 else unary("not", a)
         if type_.is_float:
-            return self.float_expr(a, b, make)
-        if make == 4:
+            return self.float_expr(a, b, kind)
+        if kind == 4:
             divisor = binary("max", b, const(1, type_))
             return binary(self.random.choice(("floordiv", "floormod", "truncdiv", "truncmod")), a, divisor)
-        if make == 5:
+        if kind == 5:
             amount = binary("bitand", b, const(3, type_))
             return binary(self.random.choice(("shl", "shr")), a, amount)
         ops = ("add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor")
         return (
             binary(self.random.choice(ops), a, b)
-            if make < 7
+            if kind < 7
             else unary(self.random.choice(("neg", "bitnot")), a)
         )
 
-    def narrowed(self, value: Expr, to: DType) -> Expr:
+    def clamped(self, value: Expr, to: DType) -> Expr:
         """Make a float small before it is cast to an integer, because the result is unspecified for large
         values.
         """
@@ -132,12 +132,12 @@ class ProgramMaker:
         small = binary("min", binary("max", value, const(0.0, value.dtype)), const(100.0, value.dtype))
         return select(intrinsic("isnan", value), const(1.0, value.dtype), small)
 
-    def float_expr(self, a: Expr, b: Expr, make: int) -> Expr:
-        if make == 4:
+    def float_expr(self, a: Expr, b: Expr, kind: int) -> Expr:
+        if kind == 4:
             return intrinsic(self.random.choice(_FLOAT_CALLS), a)
-        if make == 5:
+        if kind == 5:
             return intrinsic("fma", a, b, a)
-        if make == 6:
+        if kind == 6:
             return binary(self.random.choice(("min", "max", "div")), a, b)
         return binary(self.random.choice(("add", "sub", "mul")), a, b) if self.random.random() < 0.8 else -a
 
@@ -147,11 +147,11 @@ class ProgramMaker:
         return binary(self.random.choice(ops), self.expr(type_, depth), self.expr(type_, depth))
 
     def leaf(self, type_: DType) -> Expr:
-        make = self.random.randrange(4)
-        known = [v for v in (*self.values, *self.indices) if v.dtype is type_]
-        if make == 0 and known:
-            return self.random.choice(known)
-        if make == 1:
+        kind = self.random.randrange(4)
+        variables = [v for v in (*self.values, *self.indices) if v.dtype is type_]
+        if kind == 0 and variables:
+            return self.random.choice(variables)
+        if kind == 1:
             if type_.is_float:
                 return const(self.random.choice((0.0, 1.0, -0.5, 2.25, 0.1, -3.0)), type_)
             return const(self.random.choice((0, 1, 2, 5, 100)), type_)
@@ -163,15 +163,15 @@ class ProgramMaker:
         return seq(*(self.stmt(depth) for _ in range(self.random.randrange(1, 4))))
 
     def stmt(self, depth: int) -> Stmt:
-        make = self.random.randrange(10) if depth else 0
-        if make < 2:
+        kind = self.random.randrange(10) if depth else 0
+        if kind < 2:
             return self.store()
-        if make < 5:
+        if kind < 5:
             return self.loop(depth)
-        if make == 5:
+        if kind == 5:
             orelse = self.nest(depth - 1) if self.random.random() < 0.5 else None
             return If(self.condition(1), self.nest(depth - 1), orelse)
-        if make == 6:
+        if kind == 6:
             type_ = self.dtype()
             value = self.expr(type_, 2)
             var = Var(self.name("t"), type_)
@@ -179,9 +179,9 @@ class ProgramMaker:
             body = self.nest(depth - 1)
             self.values.pop()
             return Let(var, value, body)
-        if make == 7:
+        if kind == 7:
             return self.alloc(depth)
-        if make == 8 and self.vectors:
+        if kind == 8 and self.vectors:
             return self.vector_store()
         return self.block(depth)
 
@@ -207,9 +207,9 @@ class ProgramMaker:
         fill = loop(i, SIZE, loop(j, SIZE, store(fresh, (i, j), value)))
         self.buffers.append(fresh)
         if self.random.random() < 0.5:
-            turned = Buffer(self.name("V"), (SIZE, SIZE), type_, strides=(1, SIZE), scope="local")
-            self.buffers.append(turned)
-            body: Stmt = View(turned, fresh, self.nest(depth - 1))
+            transposed = Buffer(self.name("V"), (SIZE, SIZE), type_, strides=(1, SIZE), scope="local")
+            self.buffers.append(transposed)
+            body: Stmt = View(transposed, fresh, self.nest(depth - 1))
             self.buffers.pop()
         else:
             body = self.nest(depth - 1)

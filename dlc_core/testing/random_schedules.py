@@ -1,4 +1,4 @@
-"""Random schedules of a program: primitives that a schedule accepts must not change results.
+"""Random schedules of a program: calls of primitives that a schedule accepts must not change results.
 
     sch = random_schedule(func, random.Random(0))
     check_schedule_trace(func, sizes, sch)
@@ -26,7 +26,7 @@ from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
 
-LIKELY = (
+FREQUENT = (
     "split",
     "compute_at",
     "reverse_compute_at",
@@ -36,10 +36,10 @@ LIKELY = (
     "decompose_reduction",
     "compact_buffers",
 )
-"""Moves that other moves depend on. They are tried more often."""
+"""Calls that other calls depend on. They are tried more often."""
 
 
-class Player:
+class RandomCalls:
     """Calls primitives with arguments chosen by `rng`, and counts the legal calls."""
 
     def __init__(self, schedule: Schedule, rng: random.Random, intrins: Sequence[TensorIntrin] = ()) -> None:
@@ -49,12 +49,12 @@ class Player:
         self.done: list[str] = []
         self.refused: list[str] = []
 
-    def play(self, name: str) -> None:
-        """Make a move, a method of this class. A refused move must not change the program."""
-        move: Callable[[], object] = getattr(self, name)
+    def call(self, name: str) -> None:
+        """Call a method of this class. A refused call must not change the program."""
+        method: Callable[[], object] = getattr(self, name)
         before, steps = self.sch.func, len(self.sch.trace.steps)
         try:
-            move()
+            method()
         except ScheduleError as error:
             changes = any(not s.name.startswith("get") for s in self.sch.trace.steps[steps:])
             if self.sch.func is not before and not changes:
@@ -63,7 +63,7 @@ class Player:
         else:
             self.done.append(name)
 
-    # Choices.
+    # Arguments.
 
     def block(self) -> BlockRV:
         return self.rng.choice(self.sch.get_blocks())
@@ -87,7 +87,7 @@ class Player:
     def index(self) -> int | None:
         return self.rng.choice((None, None, None, 0, 1, 2))
 
-    # Moves.
+    # Calls of primitives.
 
     def split(self) -> None:
         tail = self.rng.choice(("predicate", "shrink", "partition", "balanced", "exact"))
@@ -224,9 +224,9 @@ class Player:
     def _in_tiles(self, block: BlockRV, shape: Sequence[int]) -> bool:
         """Whether the last loops of a block are multiples of a tile, and it accumulates."""
         extents = [const_value(self.sch.extent(loop)) for loop in self.sch.get_loops(block)[-len(shape) :]]
-        whole = all(extent and extent % size == 0 for extent, size in zip(extents, shape))
+        divisible = all(extent and extent % size == 0 for extent, size in zip(extents, shape))
         accumulates = any(a.kind == "reduce" for a in self.sch.get(block).axes)
-        return len(extents) == len(shape) and whole and accumulates
+        return len(extents) == len(shape) and divisible and accumulates
 
     def compact_buffers(self) -> None:
         self.sch.compact_buffers()
@@ -267,8 +267,8 @@ class Player:
         return IndexMap.of(tiled, rank)
 
 
-HELPERS = ("block", "loop", "play", "loop_of", "reducing", "index", "tiling")
-MOVES = tuple(sorted(n for n in vars(Player) if not n.startswith("_") and n not in HELPERS))
+HELPERS = ("block", "loop", "call", "loop_of", "reducing", "index", "tiling")
+CALLS = tuple(sorted(n for n in vars(RandomCalls) if not n.startswith("_") and n not in HELPERS))
 
 
 def intrin_extents(intrin: TensorIntrin) -> list[int]:
@@ -279,14 +279,14 @@ def intrin_extents(intrin: TensorIntrin) -> list[int]:
 
 
 def random_schedule(
-    func: PrimFunc, rng: random.Random, moves: int = 14, intrins: Sequence[TensorIntrin] = ()
-) -> Player:
-    """Make random moves on a schedule, and return the player with the schedule."""
+    func: PrimFunc, rng: random.Random, calls: int = 14, intrins: Sequence[TensorIntrin] = ()
+) -> RandomCalls:
+    """Make up to `calls` random calls on a schedule, the field `sch` of the result."""
     schedule = Schedule(func, seed=rng.randrange(1 << 30), intrins={i.name: i for i in intrins})
-    player = Player(schedule, rng, intrins)
-    for _ in range(rng.randint(1, moves)):
-        player.play(rng.choice((*MOVES, *LIKELY)))
-    return player
+    made = RandomCalls(schedule, rng, intrins)
+    for _ in range(rng.randint(1, calls)):
+        made.call(rng.choice((*CALLS, *FREQUENT)))
+    return made
 
 
 def lowered(func: PrimFunc) -> PrimFunc:
@@ -326,27 +326,27 @@ def check_schedule_trace(
         difference = first_difference(parse(text, metadata), schedule.func)
         if difference is not None:
             raise VerifyError("its text parses as another program", details=[difference])
-        known = Schedule(func, intrins=schedule.intrins)
-        Trace.from_json(json.dumps(json.loads(schedule.trace.to_json()))).replay(known)
-        _equal(known.func, schedule.func, "the trace from JSON")
+        reread = Schedule(func, intrins=schedule.intrins)
+        Trace.from_json(json.dumps(json.loads(schedule.trace.to_json()))).replay(reread)
+        _equal(reread.func, schedule.func, "the trace from JSON")
 
 
-def _same(found: Sequence[Array], expected: Sequence[Array], outputs: Sequence[int], who: str) -> None:
+def _same(found: Sequence[Array], expected: Sequence[Array], outputs: Sequence[int], what: str) -> None:
     for n in outputs:
         if not np.array_equal(found[n], expected[n]):
-            raise VerifyError(f"{who} computes other values in buffer {n}")
+            raise VerifyError(f"{what} computes other values in buffer {n}")
 
 
-def _equal(found: PrimFunc, expected: PrimFunc, who: str) -> None:
+def _equal(found: PrimFunc, expected: PrimFunc, what: str) -> None:
     difference = first_difference(found, expected)
     if difference is not None:
-        raise VerifyError(f"{who} is another program", details=[difference])
+        raise VerifyError(f"{what} is another program", details=[difference])
 
 
 __all__ = [
-    "LIKELY",
-    "MOVES",
-    "Player",
+    "CALLS",
+    "FREQUENT",
+    "RandomCalls",
     "check_schedule_trace",
     "intrin_extents",
     "lowered",

@@ -1,7 +1,7 @@
 """The report of the conformance kit: `pytest --dlc-report=DIR` writes conformance.json and conformance.html.
 
 `Collector` gathers the records of tests, from one process or from those of pytest-xdist. `summary` combines
-them to one record, whose order does not depend on the order of the tests. Only durations differ between runs.
+them in an order that does not depend on the order of the tests. Only durations differ between runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from dlc_core.diag import DlcError
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
-from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names, useless
+from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names, unused_exemptions
 from dlc_core.testing.levels import LEVELS
 from dlc_core.testing.levels.base import FIGURES, OUTCOMES, TEST
 from dlc_core.testing.report_page import page
@@ -58,12 +58,12 @@ class Test:
     __test__ = False
 
     def cases(self) -> list[Outcome]:
-        """The outcomes of its cases; that of the test itself if it has none, or failed for another reason."""
+        """The outcomes of its cases, and its own if it has no cases or failed for another reason."""
         own = Outcome(self.case, self.status, self.why)
         if not self.outcomes:
             return [own]
-        lost = self.status == FAILED and not any(o.status == FAILED for o in self.outcomes)
-        return [*self.outcomes, own] if lost else self.outcomes
+        other_failure = self.status == FAILED and not any(o.status == FAILED for o in self.outcomes)
+        return [*self.outcomes, own] if other_failure else self.outcomes
 
 
 class Collector:
@@ -146,8 +146,8 @@ def summary(tests: Iterable[Test]) -> dict[str, Any]:
 def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
     cases: dict[str, Outcome] = {}
     for outcome in (each for test in tests for each in test.cases()):
-        known = cases.get(outcome.case)
-        if known is None or STATUSES.index(outcome.status) < STATUSES.index(known.status):
+        worst = cases.get(outcome.case)
+        if worst is None or STATUSES.index(outcome.status) < STATUSES.index(worst.status):
             cases[outcome.case] = outcome
     figures = {test.case: test.figures for test in tests if test.figures}
     ordered = [cases[name] for name in sorted(cases, key=_in_order)]
@@ -171,15 +171,15 @@ def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
 
 
 def _levels(cases: Sequence[Outcome], tests: Sequence[Test]) -> list[dict[str, Any]]:
-    """The number of cases of each level by outcome. Cases of the kit that no test has are `not run`."""
-    known = Counter(name.partition("/")[0] for name in case_names() if not name.endswith(f"/{SYMBOLIC}"))
+    """The number of cases of each level by outcome. Cases without a test are `not run`."""
+    all_cases = Counter(name.partition("/")[0] for name in case_names() if not name.endswith(f"/{SYMBOLIC}"))
     made = []
     for number, level in enumerate(LEVELS):
         own = [o for o in cases if o.case.startswith(f"{level}/")]
         counts = Counter(o.status for o in own)
         named = sum(not o.case.endswith(f"/{SYMBOLIC}") and o.status != NOT_RUN for o in own)
         if level != "graphs":  # the number of random graphs is a setting
-            counts[NOT_RUN] = max(counts[NOT_RUN], known[level] - named)
+            counts[NOT_RUN] = max(counts[NOT_RUN], all_cases[level] - named)
         made.append(
             {
                 "level": number,
@@ -217,17 +217,17 @@ def _exemptions(text: str, seen: Mapping[str, Outcome]) -> list[dict[str, Any]]:
     """The target's exemptions, each with the number of its cases."""
     try:
         expectations = expectations_of(find_target(text).kind.name)
-    except DlcError:  # an unknown target has no exemptions
+    except DlcError:  # unknown targets have no exemptions
         return []
     names = {*case_names(), *seen}
-    gone = useless(expectations)
+    unused = unused_exemptions(expectations)
     return [
         {
             "name": entry.name,
             "kind": entry.kind,
             "reason": entry.reason,
             "cases": sum(map(entry.covers, names)),
-            "of_use": entry not in gone,
+            "used": entry not in unused,
         }
         for entry in sorted(expectations.entries, key=lambda entry: entry.name)
     ]
@@ -249,7 +249,7 @@ def write(folder: Path, record: Mapping[str, Any]) -> None:
 
 def table(target: Mapping[str, Any]) -> list[str]:
     """The lines of a text table of the ops that were run: a mark for each dtype, then the reasons."""
-    for_text: list[str] = []
+    lines: list[str] = []
     rows = {
         op: row
         for op, row in target["ops"].items()
@@ -257,24 +257,24 @@ def table(target: Mapping[str, Any]) -> list[str]:
     }
     columns = list(dict.fromkeys(dtype for row in rows.values() for dtype in row))
     if rows:
-        for_text += ["+ passed, - unsupported, x fails as expected", " ".join([" " * 20, *columns])]
+        lines += ["+ passed, - unsupported, x fails as expected", " ".join([" " * 20, *columns])]
     for op, row in rows.items():
         cells = [MARKS[row[d]["status"]] if d in row else "" for d in columns]
         line = " ".join(cell.center(len(dtype)) for cell, dtype in zip(cells, columns, strict=True))
-        for_text.append(f"{op.ljust(20)} {line}".rstrip())
+        lines.append(f"{op.ljust(20)} {line}".rstrip())
     reasons: dict[str, None] = {}
     for case in target["cases"]:
         if case["status"] not in (PASSED, NOT_RUN):
             parts = case["case"].split("/")
             name = parts[1] if parts[0] == "ops" and len(parts) == 4 else case["case"]
             reasons[f"{name}: {case['status']}: {(case['why'].splitlines() or [''])[0]}"] = None
-    unused = [f"{e['name']}: this exemption covers no case" for e in target["exemptions"] if not e["of_use"]]
+    unused = [f"{e['name']}: this exemption covers no case" for e in target["exemptions"] if not e["used"]]
     levels = [
         f"level {each['level']} {each['name'].ljust(8)}"
         + ", ".join(f"{count} {status}" for status, count in each["counts"].items() if count)
         for each in target["levels"]
     ]
-    return [*for_text, *reasons, *unused, *levels]
+    return [*lines, *reasons, *unused, *levels]
 
 
 __all__ = ["HTML", "JSON", "Collector", "Test", "summary", "table", "write"]

@@ -128,10 +128,10 @@ def _exemptions(target: Mapping[str, Any]) -> Iterator[str]:
         yield "<h3>Exemptions</h3><table>"
         yield "<tr><th>exemption</th><th>kind</th><th>reason</th><th>cases</th></tr>"
         for each in target["exemptions"]:
-            cases = each["cases"] if each["of_use"] else "none: misspelt or obsolete"
+            cases = each["cases"] if each["used"] else "none: misspelt or obsolete"
             yield f"<tr><td><code>{_text(each['name'])}</code></td><td>{_text(each['kind'])}</td>"
             yield f"<td>{_text(each['reason'])}</td>"
-            yield f"<td class={'c' if each['of_use'] else 'f'}>{cases}</td></tr>"
+            yield f"<td class={'c' if each['used'] else 'f'}>{cases}</td></tr>"
         yield "</table>"
 
 

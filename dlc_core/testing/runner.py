@@ -26,7 +26,7 @@ from dlc_core.testing.running import report
 PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
 NOT_RUN = "not run"
 STATUSES = (FAILED, EXPECTED, PASSED, UNSUPPORTED, NOT_RUN)
-"""The statuses of a case, in the order in which they determine the status of several."""
+"""The statuses of a case, in the order of precedence when several are combined."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def kind_of(text: str) -> str:
 def usable_target(text: str) -> Target:
     """The target. If this machine cannot run it, the test is skipped with the reason."""
     kind = Target.parse(text, registry().targets).kind
-    problem = kind.problem()  # first, because a missing device cannot be described
+    problem = kind.problem()  # checked first, because a missing device cannot be described
     if problem is not None:
         pytest.skip(f"{kind.name}: {problem}")
     return find_target(text)
@@ -67,23 +67,23 @@ def run_cases(
     num_threads: int | None = 2,
     make: Callable[[IRModule], Executable] | None = None,
 ) -> list[Outcome]:
-    """Compile and run all cases that are not exempt. If `make` is given, it compiles each case."""
+    """Compile and run all cases that are not `Unsupported`. `make`, if given, compiles each module."""
     expectations = expectations_of(target.kind.name)
     outcomes: list[Outcome] = []
-    wanted: list[Case] = []
+    to_run: list[Case] = []
     for case in cases:
         expected = expectations.of(case.name)
         if isinstance(expected, Unsupported):
             outcomes.append(Outcome(case.name, UNSUPPORTED, expected.reason))
         else:
-            wanted.append(case)
-    modules = [c.module for c in wanted]
+            to_run.append(case)
+    modules = [c.module for c in to_run]
     if make is None:
-        made = compile_all(modules, target, opt_level=opt_level, num_threads=num_threads)
+        compiled = compile_all(modules, target, opt_level=opt_level, num_threads=num_threads)
     else:
-        made = [_made(make, module) for module in modules]
-    for case, compiled in zip(wanted, made, strict=True):
-        outcome = _outcome(case, compiled, target)
+        compiled = [_compile(make, module) for module in modules]
+    for case, result in zip(to_run, compiled, strict=True):
+        outcome = _outcome(case, result, target)
         expected = expectations.of(case.name)
         if isinstance(expected, ExpectedFailure):
             outcome = _strict(outcome, expected.reason)
@@ -91,7 +91,7 @@ def run_cases(
     return outcomes
 
 
-def _made(make: Callable[[IRModule], Executable], module: IRModule) -> Compiled:
+def _compile(make: Callable[[IRModule], Executable], module: IRModule) -> Compiled:
     try:
         return make(module)
     except DlcError as error:
@@ -126,19 +126,19 @@ def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
 
 
 def _without_lowering(case: Case) -> str:
-    """The ops of a case that have no tensor-level form."""
+    """The ops of a case without a tensor lowering, separated by commas."""
     names: set[str] = set()
-    waiting: list[Any] = [case.module[case.module.entry]]
-    while waiting:
-        function: Function = waiting.pop()
+    pending: list[Any] = [case.module[case.module.entry]]
+    while pending:
+        function: Function = pending.pop()
         for node in post_order(function.body):
-            waiting += functions_of(node)
+            pending += functions_of(node)
             if isinstance(node.op, OpDecl) and node.op.lower is None and not node.op.is_composite:
                 names.add(node.op.name)
     return ", ".join(sorted(names))
 
 
-def judge(outcomes: Sequence[Outcome]) -> None:
+def check_outcomes(outcomes: Sequence[Outcome]) -> None:
     """Fail the test and name all failed cases; skip it if no case was run."""
     wrong = [o for o in outcomes if o.status == FAILED]
     if wrong:
@@ -158,8 +158,8 @@ __all__ = [
     "STATUSES",
     "UNSUPPORTED",
     "Outcome",
+    "check_outcomes",
     "expectations_of",
-    "judge",
     "kind_of",
     "run_cases",
     "usable_target",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,14 @@ def keep_in(path: str) -> None:
 
 
 def report(what: str, exe: Any = None) -> None:
-    """Record that a case, an entry point or its kernels begin to run."""
+    """Record that a case begins to run, and with `exe` its entry point and kernels."""
     if not _FILES:
         return
     entry = {"what": what}
     if exe is not None:
-        kernels = dict.fromkeys(str(site["kernel"]) for site in exe.about.get("sites", ()))
-        entry |= {"entry": exe.entry, "device": getattr(exe.device, "name", ""), "kernels": _few(kernels)}
+        names = dict.fromkeys(str(site["kernel"]) for site in exe.about.get("sites", ()))
+        kernels = first_names(list(names), SHOWN)
+        entry |= {"entry": exe.entry, "device": getattr(exe.device, "name", ""), "kernels": kernels}
     data = json.dumps(entry).encode()
     os.ftruncate(_FILES[0], 0)
     os.pwrite(_FILES[0], data, 0)
@@ -50,10 +50,6 @@ def read(path: Path) -> str:
         if found["kernels"]:
             words.append(f"kernels {found['kernels']}")
     return ", ".join(words)
-
-
-def _few(names: Iterable[str]) -> str:
-    return first_names(list(names), SHOWN)
 
 
 __all__ = ["keep_in", "read", "report"]

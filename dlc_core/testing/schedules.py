@@ -55,9 +55,10 @@ TOLERANCES = MappingProxyType(
 
 
 def kernel_of(body: Node, params: Sequence[Node] | None = None, *, constants: Sequence[int] = ()) -> PrimFunc:
-    """The kernel that fusion would make of a graph. Parameters are in the order of reading, unless given.
+    """The kernel that fusion would make of a graph. Without `params`, its parameters are in the
+    order in which `body` reads them.
 
-    `constants` are the numbers of the parameters that are constants of the model, which rules may repack.
+    `constants` are the indices of the parameters that are constants of the model, which rules may repack.
     """
     found = tuple(n for n in post_order(body) if n.op.name == "param") if params is None else tuple(params)
     func = lower_group(Function("kernel", found, body), "kernel")
@@ -78,21 +79,23 @@ def schedule_for(
 
     With `trace`, the attribute `trace` has the primitives that the rule called, as Python.
     """
-    known = (*rules, *registry().schedule_rules.values())
-    context = PassContext(target=target_of(description), schedule_rules=known, config={TRACES: trace})
+    all_rules = (*rules, *registry().schedule_rules.values())
+    context = PassContext(target=target_of(description), schedule_rules=all_rules, config={TRACES: trace})
     return ScheduleKernels().run_function(func, context)
 
 
 def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = None) -> PrimFunc:
     """Replay the printed trace of a scheduled kernel on the unscheduled one."""
     trace = scheduled.attrs.get("trace", "")
-    facts = machine or Description()
-    tiles = (t for unit in facts.matrix_units for axis in facts.thread_axes for t in matrix_tiles(unit, axis))
+    machine = machine or Description()
+    tiles = (
+        t for unit in machine.matrix_units for axis in machine.thread_axes for t in matrix_tiles(unit, axis)
+    )
     named = {each.name: matrix_intrin(each) for each in tiles if repr(each.name) in trace}
-    if facts.matrix_units:
-        widths = {(unit.width, axis) for unit in facts.matrix_units for axis in facts.thread_axes}
+    if machine.matrix_units:
+        widths = {(unit.width, axis) for unit in machine.matrix_units for axis in machine.thread_axes}
         named |= {each.name: each for width, axis in widths for each in lanes_intrins(width, axis)}
-    named |= {each.name: each for dot in facts.dots for each in dot_intrins(dot, "local")}
+    named |= {each.name: each for dot in machine.dots for each in dot_intrins(dot, "local")}
     schedule = Schedule(func, intrins=named)
     exec(trace, {"sch": schedule})  # noqa: S102
     return replace(schedule.func, attrs=MappingProxyType({**schedule.func.attrs, **_notes(scheduled)}))
@@ -144,9 +147,9 @@ def check_schedule(
     expected = run_kernel(lower_blocks(func), arrays, sizes, outputs)
     scheduled = schedule_for(func, description, rules, trace=trace)
     verify_func(scheduled, level=2)
-    private = first_difference(replayed(func, scheduled), scheduled) if trace else None
-    if private is not None:
-        raise AssertionError(f"the trace of {scheduled.attrs['rule']} gives another kernel: {private}")
+    mismatch = first_difference(replayed(func, scheduled), scheduled) if trace else None
+    if mismatch is not None:
+        raise AssertionError(f"the trace of {scheduled.attrs['rule']} gives another kernel: {mismatch}")
     repacked = list(arrays)
     for position, layout in scheduled.attrs.get("repack", {}).items():
         repacked[position] = layout.apply_numpy(arrays[position])
@@ -161,8 +164,8 @@ def check_schedule(
 
 def _check_decisions(scheduled: PrimFunc, rules: Sequence[Any]) -> None:
     """Check that the rule lists the decisions that it made, because `dlc rules NAME` prints the list."""
-    known = {rule.name: rule for rule in (*registry().schedule_rules.values(), *rules)}
-    rule = known.get(scheduled.attrs.get("rule", ""))
+    by_name = {rule.name: rule for rule in (*registry().schedule_rules.values(), *rules)}
+    rule = by_name.get(scheduled.attrs.get("rule", ""))
     made = {Choice.parse(text).decision for text in scheduled.attrs.get(DECISIONS, ())}
     unlisted = made - {SCHEDULE_RULE, *(() if rule is None else rule.decisions)}
     if rule is not None and unlisted:
@@ -189,8 +192,8 @@ def run_kernel(
     check: bool = False,
     module: IRModule | None = None,
 ) -> list[Array]:
-    """Run a kernel and return the arrays with the indices `outputs`. These are filled with arbitrary values
-    before. Workspaces are allocated here.
+    """Run a kernel and return the arrays with the indices `outputs`. These are filled with
+    arbitrary values first. Workspaces are allocated here.
 
     `module` has the kernels that the program launches.
     """
@@ -200,12 +203,12 @@ def run_kernel(
     flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(given, func.buffers)]
     checks = parameters_of(func)
     record = np.zeros(RECORD, np.int64)
-    for space in func.buffers[len(flat) :]:
-        shape = [int(eval_expr(dim, sizes)) for dim in space.shape]
-        is_record = checks is not None and space is checks[0]
-        flat.append(record if is_record else np.full(shape, 77, space.dtype.numpy))
-    known = sizes if checks is None else {**sizes, checks[1]: SITE}
-    run(func, *flat, *(known[v] for v in func.scalars), module=module, check=check)
+    for workspace in func.buffers[len(flat) :]:
+        shape = [int(eval_expr(dim, sizes)) for dim in workspace.shape]
+        is_record = checks is not None and workspace is checks[0]
+        flat.append(record if is_record else np.full(shape, 77, workspace.dtype.numpy))
+    scalars = sizes if checks is None else {**sizes, checks[1]: SITE}
+    run(func, *flat, *(scalars[v] for v in func.scalars), module=module, check=check)
     assert not record.any(), f"a check of {func.name} failed: {record}, {func.attrs}"
     return [given[position] for position in outputs]
 

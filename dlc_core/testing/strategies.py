@@ -1,8 +1,7 @@
 """Random graphs, and Hypothesis strategies of them.
 
-Use:
-    random_graph(random.Random(7), "float32")         a deterministic random graph
-    @given(graphs())                                  a strategy for Hypothesis, which shrinks failing graphs
+random_graph(random.Random(7), "float32")         a deterministic random graph
+@given(graphs())                                  a strategy for Hypothesis, which shrinks failing graphs
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from dlc_core.op.reference import evaluate_dim
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 DTYPES = ("float32", "float64", "int32")
 LIMIT = 20_000
-"""The number of elements beyond which values do not grow."""
+"""The maximum number of elements of a value."""
 
 
 @dataclass(frozen=True)
 class RandomGraph:
-    """A closed graph, and sizes of its symbolic dims."""
+    """A graph, and sizes of its symbolic dims."""
 
     function: Function
     sizes: Sequence[Mapping[Var, int]]
@@ -69,11 +68,11 @@ class _Maker:
         self.symbols = {n: Var(f"n{n}") for n in chosen}
 
     @property
-    def typical(self) -> dict[Var, int]:
+    def smaller_sizes(self) -> dict[Var, int]:
         return {var: n for n, var in self.symbols.items()}
 
     def size(self, value: Node) -> int:
-        return evaluate_dim(product(value.shape), self.typical)
+        return evaluate_dim(product(value.shape), self.smaller_sizes)
 
     def input(self, shape: Sequence[Dim], type_: DType | None = None) -> Node:
         made = param(f"x{len(self.params)}", tensor_type(shape, type_ or self.type))
@@ -226,12 +225,12 @@ class _Maker:
         axis = self.rng.randrange(len(a.shape))
         count = self.rng.choice((1, 3, 8))
         smallest = self.extent(a, axis)
-        places = [self.rng.randrange(-smallest, smallest) for _ in range(count)]
-        return std.gather(a, constant(np.array(places, np.int64)), axis=axis)
+        indices = [self.rng.randrange(-smallest, smallest) for _ in range(count)]
+        return std.gather(a, constant(np.array(indices, np.int64)), axis=axis)
 
     def extent(self, value: Node, axis: int) -> int:
         """The size of a dim in the trial with the smaller sizes."""
-        return evaluate_dim(value.shape[axis], self.typical)
+        return evaluate_dim(value.shape[axis], self.smaller_sizes)
 
 
 _STEPS: Sequence[Callable[[_Maker], Node | None]] = (
@@ -256,8 +255,8 @@ def random_graph(
     last = maker.values[-1]
     others = [v for v in maker.values[:-1] if rng.random() < 0.15]
     body = make_tuple([last, *others]) if others else last
-    used = maker.typical
-    sizes = [used, {var: n + 3 for var, n in used.items()}] if used else [{}]
+    smaller = maker.smaller_sizes
+    sizes = [smaller, {var: n + 3 for var, n in smaller.items()}] if smaller else [{}]
     return RandomGraph(Function("main", tuple(maker.params), body), sizes, dtype)
 
 
@@ -269,8 +268,8 @@ def graphs(
     def made(rng: random.Random, dtype: str, dims: bool) -> RandomGraph:
         return random_graph(rng, dtype, symbolic=dims, steps=steps)
 
-    open_dims: Any = st.booleans() if symbolic is None else st.just(symbolic)
-    return st.builds(made, st.randoms(use_true_random=False), st.sampled_from(list(dtypes)), open_dims)
+    symbolic_dims: Any = st.booleans() if symbolic is None else st.just(symbolic)
+    return st.builds(made, st.randoms(use_true_random=False), st.sampled_from(list(dtypes)), symbolic_dims)
 
 
 __all__ = ["DTYPES", "RandomGraph", "graphs", "random_graph"]

@@ -1,7 +1,7 @@
 """Random programs of tensor expressions, for tests of schedules and of later passes.
 
-A program is a graph of pointwise maps, broadcasts, transposes, slices, paddings, reductions, products and
-windows over small tensors, some of whose dims are symbolic.  Values are small integers, so that all orders of
+A program is a graph of pointwise maps, broadcasts, transposes, slices, paddings, reductions, GEMMs and
+windows over small tensors, some of whose dims are symbolic. Values are small integers, so that all orders of
 a sum have the same bits. The program is determined by the state of the generator.
 """
 
@@ -27,7 +27,7 @@ Dim = int | Var
 LIMIT = 1 << 18
 """Values are clipped to this magnitude, so that their sums are exact in float32."""
 MAX_POINTS = 240
-"""The maximum number of elements of a tensor, and of steps of a block."""
+"""The maximum number of elements of a tensor, and of iterations of a block."""
 
 
 @dataclass(frozen=True)
@@ -60,29 +60,27 @@ def results_of(
     check: bool = False,
     externs: Mapping[str, Callable[..., Any]] | None = None,
 ) -> list[Array]:
-    """Run a program on copies of the arrays, and return all buffers. Written buffers are filled with 99
-    before.
-    """
-    from_caller = [a.copy() for a in given]
+    """Run a program on copies of the arrays, and return all buffers."""
+    arrays = [a.copy() for a in given]
     for position, layout in func.attrs.get("repack", {}).items():
-        from_caller[position] = layout.apply_numpy(from_caller[position])
-    flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(from_caller, func.buffers, strict=True)]
+        arrays[position] = layout.apply_numpy(arrays[position])
+    flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(arrays, func.buffers, strict=True)]
     run(func, *flat, *(sizes[v] for v in func.scalars), check=check, externs=externs)
-    return from_caller
+    return arrays
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Value:
     """A tensor, the sizes of its dims, and an upper bound of its magnitudes."""
 
     tensor: Tensor
     dims: tuple[Dim, ...]
-    values: tuple[int, ...]
+    extents: tuple[int, ...]
     bound: int
 
     @property
     def points(self) -> int:
-        return int(np.prod(self.values, dtype=np.int64)) if self.values else 1
+        return int(np.prod(self.extents, dtype=np.int64)) if self.extents else 1
 
 
 @dataclass
@@ -93,22 +91,22 @@ class TeMaker:
     dtype: str = "float32"
     sizes: dict[Var, int] = field(default_factory=dict)
     inputs: list[Tensor] = field(default_factory=list)
-    known: list[_Made] = field(default_factory=list)
+    values: list[_Value] = field(default_factory=list)
 
     def program(self, ops: int) -> TeProgram:
         """A program of about `ops` computations."""
         for _ in range(self.rng.randint(1, 2)):
             self.placeholder([self.dim() for _ in range(self.rng.randint(1, 3))])
-        while len(self.known) - len(self.inputs) < ops:
+        while len(self.values) - len(self.inputs) < ops:
             self.op()
-        computed = [t.tensor for t in self.known if t.tensor not in self.inputs]
+        computed = [t.tensor for t in self.values if t.tensor not in self.inputs]
         outputs = [computed[-1]]
         if len(computed) > 2 and self.rng.random() < 0.2:
             outputs.append(self.rng.choice(computed[:-1]))
         func = te.create_prim_func(te.inputs_of(outputs), outputs)
         return TeProgram(func, {v: size for v, size in self.sizes.items() if v in func.scalars})
 
-    # Pieces.
+    # Tensors.
 
     def dim(self) -> Dim:
         value = self.rng.choice((1, 2, 3, 4, 5, 6, 8))
@@ -121,41 +119,43 @@ class TeMaker:
     def value(self, dim: Dim) -> int:
         return self.sizes[dim] if isinstance(dim, Var) else dim
 
-    def placeholder(self, dims: Sequence[Dim]) -> _Made:
+    def placeholder(self, dims: Sequence[Dim]) -> _Value:
         while np.prod([self.value(d) for d in dims]) > MAX_POINTS:
             dims = dims[1:]
         tensor = te.placeholder(tuple(dims), self.dtype, name=f"A{len(self.inputs)}")
         self.inputs.append(tensor)
-        return self.keep(tensor, dims, 3)
+        return self.add(tensor, dims, 3)
 
-    def keep(self, tensor: Tensor, dims: Sequence[Dim], bound: int) -> _Made:
-        made = _Made(tensor, tuple(dims), tuple(self.value(d) for d in dims), bound)
-        self.known.append(made)
+    def add(self, tensor: Tensor, dims: Sequence[Dim], bound: int) -> _Value:
+        made = _Value(tensor, tuple(dims), tuple(self.value(d) for d in dims), bound)
+        self.values.append(made)
         return made
 
-    def compute(self, dims: Sequence[Dim], body: Callable[..., Any], bound: int) -> _Made:
-        name = f"t{len(self.known)}"
+    def compute(self, dims: Sequence[Dim], body: Callable[..., Any], bound: int) -> _Value:
+        name = f"t{len(self.values)}"
         tensor = te.compute(tuple(dims), body, name)
-        made = self.keep(tensor, dims, bound)
+        made = self.add(tensor, dims, bound)
         if bound <= LIMIT:
             return made
-        cut = te.compute(
-            tuple(dims), lambda *i: te.minimum(te.maximum(tensor[i], -9), 9).astype(self.dtype), f"{name}_cut"
+        clipped = te.compute(
+            tuple(dims),
+            lambda *i: te.minimum(te.maximum(tensor[i], -9), 9).astype(self.dtype),
+            f"{name}_clip",
         )
-        return self.keep(cut, dims, 9)
+        return self.add(clipped, dims, 9)
 
-    def source(self) -> _Made:
+    def source(self) -> _Value:
         """A random tensor. Later ones are more likely."""
-        return self.known[max(self.rng.randrange(len(self.known)) for _ in range(2))]
+        return self.values[max(self.rng.randrange(len(self.values)) for _ in range(2))]
 
     def op(self) -> None:
-        kinds = ("unary", "binary", "binary", "broadcast", "transpose", "slice", "pad", "reduce", "place",
-                 "product", "window", "choice")  # fmt: skip
+        kinds = ("unary", "binary", "binary", "broadcast", "transpose", "slice", "pad", "reduce", "argmax",
+                 "gemm", "window", "choice")  # fmt: skip
         getattr(self, f"_{self.rng.choice(kinds)}")(self.source())
 
     # Computations.
 
-    def _unary(self, a: _Made) -> None:
+    def _unary(self, a: _Value) -> None:
         make, factor = self.rng.randrange(4), self.rng.choice((2, 3, -1))
         t = a.tensor
         bodies: list[Callable[..., Expr]] = [
@@ -166,8 +166,8 @@ class TeMaker:
         ]
         self.compute(a.dims, bodies[make], a.bound * 3 + 2)
 
-    def _binary(self, a: _Made) -> None:
-        same = [b for b in self.known if b.dims == a.dims]
+    def _binary(self, a: _Value) -> None:
+        same = [b for b in self.values if b.dims == a.dims]
         b = self.rng.choice(same)
         make = self.rng.randrange(4)
         x, y = a.tensor, b.tensor
@@ -179,85 +179,85 @@ class TeMaker:
         ]
         self.compute(a.dims, bodies[make], a.bound * b.bound if make == 3 else a.bound + b.bound)
 
-    def _broadcast(self, a: _Made) -> None:
+    def _broadcast(self, a: _Value) -> None:
         chosen = sorted(self.rng.sample(range(len(a.dims)), self.rng.randint(0, len(a.dims))))
-        wanted = tuple(a.dims[d] for d in chosen)
-        fitting = [b for b in self.known if b.dims == wanted]
-        b = self.rng.choice(fitting) if fitting and self.rng.random() < 0.7 else self.placeholder(wanted)
+        dims = tuple(a.dims[d] for d in chosen)
+        fitting = [b for b in self.values if b.dims == dims]
+        b = self.rng.choice(fitting) if fitting and self.rng.random() < 0.7 else self.placeholder(dims)
         if len(b.dims) != len(chosen):
             return
         x, y = a.tensor, b.tensor
         self.compute(a.dims, lambda *i: x[i] + y[tuple(i[d] for d in chosen)], a.bound + b.bound)
 
-    def _transpose(self, a: _Made) -> None:
+    def _transpose(self, a: _Value) -> None:
         order = list(range(len(a.dims)))
         self.rng.shuffle(order)
         t = a.tensor
 
         def body(*i: Var) -> Expr:
-            back = {d: i[n] for n, d in enumerate(order)}
-            return t[tuple(back[d] for d in range(len(order)))]
+            inverse = {d: i[n] for n, d in enumerate(order)}
+            return t[tuple(inverse[d] for d in range(len(order)))]
 
         self.compute([a.dims[d] for d in order], body, a.bound)
 
-    def _slice(self, a: _Made) -> None:
-        cut = [d for d, dim in enumerate(a.dims) if isinstance(dim, int) and dim > 2]
-        if not cut:
+    def _slice(self, a: _Value) -> None:
+        divisible = [d for d, dim in enumerate(a.dims) if isinstance(dim, int) and dim > 2]
+        if not divisible:
             return
-        dim = self.rng.choice(cut)
-        size, t = a.values[dim], a.tensor
+        dim = self.rng.choice(divisible)
+        size, t = a.extents[dim], a.tensor
         step = self.rng.choice((1, 2))
         count = self.rng.randint(1, (size + step - 1) // step)
         first = self.rng.randint(0, size - 1 - (count - 1) * step)
         dims = [*a.dims[:dim], count, *a.dims[dim + 1 :]]
-        self.compute(dims, lambda *i: t[_put(i, dim, i[dim] * step + first)], a.bound)
+        self.compute(dims, lambda *i: t[_replaced(i, dim, i[dim] * step + first)], a.bound)
 
-    def _pad(self, a: _Made) -> None:
+    def _pad(self, a: _Value) -> None:
         dim = self.rng.randrange(len(a.dims)) if a.dims else 0
         if not a.dims or isinstance(a.dims[dim], Var) or a.points * 2 > MAX_POINTS:
             return
-        size, t = a.values[dim], a.tensor
+        size, t = a.extents[dim], a.tensor
         before, after = self.rng.randint(0, 2), self.rng.randint(0, 2)
         dims = [*a.dims[:dim], size + before + after, *a.dims[dim + 1 :]]
 
         def body(*i: Var) -> Expr:
             inside = logical_and(i[dim] >= before, i[dim] < size + before)
-            return if_then_else(inside, t[_put(i, dim, i[dim] - before)], 0)
+            return if_then_else(inside, t[_replaced(i, dim, i[dim] - before)], 0)
 
         self.compute(dims, body, a.bound)
 
-    def _reduce(self, a: _Made) -> None:
+    def _reduce(self, a: _Value) -> None:
         if not a.dims:
             return
-        gone = sorted(self.rng.sample(range(len(a.dims)), self.rng.randint(1, len(a.dims))))
-        axes = {d: te.reduce_axis(a.dims[d], f"r{d}") for d in gone}
+        reduced = sorted(self.rng.sample(range(len(a.dims)), self.rng.randint(1, len(a.dims))))
+        axes = {d: te.reduce_axis(a.dims[d], f"r{d}") for d in reduced}
         kept = [d for d in range(len(a.dims)) if d not in axes]
         make, t = self.rng.choice((te.sum, te.sum, te.max, te.min)), a.tensor
         limit = self.rng.choice((None, None, 2)) if make is te.sum else None
-        first = axes[gone[0]]
+        first = axes[reduced[0]]
 
         def body(*i: Var) -> Any:
-            place = {**{d: axis.var for d, axis in axes.items()}, **dict(zip(kept, i, strict=True))}
-            value = t[tuple(place[d] for d in range(len(a.dims)))]
+            indices = {**{d: axis.var for d, axis in axes.items()}, **dict(zip(kept, i, strict=True))}
+            value = t[tuple(indices[d] for d in range(len(a.dims)))]
             where = None if limit is None else first.var < limit
             return make(value, tuple(axes.values()), where)
 
-        count = int(np.prod([a.values[d] for d in gone]))
+        count = int(np.prod([a.extents[d] for d in reduced]))
         self.compute([a.dims[d] for d in kept], body, a.bound * count)
 
-    def _place(self, a: _Made) -> None:
-        """The place of the greatest element along a dim, or that element."""
+    def _argmax(self, a: _Value) -> None:
+        """The index of the greatest element along a dim, or that element."""
         if not a.dims:
             return
         dim = self.rng.randrange(len(a.dims))
         axis, t = te.reduce_axis(a.dims[dim], "r"), a.tensor
         kept = [*a.dims[:dim], *a.dims[dim + 1 :]]
-        name = f"p{len(self.known)}"
-        found = te.compute(tuple(kept), lambda *i: te.argmax(t[_added(i, dim, axis.var)], axis), name)
+        name = f"p{len(self.values)}"
+        found = te.compute(tuple(kept), lambda *i: te.argmax(t[_inserted(i, dim, axis.var)], axis), name)
         part = found[self.rng.randrange(2)]
         self.compute(kept, lambda *i: part[i].astype(self.dtype), max(a.bound, 8))
 
-    def _product(self, a: _Made) -> None:
+    def _gemm(self, a: _Value) -> None:
         if not a.dims:
             return
         n = self.rng.choice((1, 2, 4, 5))
@@ -269,41 +269,41 @@ class TeMaker:
         axis, x, y = te.reduce_axis(a.dims[-1], "r"), a.tensor, b.tensor
         self.compute(
             [*a.dims[:-1], n],
-            lambda *i: te.sum(x[_put(i, len(i) - 1, axis.var)] * y[axis.var, i[-1]], axis),
-            a.bound * 3 * a.values[-1],
+            lambda *i: te.sum(x[_replaced(i, len(i) - 1, axis.var)] * y[axis.var, i[-1]], axis),
+            a.bound * 3 * a.extents[-1],
         )
 
-    def _window(self, a: _Made) -> None:
-        wide = [d for d, dim in enumerate(a.dims) if isinstance(dim, int) and dim > 2]
-        if not wide:
+    def _window(self, a: _Value) -> None:
+        long = [d for d, dim in enumerate(a.dims) if isinstance(dim, int) and dim > 2]
+        if not long:
             return
-        dim, size = self.rng.choice(wide), self.rng.randint(2, 3)
+        dim, size = self.rng.choice(long), self.rng.randint(2, 3)
         weights = self.placeholder([size])
         axis, x, w = te.reduce_axis(size, "k"), a.tensor, weights.tensor
-        dims = [*a.dims[:dim], a.values[dim] - size + 1, *a.dims[dim + 1 :]]
+        dims = [*a.dims[:dim], a.extents[dim] - size + 1, *a.dims[dim + 1 :]]
         self.compute(
             dims,
-            lambda *i: te.sum(x[_put(i, dim, i[dim] + axis.var)] * w[axis.var], axis),
+            lambda *i: te.sum(x[_replaced(i, dim, i[dim] + axis.var)] * w[axis.var], axis),
             a.bound * 3 * size,
         )
 
-    def _choice(self, a: _Made) -> None:
-        """Another value by the place: before and after a point of one dim."""
+    def _choice(self, a: _Value) -> None:
+        """Different formulas before and after an index of one dim."""
         if not a.dims:
             return
         dim, t = self.rng.randrange(len(a.dims)), a.tensor
-        point = self.rng.randint(0, max(a.values))
+        bound = self.rng.randint(0, max(a.extents))
         choose = self.rng.choice((te.select, if_then_else))
-        self.compute(a.dims, lambda *i: choose(i[dim] < point, t[i], t[i] * 2 + 1), a.bound * 2 + 1)
+        self.compute(a.dims, lambda *i: choose(i[dim] < bound, t[i], t[i] * 2 + 1), a.bound * 2 + 1)
 
 
-def _put(indices: Sequence[Expr], dim: int, value: Expr) -> tuple[Expr, ...]:
-    """The indices with another one in a dim."""
+def _replaced(indices: Sequence[Expr], dim: int, value: Expr) -> tuple[Expr, ...]:
+    """Indices with the index of one dim replaced."""
     return (*indices[:dim], value, *indices[dim + 1 :])
 
 
-def _added(indices: Sequence[Expr], dim: int, value: Expr) -> tuple[Expr, ...]:
-    """The indices with one more before a dim."""
+def _inserted(indices: Sequence[Expr], dim: int, value: Expr) -> tuple[Expr, ...]:
+    """Indices with another one inserted before a dim."""
     return (*indices[:dim], value, *indices[dim:])
 
 

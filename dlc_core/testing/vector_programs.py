@@ -1,4 +1,4 @@
-"""Random tensor programs, for code generators to be compared with the interpreter.
+"""Random tensor programs, for comparing code generators with the interpreter.
 
     func = random_program(random.Random(7), "int32")
     interpreter.run(func, *feeds(func, seed))
@@ -35,7 +35,7 @@ from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Alloc, For, If, Let, PrimFunc, Stmt, Store, View, While, seq
 
 SIZE = 16
-"""Elements of every buffer but registers."""
+"""The number of elements of each buffer, except registers."""
 
 LANES = 4
 _INT_OPS = ("add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor", "shl", "shr")
@@ -45,7 +45,7 @@ Step = Callable[[], Stmt]
 
 
 class _Writer:
-    """Writes statements over what is in scope."""
+    """Makes statements over the variables and buffers in scope."""
 
     def __init__(self, rng: random.Random, type_: DType) -> None:
         self.rng = rng
@@ -56,15 +56,15 @@ class _Writer:
         self.readable: list[Buffer] = []
         self.writable: list[Buffer] = []
         self.registers: list[Buffer] = []
-        self.places: list[Buffer] = []
+        self.index_buffers: list[Buffer] = []
         self.scalars: list[Var] = []
 
     def name(self, hint: str) -> str:
         self.names += 1
         return f"{hint}{self.names}"
 
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
 
     # Expressions
 
@@ -72,7 +72,7 @@ class _Writer:
         value = self.rng.choice((-3, -1, 0, 1, 2, 5, 100))
         return const(value % 7 if self.type.kind == "uint" else value, self.type)
 
-    def place(self) -> Expr:
+    def index(self) -> Expr:
         """An index in [0, SIZE)."""
         options: list[Expr] = [const(self.rng.randrange(SIZE))]
         options += [binary("floormod", v * self.rng.choice((1, 2, 3)) + 1, SIZE) for v in self.loops]
@@ -84,7 +84,7 @@ class _Writer:
         if depth == 0 or kind == "literal":
             return self.literal()
         if kind == "load":
-            return load(self.rng.choice(self.readable), (self.place(),))
+            return load(self.rng.choice(self.readable), (self.index(),))
         if kind == "register" and self.registers:
             return load(self.rng.choice(self.registers), (const(self.rng.randrange(3)),))
         if kind == "let" and self.values:
@@ -119,7 +119,7 @@ class _Writer:
 
     # Vectors
 
-    def lanes_place(self) -> Expr:
+    def lane_indices(self) -> Expr:
         """Indices of LANES elements in [0, SIZE): contiguous, strided, or loaded."""
         kind = self.rng.choice(("plain", "plain", "step", "back", "gather"))
         start: Expr = const(self.rng.randrange(SIZE - LANES + 1))
@@ -129,9 +129,9 @@ class _Writer:
             return ramp(const(self.rng.randrange(4)), 3, LANES)
         if kind == "back":
             return ramp(const(SIZE - 1), -1, LANES)
-        if kind == "gather" and self.places:
-            looked_up = load(self.rng.choice(self.places), (ramp(start, 1, LANES),))
-            return cast_to(dtype("int64").with_lanes(LANES), looked_up)
+        if kind == "gather" and self.index_buffers:
+            loaded = load(self.rng.choice(self.index_buffers), (ramp(start, 1, LANES),))
+            return cast_to(dtype("int64").with_lanes(LANES), loaded)
         return ramp(start, 1, LANES)
 
     def vector(self, depth: int = 2) -> Expr:
@@ -139,7 +139,7 @@ class _Writer:
         if depth == 0 or kind == "scalar":
             return broadcast(self.value(1), LANES)
         if kind == "load":
-            return load(self.rng.choice(self.readable), (self.lanes_place(),))
+            return load(self.rng.choice(self.readable), (self.lane_indices(),))
         a, b = self.vector(depth - 1), self.vector(depth - 1)
         if kind == "op":
             return self.operation(a, b)
@@ -162,7 +162,7 @@ class _Writer:
         return self.rng.choice(steps)()
 
     def store(self) -> Stmt:
-        return Store(self.rng.choice(self.writable), (self.place(),), self.value())
+        return Store(self.rng.choice(self.writable), (self.index(),), self.value())
 
     def vector_store(self) -> Stmt:
         start = const(self.rng.randrange(SIZE - LANES + 1))
@@ -194,7 +194,7 @@ class _Writer:
         return made
 
     def window(self, depth: int) -> Stmt:
-        """Another name of a whole buffer; both names are used."""
+        """A view of a buffer. Statements in it use both names."""
         base = self.rng.choice(self.writable)
         buffer = Buffer(self.name("w"), base.shape, base.dtype, scope=base.scope)
         self.readable.append(buffer)
@@ -254,17 +254,17 @@ def random_program(rng: random.Random, type_: str = "int32", name: str = "f") ->
     """
     data = dtype(type_)
     a, b, out, more = (Buffer(n, (SIZE,), data) for n in ("a", "b", "out", "more"))
-    places = Buffer("places", (SIZE,), "int32")
+    indices = Buffer("indices", (SIZE,), "int32")
     n, k = Var("n"), Var("k")
     writer = _Writer(rng, data)
     writer.readable, writer.writable = [a, b, out], [out]
-    writer.places, writer.scalars = [places], [n, k]
+    writer.index_buffers, writer.scalars = [indices], [n, k]
     body = seq(
         *(writer.stmt(3) for _ in range(rng.randint(1, 4))),
         writer.parallel(more, [a, b]),
         *(writer.stmt(2) for _ in range(rng.randint(0, 2))),
     )
-    return PrimFunc(name, (a, b, places, out, more, n, k), body)
+    return PrimFunc(name, (a, b, indices, out, more, n, k), body)
 
 
 def feeds(func: PrimFunc, seed: int = 0) -> tuple[list[NDArray], list[int]]:
@@ -274,7 +274,7 @@ def feeds(func: PrimFunc, seed: int = 0) -> tuple[list[NDArray], list[int]]:
     for buffer in func.buffers:
         type_ = buffer.dtype
         values: NDArray
-        if buffer.name == "places":
+        if buffer.name == "indices":
             values = rng.integers(0, SIZE, SIZE)
         elif type_.is_float:
             values = rng.integers(-50, 50, SIZE) * 0.25

@@ -20,7 +20,7 @@ from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.base import Pass
 from dlc_core.runtime.guard.mode import MODES
-from dlc_core.testing.control_programs import every_kind
+from dlc_core.testing.control_programs import scan_and_loop
 from dlc_core.testing.guarded import call_guarded
 from dlc_core.tir.functor import transform_stmt
 
@@ -128,8 +128,8 @@ def test_reports_a_read_of_another_thread():
 def test_reports_a_read_in_the_body_of_a_loop(target):
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) for s in (5, 5, (4, 5))]
-    (kernel,) = [name for name in kernels(every_kind(), target) if "tanh" in name]
-    text = report(broken(every_kind(), target, "end", kernel, "p0"), *arrays, np.int32(0))
+    (kernel,) = [name for name in kernels(scan_and_loop(), target) if "tanh" in name]
+    text = report(broken(scan_and_loop(), target, "end", kernel, "p0"), *arrays, np.int32(0))
     assert f"in kernel {kernel}" in text
     assert "0 bytes after state 0 of a loop, of 20 bytes" in text
 

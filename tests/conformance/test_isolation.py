@@ -13,7 +13,7 @@ import pytest
 
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.testing import running
-from dlc_core.testing.isolation import how
+from dlc_core.testing.isolation import exit_text
 
 pytestmark = [
     pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem())),
@@ -76,11 +76,11 @@ def session(folder: Path, *words: str, suite: str = SUITE) -> str:
 
 
 def test_level_4_continues_after_a_crash(tmp_path: Path) -> None:
-    text = session(tmp_path, "--dlc-level=4", "-k", "more_memory or of_another_format")
+    text = session(tmp_path, "--dlc-level=4", "-k", "too_much_memory or of_another_format")
     assert "1 failed, 1 passed" in text, text
     assert "the process of the test died of SIGSEGV" in text
     assert "target:     toy" in text
-    assert "running:    hostile/more_memory_than_there_is, entry point 'main' on device 'toy'" in text
+    assert "running:    hostile/allocating_too_much_memory, entry point 'main' on device 'toy'" in text
     assert "kernels fused_matmul_relu, " in text
     assert "in alloc" in text
     assert "_pytest" not in text.partition("stack of the process")[2]
@@ -123,9 +123,9 @@ def test_guard_mode_isolates_and_names_the_nearest_value(tmp_path: Path) -> None
 
 
 def test_describes_how_processes_end() -> None:
-    assert how(3) == "ended with exit code 3"
-    assert how(-signal.SIGBUS).startswith("died of SIGBUS")
-    assert how(-250) == "died of signal 250"
+    assert exit_text(3) == "ended with exit code 3"
+    assert exit_text(-signal.SIGBUS).startswith("died of SIGBUS")
+    assert exit_text(-250) == "died of signal 250"
 
 
 def test_reports_without_a_reader_are_not_kept(tmp_path: Path) -> None:

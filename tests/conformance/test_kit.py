@@ -29,7 +29,7 @@ from dlc_core.testing import ExpectedFailure, Golden, Unsupported, compile_all, 
 from dlc_core.testing.cases import difference, module_of, op_cases, symbolic_cases
 from dlc_core.testing.expectations import Expectations
 from dlc_core.testing.levels.core import CoreLevel
-from dlc_core.testing.runner import Outcome, expectations_of, judge, run_cases, usable_target
+from dlc_core.testing.runner import Outcome, check_outcomes, expectations_of, run_cases, usable_target
 from dlc_core.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -159,11 +159,11 @@ def test_a_machine_that_is_not_there_is_a_skip(wrong: Any) -> None:
 
 
 def test_verdicts() -> None:
-    judge([Outcome("a", "passed"), Outcome("b", "unsupported", "never")])
+    check_outcomes([Outcome("a", "passed"), Outcome("b", "unsupported", "never")])
     with pytest.raises(pytest.skip.Exception, match="unsupported: never"):
-        judge([Outcome("b", "unsupported", "never")])
+        check_outcomes([Outcome("b", "unsupported", "never")])
     with pytest.raises(pytest.fail.Exception, match="1 of 2 cases fail\na: off by one"):
-        judge([Outcome("a", "failed", "off by one"), Outcome("b", "passed")])
+        check_outcomes([Outcome("a", "failed", "off by one"), Outcome("b", "passed")])
 
 
 def test_exemptions_name_their_cases() -> None:
@@ -287,11 +287,11 @@ def test_ops_of_the_command_line_select_the_tests_of_these_ops(tmp_path: Path) -
     assert sorted(found) == [
         "test_declaration_is_complete[relu]",
         "test_graphs_round_trip[relu]",
-        "test_inference_equals_reality[relu]",
+        "test_inferred_types_are_the_types_of_results[relu]",
         "test_programs_round_trip[relu]",
         "test_samples[relu]",
         "test_symbolic_dims[relu]",
-        "test_wrong_use_is_refused[relu]",
+        "test_wrong_operands_are_refused[relu]",
     ]
 
 

@@ -71,7 +71,7 @@ def test_order_is_tested(toy: Any) -> None:
     exe = executable_on(compile_model(layers(), toy), Slow())
     level = DeviceLevel()
     level.test_copies_follow_launches(exe, None)
-    level.test_launches_keep_apart(exe)
+    level.test_launches_are_independent(exe)
     level.test_events_are_reached_in_order(exe)
 
 

@@ -23,7 +23,7 @@ from dlc_core.op.std import convolution, indexing, pool, shape, slicing
 from dlc_core.runtime.executable import Executable
 from dlc_core.testing.blocks import BLOCKS
 from dlc_core.testing.cases import Case, difference, module_of, op_cases, outputs_of, symbolic_cases
-from dlc_core.testing.control_programs import check_random_control, every_kind
+from dlc_core.testing.control_programs import check_random_control, scan_and_loop
 from dlc_core.testing.networks import NETWORKS
 from dlc_core.testing.strategies import random_graph
 from tests.mutation.check import Check
@@ -294,7 +294,7 @@ def _control(seed: int, stacking: bool) -> int:
 
 
 def _every_kind(**config: str) -> int:
-    module = every_kind()
+    module = scan_and_loop()
     exe = _compiled(module, NATIVE, 1, **config)
     wanted = dlc.compile(module, "reference", cache=False)
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
-from dlc_core.testing.prim_passes import keeps_results, program
+from dlc_core.testing.prim_passes import check_results, program
 from dlc_core.testing.random_schedules import check_schedule_trace, random_schedule
 from dlc_core.testing.schedules import run_kernel
 from dlc_core.testing.te_programs import random_te_program
@@ -92,7 +92,7 @@ def _workspace(seed: int) -> int:
 def _alone(seed: int, text: str) -> int:
     (one,) = Pipeline.parse(text, PASSES)
     func = program(seed)
-    keeps_results(one, lower_blocks(func) if one.name in ("check_bounds", "vectorize_loops") else func)
+    check_results(one, lower_blocks(func) if one.name in ("check_bounds", "vectorize_loops") else func)
     return 0
 
 

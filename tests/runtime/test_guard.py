@@ -26,7 +26,7 @@ from dlc_core.runtime.guard.memory import GuardedMemory, owner_of
 from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, SizedSlot, fill_of, mode_of, single_value_layout
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.memory.host import address
-from dlc_core.testing.control_programs import every_kind
+from dlc_core.testing.control_programs import scan_and_loop
 from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.stmt import Eval, Seq, seq
@@ -141,8 +141,8 @@ def test_loop_states_and_bodies_have_their_own_pages(mode, target, size):
     rng = np.random.default_rng(size)
     arrays = [rng.standard_normal(s).astype(np.float32) / 3 for s in (size, size, (4, size))]
     inputs = [*arrays, np.int32(0)]
-    exe = dlc.compile(every_kind(), target, config={"guard": mode})
-    for got, want in zip(exe(*inputs), dlc.compile(every_kind(), "reference")(*inputs), strict=True):
+    exe = dlc.compile(scan_and_loop(), target, config={"guard": mode})
+    for got, want in zip(exe(*inputs), dlc.compile(scan_and_loop(), "reference")(*inputs), strict=True):
         np.testing.assert_allclose(got, want, 1e-5, 1e-6)
     plan = exe.signature.plan([np.shape(a) for a in inputs])
     slots = Layouts(exe.signature, mode).arena(plan).slots

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlc_core import te
 from dlc_core.ir.expr import Var, const, eq, logical_and, maximum, select
-from dlc_core.testing.random_schedules import Player, check_schedule_trace, random_schedule
+from dlc_core.testing.random_schedules import RandomCalls, check_schedule_trace, random_schedule
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import PrimFunc
 from tests.schedule.products import TINY, TINY_EXTERN
@@ -153,23 +153,23 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
 class Case:
     """A program, what was done to it, and a run to compare."""
 
-    def __init__(self, func: PrimFunc, player: Player, sizes: dict[Var, int], seed: int) -> None:
-        self.func, self.player, self.sizes, self.seed = func, player, sizes, seed
+    def __init__(self, func: PrimFunc, calls: RandomCalls, sizes: dict[Var, int], seed: int) -> None:
+        self.func, self.calls, self.sizes, self.seed = func, calls, sizes, seed
 
     def __repr__(self) -> str:
         sizes = {var.name: value for var, value in self.sizes.items()}
-        return f"{self.player.sch.trace}\n{self.player.sch.show()}\nsizes {sizes} seed {self.seed}"
+        return f"{self.calls.sch.trace}\n{self.calls.sch.show()}\nsizes {sizes} seed {self.seed}"
 
 
 @st.composite
 def scheduled(draw):
     func, sizes = programs(draw)
-    player = random_schedule(func, draw(st.randoms(use_true_random=False)), intrins=(TINY, TINY_EXTERN))
-    return Case(func, player, sizes, draw(st.integers(0, 1000)))
+    calls = random_schedule(func, draw(st.randoms(use_true_random=False)), intrins=(TINY, TINY_EXTERN))
+    return Case(func, calls, sizes, draw(st.integers(0, 1000)))
 
 
 def check_same(case: Case) -> None:
-    check_schedule_trace(case.func, case.sizes, case.player.sch, case.seed, texts=case.seed % 8 == 0)
+    check_schedule_trace(case.func, case.sizes, case.calls.sch, case.seed, texts=case.seed % 8 == 0)
 
 
 @settings(suppress_health_check=list(HealthCheck))

@@ -29,7 +29,7 @@ def reference(x, y):
     return d + d.argmax(1)[:, None]
 
 
-class Player:
+class RandomCalls:
     def __init__(self, draw, s: StagedSchedule, tensors) -> None:
         self.draw, self.s, self.tensors = draw, s, list(tensors)
         self.axes = {t.op: [*t.op.axis, *t.op.reduce_axis] for t in tensors}
@@ -96,7 +96,7 @@ class Player:
         known = {"_loops": dict, "_steps": list}
         return [{k: known.get(k, lambda v: v)(v) for k, v in vars(x).items()} for x in self.s.stages]
 
-    def play(self, name):
+    def call(self, name):
         before, stages = self.s.schedule.func, self.state()
         try:
             getattr(self, name)()
@@ -107,27 +107,27 @@ class Player:
             self.done.append(name)
 
 
-MOVES = ["split", "tile", "fuse", "reorder", "kind", "compute_at", "compute_inline", "cache_read"]
-MOVES += ["cache_write", "rfactor", "compute_at", "split", "kind"]
+CALLS = ["split", "tile", "fuse", "reorder", "kind", "compute_at", "compute_inline", "cache_read"]
+CALLS += ["cache_write", "rfactor", "compute_at", "split", "kind"]
 
 
 @st.composite
 def scheduled(draw):
     sizes = [draw(st.integers(1, 6)) for _ in range(3)]
     args, tensors = chain(*sizes)
-    player = Player(draw, create_schedule(args[-1]), tensors)
+    calls = RandomCalls(draw, create_schedule(args[-1]), tensors)
     for _ in range(draw(st.integers(1, 12))):
-        player.play(draw(st.sampled_from(MOVES)))
-    return player, args, sizes
+        calls.call(draw(st.sampled_from(CALLS)))
+    return calls, args, sizes
 
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(scheduled())
 def test_steps_keep_results(case):
-    player, args, (m, n, k) = case
+    calls, args, (m, n, k) = case
     rng = np.random.default_rng(m * n + k)
     x, y = (rng.integers(-2, 3, shape).astype("f4") for shape in ((m, k), (k, n)))
-    func = player.s.program(args)
+    func = calls.s.program(args)
     verify_func(func, level=2)
     lowered = unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(func))))
     for program in (func, lowered):

@@ -12,7 +12,7 @@ from dlc_core import te
 from dlc_core.diag import DlcError
 from dlc_core.ir.structural import structural_equal
 from dlc_core.schedule import Schedule
-from dlc_core.testing.random_schedules import MOVES, Player, check_schedule_trace, random_schedule
+from dlc_core.testing.random_schedules import CALLS, RandomCalls, check_schedule_trace, random_schedule
 from dlc_core.testing.te_programs import random_te_program, results_of
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
@@ -22,19 +22,19 @@ from tests.schedule.products import TINY, TINY_EXTERN
 def check(seed: int, done: Counter[str]) -> None:
     rng = random.Random(seed)
     program = random_te_program(rng)
-    player = random_schedule(program.func, rng, intrins=(TINY, TINY_EXTERN))
-    done.update(player.done)
+    calls = random_schedule(program.func, rng, intrins=(TINY, TINY_EXTERN))
+    done.update(calls.done)
     try:
-        check_schedule_trace(program.func, program.sizes, player.sch, seed)
+        check_schedule_trace(program.func, program.sizes, calls.sch, seed)
     except DlcError as error:
-        pytest.fail(f"seed {seed}: {error}\n{player.sch.trace}\n{player.sch.show()}")
+        pytest.fail(f"seed {seed}: {error}\n{calls.sch.trace}\n{calls.sch.show()}")
 
 
 def test_random_schedules_of_random_expressions():
     done: Counter[str] = Counter()
     for seed in range(100):
         check(seed, done)
-    missing = set(MOVES) - set(done)
+    missing = set(CALLS) - set(done)
     assert len(missing) <= 6, missing
 
 
@@ -56,20 +56,20 @@ def around_intrinsics(seed: int, moves: int) -> int:
     rng = random.Random(seed)
     func = tiled_product(rng)
     intrins = (TINY, TINY_EXTERN)
-    player = Player(Schedule(func, intrins={i.name: i for i in intrins}), rng, intrins)
+    calls = RandomCalls(Schedule(func, intrins={i.name: i for i in intrins}), rng, intrins)
     for _ in range(rng.randint(0, 3)):
-        player.play(rng.choice(("cache_read", "cache_write", "storage_align", "reorder", "set_scope")))
-    player.play("tensorize")
-    if "tensorize" not in player.done:
+        calls.call(rng.choice(("cache_read", "cache_write", "storage_align", "reorder", "set_scope")))
+    calls.call("tensorize")
+    if "tensorize" not in calls.done:
         return -1
-    before = len(player.done)
+    before = len(calls.done)
     for _ in range(moves):
-        player.play(rng.choice(MOVES))
+        calls.call(rng.choice(CALLS))
     try:
-        check_schedule_trace(func, {}, player.sch, seed)
+        check_schedule_trace(func, {}, calls.sch, seed)
     except DlcError as error:
-        pytest.fail(f"seed {seed}: {error}\n{player.sch.trace}\n{player.sch.show()}")
-    return len(player.done) - before
+        pytest.fail(f"seed {seed}: {error}\n{calls.sch.trace}\n{calls.sch.show()}")
+    return len(calls.done) - before
 
 
 def test_random_schedules_around_intrinsics():
@@ -88,7 +88,7 @@ def test_thousands_of_random_schedules():
     done: Counter[str] = Counter()
     for seed in range(10_000, 14_000):
         check(seed, done)
-    assert set(done) == set(MOVES)
+    assert set(done) == set(CALLS)
 
 
 def test_programs_are_determined_by_their_seed():

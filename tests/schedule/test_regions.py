@@ -9,7 +9,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Var, const, const_value, ramp, substitute
 from dlc_core.schedule import BlockRV, Schedule
 from dlc_core.schedule.regions import span
-from dlc_core.testing.prim_passes import text
+from dlc_core.testing.prim_passes import parse_func
 from dlc_core.testing.schedules import make_arrays, run_kernel
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Alloc, PrimFunc
@@ -100,7 +100,7 @@ def allocated(sch: Schedule, name: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_rfactor_of_a_loop_with_nonzero_begin(axis):
-    func = text(TOTAL)
+    func = parse_func(TOTAL)
     sch = Schedule(func)
     partial = sch.rfactor(sch.get_loops(BlockRV("total"))[1], axis)
     assert allocated(sch, "B_rf") == ((9, 6) if axis == 0 else (6, 9))
@@ -110,7 +110,7 @@ def test_rfactor_of_a_loop_with_nonzero_begin(axis):
 
 @pytest.mark.parametrize("which", ["A", "X"])
 def test_axes_with_nonzero_begin_are_indices_from_zero(which):
-    func = text(CHAIN)
+    func = parse_func(CHAIN)
     sch = Schedule(func)
     sch.reindex(X, which)
     assert allocated(sch, f"{which}_reindex") == (8,)
@@ -118,7 +118,7 @@ def test_axes_with_nonzero_begin_are_indices_from_zero(which):
 
 
 def test_a_consumer_moves_into_a_loop_with_nonzero_begin():
-    func = text(CHAIN)
+    func = parse_func(CHAIN)
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
     sch.reverse_compute_at(Y, outer)
@@ -130,7 +130,7 @@ def test_a_consumer_moves_into_a_loop_with_nonzero_begin():
 
 def test_a_producer_moves_into_a_loop_with_nonzero_begin():
     """The iterations of a producer begin where those of the cut consumer do."""
-    func = text(WINDOWS)
+    func = parse_func(WINDOWS)
     sch = Schedule(func)
     _, rest = sch.partition(sch.get_loops(Y)[0], [3])
     assert (const_value(sch.get_for(rest.loop).begin), const_value(sch.extent(rest.loop))) == (3, 5)
@@ -146,7 +146,7 @@ def test_a_producer_moves_into_a_loop_with_nonzero_begin():
 def test_a_producer_is_clipped_to_its_buffer():
     """Windows reach beyond both ends of a buffer of which each tile makes as much."""
     value = " + ".join(f"T.if_then_else(w + {k} >= 0 and w + {k} < 16, X[w + {k}], 0)" for k in (-1, 1, 2))
-    func = text(GUARDED.format(first=0, size=16, value=value))
+    func = parse_func(GUARDED.format(first=0, size=16, value=value))
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(Y)[0], [None, 4])
     sch.compute_at(X, outer)
@@ -156,7 +156,7 @@ def test_a_producer_is_clipped_to_its_buffer():
 
 def test_data_dependent_reads_need_the_whole_buffer():
     """The last element is read too."""
-    func = text(GUARDED.format(first=0, size=16, value='X[(A[w] % 2).astype("int64") + 14]'))
+    func = parse_func(GUARDED.format(first=0, size=16, value='X[(A[w] % 2).astype("int64") + 14]'))
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(Y)[0], [None, 4])
     sch.compute_at(X, outer)
@@ -166,7 +166,7 @@ def test_data_dependent_reads_need_the_whole_buffer():
 
 @pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 0), (0, 14, 2), (2, 14, -2), (1, 13, 2)])
 def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer_moves(first, size, shift):
-    func = text(GUARDED.format(first=first, size=size, value=f"X[w + {shift}]"))
+    func = parse_func(GUARDED.format(first=first, size=size, value=f"X[w + {shift}]"))
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
     sch.reverse_compute_at(Y, outer)
@@ -176,7 +176,7 @@ def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer_moves(first, size, shi
 @pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 1), (0, 15, 2), (2, 14, -3), (1, 16, -2)])
 def test_a_consumer_with_guarded_reads_cannot_move(first, size, shift):
     value = f"T.if_then_else(w + {shift} >= 0 and w + {shift} < 16, X[w + {shift}], 0)"
-    func = text(GUARDED.format(first=first, size=size, value=value))
+    func = parse_func(GUARDED.format(first=first, size=size, value=value))
     sch = Schedule(func)
     outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
     with pytest.raises(ScheduleError, match="may leave the buffer"):
@@ -209,7 +209,7 @@ ROWS = """
 
 @pytest.mark.parametrize(("shift", "steps"), [(0, 9), (1, 8), (2, 3), (6, 3)])
 def test_a_sum_over_a_part_of_a_row_moves_into_the_loop_of_rows(shift, steps):
-    func = text(ROWS.format(rows=8, steps=steps, row="u", column=f"s + {shift}"))
+    func = parse_func(ROWS.format(rows=8, steps=steps, row="u", column=f"s + {shift}"))
     sch = Schedule(func)
     sch.reverse_compute_at(Y, sch.get_loops(X)[0])
     same(sch, func)
@@ -220,14 +220,14 @@ def test_a_sum_guarded_by_a_condition_cannot_move(shift):
     source = ROWS.format(rows=8, steps=9, row="u", column=f"s + {shift}")
     read = f"X[u, s + {shift}]"
     guarded = f"T.if_then_else(s + {shift} >= 0 and s + {shift} < 9, {read}, 0)"
-    sch = Schedule(text(source.replace(read, guarded)))
+    sch = Schedule(parse_func(source.replace(read, guarded)))
     with pytest.raises(ScheduleError, match="only a part of what 's' accumulates"):
         sch.reverse_compute_at(Y, sch.get_loops(X)[0])
 
 
 @pytest.mark.parametrize("row", ["0", "7"])
 def test_a_consumer_of_one_row_moves_into_the_loop_of_columns(row):
-    func = text(ROWS.format(rows=8, steps=1, row=row, column="u"))
+    func = parse_func(ROWS.format(rows=8, steps=1, row=row, column="u"))
     sch = Schedule(func)
     i, j = sch.get_loops(X)
     sch.reorder(j, i)
@@ -237,7 +237,7 @@ def test_a_consumer_of_one_row_moves_into_the_loop_of_columns(row):
 
 
 def test_copies_of_partial_tiles_are_clipped_to_the_domain():
-    func = text(WINDOWS)
+    func = parse_func(WINDOWS)
     sch = Schedule(func)
     sch.split(sch.get_loops(X)[0], [None, 4])
     assert const_value(sch.get(X).predicate) is None
@@ -247,7 +247,7 @@ def test_copies_of_partial_tiles_are_clipped_to_the_domain():
 
 
 def test_blocks_of_tiles_declare_their_regions():
-    func = text(WINDOWS)
+    func = parse_func(WINDOWS)
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops(Y)[0], [None, 4])
     outer = sch.get(sch.blockize(inner))
@@ -262,7 +262,7 @@ def test_blocks_of_tiles_declare_their_regions():
 
 @pytest.mark.parametrize("sizes", [None, [None, 3], [None, 4]], ids=str)
 def test_blockize_axes_with_nonzero_begin(sizes):
-    func = text(CHAIN)
+    func = parse_func(CHAIN)
     sch = Schedule(func)
     loop = sch.get_loops(X)[0]
     sch.blockize(loop if sizes is None else sch.split(loop, sizes)[1])
@@ -270,7 +270,7 @@ def test_blockize_axes_with_nonzero_begin(sizes):
 
 
 def test_splits_of_shrunk_tiles_need_factors_that_cover_them():
-    func = text(WINDOWS)
+    func = parse_func(WINDOWS)
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops(X)[0], [None, 4], tail="shrink")
     with pytest.raises(ScheduleError, match="do not cover"):
@@ -280,7 +280,7 @@ def test_splits_of_shrunk_tiles_need_factors_that_cover_them():
 
 
 def test_regions_of_partial_tiles_are_clipped():
-    func = text(WINDOWS)
+    func = parse_func(WINDOWS)
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops(X)[0], [None, 4])
     outer = sch.get(sch.blockize(inner))
@@ -306,7 +306,7 @@ def test_the_elements_of_a_vector_access():
 
 
 def test_fusing_loops_with_nonzero_begin():
-    func = text(TOTAL.replace("range(6)", "range(1, 5)").replace("spatial(6, i)", "spatial((1, 4), i)"))
+    func = parse_func(TOTAL.replace("range(6)", "range(1, 5)").replace("spatial(6, i)", "spatial((1, 4), i)"))
     sch = Schedule(func)
     fused = sch.fuse(*sch.get_loops(BlockRV("total")))
     assert const_value(sch.extent(fused)) == 4 * 9

@@ -13,7 +13,7 @@ from dlc_core.target import Target
 from dlc_core.testing.expectations import Unsupported
 from dlc_core.testing.runner import Outcome, expectations_of, kind_of, usable_target
 
-Note = Callable[[list[Outcome]], list[Outcome]]
+Record = Callable[[list[Outcome]], list[Outcome]]
 Parameters = Callable[["Settings"], Sequence[Any]]
 
 OUTCOMES, TEST, FIGURES = "dlc-outcomes", "dlc-test", "dlc-figures"
@@ -40,22 +40,22 @@ class Settings:
     guard: str = ""
     """The guard mode, if any (see `runtime.guard.mode`)."""
 
-    def narrowed(self, config: pytest.Config) -> Settings:
+    def with_options(self, config: pytest.Config) -> Settings:
         """The settings with the options of the command line."""
 
-        def words(option: str) -> tuple[str, ...]:
+        def items(option: str) -> tuple[str, ...]:
             text: str = config.getoption(option, default="")
             return tuple(word.strip() for word in text.split(",") if word.strip())
 
-        dtypes = words("--dlc-dtypes")
+        dtypes = items("--dlc-dtypes")
         fraction: float | None = config.getoption("--dlc-fraction", default=None)
         return replace(
             self,
             target=config.getoption("--dlc-target", default="") or self.target,
             dtypes=dtypes or self.dtypes,
             fast_dtypes=() if dtypes else self.fast_dtypes,
-            fast_symbolic=0 if words("--dlc-ops") else self.fast_symbolic,
-            ops=words("--dlc-ops") or self.ops,
+            fast_symbolic=0 if items("--dlc-ops") else self.fast_symbolic,
+            ops=items("--dlc-ops") or self.ops,
             fraction=self.fraction if fraction is None else fraction,
             guard=config.getoption("--dlc-guard", default="") or self.guard,
         )
@@ -73,7 +73,7 @@ class Level:
     """Whether each test is a case `<level>/<test>`, which exemptions can name."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        settings = self.settings.narrowed(metafunc.config)
+        settings = self.settings.with_options(metafunc.config)
         owner = owner_of(type(self), metafunc.function.__name__)
         for name, values in owner.parameters.items() if owner else ():
             if name in metafunc.fixturenames:
@@ -81,8 +81,8 @@ class Level:
 
     @pytest.fixture
     def conformance(self, request: pytest.FixtureRequest) -> Settings:
-        """The settings of the suite, narrowed by the command line."""
-        return self.settings.narrowed(request.config)
+        """The settings of the suite, with the options of the command line."""
+        return self.settings.with_options(request.config)
 
     @pytest.fixture(autouse=True)
     def guard(self, conformance: Settings) -> Iterator[None]:
@@ -110,16 +110,16 @@ class Level:
             request.applymarker(pytest.mark.xfail(strict=True, reason=expected.reason))
 
     @pytest.fixture
-    def note(self, request: pytest.FixtureRequest) -> Note:
+    def record(self, request: pytest.FixtureRequest) -> Record:
         """A function that records outcomes for the report, and returns them."""
 
-        def keep(outcomes: list[Outcome]) -> list[Outcome]:
+        def add(outcomes: list[Outcome]) -> list[Outcome]:
             if _is_reported(request):
-                kept = [[o.case, o.status, o.why] for o in outcomes]
-                request.node.user_properties.append((OUTCOMES, kept))
+                data = [[o.case, o.status, o.why] for o in outcomes]
+                request.node.user_properties.append((OUTCOMES, data))
             return outcomes
 
-        return keep
+        return add
 
     @pytest.fixture
     def target(self, conformance: Settings) -> Target:
@@ -154,8 +154,8 @@ __all__ = [
     "OUTCOMES",
     "TEST",
     "Level",
-    "Note",
     "Parameters",
+    "Record",
     "Settings",
     "case_of",
     "owner_of",

@@ -59,7 +59,7 @@ class CoreLevel(Level):
             assert decl.error_samples
         assert decl.lower is not None or decl.is_composite or decl.kind == "opaque"
 
-    def test_inference_equals_reality(self, decl: OpDecl) -> None:
+    def test_inferred_types_are_the_types_of_results(self, decl: OpDecl) -> None:
         for sample in decl.samples:
             for dtype in sample_dtypes(decl, sample):
                 arrays = make_inputs(sample, dtype)
@@ -83,18 +83,16 @@ class CoreLevel(Level):
             node: Node = module[module.entry].body
             check_round_trip(IRModule({"kernel": lower_node(node, "kernel")}, entry="kernel"))
 
-    def test_rule_keeps_results(self, rule: Rule) -> None:
+    def test_rule_preserves_results(self, rule: Rule) -> None:
         assert rule.doc
         assert check_rule(rule) > 0
 
-    def test_intrinsic_is_what_it_describes(self, intrin: TensorIntrin) -> None:
+    def test_intrinsic_computes_its_description(self, intrin: TensorIntrin) -> None:
         check_intrin(intrin)
 
 
 def _may_lack_samples(decl: OpDecl) -> bool:
-    """Whether an op is from a plugin and runs only on the host. It may need objects that exist only at run
-    time.
-    """
+    """Whether an op is from a plugin and runs only on the host. Its inputs may exist only at run time."""
     host_only = decl.kind == "opaque" and decl.lower is None and not decl.is_composite
     return host_only and registry().ops.provider(decl.name) != "core"
 

@@ -1,4 +1,4 @@
-"""Level `device`: memory, every kind of call, concurrent calls, and errors that affect nothing else."""
+"""Level `device`: memory, all forms of calls, concurrent calls, and errors that do not affect later calls."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dlc_core.testing.levels.base import Level, case_of
 from dlc_core.testing.levels.events import check_events, long_launch
 from dlc_core.testing.levels.layers import (
     compiled_layers,
-    in_numpy,
     in_threads,
     inputs,
     layers,
+    numpy_layers,
     on_device,
     same,
 )
@@ -49,7 +49,7 @@ class DeviceLevel(Level):
     @pytest.fixture
     def expected(self, exe: Executable) -> Any:
         found = exe(inputs())
-        for have, want in zip(found, in_numpy(inputs()), strict=True):
+        for have, want in zip(found, numpy_layers(inputs()), strict=True):
             np.testing.assert_allclose(have, want, 1e-5, 1e-6)
         return found
 
@@ -91,7 +91,7 @@ class DeviceLevel(Level):
         for align in (64, 256, 4096):
             assert memory(100, align=align) % align == 0
 
-    def test_no_memory_at_all(self, device: Any, memory: Callable[..., int]) -> None:
+    def test_blocks_of_no_bytes(self, device: Any, memory: Callable[..., int]) -> None:
         first, second = memory(0), memory(0)
         assert first != second
         device.write(first, memoryview(b""))
@@ -113,8 +113,8 @@ class DeviceLevel(Level):
     # Order
 
     def test_copies_follow_launches(self, exe: Executable, expected: Any) -> None:
-        """Copies after launches read the results of the last launch, also on queued devices
-        without a wait.
+        """Copies after launches read the results of the last launch, also on queued devices,
+        without waiting.
         """
         device, run = on_device(exe)
         for seed in (1, 2, 3):
@@ -124,7 +124,7 @@ class DeviceLevel(Level):
             run.launch()
             assert same(run.read(), exe(x))
 
-    def test_launches_keep_apart(self, exe: Executable) -> None:
+    def test_launches_are_independent(self, exe: Executable) -> None:
         """Two launches in flight on different memory have independent results."""
         device, first = on_device(exe)
         _, second = on_device(exe)
@@ -143,18 +143,18 @@ class DeviceLevel(Level):
             pytest.skip("this device has no direct copies")
         x = inputs(seed=8)
         device.write(run.inputs[0], bytes_of(x))
-        wanted = exe(x)[0]
-        kept = memory(wanted.nbytes)
+        expected = exe(x)[0]
+        copied = memory(expected.nbytes)
         run.launch()
-        if not device.copy(kept, device, run.outputs[0], wanted.nbytes):
+        if not device.copy(copied, device, run.outputs[0], expected.nbytes):
             pytest.skip("this device does not copy from its own memory")
         device.write(run.inputs[0], bytes_of(inputs(seed=9)))
         run.launch()
-        found = np.empty_like(wanted)
-        device.read(kept, bytes_of(found))
-        assert same([found], [wanted])
+        found = np.empty_like(expected)
+        device.read(copied, bytes_of(found))
+        assert same([found], [expected])
 
-    def test_memory_is_freed_after_what_uses_it(self, exe: Executable, memory: Callable[..., int]) -> None:
+    def test_memory_is_freed_after_its_launches(self, exe: Executable, memory: Callable[..., int]) -> None:
         """Freeing memory after a launch, and allocating it again, does not change the results of
         the launch.
         """
@@ -192,7 +192,7 @@ class DeviceLevel(Level):
 
     # Calls
 
-    def test_calls_in_every_form_agree(self, exe: Executable, expected: Any) -> None:
+    def test_all_forms_of_calls_agree(self, exe: Executable, expected: Any) -> None:
         assert same(exe(inputs()), expected)
         assert same(exe.run({"x": inputs()}).values(), expected)
         assert same(exe.bind([inputs()])(), expected)
@@ -207,31 +207,31 @@ class DeviceLevel(Level):
             bound()
             assert same(out, exe(inputs(seed=seed)))
 
-    def test_several_executables_at_once(self, target: Target, exe: Executable, expected: Any) -> None:
+    def test_executables_are_independent(self, target: Target, exe: Executable, expected: Any) -> None:
         sizes = (3, 17, 64)
         others = [driver.compile(layers(rows), target, num_threads=2) for rows in sizes]
-        wanted = [other(inputs(rows)) for other, rows in zip(others, sizes, strict=True)]
+        results = [other(inputs(rows)) for other, rows in zip(others, sizes, strict=True)]
         for _ in range(3):
             assert same(exe(inputs()), expected)
-            for other, rows, known in zip(others, sizes, wanted, strict=True):
-                assert same(other(inputs(rows)), known)
+            for other, rows, result in zip(others, sizes, results, strict=True):
+                assert same(other(inputs(rows)), result)
 
     def test_results_do_not_change_with_later_calls(self, exe: Executable) -> None:
         first = exe(inputs(seed=1))
-        kept = [a.copy() for a in first]
+        copies = [a.copy() for a in first]
         exe(inputs(seed=2))
-        assert same(first, kept)
+        assert same(first, copies)
 
     def test_many_threads_call_one_executable(self, exe: Executable) -> None:
-        wanted = {seed: exe(inputs(seed=seed)) for seed in range(8)}
+        expected = {seed: exe(inputs(seed=seed)) for seed in range(8)}
 
         def work(seed: int) -> None:
             for _ in range(25):
-                assert same(exe(inputs(seed=seed)), wanted[seed])
+                assert same(exe(inputs(seed=seed)), expected[seed])
 
-        in_threads(work, wanted)
+        in_threads(work, expected)
 
-    def test_threads_of_a_call_do_not_change_results(self, target: Target) -> None:
+    def test_results_do_not_depend_on_the_number_of_threads(self, target: Target) -> None:
         made = [driver.compile(layers(200), target, num_threads=n) for n in (1, 2, 5)]
         results = [exe(inputs(200)) for exe in made]
         assert same(results[0], results[1])
@@ -240,12 +240,12 @@ class DeviceLevel(Level):
     def test_sizes_change_from_call_to_call(self, target: Target) -> None:
         exe = driver.compile(layers(Var("rows")), target, num_threads=2)
         for rows in (1, 7, 200, 24, 7):
-            for found, wanted in zip(exe(inputs(rows)), in_numpy(inputs(rows)), strict=True):
-                np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
+            for found, want in zip(exe(inputs(rows)), numpy_layers(inputs(rows)), strict=True):
+                np.testing.assert_allclose(found, want, 1e-5, 1e-6)
 
     # Errors
 
-    def test_wrong_inputs_are_refused_and_change_nothing(self, exe: Executable, expected: Any) -> None:
+    def test_wrong_inputs_are_refused(self, exe: Executable, expected: Any) -> None:
         x = inputs()
         for wrong in ((), (x, x), (x.astype(np.float64),), (x[:3],), (x[0],), ("x",)):
             with pytest.raises(UsageError):
@@ -258,11 +258,11 @@ class DeviceLevel(Level):
 
     # Artefacts
 
-    def test_saved_executables_give_the_same(self, exe: Executable, expected: Any, tmp_path: Path) -> None:
+    def test_saved_executables_agree(self, exe: Executable, expected: Any, tmp_path: Path) -> None:
         exe.save(tmp_path / "model.dlc")
         assert same(driver.open(tmp_path / "model.dlc", num_threads=2)(inputs()), expected)
 
-    def test_code_is_the_same_each_time(self, target: Target, exe: Executable) -> None:
+    def test_compiling_again_makes_the_same_code(self, target: Target, exe: Executable) -> None:
         again = driver.compile(layers(), target, num_threads=2)
         assert again.artifact.code == exe.artifact.code
         assert again.artifact.metadata == exe.artifact.metadata

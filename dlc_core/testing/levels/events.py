@@ -1,7 +1,7 @@
-"""A check from outside of a device that events do not complete too early.
+"""A check that the events of a device do not complete too early.
 
-Copies wait for launches, so the content of memory does not show an early event. Time does: once an event is
-complete, waiting for earlier launches takes no time.
+Copies wait for launches, so the content of memory does not show an early event. The check measures time: once
+an event is complete, waiting for earlier launches takes no time.
 """
 
 from __future__ import annotations
@@ -13,82 +13,84 @@ from typing import Any
 from dlc_core.runtime.executable import Executable
 from dlc_core.testing.levels.layers import OnDevice, inputs, on_device
 
-LONG = 0.02
-"""Seconds for which a launch shall keep the device busy."""
+LAUNCH_SECONDS = 0.02
+"""The time for which a launch should keep the device busy."""
 
-ROWS = range(8, 19, 2)
-"""Powers of two: rows of the models that are tried, at most 40 MB of inputs."""
+ROW_POWERS = range(8, 19, 2)
+"""The models have 2^p rows. The largest has 40 MB of inputs."""
 
-SEEN = 1e-3
-"""Seconds of work that exceed the time of a query."""
+MEASURABLE_SECONDS = 1e-3
+"""A duration that exceeds the time of a query."""
 
 ATTEMPTS = 5
-"""The machine may do something else at any moment: one attempt without work left proves an event right."""
+"""The maximum number of attempts. Other programs may delay one, so one attempt after which no work is left
+shows that an event is right.
+"""
 
 MEASUREMENTS = 3
-"""How often the time of a launch is taken.  The shortest counts: other work makes launches seem longer."""
+"""The number of measurements of a launch. The shortest counts, because other programs delay launches."""
 
-PATIENCE = 60.0
-"""Seconds until an event counts as one that is never reached."""
+TIMEOUT = 60.0
+"""The time limit of an event, in seconds."""
 
-Reached = Callable[[Any], None]
+Wait = Callable[[Any], None]
 
 
-def _waited(event: Any) -> None:
+def _wait(event: Any) -> None:
     event.wait()
 
 
-def _polled(event: Any) -> None:
-    until = time.monotonic() + PATIENCE
+def _poll(event: Any) -> None:
+    deadline = time.monotonic() + TIMEOUT
     while not event.done:
-        assert time.monotonic() < until, f"an event is not reached within {PATIENCE:.0f} seconds"
+        assert time.monotonic() < deadline, f"an event is not complete within {TIMEOUT:.0f} seconds"
         time.sleep(1e-4)
 
 
-WAYS: dict[str, Reached] = {"event.wait() returns": _waited, "event.done is True": _polled}
+WAITS: dict[str, Wait] = {"event.wait() returns": _wait, "event.done is True": _poll}
 
 
-def seconds_left(run: OnDevice, launches: int = 1, reached: Reached | None = None) -> float:
-    """The seconds that `sync` takes after launches and, with `reached`, a later event."""
+def seconds_left(run: OnDevice, launches: int = 1, wait: Wait | None = None) -> float:
+    """The seconds that `sync` takes after launches and, with `wait`, after waiting for a later event."""
     device = run.exe.device
     for _ in range(launches):
         run.launch()
-    if reached is not None:
-        reached(device.record())
+    if wait is not None:
+        wait(device.record())
     start = time.perf_counter()
     device.sync()
     return time.perf_counter() - start
 
 
 def long_launch(exe: Executable) -> tuple[OnDevice, float]:
-    """An entry point with enough rows that a launch keeps the device busy, and the seconds that it does.
+    """An entry point with enough rows to keep the device busy, and the seconds that a launch takes.
 
-    The seconds count from the return of the launch.  They are fewer than `LONG` where launches return late,
-    and where the device is fast and `ROWS` ends.
+    They count from the return of `launch`. They are fewer than `LAUNCH_SECONDS` if launches return late,
+    or if the device is fast even with the most rows.
     """
-    for power in ROWS:
+    for power in ROW_POWERS:
         _, run = on_device(exe, inputs(1 << power))
         seconds_left(run)
-        left = min(seconds_left(run) for _ in range(MEASUREMENTS))
-        if left >= LONG:
+        seconds = min(seconds_left(run) for _ in range(MEASUREMENTS))
+        if seconds >= LAUNCH_SECONDS:
             break
-    return run, left
+    return run, seconds
 
 
-def check_events(run: OnDevice, left: float) -> None:
-    """Check that no event completes before the earlier launches have finished, which takes `left` seconds."""
-    if left < SEEN:
+def check_events(run: OnDevice, seconds: float) -> None:
+    """Check that no event completes before the earlier launches have finished. A launch takes `seconds`."""
+    if seconds < MEASURABLE_SECONDS:
         return
-    for event, reached in WAYS.items():
+    for event, wait in WAITS.items():
         found = []
         for _ in range(ATTEMPTS):
-            found.append(seconds_left(run, 2, reached))
-            if found[-1] < left / 2:
+            found.append(seconds_left(run, 2, wait))
+            if found[-1] < seconds / 2:
                 break
         else:
             raise AssertionError(
                 f"{event} before the launches have finished: after it sync() takes {min(found):.3f} "
-                f"seconds, a launch takes {left:.3f}"
+                f"seconds, a launch takes {seconds:.3f}"
             )
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dlc_core.target import Target
-from dlc_core.testing.catalogue import useless
+from dlc_core.testing.catalogue import unused_exemptions
 from dlc_core.testing.levels.base import Level
 from dlc_core.testing.runner import expectations_of
 
 
 class ExemptionsLevel(Level):
-    """It has no level, so it runs with all levels."""
+    """Tests without a level, which run with all levels."""
 
-    def test_exemptions_are_of_use(self, target: Target) -> None:
+    def test_exemptions_match_cases(self, target: Target) -> None:
         """An exemption that matches no case is misspelt or obsolete."""
-        unused = useless(expectations_of(target.kind.name))
+        unused = unused_exemptions(expectations_of(target.kind.name))
         assert not unused, [e.name for e in unused]
 
 

@@ -20,14 +20,15 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.script import script
 from dlc_core.target import Target
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
-from dlc_core.testing.levels.base import Level, Note, Parameters, Settings
-from dlc_core.testing.runner import FAILED, judge, run_cases
+from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
+from dlc_core.testing.runner import FAILED, check_outcomes, run_cases
 from dlc_core.testing.strategies import DTYPES, RandomGraph, graphs, random_graph
 
 TOLERANCES: dict[str, Tolerance] = {"float32": (2e-4, 2e-5), "float64": (1e-11, 1e-12)}
-"""(rtol, atol). Values have a magnitude of a few units, and about a dozen ops follow each other."""
+"""(rtol, atol). Values have magnitudes below ten, and a dozen ops depend on each other."""
 
-AT_ONCE = 20
+GROUP = 20
+"""The number of graphs of a test."""
 
 
 def graph_case(graph: RandomGraph, name: str) -> Case:
@@ -49,15 +50,15 @@ def _seeded(seeds: range) -> Iterator[Case]:
 
 
 def _groups(settings: Settings) -> Sequence[Any]:
-    """Ranges of seeds. Nine tenths of them are slow tests."""
+    """Ranges of seeds, ten times as many as the fast tests run; the others are slow tests."""
     made = []
-    for start in range(0, 10 * settings.graphs, AT_ONCE):
+    for start in range(0, 10 * settings.graphs, GROUP):
         marks = [pytest.mark.slow] if start >= settings.graphs else []
-        made.append(pytest.param(range(start, start + AT_ONCE), id=str(start), marks=marks))
+        made.append(pytest.param(range(start, start + GROUP), id=str(start), marks=marks))
     return made
 
 
-def _few_groups(settings: Settings) -> Sequence[Any]:
+def _small_groups(settings: Settings) -> Sequence[Any]:
     """Fewer ranges of seeds, because a graph for two devices is compiled in several parts."""
     made = []
     for start in range(0, settings.graphs, 4):
@@ -71,24 +72,26 @@ def on_two_devices(module: IRModule, target: Target) -> Executable:
     order = post_order(module[module.entry].body)
     names = sorted({n.op.name for n in order if n.op.name not in STRUCTURAL})
     other = find_target("reference" if str(target) != "reference" else "reference -level=tir")
-    place = dict.fromkeys(names[::2], other)
-    return driver.compile(module, targets=[target, other], place=place, num_threads=2, cache=False)
+    placement = dict.fromkeys(names[::2], other)
+    return driver.compile(module, targets=[target, other], place=placement, num_threads=2, cache=False)
 
 
 class GraphsLevel(Level):
     """Graphs of elementwise ops, broadcasts, reductions, contractions, views and gathers."""
 
     level: ClassVar[str] = "graphs"
-    parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups, "few": _few_groups}
+    parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups, "few_seeds": _small_groups}
 
-    def test_optimised(self, seeds: range, target: Target, note: Note) -> None:
-        judge(note(run_cases(_seeded(seeds), target)))
+    def test_optimised(self, seeds: range, target: Target, record: Record) -> None:
+        check_outcomes(record(run_cases(_seeded(seeds), target)))
 
-    def test_unoptimised(self, seeds: range, target: Target, note: Note) -> None:
-        judge(note(run_cases(_seeded(seeds), target, opt_level=0)))
+    def test_unoptimised(self, seeds: range, target: Target, record: Record) -> None:
+        check_outcomes(record(run_cases(_seeded(seeds), target, opt_level=0)))
 
-    def test_mixed_devices(self, few: range, target: Target, note: Note) -> None:
-        judge(note(run_cases(_seeded(few), target, make=lambda module: on_two_devices(module, target))))
+    def test_mixed_devices(self, few_seeds: range, target: Target, record: Record) -> None:
+        check_outcomes(
+            record(run_cases(_seeded(few_seeds), target, make=lambda module: on_two_devices(module, target)))
+        )
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""Level `hostile`: a failure is a clear error, affects nothing else, and leaks nothing."""
+"""Level `hostile`: a failure is a clear error, does not affect later calls, and leaks no memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dlc_core.testing.faults import EVERY, Faulty, executable_on
 from dlc_core.testing.levels.base import Level, case_of
 from dlc_core.testing.levels.layers import compiled_layers, in_threads, inputs, same
 
-GONE = "the bus is gone"
+FAULT = "the bus is gone"
 ALL_MEMORY = 1 << 50
 """More bytes than any device has."""
 
@@ -52,7 +52,7 @@ class HostileLevel(Level):
 
     def test_loading_fails(self, compiled: Executable, faulty: Faulty) -> None:
         exe = executable_on(compiled, faulty)
-        with faulty.failing("load", OSError(GONE)), pytest.raises(RuntimeFailure) as caught:
+        with faulty.failing("load", OSError(FAULT)), pytest.raises(RuntimeFailure) as caught:
             exe(inputs())
         check_error(caught.value, faulty)
         assert same(exe(inputs()), compiled(inputs()))
@@ -77,33 +77,33 @@ class HostileLevel(Level):
         again works.
         """
         exe = executable_on(compiled, faulty)
-        wanted = exe(inputs())
+        expected = exe(inputs())
         for after in (0, 1, 2):
-            with faulty.failing(EVERY, OSError(GONE), after), pytest.raises(RuntimeFailure) as caught:
-                _call_often(exe)  # a call may have fewer steps than succeed
+            with faulty.failing(EVERY, OSError(FAULT), after), pytest.raises(RuntimeFailure) as caught:
+                _call_often(exe)  # one call may have fewer than `after` steps
             check_error(caught.value, faulty)
-            with faulty.failing(EVERY, OSError(GONE)), pytest.raises(RuntimeFailure):
+            with faulty.failing(EVERY, OSError(FAULT)), pytest.raises(RuntimeFailure):
                 executable_on(compiled, faulty)(inputs())
-        assert same(executable_on(compiled, faulty)(inputs()), wanted)
+        assert same(executable_on(compiled, faulty)(inputs()), expected)
 
     # Interrupts
 
-    def test_an_interrupt_in_each_step(self, compiled: Executable, faulty: Faulty) -> None:
+    def test_calls_after_an_interrupted_step_are_right(self, compiled: Executable, faulty: Faulty) -> None:
         exe = executable_on(compiled, faulty)
-        wanted = exe(inputs())
+        expected = exe(inputs())
         for method in ("alloc", "write", "launch", "sync", "read"):
             if not _steps(exe, faulty, method):
                 continue
             with faulty.failing(method, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
                 exe(inputs())
-            assert same(exe(inputs()), wanted)
+            assert same(exe(inputs()), expected)
 
-    def test_an_interrupt_in_the_middle(self, compiled: Executable) -> None:
+    def test_calls_after_an_interrupt_are_right(self, compiled: Executable) -> None:
         """After an interrupt (Ctrl-C) during calls, later calls are correct."""
         if threading.current_thread() is not threading.main_thread():
             pytest.skip("only the main thread can be interrupted")
-        wanted = compiled(inputs())
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        expected = compiled(inputs())
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
         try:
             timer.start()
@@ -111,32 +111,32 @@ class HostileLevel(Level):
                 _call_often(compiled, 10.0)
         finally:
             timer.join()
-            signal.signal(signal.SIGINT, before)
-        assert same(compiled(inputs()), wanted)
+            signal.signal(signal.SIGINT, handler)
+        assert same(compiled(inputs()), expected)
 
     # Memory
 
-    def test_more_memory_than_there_is(self, compiled: Executable) -> None:
-        wanted = compiled(inputs())
+    def test_allocating_too_much_memory(self, compiled: Executable) -> None:
+        expected = compiled(inputs())
         with pytest.raises(RuntimeFailure):
             compiled.device.alloc(ALL_MEMORY)
-        assert same(compiled(inputs()), wanted)
+        assert same(compiled(inputs()), expected)
 
-    def test_no_memory_left(self, compiled: Executable, faulty: Faulty) -> None:
+    def test_all_memory_is_in_use(self, compiled: Executable, faulty: Faulty) -> None:
         if shares_memory(faulty):
             pytest.skip("the memory of this device is that of the machine")
         exe = executable_on(compiled, faulty)
-        wanted = exe(inputs())
+        expected = exe(inputs())
         exe.release()
-        taken: list[int] = []
+        handles: list[int] = []
         try:
-            fill(faulty, taken)
+            fill(faulty, handles)
             with pytest.raises(RuntimeFailure):
                 exe(inputs())
         finally:
-            for handle in taken:
+            for handle in handles:
                 faulty.free(handle)
-        assert same(exe(inputs()), wanted)
+        assert same(exe(inputs()), expected)
 
     def test_memory_is_not_used_after_it_is_freed(self, compiled: Executable) -> None:
         device = compiled.device
@@ -149,29 +149,29 @@ class HostileLevel(Level):
         with pytest.raises(DlcError):
             device.free(handle)
 
-    def test_many_calls_leave_nothing(self, compiled: Executable, faulty: Faulty) -> None:
+    def test_many_calls_leak_no_memory(self, compiled: Executable, faulty: Faulty) -> None:
         exe = executable_on(compiled, faulty)
         exe(inputs())
         gc.collect()
-        kept = len(faulty.live)
+        before = len(faulty.live)
         for _ in range(20):
             exe(inputs())
         gc.collect()
-        assert len(faulty.live) == kept
+        assert len(faulty.live) == before
 
     def test_many_threads_load_launch_and_free(self, compiled: Executable, faulty: Faulty) -> None:
-        wanted = {seed: compiled(inputs(seed=seed)) for seed in range(6)}
+        expected = {seed: compiled(inputs(seed=seed)) for seed in range(6)}
 
         def work(seed: int) -> None:
             for size in (1, 100, 5000):
                 handle, data = faulty.alloc(size), bytearray(size)
                 faulty.write(handle, memoryview(bytes([seed]) * size))
-                assert same(executable_on(compiled, faulty)(inputs(seed=seed)), wanted[seed])
+                assert same(executable_on(compiled, faulty)(inputs(seed=seed)), expected[seed])
                 faulty.read(handle, memoryview(data))
                 faulty.free(handle)
                 assert data == bytes([seed]) * size
 
-        in_threads(work, wanted)
+        in_threads(work, expected)
 
     # Artefacts
 
@@ -195,18 +195,18 @@ class HostileLevel(Level):
             driver.open(path)
 
     def test_damaged_files(self, compiled: Executable, tmp_path: Path) -> None:
-        """A changed byte is detected, or is in padding."""
-        path, wanted = tmp_path / "model.dlc", compiled(inputs())
+        """A changed byte is detected, unless it is padding."""
+        path, expected = tmp_path / "model.dlc", compiled(inputs())
         compiled.save(path)
-        whole = path.read_bytes()
-        for place in range(3, len(whole), len(whole) // 24):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        saved = path.read_bytes()
+        for offset in range(3, len(saved), len(saved) // 24):
+            path.write_bytes(saved[:offset] + bytes([saved[offset] ^ 0x55]) + saved[offset + 1 :])
             try:
                 found = driver.open(path, num_threads=2, verify=True)(inputs())
             except ArtifactError:
                 continue
-            assert same(found, wanted), f"byte {place}"
-        path.write_bytes(whole[: len(whole) // 2])
+            assert same(found, expected), f"byte {offset}"
+        path.write_bytes(saved[: len(saved) // 2])
         with pytest.raises(ArtifactError):
             driver.open(path)
 
@@ -214,34 +214,35 @@ class HostileLevel(Level):
 def check_error(error: DlcError, device: Any) -> None:
     """Check that the error names the device and the failure."""
     assert device.name in str(error)
-    assert GONE in str(error)
+    assert FAULT in str(error)
 
 
 def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
-    """Check that a call whose n-th use of a method fails raises an error and leaks nothing, and that the next
-    call is right."""
+    """Check each failure of a method in a call: it raises an error and leaks no memory, and the next call is
+    right.
+    """
     exe = executable_on(compiled, device)
-    wanted = exe(inputs())
+    expected = exe(inputs())
     steps = _steps(exe, device, method)
     if not steps:
         pytest.skip(f"calls of this device do not use {method}")
     gc.collect()
-    kept = len(device.live)
+    before = len(device.live)
     for after in range(steps):
-        with device.failing(method, OSError(GONE), after), pytest.raises(RuntimeFailure) as caught:
+        with device.failing(method, OSError(FAULT), after), pytest.raises(RuntimeFailure) as caught:
             exe(inputs())
         check_error(caught.value, device)
         del caught
         gc.collect()
-        assert len(device.live) <= kept, f"a call whose {method} fails does not free its memory"
-        assert same(exe(inputs()), wanted)
+        assert len(device.live) <= before, f"a call whose {method} fails does not free its memory"
+        assert same(exe(inputs()), expected)
 
 
 def _call_often(exe: Executable, seconds: float = 0.0) -> None:
     """Make three calls, and more for `seconds`."""
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     for number in count():
-        if number >= 3 and time.monotonic() >= until:
+        if number >= 3 and time.monotonic() >= deadline:
             return
         exe(inputs())
 
@@ -253,12 +254,12 @@ def _steps(exe: Executable, device: Faulty, method: str) -> int:
     return device.calls[method] - before
 
 
-def fill(device: Any, taken: list[int]) -> None:
-    """Allocate all memory of a device, in blocks down to a page. Handles are appended to `taken`."""
+def fill(device: Any, handles: list[int]) -> None:
+    """Allocate all memory of a device, in blocks of at least 256 bytes. Handles are appended to `handles`."""
     size = ALL_MEMORY
     while size >= 256:
         try:
-            taken.append(device.alloc(size))
+            handles.append(device.alloc(size))
         except RuntimeFailure:
             size //= 2
 

@@ -1,4 +1,4 @@
-"""The subjects of device tests: a model of a few kernels, its results in NumPy, and its entry point."""
+"""The model of device tests: a graph of several kernels, its results in NumPy, and its entry point."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def layers(rows: Any = 24, *, inner: int = 40, columns: int = 56) -> IRModule:
     return module_of(make_tuple([y, std.reduce_max(y, axes=(1,))]), [x])
 
 
-def in_numpy(x: NDArray) -> tuple[NDArray, NDArray]:
+def numpy_layers(x: NDArray) -> tuple[NDArray, NDArray]:
     """`layers` in NumPy, in float64."""
     rng = np.random.default_rng(5)
     first = rng.standard_normal((40, 56)).astype(np.float32) * 0.2
@@ -77,8 +77,8 @@ def same(a: Any, b: Any) -> bool:
 
 @dataclass
 class OnDevice:
-    """An entry point of an executable with memory on its device, for direct launches. The memory is freed
-    with it.
+    """An entry point of an executable with memory on its device, for direct launches. Its deletion frees the
+    memory.
     """
 
     exe: Executable
@@ -119,13 +119,13 @@ def on_device(exe: Executable, *given: NDArray) -> tuple[Any, OnDevice]:
         pytest.skip("entry points of this device take arrays, not memory")
     shapes = [a.shape for a in given] or [v.type.static_shape() or () for v in exe.inputs]
     plan = exe.signature.plan(shapes)
-    taken = [device.alloc(_nbytes(v, s)) for v, s in zip(exe.inputs, shapes, strict=True)]
-    for handle, array in zip(taken, given):
+    in_handles = [device.alloc(_nbytes(v, s)) for v, s in zip(exe.inputs, shapes, strict=True)]
+    for handle, array in zip(in_handles, given):
         device.write(handle, bytes_of(array))
-    made = [device.alloc(_nbytes(v, s)) for v, s in zip(exe.outputs, plan.outputs, strict=True)]
+    out_handles = [device.alloc(_nbytes(v, s)) for v, s in zip(exe.outputs, plan.outputs, strict=True)]
     weights, arena = device.alloc(max(1, exe.weights.nbytes)), device.alloc(max(1, plan.arena))
     device.write(weights, bytes_of(exe.weights))
-    return device, OnDevice(exe, entry, taken, made, [weights, arena], plan.scalars, plan.outputs)
+    return device, OnDevice(exe, entry, in_handles, out_handles, [weights, arena], plan.scalars, plan.outputs)
 
 
 def _nbytes(value: Value, shape: Shape) -> int:
@@ -138,15 +138,24 @@ def in_threads(work: Callable[[int], None], seeds: Iterable[int]) -> None:
     Raises the first error of a thread after all have ended.
     """
     seeds = list(seeds)
-    together = threading.Barrier(len(seeds))
+    barrier = threading.Barrier(len(seeds))
 
     def run(seed: int) -> None:
-        together.wait()
+        barrier.wait()
         work(seed)
 
     with ThreadPoolExecutor(len(seeds)) as pool:
-        for one in [pool.submit(run, seed) for seed in seeds]:
-            one.result()
+        for future in [pool.submit(run, seed) for seed in seeds]:
+            future.result()
 
 
-__all__ = ["OnDevice", "compiled_layers", "in_numpy", "in_threads", "inputs", "layers", "on_device", "same"]
+__all__ = [
+    "OnDevice",
+    "compiled_layers",
+    "in_threads",
+    "inputs",
+    "layers",
+    "numpy_layers",
+    "on_device",
+    "same",
+]

@@ -1,4 +1,4 @@
-"""Level `models`: whole networks have the results of the ops' references, or given expected results."""
+"""Level `models`: networks have the results of the ops' references, or given expected results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from dlc_core.target import Target
-from dlc_core.testing.levels.base import Level, Note, Parameters, Settings
+from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
 from dlc_core.testing.models import Models, all_models
-from dlc_core.testing.runner import judge, run_cases
+from dlc_core.testing.runner import check_outcomes, run_cases
 
 
 def _groups(settings: Settings) -> Sequence[Any]:
@@ -29,10 +29,10 @@ class ModelsLevel(Level):
     level: ClassVar[str] = "models"
     parameters: ClassVar[dict[str, Parameters]] = {"group": _groups}
 
-    def test_models(self, group: Models, target: Target, note: Note) -> None:
+    def test_models(self, group: Models, target: Target, record: Record) -> None:
         if not group.is_for(target):
             pytest.skip(f"{target.kind.name} does not compute in {group.dtype}")
-        judge(note(run_cases(group.named(), target)))
+        check_outcomes(record(run_cases(group.named(), target)))
 
 
 __all__ = ["ModelsLevel"]

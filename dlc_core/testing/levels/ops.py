@@ -15,8 +15,8 @@ from dlc_core.op.samples import sample_dtypes
 from dlc_core.plugin.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import op_cases, symbolic_cases
-from dlc_core.testing.levels.base import Level, Note, Parameters, Settings
-from dlc_core.testing.runner import judge, run_cases
+from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
+from dlc_core.testing.runner import check_outcomes, run_cases
 
 
 def all_ops(settings: Settings) -> list[OpDecl]:
@@ -30,7 +30,7 @@ def dtypes_of(decl: OpDecl, settings: Settings) -> list[str]:
     return [d for d in found if not settings.dtypes or d in settings.dtypes]
 
 
-def _by_speed(settings: Settings) -> Sequence[Any]:
+def _dtypes(settings: Settings) -> Sequence[Any]:
     """Each op with its fast dtypes, and in a slow test with the others."""
     made = []
     for decl in all_ops(settings):
@@ -46,16 +46,16 @@ def _by_speed(settings: Settings) -> Sequence[Any]:
 
 def _symbolic(settings: Settings) -> Sequence[Any]:
     """Each op with its fast samples, as (op, first, last), and in a slow test with the others."""
-    most, made = settings.fast_symbolic, []
+    fast, made = settings.fast_symbolic, []
     for decl in all_ops(settings):
-        split = 0 < most < len(decl.samples)
-        made.append(pytest.param((decl, 0, most if split else None), id=decl.name))
+        split = 0 < fast < len(decl.samples)
+        made.append(pytest.param((decl, 0, fast if split else None), id=decl.name))
         if split:
-            made.append(pytest.param((decl, most, None), id=f"{decl.name}-more", marks=pytest.mark.slow))
+            made.append(pytest.param((decl, fast, None), id=f"{decl.name}-more", marks=pytest.mark.slow))
     return made
 
 
-def _one_each(settings: Settings) -> Sequence[Any]:
+def _ops(settings: Settings) -> Sequence[Any]:
     return [pytest.param(decl, id=decl.name) for decl in all_ops(settings)]
 
 
@@ -64,22 +64,26 @@ class OpsLevel(Level):
 
     level: ClassVar[str] = "ops"
     parameters: ClassVar[dict[str, Parameters]] = {
-        "op_dtypes": _by_speed,
+        "op_dtypes": _dtypes,
         "op_samples": _symbolic,
-        "op": _one_each,
+        "op": _ops,
     }
 
-    def test_samples(self, op_dtypes: tuple[OpDecl, tuple[str, ...]], target: Target, note: Note) -> None:
+    def test_samples(self, op_dtypes: tuple[OpDecl, tuple[str, ...]], target: Target, record: Record) -> None:
         decl, dtypes = op_dtypes
-        judge(note(run_cases(op_cases(decl, dtypes), target)))
+        check_outcomes(record(run_cases(op_cases(decl, dtypes), target)))
 
     def test_symbolic_dims(
-        self, op_samples: tuple[OpDecl, int, int | None], target: Target, conformance: Settings, note: Note
+        self,
+        op_samples: tuple[OpDecl, int, int | None],
+        target: Target,
+        conformance: Settings,
+        record: Record,
     ) -> None:
         decl, first, last = op_samples
-        judge(note(run_cases(symbolic_cases(decl, conformance.dtypes, first, last), target)))
+        check_outcomes(record(run_cases(symbolic_cases(decl, conformance.dtypes, first, last), target)))
 
-    def test_wrong_use_is_refused(self, op: OpDecl) -> None:
+    def test_wrong_operands_are_refused(self, op: OpDecl) -> None:
         for sample in op.error_samples:
             params = [
                 param(f"x{i}", tensor_type(t.shape, t.dtype or sample.dtype))

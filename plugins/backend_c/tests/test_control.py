@@ -14,7 +14,7 @@ from dlc_core.graph.node import Function, constant, get_item, make_tuple, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.testing.control_programs import check_random_control, every_kind, number, vector
+from dlc_core.testing.control_programs import check_random_control, number, scan_and_loop, vector
 
 TARGETS = ("c", "c -vector-bits=256")
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-psabi", "-O2"]
@@ -22,7 +22,10 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-psabi", 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_of_all_kinds_and_sizes(target):
-    reference, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target, cache=False)
+    reference, exe = (
+        dlc.compile(scan_and_loop(), "reference"),
+        dlc.compile(scan_and_loop(), target, cache=False),
+    )
     assert exe.program is None
     assert "host" not in exe.about
     rng = np.random.default_rng(0)
@@ -55,8 +58,8 @@ def test_control_flow_on_an_emulated_machine():
         np.ones((4, 3), np.float32),
         np.array(2, np.int32),
     ]
-    found = dlc.compile(every_kind(), "c_emulated -mcpu=cortex-a72", cache=False)(*arrays)
-    for one, expected in zip(found, dlc.compile(every_kind(), "reference")(*arrays), strict=True):
+    found = dlc.compile(scan_and_loop(), "c_emulated -mcpu=cortex-a72", cache=False)(*arrays)
+    for one, expected in zip(found, dlc.compile(scan_and_loop(), "reference")(*arrays), strict=True):
         np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6)
 
 

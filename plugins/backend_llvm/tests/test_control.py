@@ -12,14 +12,14 @@ from dlc_core.graph.node import Function, get_item, make_tuple, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.testing.control_programs import every_kind, number, vector
+from dlc_core.testing.control_programs import number, scan_and_loop, vector
 
 TARGETS = ["llvm", "reference -level=tir -check=true"]
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_of_all_kinds_and_sizes(target, tmp_path):
-    reference, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target)
+    reference, exe = dlc.compile(scan_and_loop(), "reference"), dlc.compile(scan_and_loop(), target)
     assert exe.program is None
     assert "host" not in exe.about
     exe.save(tmp_path / "m.dlc")
@@ -36,7 +36,7 @@ def test_loops_of_all_kinds_and_sizes(target, tmp_path):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_scan_of_no_iterations_returns_its_state(target):
-    exe = dlc.compile(every_kind(), target)
+    exe = dlc.compile(scan_and_loop(), target)
     start = np.float32([1, -2, 3])
     last, made, *_ = exe(start, start, np.zeros((0, 3), np.float32), np.array(9, np.int32))
     assert last.tolist() == [1, 0, 3]
@@ -81,7 +81,7 @@ def test_state_values_may_be_swapped():
 
 def test_many_threads_may_call_at_once():
 
-    reference, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), "llvm")
+    reference, exe = dlc.compile(scan_and_loop(), "reference"), dlc.compile(scan_and_loop(), "llvm")
     rng = np.random.default_rng(1)
     calls = [
         (rng.normal(size=n).astype("f4"), rng.normal(size=n).astype("f4"),

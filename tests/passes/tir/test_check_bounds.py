@@ -12,17 +12,17 @@ from dlc_core.diag import RuntimeFailure
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.check_bounds import CheckBounds
 from dlc_core.passes.tir.lower_blocks import lower_blocks
-from dlc_core.testing.prim_passes import keeps_results, stays, text
+from dlc_core.testing.prim_passes import check_results, check_unchanged, parse_func
 from dlc_core.tir.failures import RECORD, SITE
 from dlc_core.tir.interpreter import run
 
 
 def test_results_of_random_programs_stay(random_program):
-    keeps_results(CheckBounds(), lower_blocks(random_program))
+    check_results(CheckBounds(), lower_blocks(random_program))
 
 
 def test_does_not_check_accesses_that_are_proved():
-    stays(
+    check_unchanged(
         CheckBounds(),
         """
         @T.prim_func
@@ -65,7 +65,7 @@ def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), k: T.int64):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_errors_name_the_access_out_of_bounds(name):
     line, about, index = PROGRAMS[name]
-    func = text(faulty(line.replace("int64", "int32").replace("A[i] + k", "T.cast(A[i], 'int64') + k")))
+    func = parse_func(faulty(line.replace("int64", "int32").replace("A[i] + k", "T.cast(A[i], 'int64') + k")))
     checked = CheckBounds()(func)
     a = np.arange(8, dtype="int32")
     plain, kept, record = np.ones(8, "int32"), np.ones(8, "int32"), np.zeros(RECORD, "int64")
@@ -91,7 +91,7 @@ def pick(A: T.Buffer((8, 4), "float32"), I: T.Buffer((6,), "int32"), B: T.Buffer
 
 
 def test_native_code_reports_program_buffer_index_and_extent():
-    exe = dlc.build(text(gather()), config={"check_bounds": True})
+    exe = dlc.build(parse_func(gather()), config={"check_bounds": True})
     a = np.arange(32, dtype="float32").reshape(8, 4)
     good, bad = np.array([0, 7, 2, 3, 4, 5], "int32"), np.array([0, 7, 2, 9, 4, 5], "int32")
     assert np.array_equal(exe(a, good), a[good] * 2)
@@ -106,7 +106,7 @@ def test_native_code_reports_program_buffer_index_and_extent():
 
 
 def test_checks_are_kept_with_the_artefact(tmp_path):
-    exe = dlc.build(text(gather()), config={"check_bounds": True})
+    exe = dlc.build(parse_func(gather()), config={"check_bounds": True})
     exe.save(tmp_path / "pick.dlc")
     opened = dlc.open(tmp_path / "pick.dlc")
     with pytest.raises(RuntimeFailure, match="pick loads A"):
@@ -130,7 +130,7 @@ def test_runs_if_the_setting_is_on():
 
 def test_a_program_keeps_its_own_codes():
     """Those of accesses follow those of indices; equal texts have one code."""
-    func = text(faulty("B[i] = A[i + k]")).with_attrs(index_checks={1: "index: gather"})
+    func = parse_func(faulty("B[i] = A[i + k]")).with_attrs(index_checks={1: "index: gather"})
     assert CheckBounds()(func).attrs["checks"] == {
         1: "index: gather",
         2: "access: f loads A[i + k] of A: int32[8]",

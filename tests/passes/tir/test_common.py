@@ -6,7 +6,7 @@ import pytest
 
 from dlc_core.passes.tir.common import CommonSubexpressions
 from dlc_core.script import script
-from dlc_core.testing.prim_passes import becomes, keeps_results, program, stays, text
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, parse_func, program
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Let
 
@@ -14,7 +14,7 @@ from dlc_core.tir.stmt import Let
 @pytest.mark.parametrize("options", [{}, {"min_ops": 1, "loads": True}])
 def test_results_of_random_programs_stay(random_program, options):
     one = CommonSubexpressions(**options)
-    once = keeps_results(one, random_program)
+    once = check_results(one, random_program)
     assert one(once) is once
 
 
@@ -27,7 +27,7 @@ def lets(func) -> list[str]:
 
 
 def test_names_are_bound_right_before_their_first_use():
-    becomes(
+    check_rewrite(
         CommonSubexpressions(),
         """
         @T.prim_func
@@ -59,19 +59,19 @@ def test_names_are_bound_right_before_their_first_use():
 
 
 def test_named_values_use_earlier_names():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int64"), n: T.int64, m: T.int64):
             A[0] = (n * m + 1) * (n * m + 1) - 5
             A[1] = (n * m + 1) * (n * m + 1)
             A[2] = n * m + 1
     """)
-    assert lets(keeps_results(CommonSubexpressions(), func)) == ["n * m + 1", "c * c"]
-    stays(CommonSubexpressions(min_ops=9), script(func))
+    assert lets(check_results(CommonSubexpressions(), func)) == ["n * m + 1", "c * c"]
+    check_unchanged(CommonSubexpressions(min_ops=9), script(func))
 
 
 def test_does_not_share_values_that_may_fail_or_change():
-    stays(
+    check_unchanged(
         CommonSubexpressions(min_ops=1),
         """
         @T.prim_func
@@ -87,7 +87,7 @@ def test_does_not_share_values_that_may_fail_or_change():
 
 
 def test_shares_loads_of_buffers_that_are_never_written():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), n: T.int64):
             for i in range(8):
@@ -96,12 +96,12 @@ def test_shares_loads_of_buffers_that_are_never_written():
                 if A[n] > 3:
                     B[i] = A[n] + B[n]
     """)
-    assert lets(keeps_results(CommonSubexpressions(loads=True), func)) == ["A[i]"]
-    stays(CommonSubexpressions(), script(func))
+    assert lets(check_results(CommonSubexpressions(loads=True), func)) == ["A[i]"]
+    check_unchanged(CommonSubexpressions(), script(func))
 
 
 def test_blocks_are_processed_separately():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int64"), n: T.int64):
             for i in range(8):
@@ -112,4 +112,4 @@ def test_blocks_are_processed_separately():
                     A[v] = (v * n + 1) * 2
                     A[v] = (v * n + 1) * 3 + A[v]
     """)
-    assert lets(keeps_results(CommonSubexpressions(), func)) == ["v * n + 1"]
+    assert lets(check_results(CommonSubexpressions(), func)) == ["v * n + 1"]

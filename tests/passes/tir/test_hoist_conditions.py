@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.passes.tir.hoist_conditions import HoistConditions
-from dlc_core.testing.prim_passes import becomes, keeps_results, program, stays
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, program
 
 
 @pytest.mark.parametrize("max_copied", [0, 50])
 def test_results_of_random_programs_stay(random_program, max_copied):
     one = HoistConditions(max_copied=max_copied)
-    once = keeps_results(one, random_program)
+    once = check_results(one, random_program)
     assert one(once) is once
 
 
@@ -32,7 +32,7 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
 
 
 def test_copies_other_statements_for_both_outcomes():
-    becomes(
+    check_rewrite(
         HoistConditions(max_copied=1),
         BESIDE,
         """
@@ -48,11 +48,11 @@ def test_copies_other_statements_for_both_outcomes():
                     B[i] = T.float32(2.0)
         """,
     )
-    stays(HoistConditions(max_copied=0), BESIDE)
+    check_unchanged(HoistConditions(max_copied=0), BESIDE)
 
 
 def test_two_conditions_leave_one_after_the_other():
-    becomes(
+    check_rewrite(
         HoistConditions(),
         """
         @T.prim_func
@@ -80,7 +80,7 @@ def test_two_conditions_leave_one_after_the_other():
     ["A[0] > 0", "C[n] > 0", "10 // n > 0", "i > n", "x > 2"],
 )
 def test_keeps_conditions_that_may_change_or_fail(cond):
-    stays(
+    check_unchanged(
         HoistConditions(),
         f"""
         @T.prim_func
@@ -94,7 +94,7 @@ def test_keeps_conditions_that_may_change_or_fail(cond):
 
 
 def test_threads_keep_their_loops():
-    stays(
+    check_unchanged(
         HoistConditions(),
         """
         @T.prim_func
@@ -107,7 +107,7 @@ def test_threads_keep_their_loops():
 
 
 def test_keeps_barriers_outside_of_conditions():
-    stays(
+    check_unchanged(
         HoistConditions(max_copied=9),
         """
         @T.prim_func

@@ -11,7 +11,7 @@ from dlc_core.ir.dtype import dtype
 from dlc_core.passes.tir.legalize import SMALL_INTS, LegalizeDtypes
 from dlc_core.passes.tir.narrow_floats import FORMATS
 from dlc_core.script import parse, script
-from dlc_core.testing.prim_passes import arguments, outcome, text
+from dlc_core.testing.prim_passes import make_arguments, parse_func, run_func
 from dlc_core.testing.programs import random_prim_func
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.interpreter import run
@@ -51,8 +51,8 @@ def bytes_of(array: np.ndarray) -> np.ndarray:
 
 def same(func: PrimFunc, given: list) -> None:
     """The same results of a program and of its legal form, NaN being NaN."""
-    expected = outcome(func, given)
-    found = outcome(legal(func), [bytes_of(a) if isinstance(a, np.ndarray) else a for a in given])
+    expected = run_func(func, given)
+    found = run_func(legal(func), [bytes_of(a) if isinstance(a, np.ndarray) else a for a in given])
     for old, new in zip(expected, found, strict=True):
         same_values(new.view(old.dtype), old)
 
@@ -74,7 +74,7 @@ def codes(name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_value_is_read(name):
     values = codes(name)
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer(({values.size},), "{name}"), B: T.Buffer(({values.size},), "float32")):
             for i in range({values.size}):
@@ -101,7 +101,7 @@ def values_around(name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_value_is_rounded_to_the_nearest(name):
     values = values_around(name)
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer(({values.size},), "float32"), B: T.Buffer(({values.size},), "{name}")):
             for i in range({values.size}):
@@ -115,7 +115,7 @@ def test_small_integers_wrap(name):
     low, high = dtype(name).int_range()
     values = np.arange(low, high + 1).astype(dtype(name).numpy)
     n = values.size
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer(({n},), "{name}"), B: T.Buffer(({n}, {n}), "{name}"),
               C: T.Buffer(({n}, {n}), "int32")):
@@ -131,11 +131,11 @@ def test_small_integers_wrap(name):
 @pytest.mark.parametrize("seed", range(12))
 def test_results_of_random_programs_stay(seed):
     func = random_prim_func(seed, dtypes=("float32", "float16", "int32", "bool"))
-    same(func, arguments(func))
+    same(func, make_arguments(func))
 
 
 def test_vectors_and_temporaries_and_windows():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "bfloat16"), B: T.Buffer((8,), "bfloat16"), C: T.Buffer((8,), "uint16")):
             t = T.alloc_buffer((8,), "bfloat16")
@@ -157,7 +157,7 @@ def test_programs_in_native_dtypes_stay():
 
 
 def test_scalars_of_narrow_dtypes_are_refused():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "float16"), x: T.float16):
             A[0] = x
@@ -168,7 +168,7 @@ def test_scalars_of_narrow_dtypes_are_refused():
 
 
 def test_copies_move_bits():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "float16"), B: T.Buffer((10,), "float16")):
             for i in range(10):
@@ -182,7 +182,7 @@ def test_copies_move_bits():
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "uint2"])
 def test_native_code_computes_in_them(name):
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer((64,), "{name}"), B: T.Buffer((64,), "{name}")):
             for i in range(64):
@@ -190,5 +190,5 @@ def test_native_code_computes_in_them(name):
     """)
     values = np.resize(codes(name), 64)
     found = np.asarray(dlc.build(func)(values)).view(values.dtype)
-    (_, expected) = outcome(func, [values, np.zeros_like(values)])
+    (_, expected) = run_func(func, [values, np.zeros_like(values)])
     same_values(found, expected)

@@ -11,14 +11,14 @@ from dlc_core.ir.expr import post_order
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.narrow import NarrowIndices
 from dlc_core.script import script
-from dlc_core.testing.prim_passes import keeps_results, text
+from dlc_core.testing.prim_passes import check_results, parse_func
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import For
 
 
 @pytest.mark.parametrize("bits", [8, 32])
 def test_results_of_random_programs_stay(random_program, bits):
-    once = keeps_results(NarrowIndices(bits=bits), random_program)
+    once = check_results(NarrowIndices(bits=bits), random_program)
     assert script(NarrowIndices(bits=bits)(once)) == script(once)
 
 
@@ -39,14 +39,14 @@ def f(A: T.Buffer(({size},), "int32")):
 
 @pytest.mark.parametrize(("factor", "bits", "fits"), [(300, 16, True), (331, 16, False), (331, 32, True)])
 def test_narrows_indices_by_their_bounds(factor, bits, fits):
-    func = text(SOURCE.format(size=factor * 100, factor=factor))
-    narrow = keeps_results(NarrowIndices(bits=bits), func)
+    func = parse_func(SOURCE.format(size=factor * 100, factor=factor))
+    narrow = check_results(NarrowIndices(bits=bits), func)
     assert (wide(narrow) == 0) == fits
     assert [s.var.dtype.bits for s in stmts(narrow.body) if isinstance(s, For)] == [bits, bits]
 
 
 def test_values_and_names_are_narrow_too():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((64,), "int64"), I: T.Buffer((64,), "uint8"), n: T.int64):
             for i in range(16):
@@ -54,13 +54,13 @@ def test_values_and_names_are_narrow_too():
                 A[T.select(i > 3, k, T.cast(I[i], "int64") % 8)] = k + n
                 A[T.ramp(k, 1, 4)] = T.broadcast(n, 4)
     """)
-    narrow = keeps_results(NarrowIndices(), func)
+    narrow = check_results(NarrowIndices(), func)
     assert "k = T.let(i * T.int32(3) + T.int32(1))" in script(narrow)
     assert wide(narrow) == 3  # k + n, the broadcast, and k as a value
 
 
 def test_native_code_counts_in_narrow_loops():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((40, 50), "float32"), B: T.Buffer((50, 40), "float32")):
             for i in T.parallel(40):

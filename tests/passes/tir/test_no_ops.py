@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dlc_core.passes.tir.no_ops import RemoveNoOps
-from dlc_core.testing.prim_passes import becomes, keeps_results, stays
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged
 
 
 def test_results_of_random_programs_stay(random_program):
-    once = keeps_results(RemoveNoOps(), random_program)
+    once = check_results(RemoveNoOps(), random_program)
     assert RemoveNoOps()(once) is once
 
 
 def test_removes_stores_that_only_dead_temporaries_read():
-    becomes(
+    check_rewrite(
         RemoveNoOps(),
         """
         @T.prim_func
@@ -34,7 +34,7 @@ def test_removes_stores_that_only_dead_temporaries_read():
 
 
 def test_keeps_a_temporary_that_is_read_through_a_view():
-    stays(
+    check_unchanged(
         RemoveNoOps(),
         """
         @T.prim_func
@@ -50,7 +50,7 @@ def test_keeps_a_temporary_that_is_read_through_a_view():
 
 
 def test_removes_empty_branches():
-    becomes(
+    check_rewrite(
         RemoveNoOps(),
         """
         @T.prim_func
@@ -79,7 +79,7 @@ def test_removes_empty_branches():
 
 
 def test_removes_empty_blocks():
-    becomes(
+    check_rewrite(
         RemoveNoOps(),
         """
         @T.prim_func
@@ -113,7 +113,7 @@ def test_removes_empty_blocks():
 
 
 def test_keeps_calls_with_side_effects():
-    stays(
+    check_unchanged(
         RemoveNoOps(),
         """
         @T.prim_func

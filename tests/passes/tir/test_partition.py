@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.passes.tir.partition import PartitionLoops
-from dlc_core.testing.prim_passes import becomes, keeps_results, program, stays, text
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, parse_func, program
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import For, If
 
 
 def test_results_of_random_programs_stay(random_program):
-    keeps_results(PartitionLoops(max_steps=1000), random_program)
+    check_results(PartitionLoops(max_steps=1000), random_program)
 
 
 def test_some_random_program_changes():
@@ -48,7 +48,7 @@ def ranges(func) -> list[tuple[str, str, bool]]:
     ],
 )
 def test_conditions_of_all_kinds(cond, expected):
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer((20,), "int32"), B: T.Buffer((23,), "int32"), n: T.int64):
             for i in range(20):
@@ -58,7 +58,7 @@ def test_conditions_of_all_kinds(cond, expected):
                     else:
                         B[i + j] = B[i + j] + 1
     """)
-    cut = keeps_results(PartitionLoops(), func)
+    cut = check_results(PartitionLoops(), func)
     if expected is not None:
         assert ranges(cut) == expected
         assert PartitionLoops()(cut) is cut or any(has for *_, has in expected)
@@ -71,7 +71,7 @@ def test_splits_loops_exactly_where_a_condition_changes(op, factor):
     begin, end = 2, 13
     turns = [factor * i + off for i in (begin - 1, begin, 4, 7, 10, end - 1, end) for off in (-1, 0, 1)]
     for bound in sorted(set(turns)):
-        func = text(f"""
+        func = parse_func(f"""
             @T.prim_func
             def f(A: T.Buffer((20,), "int32")):
                 for i in range({begin}, {end}):
@@ -80,7 +80,7 @@ def test_splits_loops_exactly_where_a_condition_changes(op, factor):
                     else:
                         A[i] = 2
         """)
-        parts = ranges(keeps_results(PartitionLoops(), func))
+        parts = ranges(check_results(PartitionLoops(), func))
         said = {i: eval(f"{i} * {factor} {op} {bound}") for i in range(begin, end)}  # noqa: S307
         free = [range(int(low), int(high)) for low, high, asks in parts if not asks]
         asking = [range(int(low), int(high)) for low, high, asks in parts if asks]
@@ -93,7 +93,7 @@ def test_splits_loops_exactly_where_a_condition_changes(op, factor):
 
 @pytest.mark.parametrize("cond", ["i * 3 < n", "i * 2 + 1 <= n", "n - i * 2 > 3", "5 >= n - i * 3"])
 def test_a_condition_on_a_size_of_the_call(cond):
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer((20,), "int32"), n: T.int64):
             for i in range(2, 20):
@@ -102,12 +102,12 @@ def test_a_condition_on_a_size_of_the_call(cond):
                 else:
                     A[i] = 2
     """)
-    cut = keeps_results(PartitionLoops(), func)
+    cut = check_results(PartitionLoops(), func)
     assert not all(asks for *_, asks in ranges(cut))
 
 
 def test_symbolic_ends_are_clamped():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((n,), "int32"), n: T.int64):
             for i in range(n):
@@ -116,12 +116,12 @@ def test_symbolic_ends_are_clamped():
                 else:
                     A[i] = 2
     """)
-    cut = keeps_results(PartitionLoops(), func)
+    cut = check_results(PartitionLoops(), func)
     assert [has for *_, has in ranges(cut)] == [True, False, True]
 
 
 def test_inner_ends_may_depend_on_the_loop():
-    becomes(
+    check_rewrite(
         PartitionLoops(),
         """
         @T.prim_func
@@ -167,14 +167,14 @@ def f(A: T.Buffer((20,), "int32")):
     ],
 )
 def test_selects_loops_by_size_kind_and_annotation(kind, notes, options, loops):
-    cut = PartitionLoops(**options)(text(SOURCE.format(kind=kind, notes=notes)))
+    cut = PartitionLoops(**options)(parse_func(SOURCE.format(kind=kind, notes=notes)))
     assert len(ranges(cut)) == loops
     if loops == 2:
         assert not any(s.annotations for s in stmts(cut.body) if isinstance(s, For))
 
 
 def test_blocks_keep_their_loops():
-    stays(
+    check_unchanged(
         PartitionLoops(),
         """
         @T.prim_func

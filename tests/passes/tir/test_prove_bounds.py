@@ -23,7 +23,7 @@ from dlc_core.passes.tir.strided import group_strided
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
-from dlc_core.testing.prim_passes import keeps_results, text
+from dlc_core.testing.prim_passes import check_results, parse_func
 from dlc_core.testing.random_schedules import random_schedule
 from dlc_core.testing.te_programs import random_te_program
 from dlc_core.tir.failures import RECORD, SITE
@@ -38,7 +38,7 @@ def f(A: T.Buffer((n * 16,), "float32"), B: T.Buffer((n * 16,), "float32"), C: T
 
 
 def body(lines: str):
-    return text(HEAD + "\n".join("    " + line for line in lines.strip("\n").splitlines()))
+    return parse_func(HEAD + "\n".join("    " + line for line in lines.strip("\n").splitlines()))
 
 
 PROVED = {
@@ -283,7 +283,7 @@ def f(A: T.Buffer((8, 16), "float32"), I: T.Buffer((6,), "int64"), B: T.Buffer((
 
 
 def test_indices_that_are_data_are_checked_once_for_all_that_use_them():
-    after = ProveBounds()(text(INDEXED))
+    after = ProveBounds()(parse_func(INDEXED))
     assert "report_index" not in after.script()
     lines = after.script().splitlines()
     check = next(k for k, line in enumerate(lines) if "if not" in line)
@@ -308,7 +308,7 @@ def f(A: T.Buffer((8,), "float32"), I: T.Buffer((n,), "int64"), B: T.Buffer((n,)
 
 @pytest.mark.parametrize("n", [0, 3, 4])
 def test_checks_before_a_loop_read_only_where_it_runs(n):
-    after = ProveBounds()(text(VECTORS))
+    after = ProveBounds()(parse_func(VECTORS))
     index = np.full(n, 9, np.int64)
     record = np.zeros(RECORD, np.int64)
     run(after, np.ones(8, np.float32), index, np.zeros(n, np.float32), record, n, SITE)
@@ -318,7 +318,7 @@ def test_checks_before_a_loop_read_only_where_it_runs(n):
 
 def test_indices_that_are_data_may_go_unchecked():
     with PassContext(config={"check_indices": False}) as context:
-        after = ProveBounds()(text(INDEXED), context)
+        after = ProveBounds()(parse_func(INDEXED), context)
     assert "report_index" not in after.script()
     assert len(after.params) == 3
     out = np.zeros((6, 16), np.float32)
@@ -380,7 +380,7 @@ def test_proved_accesses_are_in_bounds(seed):
     program = random_te_program(rng)
     plain = flatten_and_simplify(lower_blocks(random_schedule(program.func, rng, 6).sch.func))
     try:
-        broken = text(shifted(plain.script(), rng))
+        broken = parse_func(shifted(plain.script(), rng))
     except DlcError:  # a number of the syntax, such as that of lanes
         return
     by_name = {var.name: size for var, size in program.sizes.items()}
@@ -399,7 +399,7 @@ def test_proved_accesses_are_in_bounds(seed):
 
 
 def test_results_of_random_programs_stay(random_program):
-    keeps_results(ProveBounds(), lower_blocks(random_program))
+    check_results(ProveBounds(), lower_blocks(random_program))
 
 
 def test_kernel_parameters_are_no_larger_than_arguments():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.passes.tir.registers import PromoteRegisters
-from dlc_core.testing.prim_passes import becomes, keeps_results, program, stays, text
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, parse_func, program
 from dlc_core.tir.functor import allocations
 
 
 def test_results_of_random_programs_stay(random_program):
-    once = keeps_results(PromoteRegisters(), random_program)
+    once = check_results(PromoteRegisters(), random_program)
     assert PromoteRegisters()(once) is once
 
 
@@ -19,7 +19,7 @@ def test_some_random_program_changes():
 
 
 def test_promoted_values_are_used_after_their_definition():
-    becomes(
+    check_rewrite(
         PromoteRegisters(),
         """
         @T.prim_func
@@ -62,7 +62,7 @@ def test_promoted_values_are_used_after_their_definition():
 )
 def test_keeps_temporaries_without_a_single_value(lines):
     indented = "\n".join("    " + line.replace(": t", ":\n        t") for line in lines)
-    stays(
+    check_unchanged(
         PromoteRegisters(),
         f"""@T.prim_func
 def f(A: T.Buffer((8,), "int32"), n: T.int64):
@@ -73,7 +73,7 @@ def f(A: T.Buffer((8,), "int32"), n: T.int64):
 
 
 def test_keeps_large_temporaries():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "float32")):
             t = T.alloc_buffer((8,), "float32")

@@ -7,7 +7,7 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.simplify import SimplifyTir
 from dlc_core.script import parse
-from dlc_core.testing.prim_passes import becomes, keeps_results
+from dlc_core.testing.prim_passes import check_results, check_rewrite
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let
 
@@ -17,7 +17,7 @@ def count(func, kind) -> int:
 
 
 def test_results_of_random_programs_stay(random_program):
-    keeps_results(SimplifyTir(), random_program)
+    check_results(SimplifyTir(), random_program)
 
 
 def test_reaches_a_fixed_point_in_one_run(random_program):
@@ -26,7 +26,7 @@ def test_reaches_a_fixed_point_in_one_run(random_program):
 
 
 def test_blocks_are_simplified_too():
-    becomes(
+    check_rewrite(
         SimplifyTir(),
         """
         @T.prim_func
@@ -65,7 +65,7 @@ def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
 """)
     for simplified in (SimplifyTir()(func), flatten_and_simplify(func)):
         assert count(simplified, If) == 2
-    keeps_results(SimplifyTir(), func)
+    check_results(SimplifyTir(), func)
 
 
 def test_removes_repeated_conditions_on_unchanged_memory():
@@ -117,7 +117,7 @@ def f(B: T.Buffer((8,), "float32")):
             B[i] = t[i]
 """)
     simple = SimplifyTir()(func)
-    keeps_results(SimplifyTir(), func)
+    check_results(SimplifyTir(), func)
     (alloc,) = (s for s in stmts(simple.body) if isinstance(s, Alloc))
     assert alloc.buffer.static_shape() == (8,)
     assert count(simple, For) == 2
@@ -135,7 +135,7 @@ def f(B: T.Buffer((8,), "float32"), n: T.int64):
     simple = SimplifyTir()(func)
     assert not count(simple, Let)
     assert isinstance(func.params[-1], Var)
-    keeps_results(SimplifyTir(), func)
+    check_results(SimplifyTir(), func)
 
 
 def test_proofs_without_a_context_hold_in_one():
@@ -158,4 +158,4 @@ def f(A: T.Buffer((4,), "int32")):
             A[i + j] = 1
 """)
     assert count(SimplifyTir()(func), For) == 2
-    keeps_results(SimplifyTir(), func)
+    check_results(SimplifyTir(), func)

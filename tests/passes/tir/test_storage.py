@@ -10,19 +10,19 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.storage import StorageRewrite
-from dlc_core.testing.prim_passes import keeps_results, program, stays, text
+from dlc_core.testing.prim_passes import check_results, check_unchanged, parse_func, program
 from dlc_core.tir.functor import allocations, stmts
 from dlc_core.tir.stmt import View
 
 
 def test_results_of_random_programs_stay(random_program):
-    keeps_results(StorageRewrite(), random_program, check=True)
+    check_results(StorageRewrite(), random_program, check=True)
 
 
 @pytest.mark.parametrize("seed", range(0, 20, 2))
 def test_results_of_flat_random_programs_stay(seed):
     func = flatten_and_simplify(lower_blocks(program(seed)))
-    keeps_results(StorageRewrite(), func)
+    check_results(StorageRewrite(), func)
 
 
 def names(func) -> tuple[list[str], list[str]]:
@@ -71,13 +71,13 @@ def test_temporaries_share_memory_if_live_ranges_are_disjoint(middle, shared):
             depth = 1 + level
             end = ":" if level < len(pieces) - 1 else ""
             lines += [("    " * depth) + line.strip() + end for line in piece.split(";")]
-    func = text(HEAD + FILL + "\n".join(lines) + READ)
-    made, windows = names(keeps_results(StorageRewrite(), func))
+    func = parse_func(HEAD + FILL + "\n".join(lines) + READ)
+    made, windows = names(check_results(StorageRewrite(), func))
     assert (made, windows) == ((["s"], ["t"]) if shared else (["s", "t"], []))
 
 
 def test_loop_carried_temporaries_are_live_throughout_the_loop():
-    stays(
+    check_unchanged(
         StorageRewrite(),
         """
         @T.prim_func
@@ -98,7 +98,7 @@ def test_loop_carried_temporaries_are_live_throughout_the_loop():
 
 
 def test_consecutive_and_nested_loops_share_one_allocation():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((16,), "float32"), n: T.int64):
             for k in range(n):
@@ -118,11 +118,11 @@ def test_consecutive_and_nested_loops_share_one_allocation():
             for i in range(4):
                 A[3 - i] = u[i]
     """)
-    assert names(keeps_results(StorageRewrite(), func)) == (["s"], ["s", "t", "u"])
+    assert names(check_results(StorageRewrite(), func)) == (["s"], ["s", "t", "u"])
 
 
 def test_each_thread_has_separate_memory():
-    stays(
+    check_unchanged(
         StorageRewrite(),
         """
         @T.prim_func
@@ -157,12 +157,14 @@ def test_sizes_that_are_not_known_must_be_equal():
                 for i in range(n):
                     A[i] = t[i]
     """
-    assert len(allocations(keeps_results(StorageRewrite(), text(source.format(size="n"))).body)) == 1
-    assert len(allocations(keeps_results(StorageRewrite(), text(source.format(size="n + 1"))).body)) == 2
+    assert len(allocations(check_results(StorageRewrite(), parse_func(source.format(size="n"))).body)) == 1
+    assert (
+        len(allocations(check_results(StorageRewrite(), parse_func(source.format(size="n + 1"))).body)) == 2
+    )
 
 
 def test_does_not_merge_registers_or_different_scopes():
-    stays(
+    check_unchanged(
         StorageRewrite(),
         """
         @T.prim_func
@@ -188,7 +190,7 @@ def test_does_not_merge_registers_or_different_scopes():
 
 
 def test_native_code_takes_less_memory():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((65536,), "float32"), B: T.Buffer((65536,), "float32")):
             with T.alloc_buffer((65536,), "float32") as s:

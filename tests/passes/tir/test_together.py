@@ -10,7 +10,7 @@ from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.watch import Verify
-from dlc_core.testing.prim_passes import arguments, keeps_results, outcome, program
+from dlc_core.testing.prim_passes import check_results, make_arguments, program, run_func
 
 EARLY = (
     "simplify_tir | lower_blocks | rewrite_unsafe_select | hoist_conditions{max_copied=9} | partition_loops"
@@ -32,9 +32,9 @@ def test_results_of_random_programs_stay(name, seed):
     func = program(seed)
     pipeline = Pipeline.parse(TEXTS[name], PASSES)
     after = pipeline.run(IRModule({func.name: func}), PassContext(watchers=(Verify(),)))[func.name]
-    for given in (arguments(func, 0), arguments(func, 1)):
+    for given in (make_arguments(func, 0), make_arguments(func, 1)):
         flat = [a.reshape(-1) if name == "flat" and isinstance(a, np.ndarray) else a for a in given]
-        for old, new in zip(outcome(func, given), outcome(after, flat), strict=True):
+        for old, new in zip(run_func(func, given), run_func(after, flat), strict=True):
             np.testing.assert_array_equal(new.reshape(old.shape), old)
 
 
@@ -53,4 +53,4 @@ def test_results_of_many_random_programs_stay(text):
     (one,) = Pipeline.parse(text, PASSES)
     for seed in range(100, 400):
         func = program(seed)
-        keeps_results(one, lower_blocks(func) if one.name in ("check_bounds", "vectorize_loops") else func)
+        check_results(one, lower_blocks(func) if one.name in ("check_bounds", "vectorize_loops") else func)

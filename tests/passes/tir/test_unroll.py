@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.passes.tir.unroll import UnrollLoops
-from dlc_core.testing.prim_passes import becomes, keeps_results, stays, text
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, parse_func
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import For
 
@@ -25,31 +25,31 @@ def kinds(func) -> list[str]:
 
 @pytest.mark.parametrize("max_steps", [0, 4, 100])
 def test_results_of_random_programs_stay(random_program, max_steps):
-    keeps_results(UnrollLoops(max_steps=max_steps), random_program)
+    check_results(UnrollLoops(max_steps=max_steps), random_program)
 
 
 @pytest.mark.parametrize(("max_steps", "left"), [(0, 2), (2, 2), (3, 1), (15, 1), (16, 0)])
 def test_loops_are_unrolled_from_the_inside_out(max_steps, left):
-    func = text(NEST.format(notes="{}"))
-    assert len(kinds(keeps_results(UnrollLoops(max_steps=max_steps), func))) == left
+    func = parse_func(NEST.format(notes="{}"))
+    assert len(kinds(check_results(UnrollLoops(max_steps=max_steps), func))) == left
 
 
 @pytest.mark.parametrize(("limit", "left"), [(3, 1), (16, 0)])
 def test_an_annotation_sets_the_limit_for_what_is_inside(limit, left):
-    func = text(NEST.format(notes=f'{{"unroll_max_steps": {limit}}}'))
-    assert len(kinds(keeps_results(UnrollLoops(), func))) == left
-    assert len(kinds(keeps_results(UnrollLoops(max_steps=100), func))) == left
+    func = parse_func(NEST.format(notes=f'{{"unroll_max_steps": {limit}}}'))
+    assert len(kinds(check_results(UnrollLoops(), func))) == left
+    assert len(kinds(check_results(UnrollLoops(max_steps=100), func))) == left
 
 
 def test_loops_may_be_left_to_the_code_generator():
-    func = text(NEST.format(notes="{}"))
-    marked = keeps_results(UnrollLoops(max_steps=16, explicit=False), func)
+    func = parse_func(NEST.format(notes="{}"))
+    marked = check_results(UnrollLoops(max_steps=16, explicit=False), func)
     assert kinds(marked) == ["unrolled", "unrolled"]
     assert UnrollLoops(max_steps=16, explicit=False)(marked) is marked
 
 
 def test_keeps_loops_around_rolled_loops():
-    stays(
+    check_unchanged(
         UnrollLoops(max_steps=50),
         """
         @T.prim_func
@@ -62,7 +62,7 @@ def test_keeps_loops_around_rolled_loops():
 
 
 def test_temporaries_of_unrolled_iterations_are_separate():
-    becomes(
+    check_rewrite(
         UnrollLoops(max_steps=50),
         """
         @T.prim_func
@@ -86,7 +86,7 @@ def test_temporaries_of_unrolled_iterations_are_separate():
 
 
 def test_resolves_conditions_that_are_known_in_an_iteration():
-    becomes(
+    check_rewrite(
         UnrollLoops(),
         """
         @T.prim_func

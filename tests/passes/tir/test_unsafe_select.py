@@ -7,12 +7,12 @@ import pytest
 
 from dlc_core.diag import RuntimeFailure
 from dlc_core.passes.tir.unsafe_select import RewriteUnsafeSelect
-from dlc_core.testing.prim_passes import keeps_results, stays, text
+from dlc_core.testing.prim_passes import check_results, check_unchanged, parse_func
 from dlc_core.tir.interpreter import run
 
 
 def test_results_of_random_programs_stay(random_program):
-    once = keeps_results(RewriteUnsafeSelect(), random_program)
+    once = check_results(RewriteUnsafeSelect(), random_program)
     assert RewriteUnsafeSelect()(once) is once
 
 
@@ -27,7 +27,7 @@ def test_results_of_random_programs_stay(random_program):
     ],
 )
 def test_programs_that_failed_run_after_the_pass(value):
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
             for i in range(8):
@@ -49,7 +49,7 @@ def test_programs_that_failed_run_after_the_pass(value):
     ],
 )
 def test_keeps_selects_that_cannot_fail(value):
-    stays(
+    check_unchanged(
         RewriteUnsafeSelect(),
         f"""
         @T.prim_func
@@ -61,7 +61,7 @@ def test_keeps_selects_that_cannot_fail(value):
 
 
 def test_lanes_choose_for_themselves():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
             B[T.ramp(0, 1, 8)] = T.select(T.ramp(0, 1, 8) < 4, A[T.ramp(4, 1, 8)], A[T.ramp(0, 1, 8)])

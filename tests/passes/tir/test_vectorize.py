@@ -14,7 +14,7 @@ from dlc_core.ir.expr import Var, load
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.vectorize import VectorizeLoops
 from dlc_core.target import Description, Target, TargetKind
-from dlc_core.testing.prim_passes import arguments, becomes, keeps_results, outcome, text
+from dlc_core.testing.prim_passes import check_results, check_rewrite, make_arguments, parse_func, run_func
 from dlc_core.tir.functor import allocations, specialize, stmts
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import For, PrimFunc, Store, loop, seq, store
@@ -37,7 +37,7 @@ def test_loops_of_lanes_are_vectors_on_cores_that_have_them(bits, lanes):
 
 
 def test_each_lane_chooses_its_result():
-    becomes(
+    check_rewrite(
         VectorizeLoops(),
         """
         @T.prim_func
@@ -89,15 +89,15 @@ def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), n: T.int64):
     ],
 )
 def test_masked_lanes_write_back_only_elements_that_exist(kind, cond, store, wide):
-    func = text(LANES.format(kind=kind, cond=cond, store=store))
+    func = parse_func(LANES.format(kind=kind, cond=cond, store=store))
     if "k * 60" in store:
         assert widths(VectorizeLoops()(func)) == wide
         return
-    assert widths(keeps_results(VectorizeLoops(), func)) == wide
+    assert widths(check_results(VectorizeLoops(), func)) == wide
 
 
 def test_values_that_are_vectors_reach_single_lanes():
-    func = text("""
+    func = parse_func("""
         @T.prim_func
         def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
             for i in T.vectorized(8):
@@ -106,7 +106,7 @@ def test_values_that_are_vectors_reach_single_lanes():
                 for j in range(k):
                     B[i * 8 + j] = x + A[j]
     """)
-    lowered = keeps_results(VectorizeLoops(), func)
+    lowered = check_results(VectorizeLoops(), func)
     assert widths(lowered) == {8, 1}
     assert sorted(b.name for b in allocations(lowered.body)) == ["k", "x"]
 
@@ -117,7 +117,7 @@ def test_values_that_are_vectors_reach_single_lanes():
 )
 def test_tests_the_lane_that_implies_the_others(cond):
     """Conditions that grow or fall with the lane, whichever side it is on, hold in all lanes or in some."""
-    func = text(f"""
+    func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer((24,), "float32"), n: T.int64):
             for j in range(3):
@@ -167,7 +167,7 @@ def masked_program(seed: int) -> PrimFunc:
 
     suite(3, "            ")
     body = "\n".join(lines).replace("at]", "o * 8 + i]")
-    return text(
+    return parse_func(
         "@T.prim_func\ndef f(A: T.Buffer((32,), 'int32'), B: T.Buffer((32,), 'int32'), "
         "C: T.Buffer((32,), 'int32'), n: T.int64):\n"
         "    for o in range(4):\n        for i in T.vectorized(8):\n"
@@ -178,14 +178,14 @@ def masked_program(seed: int) -> PrimFunc:
 @pytest.mark.parametrize("seed", range(16))
 def test_random_conditions_keep_results(seed):
     func = masked_program(seed)
-    lowered = keeps_results(VectorizeLoops(), func, check=True)
+    lowered = check_results(VectorizeLoops(), func, check=True)
     assert not [s for s in stmts(lowered.body) if isinstance(s, For) and s.kind == "vectorized"]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_native_code_chooses_by_lane(seed):
     func = masked_program(seed)
-    given = arguments(func)
+    given = make_arguments(func)
     fixed = specialize(func, {func.scalars[0]: given[3]})
     # A built program writes its outputs only, so it begins with copies of what they are given.
     a, b, c = fixed.buffers
@@ -194,5 +194,5 @@ def test_native_code_chooses_by_lane(seed):
     fill = loop(i, 32, seq(*(Store(old, (i,), new[i]) for new, old in copies)))
     whole = replace(fixed, params=(*(new for new, _ in copies), a, b, c), body=seq(fill, fixed.body))
     made = dlc.build(whole)(given[1], given[2], given[0])
-    for found, expected in zip(made, outcome(func, given)[1:], strict=True):
+    for found, expected in zip(made, run_func(func, given)[1:], strict=True):
         assert np.array_equal(found, expected)

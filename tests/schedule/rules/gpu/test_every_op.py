@@ -10,7 +10,7 @@ from dlc_core.driver import find_target
 from dlc_core.passes.tir import schedule_kernels
 from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.testing.cases import op_cases, symbolic_cases
-from dlc_core.testing.runner import judge, run_cases
+from dlc_core.testing.runner import check_outcomes, run_cases
 from tests.schedule.rules.gpu.machines import Launching
 
 with fresh_registry({}):
@@ -46,7 +46,7 @@ def test_one_sample_of_each_op(launching, left):
         for name in OPS
         for case in islice(op_cases(registry().ops[name], ("float32", "int64", "bool")), 1)
     ]
-    judge(run_cases(cases, launching))
+    check_outcomes(run_cases(cases, launching))
     assert left == []
 
 
@@ -55,6 +55,6 @@ def test_one_sample_of_each_op(launching, left):
 def test_every_sample(name, launching, left):
     decl = registry().ops[name]
     dtypes = ("float32", "float16", "int32", "int64", "uint8", "bool") if name in LONG else ()
-    judge(run_cases(op_cases(decl, dtypes), launching))
-    judge(run_cases(symbolic_cases(decl), launching))
+    check_outcomes(run_cases(op_cases(decl, dtypes), launching))
+    check_outcomes(run_cases(symbolic_cases(decl), launching))
     assert left == []
