@@ -7,7 +7,7 @@ from dlc_core.graph.node import CALL, PARAM, Node, post_order
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, symbols_of
 
-NEEDS = "needs"
+CONDITIONS = "conditions"
 """The attribute of a function with the conditions on its dims, as tuples of the fields of
 `ir.conditions.Condition`.
 
@@ -47,4 +47,4 @@ def dims_required_by(n: Node) -> set[Var]:
     return found
 
 
-__all__ = ["NEEDS", "dims_bound_by", "dims_required_by", "dims_solved_from"]
+__all__ = ["CONDITIONS", "dims_bound_by", "dims_required_by", "dims_solved_from"]

@@ -2,7 +2,7 @@
 
 Inference accepts a type that is right for some sizes: a dim n where 5 is needed, or a dim of n - 3 elements.
 Each assumption is recorded and becomes a condition that is checked in each call
-(`dlc_core.passes.graph.needs`).
+(`dlc_core.passes.graph.dim_conditions`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 
 from dlc_core.arith import eval_expr
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError, UsageError, VerifyError, bytes_text
-from dlc_core.graph.dims import NEEDS
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -60,7 +60,7 @@ def evaluate(
 
     `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of
     the params. Symbolic dims are bound by the shapes of the feeds. Raises UsageError for wrong feeds, and for
-    dims that violate a function's conditions `needs`. Raises VerifyError if a result contradicts inference.
+    dims that violate a function's `conditions`. Raises VerifyError if a result contradicts inference.
     """
     params = graph.params if isinstance(graph, Function) else _params(graph)
     body = graph.body if isinstance(graph, Function) else graph
@@ -70,8 +70,8 @@ def evaluate(
         values[own] = _bind(own.type, fed, env, f"feed {own.attrs['name']!r}")
     for own in params:
         _check_dims(own.type, values[own], env, f"feed {own.attrs['name']!r}", UsageError)
-    needs = conditions_of(graph.attrs.get(NEEDS, ())) if isinstance(graph, Function) else ()
-    return _run(body, values, env, call_prim, needs)
+    conditions = conditions_of(graph.attrs.get(CONDITIONS, ())) if isinstance(graph, Function) else ()
+    return _run(body, values, env, call_prim, conditions)
 
 
 def apply(
@@ -162,10 +162,10 @@ def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
     return eval_expr(value, env)
 
 
-def _checked(needs: Sequence[Condition], env: Symbols) -> list[Condition]:
+def _checked(conditions: Sequence[Condition], env: Symbols) -> list[Condition]:
     """Check conditions whose dims are known, and return the others. Raises UsageError on a violation."""
-    check_conditions((c for c in needs if all(var in env for var in c.dims)), env, evaluate_dim)
-    return [c for c in needs if any(var not in env for var in c.dims)]
+    check_conditions((c for c in conditions if all(var in env for var in c.dims)), env, evaluate_dim)
+    return [c for c in conditions if any(var not in env for var in c.dims)]
 
 
 def _run(
@@ -173,9 +173,9 @@ def _run(
     values: dict[Node, Value],
     env: Symbols,
     call_prim: CallPrim | None,
-    needs: Sequence[Condition] = (),
+    conditions: Sequence[Condition] = (),
 ) -> Value:
-    unchecked = _checked(needs, env)
+    unchecked = _checked(conditions, env)
     order = list(post_order(root))
     uses: dict[Node, int] = {root: 1}
     for node in order:

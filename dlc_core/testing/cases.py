@@ -19,7 +19,7 @@ from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.op.declare import NDArray, OpDecl, Sample, Tensor
 from dlc_core.op.reference import evaluate, evaluate_dim
 from dlc_core.op.samples import make_array, make_inputs, sample_dtypes, tolerance
-from dlc_core.passes.graph.needs import needs_of
+from dlc_core.passes.graph.dim_conditions import dim_conditions
 
 Tolerance = tuple[float, float]
 
@@ -99,8 +99,8 @@ def symbolic_cases(
         if larger is not None:
             # Attributes of a sample and constant dims may be valid only for its own size.
             with suppress(DlcError, ValueError, IndexError):
-                needs = conditions_of(needs_of(Function("main", tuple(params), node)))
-                check_conditions(needs, {var: n + 1 for n, var in symbols.items()}, evaluate_dim)
+                conditions = conditions_of(dim_conditions(Function("main", tuple(params), node)))
+                check_conditions(conditions, {var: n + 1 for n, var in symbols.items()}, evaluate_dim)
                 trials.append(_trial(node, params, larger))
         name = f"ops/{decl.name}/{number}/symbolic"
         yield Case(name, module_of(node, params), trials, tolerances_of(decl))

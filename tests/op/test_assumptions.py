@@ -17,7 +17,7 @@ from dlc_core.ir.expr import const
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.reference import evaluate_dim
 from dlc_core.op.samples import make_inputs, sample_dtypes
-from dlc_core.passes.graph.needs import needs_of
+from dlc_core.passes.graph.dim_conditions import dim_conditions
 from dlc_core.passes.lower.describe import with_conditions
 from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.runtime.interface.signature import Signature, Value
@@ -47,7 +47,7 @@ def signature_of(params, made):
     function = Function("main", tuple(params), made)
     values = tuple(Value(p.attrs["name"], p.tensor_type) for p in params)
     bare = Signature(values, (), (), const(0), 0)
-    return with_conditions(bare, function.with_attrs(needs=needs_of(function)))
+    return with_conditions(bare, function.with_attrs(conditions=dim_conditions(function)))
 
 
 def refusal(signature, shapes):

@@ -27,7 +27,7 @@ from dlc_core.op import std
 from dlc_core.op.declare import op
 from dlc_core.op.infer import same_type
 from dlc_core.op.reference import evaluate
-from dlc_core.passes.graph.needs import needs_of
+from dlc_core.passes.graph.dim_conditions import dim_conditions
 
 F32 = tensor_type((2, 3))
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -172,7 +172,7 @@ def test_checks_data_dependent_dims_and_names_them() -> None:
         value = std.matmul(indices, std.unsqueeze(values, axes=(1,)))
     feeds = {"mask": np.float32([1, 0, 1]), "values": np.ones(2, np.float32)}
     function = Function("f", (mask, values), value)
-    checked = function.with_attrs(needs=needs_of(function))
+    checked = function.with_attrs(conditions=dim_conditions(function))
     assert evaluate(checked, feeds) == evaluate(value, feeds)
     wrong = {**feeds, "values": np.ones(3, np.float32)}
     with pytest.raises(UsageError, match=r"node 'product' \(MatMul\): n is 3, 2 \(count\) is needed"):

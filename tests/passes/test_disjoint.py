@@ -187,10 +187,10 @@ def test_dims_equal_to_a_constant_are_that_constant() -> None:
     func = PrimFunc("main", (x, y, arena, n), View(p, arena, View(q, arena, body)))
     functions = {"one": kernel, "main": func}
     needed = Condition(EQUAL, n, const(8), "rows of x")
-    assert not prove_disjoint(func, arena, functions, needs=[needed]).open
+    assert not prove_disjoint(func, arena, functions, conditions=[needed]).open
     assert len(prove_disjoint(func, arena, functions).open) == 1
     other = Condition(EQUAL, n, const(9), "rows of x")
-    assert len(prove_disjoint(func, arena, functions, needs=[other]).open) == 1
+    assert len(prove_disjoint(func, arena, functions, conditions=[other]).open) == 1
 
 
 def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:

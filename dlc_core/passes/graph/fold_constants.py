@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dlc_core.diag import PassError
-from dlc_core.graph.dims import NEEDS
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import (
     CONST,
     GET,
@@ -91,7 +91,7 @@ def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
     assert cond is not None
     branch: Function = old.attrs["then_branch" if cond.item() else "else_branch"]
     taken = inlined(branch, args[1:])
-    return taken if taken.type == old.type and not branch.attrs.get(NEEDS) else None
+    return taken if taken.type == old.type and not branch.attrs.get(CONDITIONS) else None
 
 
 def _depends_on_dims(value: Any) -> bool:

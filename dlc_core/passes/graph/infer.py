@@ -2,7 +2,7 @@
 
 Law: nothing changes if the recorded types are right. If inference now knows more (a symbolic dim has become a
 number), the new type is recorded. If it contradicts the recorded type, VerifyError names the node. The
-conditions on the entry's symbolic dims under which its types are right become its attribute `needs`.
+conditions on the entry's symbolic dims under which its types are right become its attribute `conditions`.
 Functions whose dims a call does not determine, or that may not run, get this attribute too. It is recorded
 here because later passes may remove the nodes from which the conditions come.
 
@@ -21,7 +21,7 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.std.control import IF
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph.needs import NEEDS, needs_of
+from dlc_core.passes.graph.dim_conditions import CONDITIONS, dim_conditions
 from dlc_core.support.record import record
 
 
@@ -32,7 +32,7 @@ class Infer(GraphPass):
     name: ClassVar[str] = "infer"
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return _with_entry_needs(super().run(module, context))
+        return _with_entry_conditions(super().run(module, context))
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = rewrite(function.body, _with_inferred_type)
@@ -47,37 +47,37 @@ class NoteConditions(GraphPass):
     stage: ClassVar[str] = "interface"
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return _with_entry_needs(super().run(module, context))
+        return _with_entry_conditions(super().run(module, context))
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = rewrite(function.body, _with_conditions)
         return function if body is function.body else function.with_body(body)
 
 
-def _with_entry_needs(module: IRModule) -> IRModule:
-    """Set the attribute `needs` of the entry to the conditions on its dims, if there are any."""
+def _with_entry_conditions(module: IRModule) -> IRModule:
+    """Set the attribute `conditions` of the entry to the conditions on its dims, if there are any."""
     entry = module.functions.get(module.entry)
-    found = needs_of(entry) if isinstance(entry, Function) else ()
-    if not isinstance(entry, Function) or found == entry.attrs.get(NEEDS, ()):
+    found = dim_conditions(entry) if isinstance(entry, Function) else ()
+    if not isinstance(entry, Function) or found == entry.attrs.get(CONDITIONS, ()):
         return module
-    return module.with_functions({module.entry: entry.with_attrs(**{NEEDS: found})})
+    return module.with_functions({module.entry: entry.with_attrs(**{CONDITIONS: found})})
 
 
 def _with_conditions(old: Node, args: tuple[Node, ...]) -> Node | None:
-    functions = _with_needs(old)
+    functions = _with_body_conditions(old)
     return node(old.op, args, {**old.attrs, **functions}, old.type) if functions else None
 
 
 def _with_inferred_type(old: Node, args: tuple[Node, ...]) -> Node | None:
     found = _inferred(old, args)
     type_ = old.type if found is None else merge_types(old.type, found, old)
-    functions = _with_needs(old)
+    functions = _with_body_conditions(old)
     if type_ == old.type and not functions:
         return None
     return node(old.op, args, {**old.attrs, **functions}, type_)
 
 
-def _with_needs(value: Node) -> dict[str, Function]:
+def _with_body_conditions(value: Node) -> dict[str, Function]:
     """Return the functions of a node with the conditions on their own dims.
 
     Branches, and loops whose state changes its shape, get all conditions. Other loops get those on
@@ -89,11 +89,11 @@ def _with_needs(value: Node) -> dict[str, Function]:
         if not isinstance(attr, Function):
             continue
         data_dims = {var for n in post_order(attr.body) for var in fresh_dims(n)}
-        needs = needs_of(attr) if needs_all or data_dims else ()
+        conditions = dim_conditions(attr) if needs_all or data_dims else ()
         if not needs_all:
-            needs = tuple(need for need in needs if not data_dims.isdisjoint(free_vars(need[1], need[2])))
-        if needs and needs != attr.attrs.get(NEEDS):
-            found[name] = attr.with_attrs(**{NEEDS: needs})
+            conditions = tuple(c for c in conditions if not data_dims.isdisjoint(free_vars(c[1], c[2])))
+        if conditions and conditions != attr.attrs.get(CONDITIONS):
+            found[name] = attr.with_attrs(**{CONDITIONS: conditions})
     return found
 
 

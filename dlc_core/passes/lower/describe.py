@@ -14,7 +14,7 @@ from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.graph.needs import NEEDS, needs_of
+from dlc_core.passes.graph.dim_conditions import CONDITIONS, dim_conditions
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.support.record import record
@@ -29,8 +29,8 @@ class DescribeGraph(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         function: Function = module[module.entry]
-        if NEEDS not in function.attrs:  # no pass has processed the graph
-            function = function.with_attrs(**{NEEDS: needs_of(function)})
+        if CONDITIONS not in function.attrs:  # no pass has processed the graph
+            function = function.with_attrs(**{CONDITIONS: dim_conditions(function)})
         offsets: dict[int, tuple[int, Any]] = {}
         size = 0
         for array in arrays_of(module):
@@ -61,7 +61,7 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
     dims = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
     return replace(
         signature,
-        conditions=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if dims.issuperset(c.dims)),
+        conditions=tuple(c for c in conditions_of(attrs.get(CONDITIONS, ())) if dims.issuperset(c.dims)),
         elements=tuple((var, positions[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         data_dims=attrs.get(DATA_DIMS, ()),
     )

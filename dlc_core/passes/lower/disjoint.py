@@ -78,15 +78,15 @@ def prove_disjoint(
     *,
     always_live: Collection[Buffer] = (),
     written: Collection[Buffer] = (),
-    needs: Sequence[Condition] = (),
+    conditions: Sequence[Condition] = (),
 ) -> Proof:
     """Prove that pairs of values are disjoint.
 
     `always_live` are windows on the arena that are live throughout. `written` are those that steps write to.
-    `needs` are the conditions that callers' sizes fulfil. A pair without a proof has a condition on sizes, or
+    `conditions` are those that callers' sizes satisfy. A pair without a proof has a condition on sizes, or
     None if it overlaps for sizes that callers may pass.
     """
-    return _Checker(func, arena, functions, always_live, frozenset(written), needs).run()
+    return _Checker(func, arena, functions, always_live, frozenset(written), conditions).run()
 
 
 class _Checker:
@@ -97,7 +97,7 @@ class _Checker:
         functions: Mapping[str, object],
         always_live: Collection[Buffer],
         written: frozenset[Buffer],
-        needs: Sequence[Condition],
+        conditions: Sequence[Condition],
     ) -> None:
         self.func, self.arena, self.functions = func, arena, functions
         self.always_live, self.written = always_live, written
@@ -108,12 +108,12 @@ class _Checker:
             if scalar.dtype.is_int:
                 self.dims.declare_dim(scalar, low=0)
         self.dims.add_assumptions(*(size >= 0 for size in func.attrs.get(SIZES, ())))
-        self.constants = _fixed_dims(func.scalars, needs)
-        self.sample = _sample(func.scalars, needs)
+        self.constants = _fixed_dims(func.scalars, conditions)
+        self.sample = _sample(func.scalars, conditions)
         sizes = (size >= 0 for size in func.attrs.get(SIZES, ()))
         self.possible = all(
             const_value(self.dims.simplify(substitute(e, self.sample))) == 1
-            for e in (*sizes, *(need.expr() for need in needs))
+            for e in (*sizes, *(condition.expr() for condition in conditions))
         )
         """Whether callers may have the sizes of the sample."""
         self.extents: dict[tuple[Expr, Expr], _Extent] = {}
@@ -269,22 +269,22 @@ class _Checker:
                     )
 
 
-def _fixed_dims(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
+def _fixed_dims(dims: Sequence[Var], conditions: Sequence[Condition]) -> dict[Var, Expr]:
     """Return the dims that the conditions on callers' sizes fix to a constant."""
     return {
         one: other
-        for need in needs
-        for one, other in ((need.left, need.right), (need.right, need.left))
-        if need.kind == EQUAL and isinstance(one, Var) and one in dims and const_value(other) is not None
+        for condition in conditions
+        for one, other in ((condition.left, condition.right), (condition.right, condition.left))
+        if condition.kind == EQUAL and isinstance(one, Var) and one in dims and const_value(other) is not None
     }
 
 
-def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
+def _sample(dims: Sequence[Var], conditions: Sequence[Condition]) -> dict[Var, Expr]:
     """Return a sample size for each dim that satisfies the required equalities."""
     found: dict[Var, Expr] = {v: const(_sample_of(v, i)) for i, v in enumerate(dims)}
-    for need in needs:
-        for one, other in ((need.left, need.right), (need.right, need.left)):
-            if need.kind == EQUAL and isinstance(one, Var) and one in found:
+    for condition in conditions:
+        for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
+            if condition.kind == EQUAL and isinstance(one, Var) and one in found:
                 found[one] = substitute(other, found)
                 break
     return found

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dlc_core.arith import Analyzer
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.data_dims import data_dims
-from dlc_core.graph.dims import NEEDS
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import CONST, Array, Function, Node
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.conditions import conditions_of
@@ -147,12 +147,12 @@ class Emitter:
         Conditions on sizes that are not proved become run-time tests. Raises PassError if they never hold.
         """
         functions = self.module.functions
-        needs = conditions_of(self.function.attrs.get(NEEDS, ()))
+        conditions = conditions_of(self.function.attrs.get(CONDITIONS, ()))
         sizes = set(func.scalars)
-        inside = prove(func, functions, [need.expr() for need in needs if sizes.issuperset(need.dims)])
+        inside = prove(func, functions, [c.expr() for c in conditions if sizes.issuperset(c.dims)])
         always_live = [self.record.buffer] if self.checked else []
         disjoint = prove_disjoint(
-            func, arena, functions, always_live=always_live, written=self.written, needs=needs
+            func, arena, functions, always_live=always_live, written=self.written, conditions=conditions
         )
         unproved = [*inside.open, *disjoint.open]
         func = func.with_attrs(**{BOUNDS: (inside.proved + disjoint.proved, len(unproved))})

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dlc_core.graph.data_dims import data_dims
-from dlc_core.graph.dims import NEEDS, dims_bound_by, dims_required_by, dims_solved_from
+from dlc_core.graph.dims import CONDITIONS, dims_bound_by, dims_required_by, dims_solved_from
 from dlc_core.graph.extract import REGION, extract, is_region, reads_of
 from dlc_core.graph.node import (
     CALL,
@@ -171,7 +171,7 @@ def why_host(n: Node, control: bool = False) -> str:
 def _why_control(n: Node) -> str:
     """Return why control flow cannot be native because of its bodies; empty if it can be."""
     for function in functions_of(n):
-        if function.attrs.get(NEEDS):
+        if function.attrs.get(CONDITIONS):
             return "a branch that may not be taken is valid for some sizes only"
         known = body_dims(n, function)
         for inner in post_order(function.body):

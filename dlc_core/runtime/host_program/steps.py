@@ -20,7 +20,7 @@ import numpy as np
 from dlc_core.arith import solve_dim
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.data_dims import data_dims
-from dlc_core.graph.dims import NEEDS, dims_required_by
+from dlc_core.graph.dims import CONDITIONS, dims_required_by
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -171,7 +171,7 @@ class Steps:
         called = host_computed.union(v for p in function.params for v in p.tensor_type.symbols())
         conditions = [
             c
-            for c in conditions_of(function.attrs.get(NEEDS, ()))
+            for c in conditions_of(function.attrs.get(CONDITIONS, ()))
             if host_computed.isdisjoint(c.dims) or not called.issuperset(c.dims)
         ]
         for p in function.params:

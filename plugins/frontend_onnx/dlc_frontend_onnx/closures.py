@@ -12,7 +12,7 @@ from dlc_core.graph.node import CONST, PARAM, Function, Node, make_tuple, node, 
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import symbols_of
 from dlc_core.op.declare import fresh_dims
-from dlc_core.passes.graph.needs import NEEDS, Need
+from dlc_core.passes.graph.dim_conditions import CONDITIONS, ConditionRow
 from dlc_frontend_onnx.sizes import Frame, Holders
 
 
@@ -35,15 +35,17 @@ def close(
     inside. `holders` maps each symbolic dim to a value that has it. A function needs a param for each of its
     dims, except data-dependent dims computed inside. If `checks` is true, the function contains the checks
     that depend on its params. `frame` has the nodes that were converted for it. The conditions of its unused
-    nodes become the attribute `needs`. Conditions on outer dims move to the outer function, unless this
+    nodes become the attribute `conditions`. Conditions on outer dims move to the outer function, unless this
     function is a `branch`.
     """
-    needs: list[Need] = []
+    conditions: list[ConditionRow] = []
     if isinstance(holders, Holders):
         if frame is not None:
-            needs = holders.remaining_conditions(results, frame)
-            needs = needs if branch else holders.split_conditions(needs, frame, own)
-        results = holders.attached(results, own, entry=False, checks=checks, needs=needs, frame=frame)
+            conditions = holders.remaining_conditions(results, frame)
+            conditions = conditions if branch else holders.split_conditions(conditions, frame, own)
+        results = holders.attached(
+            results, own, entry=False, checks=checks, conditions=conditions, frame=frame
+        )
     edge = {value for value in captured if not _is_duplicated(value)} - set(own)
     outer: list[Node] = []
     made: dict[Node, Node] = {value: value for value in own}
@@ -58,7 +60,7 @@ def close(
             made[current].add_spans(current.spans)
     bound = {dim for value in (*own, *outer) for dim in symbols_of(value.type)}
     bound.update(dim for value in made for dim in fresh_dims(value))
-    condition_dims = (var for need in needs for var in free_vars(need[1], need[2]))
+    condition_dims = (var for condition in conditions for var in free_vars(condition[1], condition[2]))
     for var in (*_symbols(_inside(results, edge, {})), *condition_dims):
         if var not in bound and var in holders and holders[var] not in outer:
             holder = holders[var]
@@ -67,7 +69,7 @@ def close(
             bound.update(symbols_of(holder.type))
     bodies = [made[value] for value in results]
     body = bodies[0] if len(bodies) == 1 and not always_tuple else make_tuple(bodies)
-    attrs = {NEEDS: tuple(needs)} if needs else {}
+    attrs = {CONDITIONS: tuple(conditions)} if conditions else {}
     return Function(name, (*own, *(made[value] for value in outer)), body, attrs), outer
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import replace_dims
 from dlc_core.ir.module import IRModule
-from dlc_core.passes.graph.needs import NEEDS
+from dlc_core.passes.graph.dim_conditions import CONDITIONS
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.flattening import (
     Layout,
@@ -107,13 +107,13 @@ def import_parts(
     results += [value for _, value in tapped]
     holders = session.holders
     conditions = holders.remaining_conditions(results, holders.frames[-1])
-    results = holders.attached(results, params, entry=True, needs=conditions)
+    results = holders.attached(results, params, entry=True, conditions=conditions)
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {
         "inputs": tuple(own.attrs["name"] for own in params),
         "outputs": (*names, *(name for name, _ in tapped)),
         **holders.attributes(params, body),
-        **({NEEDS: tuple(conditions)} if conditions else {}),
+        **({CONDITIONS: tuple(conditions)} if conditions else {}),
     }
     main = replace_dims(Function("main", tuple(params), body).with_attrs(**attrs), sizes)
     return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts

@@ -29,7 +29,7 @@ from dlc_core.ir.expr import post_order as operands_first
 from dlc_core.ir.types import TensorType, TupleType, symbols_of
 from dlc_core.op import std
 from dlc_core.op.declare import fresh_dims
-from dlc_core.passes.graph.needs import Need, needs_of_nodes
+from dlc_core.passes.graph.dim_conditions import ConditionRow, dim_conditions_of_nodes
 from dlc_frontend_onnx.floats import FLOATS, in_floats
 from dlc_frontend_onnx.floats import RULES as FLOAT_RULES
 from dlc_frontend_onnx.shapes import Known, ShapeTable, at_most, element, has_elements, objects, simple
@@ -112,11 +112,11 @@ class ElementTable(ShapeTable):
 class Frame:
     """The nodes converted for one function, and conditions on dims in addition to those of the nodes.
 
-    See `dlc_core.passes.graph.needs`.
+    See `dlc_core.passes.graph.dim_conditions`.
     """
 
     nodes: dict[Node, None] = field(default_factory=dict)
-    needs: list[Need] = field(default_factory=list)
+    conditions: list[ConditionRow] = field(default_factory=list)
 
 
 class Holders(dict[Var, Node]):
@@ -166,13 +166,13 @@ class Holders(dict[Var, Node]):
     def merge(self, frame: Frame) -> None:
         """Merge a finished frame into the enclosing one."""
         self.frames[-1].nodes.update(frame.nodes)
-        self.frames[-1].needs += frame.needs
+        self.frames[-1].conditions += frame.conditions
 
-    def add_condition(self, need: Need) -> None:
+    def add_condition(self, condition: ConditionRow) -> None:
         """Record a condition on dims in the innermost frame."""
-        self.frames[-1].needs.append(need)
+        self.frames[-1].conditions.append(condition)
 
-    def remaining_conditions(self, results: Sequence[Node], frame: Frame) -> list[Need]:
+    def remaining_conditions(self, results: Sequence[Node], frame: Frame) -> list[ConditionRow]:
         """The conditions of a frame that its results do not imply. These are the recorded ones, and those of
         nodes that are not live, for example nodes used only for their shapes. A run of all nodes would check
         them.
@@ -186,18 +186,20 @@ class Holders(dict[Var, Node]):
             if n not in live and n not in found and n.op is not PARAM and not around:
                 found[n] = None
                 waiting += n.args
-        return [*frame.needs, *needs_of_nodes(found)]
+        return [*frame.conditions, *dim_conditions_of_nodes(found)]
 
-    def split_conditions(self, needs: Sequence[Need], frame: Frame, own: Sequence[Node]) -> list[Need]:
+    def split_conditions(
+        self, conditions: Sequence[ConditionRow], frame: Frame, own: Sequence[Node]
+    ) -> list[ConditionRow]:
         """The conditions of a loop that concern dims of its body. The others move to the enclosing frame."""
         inside = []
-        for need in needs:
-            dims = [self.get(var) for var in free_vars(need[1], need[2])]
+        for condition in conditions:
+            dims = [self.get(var) for var in free_vars(condition[1], condition[2])]
             params = set(own)
             if any(n is None or n in frame.nodes or n in params or self._reads(n, params) for n in dims):
-                inside.append(need)
+                inside.append(condition)
             else:
-                self.add_condition(need)
+                self.add_condition(condition)
         return inside
 
     def _reads(self, holder: Node, params: set[Node]) -> bool:
@@ -264,7 +266,7 @@ class Holders(dict[Var, Node]):
         *,
         entry: bool,
         checks: bool = True,
-        needs: Sequence[Need] = (),
+        conditions: Sequence[ConditionRow] = (),
         frame: Frame | None = None,
     ) -> list[Node]:
         """The results of a function, with the holders of its data-dependent dims attached by `with_dims`.
@@ -278,8 +280,10 @@ class Holders(dict[Var, Node]):
         own = set(params)
         bound = {var for value in params for var in symbols_of(value.type)}
         checked = self._host_computed(params) if entry else {}
-        live = set(post_order(*results)) if needs else set()
-        condition_dims = dict.fromkeys(var for need in needs for var in free_vars(need[1], need[2]))
+        live = set(post_order(*results)) if conditions else set()
+        condition_dims = dict.fromkeys(
+            var for condition in conditions for var in free_vars(condition[1], condition[2])
+        )
         made = frame.nodes if frame is not None else {}
         checks_left = self._required.keys() - self._placed - checked.keys() if checks else ()
         waiting = [

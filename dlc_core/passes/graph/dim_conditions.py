@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.graph.data_dims import data_dims
-from dlc_core.graph.dims import NEEDS
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
 from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, conditions_of
 from dlc_core.ir.expr import Binary, Expr, Var, as_expr, const, free_vars, substitute
@@ -24,30 +24,30 @@ from dlc_core.op.std.control import body_dims
 
 DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
-Need = tuple[str, Expr, Expr, str, str]
+ConditionRow = tuple[str, Expr, Expr, str, str]
 """A condition as an attribute holds it: its fields."""
 
 
-def needs_of(function: Function) -> tuple[Need, ...]:
+def dim_conditions(function: Function) -> tuple[ConditionRow, ...]:
     """Return the conditions on the dims of a function, each once: on dims of a call, and on data-dependent
     dims.
 
     Conditions in the function's attribute are kept.
     """
-    known = dims_known(function)
-    held = conditions_of(function.attrs.get(NEEDS, ()))
+    known = determined_dims(function)
+    held = conditions_of(function.attrs.get(CONDITIONS, ()))
     if not known and not held:
         return ()
     assumed = _conditions(post_order(function.body))
     return _open(c for c in (*held, *assumed) if known.issuperset(c.dims))
 
 
-def needs_of_nodes(nodes: Iterable[Node]) -> tuple[Need, ...]:
+def dim_conditions_of_nodes(nodes: Iterable[Node]) -> tuple[ConditionRow, ...]:
     """Return the conditions on the dims of some nodes, each once. The nodes need not be in a function."""
     return _open(_conditions(nodes))
 
 
-def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
+def _open(conditions: Iterable[Condition]) -> tuple[ConditionRow, ...]:
     """Return the conditions that do not hold for all sizes, each once."""
     found: dict[tuple[str, Expr, Expr], Condition] = {}
     analyzer = Analyzer()
@@ -63,7 +63,7 @@ def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
     return tuple((c.kind, c.left, c.right, c.why, c.where) for c in found.values())
 
 
-def dims_known(function: Function) -> set[Var]:
+def determined_dims(function: Function) -> set[Var]:
     """Return the symbolic dims that a function's params, their elements, or its data determine."""
     known = {*data_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
     for n in post_order(function.body):
@@ -143,4 +143,4 @@ def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
             yield from _pairs(one, other)
 
 
-__all__ = ["NEEDS", "Need", "dims_known", "needs_of", "needs_of_nodes"]
+__all__ = ["CONDITIONS", "ConditionRow", "determined_dims", "dim_conditions", "dim_conditions_of_nodes"]

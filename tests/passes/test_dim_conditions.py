@@ -12,7 +12,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.passes.graph.needs import needs_of
+from dlc_core.passes.graph.dim_conditions import dim_conditions
 
 N, M = Var("n"), Var("m")
 
@@ -39,7 +39,7 @@ def compiled(shape, make):
     ],
 )
 def test_records_conditions_on_dims(shape, into, count):
-    assert len(needs_of(function_of(shape, lambda x: std.reshape(x, shape=into)))) == count
+    assert len(dim_conditions(function_of(shape, lambda x: std.reshape(x, shape=into)))) == count
 
 
 def test_refuses_sizes_that_violate_a_condition(tmp_path):
@@ -74,7 +74,7 @@ def test_branches_that_are_not_taken_need_nothing():
             else_branch=branch(lambda x: std.full(shape=(2, 2), value=0.0, dtype="float32")),
         )
 
-    assert needs_of(function_of((N,), choose)) == ()
+    assert dim_conditions(function_of((N,), choose)) == ()
 
 
 def counted(make):
