@@ -22,7 +22,7 @@ from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.partition import PARTITIONER, region_of
-from dlc_core.passes.graph.regions import Taker
+from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.describe import interface_of
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
@@ -200,12 +200,12 @@ class Job:
 
     def _region(self, function: Function) -> Executable:
         key = function.attrs[REGION], function.attrs[PARTITIONER]
-        takers: Iterable[Taker] = self.context.placement.takers
-        taker = next(t for t in takers if (str(t.target), t.partitioner.name) == key)
-        if taker.partitioner.compile is None:
-            return self._compile_by_pipelines(function, taker.target)
+        candidates: Iterable[Candidate] = self.context.placement.candidates
+        candidate = next(t for t in candidates if (str(t.target), t.partitioner.name) == key)
+        if candidate.partitioner.compile is None:
+            return self._compile_by_pipelines(function, candidate.target)
         try:
-            return self._compile_externally(function, taker)
+            return self._compile_externally(function, candidate)
         except DlcError as error:
             if not self._host_runs_failed():
                 raise
@@ -227,14 +227,14 @@ class Job:
         inner = Job(self.request, context, outer=self, keeps_kernels=self.keeps_kernels)
         return inner.executable(module, lambda: module)
 
-    def _compile_externally(self, function: Function, taker: Taker) -> Executable:
+    def _compile_externally(self, function: Function, candidate: Candidate) -> Executable:
         """Compile a region by its partitioner's compiler."""
-        target, name, compile_ = taker.target, function.name, taker.partitioner.compile
+        target, name, compile_ = candidate.target, function.name, candidate.partitioner.compile
         assert compile_ is not None
         device = device_at(registry().devices.get(target.kind.device), target)
-        where = f"partitioner {taker.partitioner.name!r}, {name} for {target}"
+        where = f"partitioner {candidate.partitioner.name!r}, {name} for {target}"
         try:
-            artifact = compile_(region_of(function, taker), target)
+            artifact = compile_(region_of(function, candidate), target)
         except Exception as error:
             spans = tuple(dict.fromkeys(s for n in post_order(function.body) for s in n.spans))
             if isinstance(error, DlcError):

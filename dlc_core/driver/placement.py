@@ -14,7 +14,7 @@ from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_o
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.passes.graph.partition import Placement
-from dlc_core.passes.graph.regions import Taker
+from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.plugin.registry import registry
@@ -25,15 +25,15 @@ from dlc_core.target.partitioner import Partitioner, Region, RegionPattern, Verd
 
 def placement_of(targets: Targets) -> Placement | None:
     """The placement of a compile; None if one target takes everything."""
-    takers = [taker for one in targets.others for taker in takers_of(one)]
-    own = takers_of(targets.host, general=False)
-    if not takers and not own:
+    candidates = [candidate for one in targets.others for candidate in candidates_of(one)]
+    own = candidates_of(targets.host, general=False)
+    if not candidates and not own:
         return None
     automatic = targets.automatic | {str(targets.host)} if own else targets.automatic
-    return Placement(targets.host, (*takers, *own), automatic, targets.place)
+    return Placement(targets.host, (*candidates, *own), automatic, targets.place)
 
 
-def takers_of(target: Target, general: bool = True) -> list[Taker]:
+def candidates_of(target: Target, general: bool = True) -> list[Candidate]:
     """The partitioners of a target's kind.
 
     With `general` they include one that takes every op which the code generator supports.
@@ -43,7 +43,7 @@ def takers_of(target: Target, general: bool = True) -> list[Taker]:
     if general and kind.codegen:
         pattern = RegionPattern("op", any_op(), _is_expressed)
         found.append(Partitioner(kind.name, kind.name, (pattern,), worth=_computes))
-    return [Taker(target, partitioner) for partitioner in found]
+    return [Candidate(target, partitioner) for partitioner in found]
 
 
 def _is_expressed(found: Match, target: Target) -> Verdict:
@@ -111,4 +111,4 @@ def _node_names(module: IRModule) -> set[str]:
     return names
 
 
-__all__ = ["check_placement", "placement_of", "takers_of"]
+__all__ = ["candidates_of", "check_placement", "placement_of"]

@@ -28,7 +28,7 @@ from dataclasses import fields
 from typing import Any, ClassVar
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.ir.known import known_plans
+from dlc_core.ir.plan_classes import plan_classes
 from dlc_core.ir.structural import Structure, Structured
 from dlc_core.support.record import record
 
@@ -45,7 +45,7 @@ class Plan(Structured):
     """
 
     name: ClassVar[str] = ""
-    moves: ClassVar[bool] = False
+    fuses_data_movement: ClassVar[bool] = False
     """Whether transposes, slices and the like of a contraction's operands, and a transpose of its result, may
     be fused into the kernel at no cost: the kernel packs operands that it reads often.
     """
@@ -103,7 +103,7 @@ def named_plan(name: str, values: Mapping[str, Any]) -> Plan:
 
     Raises UsageError for fields that the class does not have.
     """
-    found = known_plans().get(name)
+    found = plan_classes().get(name)
     if found is None:
         return UnknownPlan(name, tuple(values.items()))
     known = [each.name for each in fields(found)]

@@ -25,7 +25,7 @@ import pluggy
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, similar
 from dlc_core.hooks import PROJECT, Deferred
-from dlc_core.ir.known import use_plans
+from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
 from dlc_core.plugin import builtin
 from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, register
@@ -515,12 +515,12 @@ def _known_ops() -> Mapping[str, Any]:
     return registry().ops
 
 
-def _known_plans() -> Mapping[str, Any]:
+def _plan_classes() -> Mapping[str, Any]:
     return registry().plans
 
 
 set_op_lookup(_known_ops)
-use_plans(_known_plans)
+set_plan_finder(_plan_classes)
 
 
 def codegen_of(target: Target) -> Any:

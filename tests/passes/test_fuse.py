@@ -180,7 +180,7 @@ def test_fuses_data_movement_into_a_contraction_if_enabled(x, y):
     moved = transpose(reshape(transpose(x), shape=(8, 8)))
     body = relu(matmul(moved, transpose(exp(y))))
     module = IRModule({"main": Function("main", (x, y), body)})
-    with_moves = Fuse(moves=True).run(module, PassContext())["main"]
+    with_moves = Fuse(data_movement=True).run(module, PassContext())["main"]
     assert names(with_moves) == ["fused_exp", "fused_transpose_reshape_transpose_transpose_matmul_relu"]
     assert len(names(fused(body))) == 3
 

@@ -29,7 +29,7 @@ from dlc_core.op.reference import evaluate
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph.partition import Partition, Placement, region_of
-from dlc_core.passes.graph.regions import Taker
+from dlc_core.passes.graph.regions import Candidate
 from dlc_core.rewrite import any_op, match_op, var
 from dlc_core.target import Target, TargetKind
 from dlc_core.target.partitioner import Partitioner, RegionPattern
@@ -39,13 +39,13 @@ ADD, MUL, NEG, ABS = (OPS[name] for name in ("add", "mul", "neg", "abs"))
 TYPE = tensor_type((2, 4))
 
 
-def taker(name, *patterns, **fields):
-    return Taker(KINDS[name], Partitioner(f"p-{name}", name, patterns, **fields))
+def candidate(name, *patterns, **fields):
+    return Candidate(KINDS[name], Partitioner(f"p-{name}", name, patterns, **fields))
 
 
-def partitioned(body, params, *takers, place=(), automatic=("a", "b")):
+def partitioned(body, params, *candidates, place=(), automatic=("a", "b")):
     module = IRModule({"main": Function("main", tuple(params), body)})
-    placement = Placement(KINDS["host"], tuple(takers), frozenset(automatic), tuple(place))
+    placement = Placement(KINDS["host"], tuple(candidates), frozenset(automatic), tuple(place))
     context = PassContext(placement=placement)
     made = Partition().run(module, context)
     return made["main"], made.attrs["placed"], placement
@@ -90,7 +90,7 @@ def test_random_partitions_mean_the_same(graph, data):
         return lambda found, target: owners[found.root] in (name, "both") or "it is not drawn"
 
     def own(name, *patterns):
-        return taker(name, *(replace(p, accepts=takes(name)) for p in patterns))
+        return candidate(name, *(replace(p, accepts=takes(name)) for p in patterns))
 
     function, told, placement = partitioned(body, params, own("a", PAIR, ANY), own("b", ANY))
     verify_function(function)
@@ -110,7 +110,7 @@ def test_random_partitions_mean_the_same(graph, data):
     for region in regions(function):
         assert is_region(region)
         found = region_of(
-            region, next(t for t in placement.takers if str(t.target) == region.attrs["region"])
+            region, next(t for t in placement.candidates if str(t.target) == region.attrs["region"])
         )
         members = [n for part in found.parts for n in part.match.nodes if n.op is not CONST]
         own_nodes = [n for n in post_order(region.body) if n.op.name not in STRUCTURAL]
@@ -123,7 +123,7 @@ def test_random_partitions_mean_the_same(graph, data):
 def test_a_graph_that_one_target_takes_whole_is_one_region_for_each_component(graph):
     """Merging is complete: no two regions of one target that touch could be one."""
     params, body = graph
-    function, _, _ = partitioned(body, params, taker("a", ANY))
+    function, _, _ = partitioned(body, params, candidate("a", ANY))
     made = regions(function)
     assert not any(n.op.name not in STRUCTURAL for n in post_order(function.body))
     for n in post_order(function.body):
@@ -137,14 +137,14 @@ def test_nodes_between_regions_separate_them():
     middle = OPS["neg"].build(first)
     last = OPS["mul"].build(OPS["add"].build(first, middle), x)
     only = RegionPattern("op", match_op(["add", "mul"], var("p"), var("q")))
-    _, told, _ = partitioned(last, [x], taker("a", only))
+    _, told, _ = partitioned(last, [x], candidate("a", only))
     assert [r["ops"] for r in told["regions"]] == [["add"], ["add", "mul"]]
 
 
 def test_constants_are_bound():
     x = param("x", TYPE)
     body = OPS["add"].build(x, constant(np.ones((2, 4), np.float32)))
-    function, _, _ = partitioned(body, [x], taker("a", ANY))
+    function, _, _ = partitioned(body, [x], candidate("a", ANY))
     (region,) = regions(function)
     assert [n.op for n in post_order(region.body) if n.op in (PARAM, CONST)] == [PARAM, CONST]
     assert function.body.args == (x,)
@@ -155,7 +155,7 @@ def test_several_results_of_one_op_leave_a_region():
     halves = OPS["split"].build(x, axis=1, sizes=(2, 2))
     body = make_tuple((OPS["neg"].build(get_item(halves, 0)), get_item(halves, 1)))
     only = RegionPattern("split", match_op("split", var("x")))
-    function, told, _ = partitioned(body, [x], taker("a", only))
+    function, told, _ = partitioned(body, [x], candidate("a", only))
     assert [r["ops"] for r in told["regions"]] == [["split"]]
     x_ = np.arange(8, dtype=np.float32).reshape(2, 4)
     for one, other in zip(evaluate(function, [x_]), evaluate(Function("f", (x,), body), [x_])):
@@ -165,12 +165,12 @@ def test_several_results_of_one_op_leave_a_region():
 def test_the_last_matching_placement_wins():
     x = param("x", TYPE)
     body = OPS["neg"].build(OPS["add"].build(x, x))
-    takers = taker("a", ANY), taker("b", ANY)
-    _, told, _ = partitioned(body, [x], *takers, place=[("neg", "b"), ("neg", "a"), ("add", "host")])
+    candidates = candidate("a", ANY), candidate("b", ANY)
+    _, told, _ = partitioned(body, [x], *candidates, place=[("neg", "b"), ("neg", "a"), ("add", "host")])
     assert [(r["target"], r["ops"]) for r in told["regions"]] == [("a", ["neg"])]
-    _, told, _ = partitioned(body, [x], *takers, place=[("add", "b")], automatic=())
+    _, told, _ = partitioned(body, [x], *candidates, place=[("add", "b")], automatic=())
     assert [(r["target"], r["ops"]) for r in told["regions"]] == [("b", ["add"])]
-    _, told, _ = partitioned(body, [x], taker("a", PAIR, ANY), place=[("p-a.pair", "host")])
+    _, told, _ = partitioned(body, [x], candidate("a", PAIR, ANY), place=[("p-a.pair", "host")])
     assert told["regions"] == []
 
 
@@ -182,7 +182,7 @@ def test_large_graphs_take_little_time():
         RegionPattern("some", match_op(["add", "neg"], var("p"))),
         RegionPattern("add", match_op("add", var("p"), var("q"))),
     )
-    _, told, _ = partitioned(value, [x], taker("a", *only), taker("b", ANY))
+    _, told, _ = partitioned(value, [x], candidate("a", *only), candidate("b", ANY))
     assert len(told["regions"]) == 2001
 
 
@@ -190,6 +190,6 @@ def test_large_graphs_take_little_time():
 def test_refusals_without_a_reason_say_so(verdict):
     x = param("x", TYPE)
     refusing = RegionPattern("op", any_op(), lambda found, target: verdict)
-    _, told, _ = partitioned(OPS["neg"].build(x), [x], taker("a", refusing))
+    _, told, _ = partitioned(OPS["neg"].build(x), [x], candidate("a", refusing))
     (entry,) = told["why_not"]
     assert entry["reasons"] == ["op: because" if verdict else "op: its predicate refuses"]

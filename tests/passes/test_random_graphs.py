@@ -179,5 +179,5 @@ def test_random_graphs_keep_their_values(seed, checked):
 def test_random_graphs_with_small_kernels_and_moves(seed, checked):
     maker = Maker(seed)
     body = maker.graph(40)
-    passes = [*default_pipeline("graph", PASSES).passes[:-1], Fuse(max_ops=3, moves=True)]
+    passes = [*default_pipeline("graph", PASSES).passes[:-1], Fuse(max_ops=3, data_movement=True)]
     checked(passes, body, params=maker.params, scale=100)

@@ -28,7 +28,7 @@ class AttentionPlan(Plan):
     UsageError if a size is below 1.
     """
 
-    moves: ClassVar[bool] = True
+    fuses_data_movement: ClassVar[bool] = True
     rows: int
     panel: int
 

@@ -36,14 +36,14 @@ from dlc_core.support.record import record
 
 NAME_LENGTH = 64
 """The most characters of the name of a kernel."""
-MOST = Decision(
-    "fuse.most",
+MAX_OPS = Decision(
+    "fuse.max_ops",
     "The most operations of a kernel.",
-    ("all", "few", "one"),
+    ("default", "few", "one"),
     has_values=True,
 )
-MOVES = Decision(
-    "fuse.moves",
+DATA_MOVEMENT = Decision(
+    "fuse.data_movement",
     "Whether contractions read operands through preceding data movement, or copies are written.",
     ("copied", "read_through"),
 )
@@ -55,37 +55,37 @@ SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
 class Fuse(GraphPass):
     """Group nodes into kernels of at most `max_ops` operations (None: the heuristic `fusion.max_ops`).
 
-    With `moves`, contractions read their operands through preceding transposes, slices and reshapes.
+    With `data_movement`, contractions read operands through preceding transposes, slices and reshapes.
     """
 
     name: ClassVar[str] = "fuse"
     max_ops: int | None = None
-    moves: bool = False
+    data_movement: bool = False
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         forced = FUSION.forced_ops
         most = FUSION.max_ops if self.max_ops is None else self.max_ops
-        limit = MOST.pick(
+        limit = MAX_OPS.pick(
             most if context.opt_level > 0 else 1,
             lambda: [most, *forced, 1],
-            lambda ops: "one" if ops == 1 else "few" if ops in forced else "all",
+            lambda ops: "one" if ops == 1 else "few" if ops in forced else "default",
             where=function.name,
         )
         reasons = {
             "read_through": "a contraction reads its operands many times, and a copy in the best order",
             "copied": "the target's contractions read operands in any order",
         }
-        preferred = "read_through" if self.moves else "copied"
-        moves = MOVES.choose(preferred, where=function.name, refused=reasons.__getitem__)
-        return _with_kernels(function, limit, moves == "read_through")
+        preferred = "read_through" if self.data_movement else "copied"
+        chosen = DATA_MOVEMENT.choose(preferred, where=function.name, refused=reasons.__getitem__)
+        return _with_kernels(function, limit, chosen == "read_through")
 
     def why_not(self, function: Function) -> tuple[NotFused, ...]:
         """Return the reason for each producer and consumer that this pass leaves in different kernels."""
-        return why_not(function, self.max_ops, self.moves)
+        return why_not(function, self.max_ops, self.data_movement)
 
 
-def _with_kernels(function: Function, max_ops: int, moves: bool) -> Function:
-    grouping = group_nodes(function, max_ops, moves)
+def _with_kernels(function: Function, max_ops: int, data_movement: bool) -> Function:
+    grouping = group_nodes(function, max_ops, data_movement)
     groups = grouping.groups
     names = _Names()
     built: dict[Node, Node] = {}

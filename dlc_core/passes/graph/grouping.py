@@ -122,10 +122,10 @@ def _is_copied(value: Node) -> bool:
     return value.op.name in COPIED and value.args[0].dtype.bits < value.dtype.bits
 
 
-def _moves(anchor: Node) -> bool:
+def _fuses_data_movement(anchor: Node) -> bool:
     """Whether the plan of a contraction allows data movement in its kernel."""
     plan = plan_of(anchor)
-    return plan is not None and plan.moves
+    return plan is not None and plan.fuses_data_movement
 
 
 def _is_windowed(value: Node) -> bool:
@@ -173,9 +173,9 @@ def _keeps_innermost(view: Node) -> bool:
 
 
 class _Grouper:
-    def __init__(self, function: Function, max_ops: int, moves: bool = False) -> None:
+    def __init__(self, function: Function, max_ops: int, data_movement: bool = False) -> None:
         self.max_ops = max_ops
-        self.moves = moves
+        self.data_movement = data_movement
         self.order = tuple(post_order(function.body))
         self.index = {n: i for i, n in enumerate(self.order)}
         self.users: dict[Node, list[Node]] = {n: [] for n in self.order}
@@ -250,7 +250,11 @@ class _Grouper:
             return "the consumer belongs to another kernel"
         if kind in ("structural", "host", "view"):
             return f"the consumer {consumer.op.name} is not in a kernel"
-        if consumer.op.name == "transpose" and _moves(anchor) and self.users[anchor] == [consumer]:
+        if (
+            consumer.op.name == "transpose"
+            and _fuses_data_movement(anchor)
+            and self.users[anchor] == [consumer]
+        ):
             return ""
         if kind not in POINTWISE:
             return f"{_article(kind)} operation does not follow {_article(self.kinds[anchor])} in one kernel"
@@ -343,7 +347,7 @@ class _Grouper:
         if anchored and used_by not in POINTWISE:
             # The user is the contraction, or data movement before it.
             moves = kind == "view" or current.op.name in MOVES
-            through = self.moves or (group.anchor is not None and _moves(group.anchor))
+            through = self.data_movement or (group.anchor is not None and _fuses_data_movement(group.anchor))
             return "" if through and moves else "a contraction reads its operands many times"
         if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
             return "only elementwise operations on its own shape enter a contraction's epilogue"
@@ -402,21 +406,23 @@ def _article(word: str) -> str:
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
-def _most(max_ops: int | None) -> int:
+def _limit(max_ops: int | None) -> int:
     return FUSION.max_ops if max_ops is None else max_ops
 
 
-def group_nodes(function: Function, max_ops: int | None = None, moves: bool = False) -> Grouping:
+def group_nodes(function: Function, max_ops: int | None = None, data_movement: bool = False) -> Grouping:
     """Group the nodes of a function into kernels of at most `max_ops` operations.
 
-    `max_ops=None` takes the heuristic `fusion.max_ops`. With `moves`, transposes, slices and other data
-    movement before a contraction are in its kernel.
+    `max_ops=None` takes the heuristic `fusion.max_ops`. With `data_movement`, transposes, slices and other
+    data movement before a contraction are in its kernel.
     """
-    return _Grouper(function, _most(max_ops), moves).run()
+    return _Grouper(function, _limit(max_ops), data_movement).run()
 
 
-def why_not(function: Function, max_ops: int | None = None, moves: bool = False) -> tuple[NotFused, ...]:
+def why_not(
+    function: Function, max_ops: int | None = None, data_movement: bool = False
+) -> tuple[NotFused, ...]:
     """Return the reason for each pair of producer and consumer in different kernels."""
-    grouper = _Grouper(function, _most(max_ops), moves)
+    grouper = _Grouper(function, _limit(max_ops), data_movement)
     grouper.run()
     return tuple(grouper.why_not())

@@ -37,7 +37,7 @@ from dlc_core.graph.node import (
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import static_bytes
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.graph.regions import Cover, Graph, Piece, Taker, merged
+from dlc_core.passes.graph.regions import Candidate, Cover, Graph, RegionPart, merged
 from dlc_core.rewrite.pattern import match
 from dlc_core.support.record import record
 from dlc_core.target.partitioner import Part, Region, RegionPattern
@@ -52,20 +52,20 @@ NO_MATCH = "no pattern matches"
 class Placement:
     """The targets of a compile.
 
-    `takers` are the partitioners in order of preference, both of the targets `automatic` and of those that
-    take only what is placed on them. `host` takes the rest. `place` pairs names (of ops, of patterns as
+    `candidates` are in order of preference, both for the targets `automatic` and for those that take only
+    what is placed on them. `host` takes the rest. `place` pairs names (of ops, of patterns as
     `partitioner.pattern`, of model nodes with wildcards) with targets. If several match a node, the last one
     counts.
     """
 
     host: Target
-    takers: tuple[Taker, ...]
+    candidates: tuple[Candidate, ...]
     automatic: frozenset[str]
     place: tuple[tuple[str, str], ...] = ()
 
     def patterns(self) -> Mapping[str, RegionPattern]:
-        """Return the patterns of all takers by the names that `place` may use."""
-        return {f"{t.partitioner.name}.{p.name}": p for t in self.takers for p in t.partitioner.patterns}
+        """Return the patterns of all candidates by the names that `place` may use."""
+        return {f"{t.partitioner.name}.{p.name}": p for t in self.candidates for p in t.partitioner.patterns}
 
     def pins(self, order: Sequence[Node]) -> dict[Node, str]:
         """Return the nodes that `place` assigns, with their targets."""
@@ -120,36 +120,36 @@ class _Partitioner:
 
     def _regions(self, graph: Graph) -> tuple[Cover, list[_FoundRegion]]:
         pins = self.placement.pins(graph.order)
-        declined: dict[tuple[Node, Taker], str] = {}
+        declined: dict[tuple[Node, Candidate], str] = {}
 
-        def offer(taker: Taker) -> Callable[[Node], bool]:
-            own = str(taker.target)
+        def offer(candidate: Candidate) -> Callable[[Node], bool]:
+            own = str(candidate.target)
             is_automatic = own in self.placement.automatic
 
             def offered(n: Node) -> bool:
                 pin = pins.get(n)
-                return (is_automatic if pin is None else pin == own) and (n, taker) not in declined
+                return (is_automatic if pin is None else pin == own) and (n, candidate) not in declined
 
             return offered
 
         while True:
             cover = Cover(graph)
-            for taker in self.placement.takers:
-                cover.add(taker, offer(taker))
-            found = [_FoundRegion.of(graph, pieces) for pieces in merged(graph, cover.pieces)]
+            for candidate in self.placement.candidates:
+                cover.add(candidate, offer(candidate))
+            found = [_FoundRegion.of(graph, parts) for parts in merged(graph, cover.parts)]
             refusals = [(each, why) for each in found if (why := each.why_not())]
             if not refusals:
                 break
             for each, why in refusals:
-                declined.update(((n, each.taker), why) for n in each.members)
-        for (n, taker), why in declined.items():
-            cover.refuse(n, taker, why)
+                declined.update(((n, each.candidate), why) for n in each.members)
+        for (n, candidate), why in declined.items():
+            cover.refuse(n, candidate, why)
         return cover, found
 
     def _record_refusals(self, graph: Graph, cover: Cover) -> None:
         """Record why nodes are not on a preferred target."""
-        target_of = {n: str(piece.taker.target) for piece in cover.pieces for n in piece.members}
-        targets = list(dict.fromkeys(str(t.target) for t in self.placement.takers))
+        target_of = {n: str(part.candidate.target) for part in cover.parts for n in part.members}
+        targets = list(dict.fromkeys(str(t.target) for t in self.placement.candidates))
         pins = self.placement.pins(graph.order)
         for n in graph.order:
             if n.op.name in STRUCTURAL:
@@ -208,24 +208,24 @@ class _Partitioner:
 
 @record(frozen=True, eq=False)
 class _FoundRegion:
-    """A region: its pieces, and its nodes as a function."""
+    """A region: its parts, and its nodes as a function."""
 
-    taker: Taker
-    pieces: tuple[Piece, ...]
+    candidate: Candidate
+    parts: tuple[RegionPart, ...]
     members: tuple[Node, ...]
     extracted: Extracted
 
     @staticmethod
-    def of(graph: Graph, pieces: Sequence[Piece]) -> _FoundRegion:
-        taker = pieces[0].taker
-        inside = dict.fromkeys(n for piece in pieces for n in piece.members)
+    def of(graph: Graph, parts: Sequence[RegionPart]) -> _FoundRegion:
+        candidate = parts[0].candidate
+        inside = dict.fromkeys(n for part in parts for n in part.members)
         members = tuple(sorted(inside, key=graph.position.__getitem__))
-        attrs = {REGION: str(taker.target), PARTITIONER: taker.partitioner.name}
+        attrs = {REGION: str(candidate.target), PARTITIONER: candidate.partitioner.name}
         made = extract("region", members, reads_of(inside), lambda n: graph.escapes(n, inside), attrs)
         positions = {n: i for i, n in enumerate(post_order(made.function.body))}
-        parts = tuple((piece.pattern.name, positions[made.copies[piece.root]]) for piece in pieces)
-        function = made.function.with_attrs(**{PARTS: parts})
-        return _FoundRegion(taker, tuple(pieces), members, replace(made, function=function))
+        patterns = tuple((part.pattern.name, positions[made.copies[part.root]]) for part in parts)
+        function = made.function.with_attrs(**{PARTS: patterns})
+        return _FoundRegion(candidate, tuple(parts), members, replace(made, function=function))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -237,18 +237,20 @@ class _FoundRegion:
         missing = dict.fromkeys(v.name for n in self.members for v in dims_required_by(n) if v not in known)
         if missing:
             return f"its inputs do not determine the dims {', '.join(missing)}"
-        region, taker = region_of(self.extracted.function, self.taker), self.taker
+        region, candidate = region_of(self.extracted.function, self.candidate), self.candidate
         spans = (s for n in self.members for s in n.spans)
-        return taker.refusal("worth", lambda: taker.partitioner.worth(region, taker.target), spans)
+        return candidate.refusal(
+            "worth", lambda: candidate.partitioner.worth(region, candidate.target), spans
+        )
 
     def record(self, name: str) -> dict[str, Any]:
         """Return the report of a region as plain data."""
         spans = dict.fromkeys(s.name or str(s) for n in self.members for s in n.spans)
-        patterns = dict.fromkeys(piece.pattern.name for piece in self.pieces)
+        patterns = dict.fromkeys(part.pattern.name for part in self.parts)
         return {
             "name": name,
-            "target": str(self.taker.target),
-            "partitioner": self.taker.partitioner.name,
+            "target": str(self.candidate.target),
+            "partitioner": self.candidate.partitioner.name,
             "patterns": list(patterns),
             "ops": [n.op.name for n in self.members if n.op.name not in STRUCTURAL],
             "nodes": list(spans),
@@ -257,9 +259,9 @@ class _FoundRegion:
         }
 
 
-def region_of(function: Function, taker: Taker) -> Region:
+def region_of(function: Function, candidate: Candidate) -> Region:
     """Return the input of a region's compiler."""
-    patterns = {p.name: p for p in taker.partitioner.patterns}
+    patterns = {p.name: p for p in candidate.partitioner.patterns}
     order = list(post_order(function.body))
     parts = []
     for name, index in function.attrs[PARTS]:

@@ -21,8 +21,8 @@ NO_REASON = "its predicate refuses"
 
 
 @record(frozen=True, eq=False)
-class Taker:
-    """A target and one of its partitioners."""
+class Candidate:
+    """A target and one of its partitioners, which may take nodes."""
 
     target: Target
     partitioner: Partitioner
@@ -41,10 +41,10 @@ class Taker:
 
 
 @record(frozen=True)
-class Piece:
-    """One match of a pattern: its nodes, arguments first."""
+class RegionPart:
+    """One match of a pattern in a region: its nodes, arguments first."""
 
-    taker: Taker
+    candidate: Candidate
     pattern: RegionPattern
     root: Node
     members: tuple[Node, ...]
@@ -69,44 +69,46 @@ class Cover:
     """The matches found so far, and by node and target why other nodes are in none."""
 
     graph: Graph
-    pieces: list[Piece] = field(default_factory=list)
+    parts: list[RegionPart] = field(default_factory=list)
     covered: set[Node] = field(default_factory=set)
     refused: dict[Node, dict[str, list[str]]] = field(default_factory=dict)
 
-    def refuse(self, n: Node, taker: Taker, why: str) -> None:
+    def refuse(self, n: Node, candidate: Candidate, why: str) -> None:
         """Record why a partitioner does not take a node."""
-        reasons = self.refused.setdefault(n, {}).setdefault(str(taker.target), [])
+        reasons = self.refused.setdefault(n, {}).setdefault(str(candidate.target), [])
         if why not in reasons:
             reasons.append(why)
 
-    def add(self, taker: Taker, offered: Callable[[Node], bool]) -> None:
-        """Add the matches of a taker among the nodes that are free and `offered` to it.
+    def add(self, candidate: Candidate, offered: Callable[[Node], bool]) -> None:
+        """Add a candidate's matches among the nodes that are in no match yet and `offered` to it.
 
         Patterns are tried in their order, for nodes from the results backwards.
         """
-        for pattern in taker.partitioner.patterns:
+        for pattern in candidate.partitioner.patterns:
             for n in reversed(self.graph.order):
                 if n not in self.covered and offered(n):
-                    self._try(taker, pattern, n, offered)
+                    self._try(candidate, pattern, n, offered)
 
-    def _try(self, taker: Taker, pattern: RegionPattern, root: Node, offered: Callable[[Node], bool]) -> None:
+    def _try(
+        self, candidate: Candidate, pattern: RegionPattern, root: Node, offered: Callable[[Node], bool]
+    ) -> None:
         found = match(pattern.pattern, root)
         if found is None:
             if isinstance(pattern.pattern, OpPattern) and root.op in pattern.pattern.ops:
-                self.refuse(root, taker, f"{pattern.name}: {mismatch(pattern.pattern, root)}")
+                self.refuse(root, candidate, f"{pattern.name}: {mismatch(pattern.pattern, root)}")
             return
         members = {n for n in found.nodes if n.op is not CONST}
-        why = self._why_not(found, members, offered) or taker.refusal(
-            pattern.name, lambda: pattern.accepts(found, taker.target), root.spans
+        why = self._why_not(found, members, offered) or candidate.refusal(
+            pattern.name, lambda: pattern.accepts(found, candidate.target), root.spans
         )
         if why:
             for n in members - self.covered:
-                self.refuse(n, taker, f"{pattern.name}: {why}")
+                self.refuse(n, candidate, f"{pattern.name}: {why}")
             return
         members |= {u for n in members for u in self.graph.users[n] if u.op is GET}
         self.covered |= members
         ordered = tuple(sorted(members, key=self.graph.position.__getitem__))
-        self.pieces.append(Piece(taker, pattern, root, ordered))
+        self.parts.append(RegionPart(candidate, pattern, root, ordered))
 
     def _why_not(self, found: Match, members: Collection[Node], offered: Callable[[Node], bool]) -> str:
         for n in members:
@@ -119,26 +121,26 @@ class Cover:
         return ""
 
 
-def merged(graph: Graph, pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """Return the pieces of each region, arguments first."""
+def merged(graph: Graph, parts: Iterable[RegionPart]) -> list[list[RegionPart]]:
+    """Return the parts of each region, arguments first."""
     clusters = _Clusters()
-    piece_at = {piece.root: piece for piece in pieces}
-    inside = {n for piece in piece_at.values() for n in piece.members}
+    part_at = {part.root: part for part in parts}
+    inside = {n for part in part_at.values() for n in part.members}
     for n in graph.order:
-        piece = piece_at.get(n)
-        if piece is not None:
-            own = clusters.add(piece)
-            if piece.taker.partitioner.merge:
+        part = part_at.get(n)
+        if part is not None:
+            own = clusters.add(part)
+            if part.candidate.partitioner.merge:
                 for other in sorted(clusters.direct[own]):
                     other = clusters.find(other)
-                    if clusters.pieces[other][0].taker is piece.taker:
+                    if clusters.parts[other][0].candidate is part.candidate:
                         clusters.join(clusters.find(own), other)
         elif n not in inside:
             clusters.reach[n] = clusters.nearest(n.args)
-    by_region: dict[int, list[Piece]] = {}
-    for number, found in enumerate(clusters.pieces):
+    by_region: dict[int, list[RegionPart]] = {}
+    for number, found in enumerate(clusters.parts):
         if clusters.find(number) == number:
-            by_region[number] = sorted(found, key=lambda piece: graph.position[piece.root])
+            by_region[number] = sorted(found, key=lambda part: graph.position[part.root])
     return list(by_region.values())
 
 
@@ -146,7 +148,7 @@ class _Clusters:
     """Joined matches, with their direct dependences and those through other nodes."""
 
     def __init__(self) -> None:
-        self.pieces: list[list[Piece]] = []
+        self.parts: list[list[RegionPart]] = []
         self.direct: list[set[int]] = []
         """For each cluster: the clusters whose values it reads."""
         self.indirect: list[set[int]] = []
@@ -173,12 +175,12 @@ class _Clusters:
                 found |= self.reach.get(arg, frozenset())
         return frozenset(found)
 
-    def add(self, piece: Piece) -> int:
-        """Add a cluster of one piece, after all existing ones."""
-        number = len(self.pieces)
-        members = set(piece.members)
-        reads = [a for n in piece.members for a in n.args if a not in members]
-        self.pieces.append([piece])
+    def add(self, part: RegionPart) -> int:
+        """Add a cluster of one part, after all existing ones."""
+        number = len(self.parts)
+        members = set(part.members)
+        reads = [a for n in part.members for a in n.args if a not in members]
+        self.parts.append([part])
         self._parent.append(number)
         self.direct.append({self.cluster_of[a] for a in reads if a in self.cluster_of})
         self.indirect.append({c for a in reads for c in self.reach.get(a, ())})
@@ -189,9 +191,9 @@ class _Clusters:
         """Merge two clusters, where `last` reads `first`, unless another path between them forms a cycle."""
         if last == first or self._depends_indirectly(last, first):
             return
-        small, large = sorted((last, first), key=lambda number: len(self.pieces[number]))
+        small, large = sorted((last, first), key=lambda number: len(self.parts[number]))
         self._parent[small] = large
-        self.pieces[large] += self.pieces[small]
+        self.parts[large] += self.parts[small]
         self.direct[large] |= self.direct[small]
         self.indirect[large] |= self.indirect[small]
 
@@ -214,4 +216,4 @@ class _Clusters:
         return False
 
 
-__all__ = ["Cover", "Graph", "Piece", "Taker", "merged"]
+__all__ = ["Candidate", "Cover", "Graph", "RegionPart", "merged"]

@@ -55,7 +55,7 @@ VECTOR_WIDTH = Decision(
 THREADS_PER_GROUP = Decision(
     "gpu.threads_per_group",
     "Threads per group, for kernels whose threads compute separate points.",
-    ("one_subgroup", "several_subgroups", "most"),
+    ("one_subgroup", "several_subgroups", "max"),
     has_values=True,
 )
 GRID_STRIDE = Decision(

@@ -127,7 +127,7 @@ class Grid:
         def kind(width: int) -> str:
             if width <= max(1, self.subgroup):
                 return "one_subgroup"
-            return "most" if width == self.max_threads else "several_subgroups"
+            return "max" if width == self.max_threads else "several_subgroups"
 
         best = self.width(points)
 

@@ -44,7 +44,7 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
     "gpu.threads_per_group": {
         "one_subgroup": ("elementwise", "pooling", "sums of columns"),
         "several_subgroups": ("elementwise", "transposition"),
-        "most": ("elementwise", "depthwise"),
+        "max": ("elementwise", "depthwise"),
     },
     "gpu.grid_stride": {
         "group_per_tile": ("elementwise",),

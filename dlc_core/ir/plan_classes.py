@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-Plans: TypeAlias = Mapping[str, type[Any]]
+PlanClasses: TypeAlias = Mapping[str, type[Any]]
 """Classes derived from `ir.plan.Plan`. This module does not import it, so that the registry starts without
 it."""
 
-_finders: list[Callable[[], Plans]] = []
+_finders: list[Callable[[], PlanClasses]] = []
 
 
-def use_plans(finder: Callable[[], Plans]) -> None:
+def set_plan_finder(finder: Callable[[], PlanClasses]) -> None:
     """Set the function that finds the classes. A later call replaces the earlier function."""
     _finders[:] = [finder]
 
 
-def known_plans() -> Plans:
+def plan_classes() -> PlanClasses:
     """All classes by name; empty before the registry is loaded."""
     return _finders[0]() if _finders else {}
 
 
-__all__ = ["known_plans", "use_plans"]
+__all__ = ["plan_classes", "set_plan_finder"]
