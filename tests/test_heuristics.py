@@ -193,8 +193,8 @@ def test_heuristics_that_are_read_are_recorded():
     assert {"fusion.max_ops", "loops.row_bytes"} <= names
     assert not any(name.startswith("gpu.") for name in names)
     with recorded() as others:
-        assert LOOPS.interleaved == 8
-    assert others == {"loops.interleaved"}
+        assert LOOPS.max_interleaved == 8
+    assert others == {"loops.max_interleaved"}
     with overridden({name: scaled(declared()[name].default, 2) for name in declared() if name not in names}):
         assert kernels() == 1
 
@@ -217,7 +217,7 @@ def test_a_compile_reads_heuristics_from_each_source(monkeypatch):
         assert kernels(config={"heuristics": "fusion.max_ops=1"}) == 8
     with overridden("fusion.max_ops=4"):
         assert kernels() == 2
-    monkeypatch.setenv("DLC_HEURISTICS", "fusion.max_ops=2,memory.gain=30")
+    monkeypatch.setenv("DLC_HEURISTICS", "fusion.max_ops=2,memory.gain_divisor=30")
     assert kernels() == 4
     assert kernels(config=few) == 3
     with PassContext(config=few):
@@ -235,7 +235,7 @@ def test_predicted_times_use_the_heuristics_of_the_compile():
 
 
 def test_heuristics_are_part_of_the_request():
-    given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain": 30, "fusion.max_ops": 3}})
-    assert given.config["heuristics"] == "fusion.max_ops=3,memory.gain=30"
+    given = CompileRequest.of(NAMED, config={"heuristics": {"memory.gain_divisor": 30, "fusion.max_ops": 3}})
+    assert given.config["heuristics"] == "fusion.max_ops=3,memory.gain_divisor=30"
     assert CompileRequest.of_record(given.record()).config == given.config
     assert "heuristics" not in CompileRequest.of(NAMED).config

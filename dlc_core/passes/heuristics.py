@@ -25,7 +25,7 @@ class FusionHeuristics:
     contexts: int = 4
     """How many times per result element a cheap member may be computed.  Halved and doubled: no kernel of the
     corpus changes."""
-    smaller: int = 4
+    broadcast_ratio: int = 4
     """A costly producer with this many times fewer elements than its consumer is computed once, by a kernel
     of its own.  Halved and doubled: no kernel of the corpus changes."""
     forced_ops: tuple[int, ...] = (2, 4)
@@ -55,10 +55,10 @@ class ConstantHeuristics:
     filled_bytes: int = 1 << 28
     """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
     measured: no program of the corpus reads it on one thread."""
-    compared: int = 16
+    compared_elements: int = 16
     """The first elements that are compared before constants are read completely: a page of a mapped file.
     Halved and doubled: no kernel of the corpus changes."""
-    reciprocals: int = 1 << 16
+    max_reciprocals: int = 1 << 16
     """The most elements of a divisor that are looked at for being powers of two.  A limit on compile time.
     Halved and doubled: no kernel of the corpus changes."""
 
@@ -88,7 +88,7 @@ class WeightHeuristics:
 class PhaseHeuristics:
     """The numbers of transposed convolutions (`phases.py`)."""
 
-    more: float = 1.1
+    work_ratio: float = 1.1
     """Phases are separate convolutions if a single convolution would take this many times as many
     multiplications.  Zen 4, halved: faster (transposed conv 40%); doubled: no kernel changes."""
     max_phases: int = 8
@@ -100,7 +100,7 @@ class PhaseHeuristics:
 class StreamHeuristics:
     """The numbers of depth-first tiling (`stream_rows.py`)."""
 
-    share: float = 0.875
+    peak_fraction: float = 0.875
     """The fraction of the estimated peak memory that depth-first tiling must not exceed.  Not measured: no
     program of the corpus reads it on one thread."""
 
@@ -115,7 +115,7 @@ class MemoryHeuristics:
     effort: int = 2048
     """Steps that are tried over all partial orders: the beam is narrower in long programs.  A limit on
     compile time.  Halved and doubled: no kernel of the corpus changes."""
-    gain: int = 20
+    gain_divisor: int = 20
     """A new order must save at least one part in this many, because neighbours in the given order share data
     in the caches.  Halved and doubled: no kernel of the corpus changes."""
     sampled_dim: int = 1021
@@ -127,7 +127,7 @@ class MemoryHeuristics:
     loop_rows: int = 16
     """The same in rows, if their size is symbolic.  Not measured: no program of the corpus reads it on one
     thread."""
-    slices: int = 64
+    max_slices: int = 64
     """The most slices of a temporary of a parallel loop, if the number of threads is not known.  Not
     measured: no program of the corpus reads it on one thread."""
     slices_per_thread: int = 4
@@ -139,13 +139,13 @@ class MemoryHeuristics:
 class ControlHeuristics:
     """The numbers of passes over loops and conditions (`tir/`)."""
 
-    copied: int = 4
+    max_copied: int = 4
     """The most stores and calls of a loop that are copied for both outcomes of a condition.  A limit on code
     size.  Not measured: no program of the corpus reads it on one thread."""
     split_steps: int = 32
     """Twice the stores and calls of a loop up to which it is split where a condition changes.  A limit on
     code size.  Not measured: no program of the corpus reads it on one thread."""
-    registers: int = 64
+    max_registers: int = 64
     """The most elements of a temporary that become values.  Not measured: no program of the corpus reads it
     on one thread."""
     forced_steps: tuple[int, ...] = (4, 16)

@@ -31,8 +31,8 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "mergeable_tail": "which loops are fused: any may be",
     },
     "dlc_core.schedule.rules.cpu.contraction": {
-        "Contract._pad_rows": "strides of a copy, which all its accesses follow",
-        "Contract._facts": "facts that plans are chosen by, any of which is right",
+        "ContractionScheduler._pad_rows": "strides of a copy, which all its accesses follow",
+        "ContractionScheduler._facts": "facts that plans are chosen by, any of which is right",
     },
     "dlc_core.schedule.rules.cpu.rows": {
         "_mergeable": "which loops are fused: any may be",
@@ -49,14 +49,14 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     },
     "dlc_core.schedule.rules.cpu.panels": {
         "_why_unblocked": "compares with caches",
-        "steps_at_once": "compares with caches",
+        "choose_k_block": "compares with caches",
         "panel_bytes": "compares with caches",
         "plan_prefetch": "prefetches",
         "_readers": "prefetches",
     },
     "dlc_core.schedule.rules.cpu.maps": {
         "schedule_map": "the width of vectors",
-        "_group": "the width of vectors",
+        "_registers_per_value": "the width of vectors",
     },
     "dlc_core.schedule.rules.cpu.edges": {
         "Edges.cuts": "where a loop with conditions is cut: it may be anywhere",
@@ -145,14 +145,16 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "dlc_core.schedule.rules.cpu.contraction": {
-        "Contract._sum_chunks": {
+        "ContractionScheduler._sum_partially": {
             "1 - rank: constant + 1": "which loops are put in another order: any may be"
         },
-        "Contract._parts": {"loop.extent // height: another operator": "a part without rows is cut off too"},
+        "ContractionScheduler._parts": {
+            "loop.extent // height: another operator": "a part without rows is cut off too"
+        },
     },
     "dlc_core.algorithms.row_filter.rule": {
         "RowFilterRule.apply": {
-            "-known_extent(s, stage['results'], 1) // tiles: another operator": "rows that are computed"
+            "-static_extent(s, stage['results'], 1) // tiles: another operator": "rows that are computed"
             " together: any number may be"
         },
     },

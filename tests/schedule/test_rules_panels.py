@@ -8,7 +8,7 @@ import pytest
 
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.cpu.panels import panel_bytes, steps_at_once
+from dlc_core.schedule.rules.cpu.panels import choose_k_block, panel_bytes
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, schedule_for
 from dlc_core.tir.functor import block_list, stmts
@@ -67,4 +67,4 @@ def test_k_is_not_blocked_if_caches_hold_all_or_no_block(caches):
 def test_k_is_blocked_if_llc_bound(units, rows, sums, steps):
     machine = Machine(replace(WIDE, vector_units=units), 1)
     panel = panel_bytes((3, 3, 3, 24, 48), 3, 4)
-    assert steps_at_once(machine, panel, 4, (3, 3, 24), rows, sums) == steps
+    assert choose_k_block(machine, panel, 4, (3, 3, 24), rows, sums) == steps

@@ -7,7 +7,7 @@ from typing import ClassVar
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.gemm_decisions import PANEL_DECISIONS
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
-from dlc_core.schedule.rules.stages import has_known_sizes, stage_names
+from dlc_core.schedule.rules.stages import has_static_sizes, stage_names
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -23,7 +23,7 @@ class FilteringRule(ScheduleRule):
         return (
             not machine.description.thread_axes
             and stage_names(func, self.mark) == sorted(self.stages)
-            and has_known_sizes(func)
+            and has_static_sizes(func)
         )
 
 

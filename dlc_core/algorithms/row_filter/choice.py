@@ -126,7 +126,7 @@ def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
     steps = points * layer.stride * layer.columns * layer.inputs
     across = ((layer.width - 1) * layer.stride + layer.columns) * layer.stride
     kept = steps * layer.outputs + points * (across * layer.inputs + strip * layer.outputs)
-    if kept * FLOAT > ROW_FILTER.l2_fraction * core.second_cache:
+    if kept * FLOAT > ROW_FILTER.l2_fraction * core.l2_bytes:
         return None
     row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
     # Storing and loading the products is added to the arithmetic on them.

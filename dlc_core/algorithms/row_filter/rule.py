@@ -16,12 +16,12 @@ from dlc_core.algorithms.row_filter.choice import STRIP, choose_strip
 from dlc_core.algorithms.row_filter.op import STAGE
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
-from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
+from dlc_core.schedule.rules.analysis import contraction_of, inline_epilogue
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.contraction import ContractionScheduler
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.register_tile import choose
-from dlc_core.schedule.rules.stages import known_extent, marked_stages
+from dlc_core.schedule.rules.stages import marked_stages, static_extent
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 
@@ -44,15 +44,15 @@ class RowFilterRule(FilteringRule):
         s, stage = schedule, marked_stages(schedule, STAGE)
         found = contraction_of(s.get(stage["products"]))
         assert found is not None
-        contract = Contract(s, machine, found)
-        lanes = contract.lanes
-        points, _, tiles, width, outputs = (known_extent(s, stage["products"], i) for i in range(5))
-        tile = -(-known_extent(s, stage["results"], 1) // tiles)
+        scheduler = ContractionScheduler(s, machine, found)
+        lanes = scheduler.lanes
+        points, _, tiles, width, outputs = (static_extent(s, stage["products"], i) for i in range(5))
+        tile = -(-static_extent(s, stage["results"], 1) // tiles)
         bits = s.get(stage["products"]).writes[0].buffer.dtype.bits
         core = Core.of(machine.description, machine.workers, bits)
 
         borders = s.get_producers(stage["inputs"])
-        out = inline_behind(s, (*borders, *stage.values()), stage["results"])
+        out = inline_epilogue(s, (*borders, *stage.values()), stage["results"])
         strip = choose_strip(width, points, outputs, core)
         products = s.cache_write(stage["products"], 0, "local")
         batch, height, pixels, channel = s.get_loops(out)
@@ -72,8 +72,8 @@ class RowFilterRule(FilteringRule):
         s.compute_at(products, pieces)
         _, _, _, across, channel = s.get_loops(products)[-5:]
         chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers, rates=core.rates)
-        contract.pack(chosen)
-        contract.nest(products, across, channel, chosen)
+        scheduler.pack(chosen)
+        scheduler.nest(products, across, channel, chosen)
 
         s.compute_at(stage["inputs"], group)
         point, _, _, _, pixel, channel = s.get_loops(stage["inputs"])[-6:]

@@ -205,7 +205,7 @@ def _forms(shape: Shape, core: Core, parts: bool, static_rows: bool) -> list[For
 def scaling(shape: Shape, core: Core) -> float:
     """Cycles to scale rows, to test whether they are finite, and to select results."""
     moved = STRASSEN.scaled_reads * shape.inner + STRASSEN.scaled_results * shape.columns
-    return FLOAT * shape.rows * moved / core.beyond_second
+    return FLOAT * shape.rows * moved / core.bandwidth_beyond_l2
 
 
 def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None) -> Plan | None:
@@ -256,8 +256,8 @@ def direct_cycles(shape: Shape, core: Core) -> float:
 
 def is_memory_bound(shape: Shape, core: Core) -> bool:
     """Whether the plain GEMM is memory-bound, or nearly so."""
-    read = FLOAT * shape.inner * shape.columns / core.from_memory
-    return read > STRASSEN.memory_share * direct_cycles(shape, core)
+    read = FLOAT * shape.inner * shape.columns / core.memory_bandwidth
+    return read > STRASSEN.memory_fraction * direct_cycles(shape, core)
 
 
 @cached(maxsize=1024)
@@ -285,7 +285,7 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
         between = PRODUCTS * panel * (1 if levels == 1 else STRASSEN.two_level_values)
         by_tiles = levels == 1 and _fits_l2(rows, shape.inner, width, core)
         read = STRASSEN.two_level_reads * inner * width * core.lanes * FLOAT if levels == 2 else 0.0
-        if max(0 if by_tiles else between, read) > STRASSEN.l2_fraction * core.second_cache:
+        if max(0 if by_tiles else between, read) > STRASSEN.l2_fraction * core.l2_bytes:
             continue
         combined = _combined(shape, between, core, levels, by_tiles)
         panels = vectors // width
@@ -300,12 +300,12 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
                     )
                 found.append(Plan(Tile(height, width), cycles, by_tiles))
     lhs_bytes = shape.rows * shape.inner * FLOAT
-    in_l2 = levels == 1 and PRODUCTS / 4 * lhs_bytes <= STRASSEN.l2_fraction_by_tiles * core.second_cache
+    in_l2 = levels == 1 and PRODUCTS / 4 * lhs_bytes <= STRASSEN.l2_fraction_by_tiles * core.l2_bytes
     sums = (
         (STRASSEN.l2_row_traffic if in_l2 else STRASSEN.row_traffic[levels])
         * lhs_bytes
         * core.threads
-        / core.beyond_second
+        / core.bandwidth_beyond_l2
     )
     read = lhs_bytes * (core.threads - 1) / STRASSEN.remote_bytes_per_cycle
     return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
@@ -320,8 +320,8 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     weights = FLOAT * shape.inner * shape.columns
     reload = (
         0.0
-        if weights <= STRASSEN.l2_fraction * core.second_cache
-        else STRASSEN.exposed_reload * weights / core.beyond_second
+        if weights <= STRASSEN.l2_fraction * core.l2_bytes
+        else STRASSEN.exposed_reload * weights / core.bandwidth_beyond_l2
     )
     best: tuple[int, Plan] | None = None
     for count in range(max(2, core.threads), shape.rows // STRASSEN.min_block + 1):
@@ -341,16 +341,16 @@ def _fits_l2(rows: int, inner: float, width: int, core: Core) -> bool:
     """Whether L2 holds the operands of all products of a panel on one level, and the next panel."""
     sums = PRODUCTS * rows * inner / 2
     weights = 2 * inner * 2 * width * core.lanes
-    return (sums + weights) * FLOAT <= STRASSEN.l2_fraction_by_tiles * core.second_cache
+    return (sums + weights) * FLOAT <= STRASSEN.l2_fraction_by_tiles * core.l2_bytes
 
 
 def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: bool) -> float:
     """Cycles to store products, of `between` bytes per panel, and to sum them."""
     if by_tiles:
         return STRASSEN.combined_cycles * shape.rows * shape.columns / core.lanes
-    in_l2 = between <= STRASSEN.l2_sum_fraction * core.second_cache
+    in_l2 = between <= STRASSEN.l2_sum_fraction * core.l2_bytes
     moved = STRASSEN.result_traffic[levels] * shape.rows * shape.columns * FLOAT
-    return moved / (STRASSEN.l2_sum_bytes_per_cycle if in_l2 else core.beyond_second)
+    return moved / (STRASSEN.l2_sum_bytes_per_cycle if in_l2 else core.bandwidth_beyond_l2)
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:

@@ -51,7 +51,7 @@ class StrassenHeuristics:
     exposed_reload: float = 0.125
     """The fraction of weight reads per further block of rows that arithmetic does not hide, if they come from
     the LLC.  Fitted."""
-    memory_share: float = 0.28
+    memory_fraction: float = 0.28
     """The fraction of a plain GEMM's cycles that loading the weights from memory may take.  Beyond it the
     GEMM is memory-bound, and fewer multiplications save no time.  Halved and doubled: no kernel of the corpus
     changes."""

@@ -34,16 +34,16 @@ from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline_behind, loads_of, reduced
+from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline_epilogue, loads_of, reduced
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.contraction import ContractionScheduler
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.gemm_decisions import GEMM_DECISIONS
 from dlc_core.schedule.rules.cpu.register_tile import Tile, fits
 from dlc_core.schedule.rules.cpu.tails import TAILS
 from dlc_core.schedule.rules.cpu.threads import THREADS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
-from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import has_static_sizes, marked_stages, stage_names, static_extent
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
@@ -106,7 +106,7 @@ class Submatrices:
         self.blocks = self.levels == 1 and len(s.get(self.stage["rows"]).axes) > 3
         rows = parts * self.half if self.blocks else self.extent("results", 0)
         core = Core.of(machine.description, machine.workers, bits)
-        self.static_blocks = self.blocks and has_known_sizes(s.func)
+        self.static_blocks = self.blocks and has_static_sizes(s.func)
         if self.static_blocks:
             core = replace(core, threads=1)
         shape = Shape(rows, parts * self.depth, columns)
@@ -123,11 +123,11 @@ class Submatrices:
         self.panel = self.tile.vectors * self.lanes
 
     def extent(self, stage: str, axis: int) -> int:
-        return known_extent(self.s, self.stage[stage], axis)
+        return static_extent(self.s, self.stage[stage], axis)
 
     def run(self) -> None:
         s = self.s
-        out = inline_behind(s, self.stage.values(), self.stage["results"])
+        out = inline_epilogue(s, self.stage.values(), self.stage["results"])
         found = {name: self.contraction(name) for name in PRODUCTS if name in self.stage}
         packed = self.pack()
         *rows, column = s.get_loops(out)
@@ -206,7 +206,7 @@ class Submatrices:
         registers = self.machine.registers
         height = max(n for n in range(1, registers) if fits(n, self.tile.vectors, registers))
         tile = Tile(height, self.tile.vectors)
-        Contract(self.s, self.machine, found).nest(out, row, column, tile)
+        ContractionScheduler(self.s, self.machine, found).nest(out, row, column, tile)
 
     def distribute_panels(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
         """Add a parallel loop around the panels, which gives each thread neighbouring panels, if there are
@@ -276,7 +276,7 @@ class Submatrices:
         machine = self.machine
         if self.parallel_loop is not None:
             machine = replace(machine, description=replace(machine.description, parallel=False))
-        Contract(s, machine, found, block).nest(products, row, column, self.tile)
+        ContractionScheduler(s, machine, found, block).nest(products, row, column, self.tile)
         made = [block, *(other for other in s.get_blocks() if other not in before)]
         return [user for user in made if reduced(s.get(user))]
 

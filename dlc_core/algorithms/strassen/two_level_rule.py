@@ -25,7 +25,7 @@ from dlc_core.algorithms.strassen.submatrices import PRODUCTS, STAGE, Submatrix,
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars, minimum
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import Contraction, inline_behind
+from dlc_core.schedule.rules.analysis import Contraction, inline_epilogue
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.core import FLOAT
 from dlc_core.schedule.rules.cpu.gemm_decisions import PANEL_DECISIONS, PARTIAL_SUMS
@@ -59,7 +59,7 @@ class _TwoLevelParts(Submatrices):
 
     def run(self) -> None:
         s = self.s
-        out = inline_behind(s, self.stage.values(), self.stage["results"])
+        out = inline_epilogue(s, self.stage.values(), self.stage["results"])
         found = self.contraction("products")
         packed = self.pack()
         *rows, column = s.get_loops(out)

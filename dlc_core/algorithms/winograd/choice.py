@@ -130,11 +130,11 @@ def choose_group(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """Bytes per cycle of repeated reads of `size` bytes; None if L2 holds them."""
-    if size <= core.second_cache * WINOGRAD.l2_fraction:
+    if size <= core.l2_bytes * WINOGRAD.l2_fraction:
         return None
     if len(core.caches) > L2 + 1 and size > core.caches[-1] * WINOGRAD.llc_fraction:
-        return core.from_memory
-    return core.beyond_second
+        return core.memory_bandwidth
+    return core.bandwidth_beyond_l2
 
 
 def _traffic(size: float, times: float, core: Core) -> float:
@@ -154,7 +154,7 @@ def direct_cycles(layer: Layer, core: Core) -> float:
     rows = (
         layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors, core.rates)
     )
-    load_cycles = 9 * FLOAT * layer.inputs * layer.outputs / core.from_memory
+    load_cycles = 9 * FLOAT * layer.inputs * layer.outputs / core.memory_bandwidth
     return _overlapped(core.products(rows * 9 * layer.inputs), load_cycles)
 
 
@@ -202,7 +202,7 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         values = between * group
         first_groups = min(groups, core.threads)
         # Other kernels may have evicted the values between the stages, so they come from memory too.
-        load_cycles = first_groups * (weights + values) / core.alone_from_memory
+        load_cycles = first_groups * (weights + values) / core.single_core_memory_bandwidth
         load_cycles += _traffic(weights + values, groups - first_groups, core) + 2 * _traffic(
             values, groups, core
         )
@@ -220,7 +220,7 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
                 + core.products(groups * points * layer.inputs * products)
             )
             values = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
-            load_cycles = weights / core.from_memory
+            load_cycles = weights / core.memory_bandwidth
             load_cycles += parts * _traffic(weights / parts + values, groups - 1, core)
             load_cycles += 2 * parts * _traffic(values, groups, core)
             read = float(layer.batch * pixels * layer.inputs * FLOAT)
@@ -228,7 +228,7 @@ def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, False, _overlapped(cycles, load_cycles) + exchanged, parts)
         shared, all_values = core.threads, between * down * layer.batch
         if shared > 1 and group == down and all_values <= core.caches[-1]:
-            load_cycles = weights / core.from_memory
+            load_cycles = weights / core.memory_bandwidth
             load_cycles += _traffic(weights / shared, shared * (layer.batch - 1), core)
             load_cycles += 2 * _traffic(all_values / shared, shared, core)
             exchanged = all_values * (shared - 1) / shared / WINOGRAD.exchanged_bytes_per_cycle

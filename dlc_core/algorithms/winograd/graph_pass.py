@@ -170,7 +170,7 @@ def _phase_copy_cycles(x: Node, y: Node, steps: Sequence[int], core: Core) -> fl
 def _copy_cycles(value: TensorType, core: Core) -> float:
     """Cycles to copy a tensor of known sizes."""
     elements = math.prod(size for size in value.shape if isinstance(size, int))
-    return 2 * FLOAT * elements / core.beyond_second
+    return 2 * FLOAT * elements / core.bandwidth_beyond_l2
 
 
 def _separate_phases(x: Node, steps: Sequence[int]) -> Node:

@@ -18,14 +18,14 @@ from dlc_core.algorithms.winograd.choice import GROUPS, Layer, choose_group, par
 from dlc_core.algorithms.winograd.op import STAGE, TAPS
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
+from dlc_core.schedule.rules.analysis import contraction_of, inline_epilogue
 from dlc_core.schedule.rules.base import Machine
-from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.contraction import ContractionScheduler
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.stages import known_extent, marked_stages
+from dlc_core.schedule.rules.stages import marked_stages, static_extent
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 
@@ -53,8 +53,8 @@ class _Winograd:
         self.stage = marked_stages(s, STAGE)
         found = contraction_of(s.get(self.stage["products"]))
         assert found is not None
-        self.contract = Contract(s, machine, found)
-        self.lanes = self.contract.lanes
+        self.scheduler = ContractionScheduler(s, machine, found)
+        self.lanes = self.scheduler.lanes
         points, aside, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
         inputs = self._extent("products", 5)
         height, width = self._extent("results", 1), self._extent("results", 2)
@@ -71,12 +71,12 @@ class _Winograd:
         assert tiles == self.across * -(-height // self.tile)
 
     def _extent(self, stage: str, axis: int) -> int:
-        return known_extent(self.s, self.stage[stage], axis)
+        return static_extent(self.s, self.stage[stage], axis)
 
     def run(self) -> None:
         s, stage = self.s, self.stage
         borders = s.get_producers(stage["rows"])
-        out = inline_behind(s, (*borders, *stage.values()), stage["results"])
+        out = inline_epilogue(s, (*borders, *stage.values()), stage["results"])
         products = s.cache_write(stage["products"], 0, "local")
         part, batch, group, row, column = self._results(out)
         s.compute_at(stage["checked"], column)
@@ -151,8 +151,8 @@ class _Winograd:
             tile = part_tile(rows, self.outputs // self.plan.parts, self.core)
         else:
             tile = choose(rows, self.outputs, self.lanes, self.core.registers, rates=self.core.rates)
-        self.contract.pack(tile, self.plan.parts)
-        self.contract.nest(products, tiles, channel, tile)
+        self.scheduler.pack(tile, self.plan.parts)
+        self.scheduler.nest(products, tiles, channel, tile)
 
     def _inputs(self) -> None:
         s = self.s

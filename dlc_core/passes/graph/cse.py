@@ -56,4 +56,4 @@ def _equal_constants(body: Node) -> dict[Node, Node]:
 
 def _first_bytes(array: Array) -> bytes:
     """Return the bytes of the first elements."""
-    return np.asarray(array.data.flat[: CONSTANTS.compared]).tobytes()
+    return np.asarray(array.data.flat[: CONSTANTS.compared_elements]).tobytes()

@@ -147,7 +147,7 @@ def _is_smaller(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
     a, b = _count(shape), _count(other)
     if a is None or b is None:
         return tuple(shape) != tuple(other)
-    return FUSION.smaller * a <= b
+    return FUSION.broadcast_ratio * a <= b
 
 
 def _keeps_innermost(view: Node) -> bool:

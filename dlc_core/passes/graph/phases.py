@@ -103,7 +103,7 @@ def _by_phases(old: Node, args: tuple[Node, ...]) -> Node | None:
     separate = bool(axes) and _is_separate_cheaper(old, conv, axes)
     reasons = {
         "spread": "most taps would multiply zeros",
-        "together": f"one convolution of all phases would multiply {PHASES.more:g} times as much, or more",
+        "together": f"one convolution would multiply at least {PHASES.work_ratio:g} times as much",
         "separate": "single phases would not multiply much less"
         if axes
         else "there are groups, too many phases, or a phase without results",
@@ -144,7 +144,7 @@ def _is_separate_cheaper(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]])
         results = size // step + (len({phase.before - phase.taps for phase in phases}) - 1)
         together *= results * step * -(-kernel // step)
         work *= size // step * sum(phase.taps for phase in phases)
-    return together >= PHASES.more * work
+    return together >= PHASES.work_ratio * work
 
 
 def _separate_convolutions(

@@ -111,7 +111,7 @@ def _comparison(name: str) -> Example:
 def _is_power_of_two(value: Node) -> bool:
     """Whether the reciprocal of each element is exact, so that a division can become a multiplication."""
     array = const_array(value)
-    if array is None or not value.dtype.is_float or array.size > CONSTANTS.reciprocals:
+    if array is None or not value.dtype.is_float or array.size > CONSTANTS.max_reciprocals:
         return False
     wide = array.astype(np.float64)
     if not np.isfinite(wide).all() or (wide == 0).any():

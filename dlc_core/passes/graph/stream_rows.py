@@ -190,7 +190,7 @@ class _Chooser:
         if result is None:
             return None
         # The estimate is not a memory plan, so that a small predicted gain may be a loss.
-        lowest, chosen = int(STREAMS.share * result), None
+        lowest, chosen = int(STREAMS.peak_fraction * result), None
         for end in self.roots:
             part = self.part(end)
             peak = None if part is None else self.peak(part)

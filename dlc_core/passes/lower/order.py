@@ -81,7 +81,8 @@ def better_order(steps: Sequence[Work]) -> list[int] | None:
         return None  # a chain has one order
     found = _beam(steps, readers, max(1, min(MEMORY.beam, MEMORY.effort // len(steps))))
     given = live_bytes(steps, range(len(steps)))
-    return found if live_bytes(steps, found) * MEMORY.gain < given * (MEMORY.gain - 1) else None
+    divisor = MEMORY.gain_divisor
+    return found if live_bytes(steps, found) * divisor < given * (divisor - 1) else None
 
 
 def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:

@@ -101,7 +101,7 @@ class HoistConditions(PrimFuncPass):
     """Test loop-invariant conditions before the loop (loop unswitching).
 
     The other statements of the loop body are then copied for both outcomes, if they have at most `max_copied`
-    stores and calls (None: the heuristic `control.copied`).
+    stores and calls (None: the heuristic `control.max_copied`).
 
     Before:
 
@@ -126,7 +126,7 @@ class HoistConditions(PrimFuncPass):
     max_copied: int | None = None
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return _Hoister(func, CONTROL.copied if self.max_copied is None else self.max_copied).rebuilt()
+        return _Hoister(func, CONTROL.max_copied if self.max_copied is None else self.max_copied).rebuilt()
 
 
 __all__ = ["HoistConditions"]

@@ -132,7 +132,7 @@ def _promoted(body: Stmt, buffer: Buffer) -> Stmt:
 @record(frozen=True)
 class PromoteRegisters(PrimFuncPass):
     """Promote temporaries with at most `max_elements` elements to values, if all their indices are constant
-    and the code is straight-line. None takes the heuristic `control.registers`.
+    and the code is straight-line. None takes the heuristic `control.max_registers`.
 
     Before:
 
@@ -162,7 +162,8 @@ class PromoteRegisters(PrimFuncPass):
     max_elements: int | None = None
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return promote_registers(func, CONTROL.registers if self.max_elements is None else self.max_elements)
+        limit = CONTROL.max_registers if self.max_elements is None else self.max_elements
+        return promote_registers(func, limit)
 
 
 __all__ = ["PromoteRegisters", "promote_registers"]

@@ -56,8 +56,9 @@ def hoist_workspace(
     """Turn allocations of more than `stack` bytes (default STACK_BYTES) into parameters after the outputs.
     The attribute `workspaces` counts them.
 
-    An allocation inside a parallel loop gets at most `parts` slices (default: the heuristic `memory.slices`),
-    which share no cache line of `line` bytes. Of nested parallel loops, only the outermost stays parallel.
+    An allocation inside a parallel loop gets at most `parts` slices (default: the heuristic
+    `memory.max_slices`), which share no cache line of `line` bytes. Of nested parallel loops, only the
+    outermost stays parallel.
 
     Allocations inside thread loops stay, because they are in the device's memory. The exception is an
     allocation of symbolic size in a launch of a single thread. Expects flat buffers. Raises CodegenError if a
@@ -71,7 +72,7 @@ def hoist_workspace(
     }
     if not hoisted:
         return func
-    most = MEMORY.slices if parts is None else parts
+    most = MEMORY.max_slices if parts is None else parts
     parts_of: dict[Var, Part] = {}
     inner: set[Var] = set()
     for loops in hoisted.values():

@@ -72,7 +72,7 @@ class Contraction:
     k: tuple[IterVar, ...]
 
 
-def _strip(expr: Expr) -> Expr:
+def _without_casts(expr: Expr) -> Expr:
     while isinstance(expr, Cast):
         expr = expr.a
     return expr
@@ -112,7 +112,7 @@ def contraction_of(block: Block) -> Contraction | None:
     axes = [a.var for a in block.axes]
     operands = []
     for value in (update.a, update.b):
-        operand = _operand(_strip(value), axes)
+        operand = _operand(_without_casts(value), axes)
         if operand is None:
             return None
         operands.append(operand)
@@ -191,7 +191,7 @@ def work_of(func: PrimFunc) -> int | None:
 
 
 def _iterations(stmt: Stmt) -> int | None:
-    """Return the iterations of the innermost of nested loops, 1 without loops."""
+    """Return the iterations of the innermost statement of nested loops: 1 without loops, None if symbolic."""
     inner = [_iterations(child) for child in child_stmts(stmt)]
     known = [count for count in inner if count is not None]
     extent = const_value(stmt.extent) if isinstance(stmt, For) else 1
@@ -219,8 +219,8 @@ def epilogue_of(schedule: Schedule, block: BlockRV) -> BlockRV:
     return schedule.cache_write(block, 0, "local") if alone else inline_pointwise(schedule)
 
 
-def inline_behind(schedule: Schedule, stages: Iterable[BlockRV], results: BlockRV) -> BlockRV:
-    """Inline pointwise blocks, `results` included, but no other of `stages`; return the output block."""
+def inline_epilogue(schedule: Schedule, stages: Iterable[BlockRV], results: BlockRV) -> BlockRV:
+    """Inline `results` and all other pointwise blocks that are not in `stages`; return the output block."""
     (out,) = schedule.get_output_blocks()
     kept = {*stages, out} - {results}
     for handle in schedule.get_blocks():

@@ -30,8 +30,8 @@ class Machine:
         return self.description.usable_registers
 
     @property
-    def plain(self) -> bool:
-        """Whether tiles have one value, for short code."""
+    def short_code(self) -> bool:
+        """Whether tiles have one value, to keep the code short."""
         return self.description.short_code
 
     @property

@@ -12,7 +12,7 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc, Store
 
-Along = Mapping[BlockRV, Mapping[Var, Var | None]]
+OutputAxes = Mapping[BlockRV, Mapping[Var, Var | None]]
 """The output axis of each block axis, or None."""
 
 
@@ -27,12 +27,12 @@ def stage_names(func: PrimFunc, mark: str) -> list[str]:
     return sorted(str(b.annotations[mark]) for b in block_list(func.body) if mark in b.annotations)
 
 
-def has_known_sizes(func: PrimFunc) -> bool:
+def has_static_sizes(func: PrimFunc) -> bool:
     """Whether no axis of a kernel is symbolic."""
     return all(const_value(a.dom.extent) is not None for b in block_list(func.body) for a in b.axes)
 
 
-def known_extent(s: Schedule, handle: BlockRV, axis: int) -> int:
+def static_extent(s: Schedule, handle: BlockRV, axis: int) -> int:
     """Return the extent of a block axis in a kernel with known sizes."""
     size = const_value(s.get(handle).axes[axis].dom.extent)
     assert isinstance(size, int)
@@ -63,7 +63,7 @@ def has_row_stages(func: PrimFunc) -> bool:
     return bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
 
 
-def axes_along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]]:
+def output_axes(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]]:
     """Return, for every block that the output depends on, the output axis of each of its axes."""
     writers = {}
     for handle in s.get_blocks():
@@ -87,7 +87,7 @@ def axes_along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]
     return along
 
 
-def row_axes(s: Schedule, out: BlockRV, along: Along) -> list[Var]:
+def row_axes(s: Schedule, out: BlockRV, along: OutputAxes) -> list[Var]:
     """Return the output axes that no reduction covers, outer to inner."""
     found = [owners for handle, owners in along.items() if s.get(handle).init is not None]
     return [a.var for a in s.get(out).axes if all(a.var in owners.values() for owners in found)]
@@ -99,14 +99,14 @@ def is_costly(value: Expr) -> bool:
 
 
 __all__ = [
-    "Along",
-    "axes_along",
-    "has_known_sizes",
+    "OutputAxes",
     "has_row_stages",
+    "has_static_sizes",
     "is_costly",
-    "known_extent",
     "loops_that_read",
     "marked_stages",
+    "output_axes",
     "row_axes",
     "stage_names",
+    "static_extent",
 ]

@@ -16,7 +16,7 @@ from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu import CPU_RULES
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_single_thread
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.threads import is_axis
@@ -69,7 +69,7 @@ def _launch(s: Schedule, grid: Grid, handle: BlockRV) -> None:
     if parallel:
         s.bind(parallel[0], grid.groups)
     else:
-        bind_alone(s, grid, loops[0] if loops else handle)
+        bind_single_thread(s, grid, loops[0] if loops else handle)
 
 
 _SLICES = cast(tuple[ScheduleRule, ...], from_slices("dlc_schedule_rules"))

@@ -92,11 +92,11 @@ def _rows(extent: int, total: int, machine: Machine) -> int | None:
     thread.
     """
     caches = machine.description.caches
-    fitting = caches[min(1, len(caches) - 1)] // WINDOWS.band_share * extent // total
+    fitting = caches[min(1, len(caches) - 1)] // WINDOWS.band_divisor * extent // total
     for parts in (WINDOWS.bands_per_thread * machine.threads, machine.threads):
         most = min(fitting, extent // parts)
         size = max((n for n in range(1, most + 1) if extent % n == 0), default=1)
-        if size >= WINDOWS.band_rows and (extent // size) % machine.threads == 0:
+        if size >= WINDOWS.min_band_rows and (extent // size) % machine.threads == 0:
             return size
     return None
 

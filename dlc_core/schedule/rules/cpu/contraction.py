@@ -47,11 +47,11 @@ from dlc_core.schedule.rules.cpu.gemm_plan import (
     plan_gemm,
 )
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS, schedule_map
-from dlc_core.schedule.rules.cpu.panels import Names, prefetch_panel
+from dlc_core.schedule.rules.cpu.panels import NestHandles, prefetch_panel
 from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.rules.cpu.tails import TAILS, never_negative
 from dlc_core.schedule.rules.cpu.tile_unit import tile_products, unit_for
-from dlc_core.schedule.rules.cpu.transposed_rhs import columns_together, sums_rows
+from dlc_core.schedule.rules.cpu.transposed_rhs import copy_transposed_rhs, reduces_along_rows
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
@@ -68,8 +68,8 @@ class ContractionRule(ScheduleRule):
     """The rule for GEMM and convolution.
 
     It applies if the kernel has one reduction, which adds up products of two operands, and pointwise blocks
-    around it.  It does not apply if a computed right-hand side has K innermost and the result has few rows:
-    `cpu.rows` adds along the rows of that operand then.
+    around it.  It does not apply if a computed right-hand side has K innermost and the result has few rows;
+    `cpu.rows` then reduces along the rows of that operand.
     """
 
     name: ClassVar[str] = "cpu.contraction"
@@ -80,12 +80,12 @@ class ContractionRule(ScheduleRule):
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func)
-        return found is not None and not sums_rows(func, found, machine)
+        return found is not None and not reduces_along_rows(func, found, machine)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         found = anchor(schedule.func)
         assert found is not None
-        Contract(schedule, machine, found).run(self.plan)
+        ContractionScheduler(schedule, machine, found).run(self.plan)
 
 
 @record(frozen=True)
@@ -99,8 +99,8 @@ class _Part:
     out: BlockRV
 
 
-class Contract:
-    """The steps of the rule, which rules for algorithms with a GEMM inside use too."""
+class ContractionScheduler:
+    """The steps of the rule.  Rules for algorithms with a GEMM inside use them too."""
 
     def __init__(
         self, schedule: Schedule, machine: Machine, found: Contraction, block: BlockRV | None = None
@@ -116,9 +116,9 @@ class Contract:
         self.digits = False
         self.dot: Dot | None = None
         self.unit: MatrixUnit | None = None
-        self.tiled: list[tuple[LoopRV, ...]] = []
+        self.unit_nests: list[tuple[LoopRV, ...]] = []
         """Loops over rows, columns and K that a tile unit will compute."""
-        self.dotted: list[LoopRV] = []
+        self.dot_loops: list[LoopRV] = []
         """Loops over columns that dot products will compute."""
         self.packed: Buffer | None = None
         """The packed right-hand side, if it is packed."""
@@ -134,7 +134,7 @@ class Contract:
         for handle in borders:
             schedule_map(s, handle, self.machine)
         if self.dot is None:
-            self.found = columns_together(s, self.block, self.found, self.machine)
+            self.found = copy_transposed_rhs(s, self.block, self.found, self.machine)
         if s.get_output_blocks() == [self.block]:
             out = s.cache_write(self.block, 0, "local")
         else:
@@ -149,14 +149,14 @@ class Contract:
         if plan.pad_rows:
             self._pad_rows()
         self._apply(plan, out, row, columns[-1])
-        if self.machine.plain:
+        if self.machine.short_code:
             inline_tests(s, borders)
         if self.dot is not None:
             s.compact_buffers()
-            for column in self.dotted:
+            for column in self.dot_loops:
                 dot_columns(s, column, self.dot)
         if self.unit is not None and self.dot is not None:
-            for loops in self.tiled:
+            for loops in self.unit_nests:
                 tile_products(s, loops, self.unit, self.dot)
 
     def _facts(self, out: BlockRV, row: LoopRV | None, columns: Sequence[LoopRV]) -> Gemm:
@@ -328,7 +328,7 @@ class Contract:
         parts = self._parts(out, rows, column, plan)
         blocks = [self.block, *(s.duplicate(self.block, [part.out]) for part in parts[1:])]
         for part, block in zip(parts, blocks, strict=True):
-            names = Names(part.rows, None, part.column, block, part.out)
+            names = NestHandles(part.rows, None, part.column, block, part.out)
             full = as_expr(1)
             if part.rows is not None and part.height > 1:
                 full = s.extent(part.rows) // part.height
@@ -337,7 +337,7 @@ class Contract:
                 if known and even:
                     full = as_expr(known % -(-known // part.height))
                 tiles, row = s.split(part.rows, [None, part.height], tail="balanced" if even else "shrink")
-                names = Names(tiles, row, part.column, block, part.out)
+                names = NestHandles(tiles, row, part.column, block, part.out)
             self._tiled(names, part.width, part.height, full)
 
     def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, plan: GemmPlan) -> list[_Part]:
@@ -387,7 +387,7 @@ class Contract:
             )
         return cut
 
-    def _tiled(self, names: Names, width: int, height: int, full_tiles: Expr) -> None:
+    def _tiled(self, names: NestHandles, width: int, height: int, full_tiles: Expr) -> None:
         s = self.s
         own = (names.tiles, names.row, names.column)
         outer = [loop for loop in s.get_loops(names.out) if loop not in own]
@@ -417,17 +417,17 @@ class Contract:
         cuts = [("panels", full_panels), ("tiles", full_tiles)]
         if names.tiles in nest and nest.index(names.tiles) < nest.index(panels):
             cuts.reverse()
-        pieces = [replace(names, panels=panels)]
+        copies = [replace(names, panels=panels)]
         for loop, full in cuts:
-            pieces = [copy for piece in pieces for copy in self._cut(piece, loop, full)]
+            copies = [peeled for copy in copies for peeled in self._peel(copy, loop, full)]
             if loop == "panels" and steps:
-                pieces = [piece for piece in pieces if not self._by_steps(piece, height, full_tiles, steps)]
-        for piece in pieces:
+                copies = [copy for copy in copies if not self._block_k(copy, height, full_tiles, steps)]
+        for copy in copies:
             if threads:
-                self._parallelize_rest(piece)
-            self._inner(piece)
+                self._parallelize_rest(copy)
+            self._schedule_tile(copy)
 
-    def _parallelize_rest(self, names: Names) -> None:
+    def _parallelize_rest(self, names: NestHandles) -> None:
         """Parallelise the tiles of rows if peeling left a parallel loop with one iteration."""
         s = self.s
         loops = [loop for loop in s.get_loops(names.out) if loop not in (names.row, names.column)]
@@ -440,7 +440,7 @@ class Contract:
         """Whether a loop contains more than one tiling."""
         return any(block != out for block in self.s.get_child_blocks(loop))
 
-    def _cut(self, names: Names, which: str, full: Expr) -> Iterator[Names]:
+    def _peel(self, names: NestHandles, which: str, full: Expr) -> Iterator[NestHandles]:
         """Peel a partial last tile off a loop: yield the nest of full tiles, then that of the last one."""
         s = self.s
         loop, inner = (names.panels, names.column) if which == "panels" else (names.tiles, names.row)
@@ -450,7 +450,7 @@ class Contract:
         for copy in s.partition(loop, [full]):
             yield names.within(copy)
 
-    def _inner(self, names: Names) -> None:
+    def _schedule_tile(self, names: NestHandles) -> None:
         """Schedule the registers, vectors and reduction of one tile."""
         s = self.s
         spatial, reduction = self._own_loops(names.block)
@@ -464,12 +464,12 @@ class Contract:
             prefetch_panel(s, self.plan.prefetch, self.packed.name, reduction, names)
         single = names.row is None or const_value(s.extent(names.row)) == 1
         if self.plan.partial_sums and single:
-            self._sum_chunks(names.block, reduction[0], spatial, self.plan.partial_sums)
+            self._sum_partially(names.block, reduction[0], spatial, self.plan.partial_sums)
         else:
             self._accumulate(names.block, reduction, spatial, by_unit)
         self._registers([names.column] if names.row is None else [names.row, names.column])
 
-    def _by_steps(self, names: Names, height: int, full_tiles: Expr, count: int) -> bool:
+    def _block_k(self, names: NestHandles, height: int, full_tiles: Expr, count: int) -> bool:
         """Block K by `count` iterations of the outermost reduction loop for all tiles of a panel.
 
         Returns False if threads are distributed over tiles, because K cannot be blocked then.
@@ -492,14 +492,14 @@ class Contract:
         s.compute_at(part, tiles)
         s.set_scope(part, 0, "local")
         inner = replace(names, tiles=tiles, row=row, column=column, block=part, panels=chunk)
-        for piece in self._cut(inner, "tiles", full_tiles):
-            (*within, one), steps = self._own_loops(piece.block)
+        for nest in self._peel(inner, "tiles", full_tiles):
+            (*within, one), steps = self._own_loops(nest.block)
             s.reorder(*steps, one, *within)
             if self.packed is not None:
-                prefetch_panel(s, self.plan.block_prefetch, self.packed.name, steps, piece)
-            self._accumulate(piece.block, steps, [one, *within])
-            assert piece.row is not None
-            self._registers([piece.row, piece.column])
+                prefetch_panel(s, self.plan.block_prefetch, self.packed.name, steps, nest)
+            self._accumulate(nest.block, steps, [one, *within])
+            assert nest.row is not None
+            self._registers([nest.row, nest.column])
         for block in (init, names.out):
             vectorize_columns(s, s.get_loops(block)[-1], self.lanes)
         return True
@@ -521,16 +521,18 @@ class Contract:
         if self.dot is None:
             self._registers(spatial)
         elif by_unit:
-            self.tiled.append((*spatial[-2:], reduction[-1]))
+            self.unit_nests.append((*spatial[-2:], reduction[-1]))
         else:
             for loop in spatial[:-1]:
                 s.unroll(loop)
-            self.dotted.append(spatial[-1])
+            self.dot_loops.append(spatial[-1])
         if self.found.rhs.other_factors:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
 
-    def _sum_chunks(self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int) -> None:
+    def _sum_partially(
+        self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int
+    ) -> None:
         """Sum blocks of K in registers, then add the partial sums."""
         s = self.s
         chunk, _ = s.split(reduction, [None, steps], tail="exact")

@@ -11,7 +11,7 @@ from dlc_core.target.description import Description, Rates
 FLOAT = 4
 """Bytes of a float32 element."""
 L2, L3 = 1, 2
-"""Cache levels by number, the nearest first."""
+"""Cache levels by number, from the core outwards."""
 
 
 @record(frozen=True)
@@ -45,22 +45,22 @@ class Core:
         )
 
     @property
-    def second_cache(self) -> int:
+    def l2_bytes(self) -> int:
         """Bytes of L2, or of the only cache."""
         return self.caches[min(L2, len(self.caches) - 1)]
 
     @property
-    def beyond_second(self) -> float:
+    def bandwidth_beyond_l2(self) -> float:
         """Bytes per cycle from the level after L2: the LLC, or memory if there is none."""
         return self.bytes_per_cycle[min(L3, len(self.caches))]
 
     @property
-    def from_memory(self) -> float:
+    def memory_bandwidth(self) -> float:
         """Bytes per cycle that each core reads from memory while all cores do."""
-        return self.alone_from_memory * math.pow(self.threads, self.memory_scaling - 1)
+        return self.single_core_memory_bandwidth * math.pow(self.threads, self.memory_scaling - 1)
 
     @property
-    def alone_from_memory(self) -> float:
+    def single_core_memory_bandwidth(self) -> float:
         """Bytes per cycle that one core reads from memory while the others are idle."""
         return self.bytes_per_cycle[-1]
 

@@ -85,7 +85,10 @@ class Edges:
 
 
 def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> Edges | None:
-    """Let a block test its windows itself if its producers only pad."""
+    """Inline producers that only pad into a block, which then tests its windows.
+
+    Returns None and changes nothing if a producer computes more, or if the edges are unknown.
+    """
     if not borders or not all(_is_border(s.get(border)) for border in borders):
         return None
     trial = Schedule(s.func)
@@ -99,7 +102,7 @@ def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> 
 
 
 def inline_tests(s: Schedule, borders: Sequence[BlockRV]) -> list[BlockRV]:
-    """Inline padding into its readers, to save memory; return the producers that compute more."""
+    """Inline producers that only pad into their readers, to save memory; return the others."""
     rest = []
     for border in borders:
         if _is_border(s.get(border)):

@@ -87,8 +87,8 @@ def not_searched(tile: Tile, columns: int, lanes: int) -> str:
     """Why `register_tile.choose` does not consider a tile that fits the registers; empty if it does."""
     if tile.vectors > GEMM.max_vectors:
         return f"tiles are at most {GEMM.max_vectors} vectors wide"
-    if lanes == 1 and -columns % tile.vectors * GEMM.padding_share > columns:
-        return f"panels would be padded by more than a {GEMM.padding_share}th of the columns"
+    if lanes == 1 and -columns % tile.vectors * GEMM.padding_divisor > columns:
+        return f"panels would be padded by more than a {GEMM.padding_divisor}th of the columns"
     return ""
 
 

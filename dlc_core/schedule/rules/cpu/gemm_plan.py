@@ -29,11 +29,11 @@ from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.panels import (
     NO_PREFETCH,
     Prefetch,
+    choose_k_block,
     panel_bytes,
     plan_prefetch,
-    steps_at_once,
 )
-from dlc_core.schedule.rules.cpu.register_tile import ALONE, Distribution, Tile, choose, domain_cycles
+from dlc_core.schedule.rules.cpu.register_tile import ONE_THREAD, Distribution, Tile, choose, domain_cycles
 from dlc_core.schedule.rules.cpu.tails import tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile_unit import tile_of
@@ -222,7 +222,7 @@ def plan_gemm(gemm: Gemm, machine: Machine, tile: Tile | None = None) -> GemmPla
 def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     if gemm.unit is not None and gemm.rows is not None and gemm.columns is not None:
         return tile_of(gemm.unit, gemm.rows, gemm.columns)
-    distribution = ALONE
+    distribution = ONE_THREAD
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.rhs_fits_l2(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
@@ -234,9 +234,9 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
         if cycles is None or not gemm.rows or not gemm.columns or cycles(tile) > cycles(preferred):
             return ""
         domain = gemm.rows, -(-gemm.columns // gemm.lanes)
-        own, best = (distribution.uneven(*domain, one.rows, one.vectors) for one in (tile, preferred))
-        uneven = f"the busiest thread has {own - 1:.1%} more than its share" if own > best else ""
-        return not_searched(tile, gemm.columns, gemm.lanes) or uneven
+        own, best = (distribution.imbalance(*domain, one.rows, one.vectors) for one in (tile, preferred))
+        imbalance = f"the busiest thread has {own - 1:.1%} more than its share" if own > best else ""
+        return not_searched(tile, gemm.columns, gemm.lanes) or imbalance
 
     return TILE.pick(preferred, lambda: tiles_within(*sizes), kind_of, size_of, cost=cycles, refused=refused)
 
@@ -278,7 +278,7 @@ def _k_block(
     rows = tile.rows * math.prod(extent or 1 for extent in inside)
     sums = rows * tile.vectors * gemm.lanes * gemm.sum_bytes
     panel = panel_bytes(shape, len(gemm.steps), gemm.weights.itemsize)
-    return steps_at_once(machine, panel, gemm.weights.itemsize, gemm.steps, tile.rows, sums)
+    return choose_k_block(machine, panel, gemm.weights.itemsize, gemm.steps, tile.rows, sums)
 
 
 def _tails(gemm: Gemm, tile: Tile) -> tuple[int, ...]:
@@ -303,7 +303,7 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     sets = max(1, way_bytes // math.gcd(gemm.row_bytes, way_bytes))
     # A copy exists anyway, so padding its rows is free.
     fine = -(-tile.rows // sets) <= facts.cache_ways // (4 if gemm.lhs_copied else 2)
-    narrow = gemm.columns < GEMM.many_columns and not gemm.lhs_copied
+    narrow = gemm.columns < GEMM.min_copy_columns and not gemm.lhs_copied
     conflict = f"{tile.rows} rows, {gemm.row_bytes} bytes apart, begin at {sets} offsets in a way of L1"
     reasons = {
         "dense": f"{conflict} and would evict each other",

@@ -1,8 +1,8 @@
 """The numbers that CPU rules choose by and that no description gives, in one record per family.
 
-They choose among right schedules and change no result beyond the order of sums.  Each says where it comes
-from.  "Not measured" means that the history names no measurement: the number was chosen by reasoning, or by
-trial on the development machine, whose figures were not kept.
+They choose among correct schedules and change no result beyond the order of sums.  Each docstring says where
+the number comes from.  "Not measured" means that the history names no measurement: the number was chosen by
+reasoning, or by trial on the development machine, whose figures were not kept.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class GemmHeuristics:
     max_vectors: int = 8
     """The widest tile in vectors, a bound of the search.  Zen 4, halved: slower (int8 gemm 1 row 5%) and
     faster (transposed conv 30%, 4 bits, 1 row 19%); doubled: equal."""
-    padding_share: int = 32
-    """Without vectors, panels are padded by at most this fraction of the columns.  Not measured: no program
-    of the corpus reads it on one thread."""
-    prefetch_share: int = 8
-    """The prefetch distance is this fraction of L2.  Zen 4, halved: faster (transposed conv 9%); doubled:
-    equal."""
+    padding_divisor: int = 32
+    """Without vectors, panels are padded by at most the columns divided by this.  Not measured: no program of
+    the corpus reads it on one thread."""
+    prefetch_divisor: int = 8
+    """The prefetch distance is the size of L2 divided by this.  Zen 4, halved: faster (transposed conv 9%);
+    doubled: equal."""
     min_panels: int = 8
     """Panels per thread from which tiles prefetch the next panel; the first panel of a thread is never
     prefetched.  Zen 4, halved: no kernel changes; doubled: equal."""
@@ -43,28 +43,28 @@ class GemmHeuristics:
     hinted_bytes_per_cycle: float = 16.0
     """Bytes per cycle that a core reads from the LLC with software prefetch.  Of its measurement only this is
     kept: tiles of seven pixels read 18 bytes per cycle, which was more than the LLC gave."""
-    sums_share: int = 8
-    """K is not blocked if the partial sums of a panel's rows exceed this fraction of L2.  Not measured: no
-    program of the corpus reads it on one thread."""
+    sums_divisor: int = 8
+    """K is not blocked if the partial sums of a panel's rows exceed the size of L2 divided by this.  Not
+    measured: no program of the corpus reads it on one thread."""
     min_steps: int = 64
     """The smallest K block; below it, adding the partial sums to memory costs too much.  Not measured: no
     program of the corpus reads it on one thread."""
     chunk: int = 128
     """K steps per partial sum in the blocked summation of single rows.  Chosen for precision: the sums over
     2048 features of a classifier made most of the error of a residual network."""
-    many_columns: int = 128
+    min_copy_columns: int = 128
     """Columns from which a copy of the left-hand side is cheap compared with the GEMM.  Halved and doubled:
     no kernel of the corpus changes."""
-    short_tile: int = 3
-    """A short tile for tails has this fraction of a tile's rows: enough independent sums to hide the latency
-    of a multiply-add.  Halved and doubled: equal (Zen 4)."""
-    unit_rows: int = 4
-    """The fewest rows for which a tile unit pays: it takes as long, and loads as much, for fewer.  Not
+    short_tile_divisor: int = 3
+    """A short tile for tails has the rows of a tile divided by this: enough independent sums to hide the
+    latency of a multiply-add.  Halved and doubled: equal (Zen 4)."""
+    min_unit_rows: int = 4
+    """The fewest rows for which a tile unit is used: it takes as long, and loads as much, for fewer.  Not
     measured: no program of the corpus reads it on one thread."""
     unit_products: int = 4
     """Independent products of a tile unit in flight, which hide the latency of their sums.  Not measured: no
     program of the corpus reads it on one thread."""
-    copied_rows: int = 4
+    min_copied_rows: int = 4
     """Rows of the result from which a transposed copy of a right-hand side is faster than reductions along
     its rows.  Zen 4, halved: equal; doubled: no kernel changes."""
 
@@ -88,9 +88,10 @@ class WindowHeuristics:
     edge_tiles: int = 4
     """Tiles at the edges that have code of their own.  A limit on code size.  Halved and doubled: no kernel
     of the corpus changes."""
-    band_share: int = 4
-    """A band takes this fraction of L2.  Not measured: no program of the corpus reads it on one thread."""
-    band_rows: int = 4
+    band_divisor: int = 4
+    """A band takes at most the size of L2 divided by this.  Not measured: no program of the corpus reads it
+    on one thread."""
+    min_band_rows: int = 4
     """The fewest rows of a band; smaller bands would recompute their halo too often.  Not measured: no
     program of the corpus reads it on one thread."""
     bands_per_thread: int = 4
@@ -110,7 +111,7 @@ class LoopHeuristics:
     shuffled_lanes: int = 4
     """Lanes, and rows of a tile, from which loads of rows and shuffles take fewer instructions than single
     elements.  By counting instructions."""
-    interleaved: int = 8
+    max_interleaved: int = 8
     """The largest innermost axis for which stores are strided.  Halved and doubled: no kernel of the corpus
     changes."""
     work_per_cycle: Mapping[str, float] = field(
@@ -118,8 +119,9 @@ class LoopHeuristics:
             {"multiply-adds": 16, "window taps": 4, "iterations": 2, "elements": 4}
         )
     )
-    """Work of one thread per cycle, by kind of kernel.  Rough averages; they decide whether threads pay,
-    which matters for kernels of a few microseconds only.  Halved and doubled: equal (Zen 4)."""
+    """Work of one thread per cycle, by kind of kernel.  Rough averages; they decide whether a kernel runs
+    on several threads, which matters for kernels of a few microseconds only.  Halved and doubled: equal (Zen
+    4)."""
 
 
 GEMM = family("gemm", GemmHeuristics())

@@ -90,13 +90,13 @@ class LanesRule(ScheduleRule):
         out = epilogue_of(s, block)
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
-        points = _points(s.get(block), s.extent(outer[-1])) if outer and not machine.plain else 1
+        points = _points(s.get(block), s.extent(outer[-1])) if outer and not machine.short_code else 1
         edges = inline_borders(s, block, borders) if points > 1 else None
-        if machine.plain:
+        if machine.short_code:
             borders = inline_tests(s, borders)
         vectors = VECTORS.pick(
-            1 if machine.plain or points > 2 else WINDOWS.max_vectors,
-            lambda: [1] if machine.plain else range(1, WINDOWS.max_vectors + 1),
+            1 if machine.short_code or points > 2 else WINDOWS.max_vectors,
+            lambda: [1] if machine.short_code else range(1, WINDOWS.max_vectors + 1),
             lambda count: "one" if count == 1 else "several",
         )
         extent = const_value(s.extent(column))
@@ -124,9 +124,9 @@ class LanesRule(ScheduleRule):
         if worth_threads(machine, work, "window taps"):
             parallelize(s, nest)
         full = s.get(out).axes[-1].dom.extent // width
-        for part in tile.cut(s, strips, strip, [full]) if edges is None else [tile]:
-            for piece in part.cut(s, part.tiles, part.point, cuts):
-                for last in piece.cut(s, piece.strips, piece.strip, [full]):
+        for part in tile.peel(s, strips, strip, [full]) if edges is None else [tile]:
+            for nest_part in part.peel(s, part.tiles, part.point, cuts):
+                for last in nest_part.peel(s, nest_part.strips, nest_part.strip, [full]):
                     last.schedule(s, lanes)
 
 
@@ -147,10 +147,11 @@ class _Tile:
     def loops(self) -> list[LoopRV]:
         return [self.strips] if self.tiles is None else [self.tiles, self.strips]
 
-    def cut(
+    def peel(
         self, s: Schedule, loop: LoopRV | None, inner: LoopRV | None, points: Sequence[ExprLike]
     ) -> Iterator[_Tile]:
-        """Yield the parts of a loop over tiles; one part if all its tiles are equal."""
+        """Partition a loop over tiles at `points` and yield the parts; one part if all its tiles are
+        equal."""
         same_loops = self.edges is None or loop == self.strips
         if loop is None or inner is None or (same_loops and const_value(s.extent(inner)) is not None):
             yield self

@@ -92,7 +92,7 @@ def _vectorized(
     block, (*others, column) = s.get(handle), free
     axis = next(a for a, v in zip(block.axes, block.values, strict=True) if v is column.var)
     extent = extent_of(axis)
-    if lanes < 2 or (extent is not None and extent < 2) or not _along(block, axis.var):
+    if lanes < 2 or (extent is not None and extent < 2) or not _is_contiguous_along(block, axis.var):
         return list(free)
     try:
         s.reorder(*(loop for loop in s.get_loops(handle) if loop != column), column)
@@ -125,7 +125,7 @@ def _parallelize_any(s: Schedule, handle: BlockRV, loops: Sequence[LoopRV], thre
         return
 
 
-def _along(block: Block, axis: Var) -> bool:
+def _is_contiguous_along(block: Block, axis: Var) -> bool:
     """Whether a block has only stores, under conditions that are constant along an axis, and accesses that
     are contiguous along it or do not depend on it.
     """

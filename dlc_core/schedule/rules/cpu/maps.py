@@ -27,9 +27,11 @@ from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 _TRIGONOMETRIC = ("cos", "sin", "tan", "cosh", "sinh", "tanh")
-LONG = frozenset((*_TRIGONOMETRIC, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt"))
+LONG_LATENCY = frozenset(
+    (*_TRIGONOMETRIC, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt")
+)
 """Functions with long dependency chains or a long latency."""
-GROUP = Decision(
+REGISTERS = Decision(
     "map.registers",
     "Registers per value of an elementwise kernel, which give independent instructions.",
     ("one", "several"),
@@ -37,11 +39,11 @@ GROUP = Decision(
 )
 TRANSPOSE = Decision(
     "map.transpose",
-    "How strided reads of a map are done: transposed by tiles with vector shuffles, or element by element.",
+    "How an elementwise kernel makes strided reads: by tiles that vector shuffles transpose, or by elements.",
     ("strided", "tiles"),
 )
 
-MAP_DECISIONS = (GROUP.name, TRANSPOSE.name, THREADS.name)
+MAP_DECISIONS = (REGISTERS.name, TRANSPOSE.name, THREADS.name)
 """The decisions of `schedule_map`."""
 
 
@@ -71,9 +73,9 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     if not isinstance(block.body, Store) or not block.axes:
         return
     loops = schedule.get_loops(handle)
-    if _transposed(schedule, block, loops, machine):
+    if _schedule_transposed(schedule, block, loops, machine):
         return
-    group = _group(block, machine)
+    registers = _registers_per_value(block, machine)
     merged = mergeable_tail(block, loops)
     if merged > 1:
         loops = [*loops[:-merged], schedule.fuse(*loops[-merged:])]
@@ -87,7 +89,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     if lanes < 2:
         loops.append(inner)
     elif extent is None or extent > lanes:
-        span = lanes * group
+        span = lanes * registers
         split = schedule.split(
             inner, [None, span if extent is not None and extent >= 4 * span else lanes], tail="partition"
         )
@@ -101,38 +103,38 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
         parallelize(schedule, loops)
 
 
-def _group(block: Block, machine: Machine) -> int:
+def _registers_per_value(block: Block, machine: Machine) -> int:
     """Return the registers per value of a block: several for chains of long functions.
 
     The latency of such a chain exceeds the out-of-order window, so independent elements are interleaved.
     """
     most = machine.description.vector_group
     assert isinstance(block.body, Store)
-    if most < 2 or not _along(block, spatial(block)[-1].var):
+    if most < 2 or not _is_contiguous_along(block, spatial(block)[-1].var):
         return 1
     depth: dict[Expr, int] = {}
     for e in post_order(block.body.value):
         long = e.dtype.is_float and (
-            e.name in LONG if isinstance(e, Call) else isinstance(e, Binary) and e.op == "div"
+            e.name in LONG_LATENCY if isinstance(e, Call) else isinstance(e, Binary) and e.op == "div"
         )
         depth[e] = long + max((depth[child] for child in e.children), default=0)
     longest = depth[block.body.value]
-    return GROUP.pick(
+    return REGISTERS.pick(
         1 if longest < 2 else min(most, 2 if longest < 4 else 4),
         lambda: [count for count in (1, 2, 4) if count <= most],
         lambda count: "one" if count == 1 else "several",
     )
 
 
-def _along(block: Block, axis: Var) -> bool:
+def _is_contiguous_along(block: Block, axis: Var) -> bool:
     """Whether every access of a block is contiguous along an axis or does not depend on it."""
     assert isinstance(block.body, Store)
     accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
-    known = [coefficients(buffer, indices, [axis]) for buffer, indices in accesses]
-    return all(steps is not None and const_value(steps[axis]) in (0, 1) for steps in known)
+    factors = [coefficients(buffer, indices, [axis]) for buffer, indices in accesses]
+    return all(each is not None and const_value(each[axis]) in (0, 1) for each in factors)
 
 
-def _transposed(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
+def _schedule_transposed(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
     """Schedule a block with strided reads as a tiled transposition; return False if it has no such form."""
     if not is_plain(block, loops) or not isinstance(block.body, Store):
         return False

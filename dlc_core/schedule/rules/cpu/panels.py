@@ -26,7 +26,7 @@ from dlc_core.support.record import record
 
 
 @record(frozen=True)
-class Names:
+class NestHandles:
     """The handles of one copy of the loop nest."""
 
     tiles: LoopRV | None
@@ -38,8 +38,8 @@ class Names:
     number: int | None = 1
     """The number of row tiles in all copies of the nest; None if symbolic."""
 
-    def within(self, copy: Copy) -> Names:
-        return Names(
+    def within(self, copy: Copy) -> NestHandles:
+        return NestHandles(
             None if self.tiles is None else copy[self.tiles],
             None if self.row is None else copy[self.row],
             copy[self.column],
@@ -67,7 +67,7 @@ class Prefetch:
 NO_PREFETCH = Prefetch("none")
 
 
-def steps_at_once(
+def choose_k_block(
     machine: Machine, panel: int, itemsize: int, extents: Sequence[int | None], rows: int, sums: int
 ) -> int:
     """Return the K block of a panel, in iterations of the outermost reduction loop, or 0 for all of K.
@@ -82,7 +82,7 @@ def steps_at_once(
         return 0
     # A single step of a single axis would leave no reduction loop for the tiles.
     blocks = [count for count in range(1 + (len(extents) == 1), first) if first % count == 0]
-    best = max((n for n in blocks if 2 * n * panel <= first * _second_cache(machine)), default=0)
+    best = max((n for n in blocks if 2 * n * panel <= first * _l2_bytes(machine)), default=0)
     unblocked = _why_unblocked(machine, panel, itemsize, extents, rows, sums, best)
     reuse = f"L2 does not hold a panel of {bytes_text(panel)} and the next one between tiles of rows"
     return K_BLOCK.pick(
@@ -103,7 +103,7 @@ def _why_unblocked(
     sums: int,
     best: int,
 ) -> str:
-    """Why K is not blocked, by `best` iterations at once if any number fits; empty if it is."""
+    """Why K is not blocked; empty if it is. `best` is the largest K block that fits, or 0."""
     facts = machine.description
     if len(facts.caches) < 2:
         return "there is no L2"
@@ -112,7 +112,7 @@ def _why_unblocked(
     read = facts.lanes(8 * itemsize) * itemsize * facts.vector_units / rows
     if read <= GEMM.hinted_bytes_per_cycle:
         return f"tiles of {rows} rows read {read:.3g} bytes per cycle, which the LLC delivers"
-    if sums > facts.caches[1] // GEMM.sums_share:
+    if sums > facts.caches[1] // GEMM.sums_divisor:
         return f"partial sums of {bytes_text(sums)} would take too much of L2"
     rest = math.prod(extent or 1 for extent in extents[1:])
     if best * rest < GEMM.min_steps:
@@ -120,7 +120,7 @@ def _why_unblocked(
     return ""
 
 
-def _second_cache(machine: Machine) -> int:
+def _l2_bytes(machine: Machine) -> int:
     caches = machine.description.caches
     return caches[1] if len(caches) > 1 else 0
 
@@ -136,19 +136,19 @@ def plan_prefetch(
     panel: int,
     itemsize: int,
     rows: int | None,
-    rounds: Sequence[int | None],
+    extents: Sequence[int | None],
 ) -> Prefetch:
     """Choose what the tiles of a panel of `panel` bytes prefetch.
 
-    `elements` are those of all panels, `rounds` the extents of the loops whose iterations read one panel.
+    `elements` are those of all panels; `extents` are those of the loops whose iterations read one panel.
     If `rows` is symbolic, tiles of few rows do not prefetch.
     """
     caches = machine.description.caches
     if len(caches) < 2:
         return NO_PREFETCH
-    ahead, size = caches[1] // GEMM.prefetch_share, elements * itemsize
-    known = [count for count in rounds if count is not None]
-    several = len(known) == len(rounds) and math.prod(known) > 1
+    ahead, size = caches[1] // GEMM.prefetch_divisor, elements * itemsize
+    known = [count for count in extents if count is not None]
+    several = len(known) == len(extents) and math.prod(known) > 1
     many = size >= GEMM.min_panels * panel * machine.workers
     reasons = {"none": f"weights of {bytes_text(size)} are streamed", "steps": "the next panel fits L2"}
     if not several:
@@ -175,9 +175,9 @@ def plan_prefetch(
 
 
 def prefetch_panel(
-    s: Schedule, plan: Prefetch, packed: str, reduction: Sequence[LoopRV], names: Names
+    s: Schedule, plan: Prefetch, packed: str, reduction: Sequence[LoopRV], names: NestHandles
 ) -> None:
-    """Prefetch from the loop nest of a tile; the first tile of a panel runs ahead of memory."""
+    """Add the prefetches of a plan to the loop nest of a tile, unless the tile has too few rows."""
     rows = 1 if names.row is None else const_value(s.extent(names.row))
     if plan.kind == "none" or (rows is not None and rows < plan.min_rows):
         return
@@ -187,18 +187,24 @@ def prefetch_panel(
         s.prefetch(reduction[-1], packed, plan.distance)
 
 
-def _readers(s: Schedule, names: Names, reduction: Sequence[LoopRV]) -> tuple[list[LoopRV], list[int]]:
+def _readers(s: Schedule, names: NestHandles, reduction: Sequence[LoopRV]) -> tuple[list[LoopRV], list[int]]:
     """Return the loops whose iterations read the same panel, with their full extents; empty if not known."""
     around = s.get_loops(names.block)
     around = around[: around.index(reduction[0])]
     if names.panels not in around:
         return [], []
     loops = around[around.index(names.panels) + 1 :]
-    rounds = [names.number if loop == names.tiles else const_value(s.extent(loop)) for loop in loops]
-    known = [count for count in rounds if count is not None]
-    return (loops, known) if len(known) == len(rounds) else ([], [])
+    extents = [names.number if loop == names.tiles else const_value(s.extent(loop)) for loop in loops]
+    known = [count for count in extents if count is not None]
+    return (loops, known) if len(known) == len(extents) else ([], [])
 
 
 __all__ = [
-    "NO_PREFETCH", "Names", "Prefetch", "panel_bytes", "plan_prefetch", "prefetch_panel", "steps_at_once",
+    "NO_PREFETCH",
+    "NestHandles",
+    "Prefetch",
+    "choose_k_block",
+    "panel_bytes",
+    "plan_prefetch",
+    "prefetch_panel",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 One K step of a tile takes `rows * vectors` multiply-adds, `vectors` vector loads and `rows` broadcasts. Its
 cost is that of the busiest unit: two multiply-adds and two loads per cycle, and at least the latency of an
-accumulator's chain. The tile with the least cost over the whole domain wins, tails included.
+accumulator's chain. The tile with the least cost over the whole domain is chosen, tails included.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class Distribution:
     threads: int = 1
     panels: bool = True
 
-    def uneven(self, rows: int, vectors: int, height: int, width: int) -> float:
+    def imbalance(self, rows: int, vectors: int, height: int, width: int) -> float:
         """Return the load imbalance: the time of the busiest thread relative to an even distribution.
 
         A panel that is narrower than the others is distributed by its row tiles.
         """
         if not self.panels:
-            return self._longest(-(-rows // height)) / -(-rows // height)
+            return self._rounded_up(-(-rows // height)) / -(-rows // height)
         whole, rest = divmod(vectors, width)
         tiles = -(-rows // height)
-        return (self._longest(whole) * width + self._longest(tiles) / tiles * rest) / vectors
+        return (self._rounded_up(whole) * width + self._rounded_up(tiles) / tiles * rest) / vectors
 
-    def _longest(self, parts: int) -> int:
-        """The parts that all threads could compute in the time of the busiest one."""
+    def _rounded_up(self, parts: int) -> int:
+        """Round parts up to a multiple of the threads: all threads take as long as the busiest one."""
         return -(-parts // self.threads) * self.threads
 
 
-ALONE = Distribution()
-USUAL = Rates()
-"""The rates of usual cores; a machine has its own in `Description.rates`."""
+ONE_THREAD = Distribution()
+DEFAULT_RATES = Rates()
+"""The rates of common cores; a description gives those of its machine (`Description.rates`)."""
 
 
 @cached(maxsize=4096)
@@ -65,8 +65,8 @@ def choose(
     columns: int | None,
     lanes: int,
     registers: int,
-    distribution: Distribution = ALONE,
-    rates: Rates = USUAL,
+    distribution: Distribution = ONE_THREAD,
+    rates: Rates = DEFAULT_RATES,
 ) -> Tile:
     """Return the cheapest tile for `rows` × `columns` elements (None: symbolic)."""
     m = GEMM.unknown_extent if rows is None else rows
@@ -78,10 +78,10 @@ def choose(
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):
         for width in range(1, widest + 1):
-            if not fits(height, width, registers) or (lanes == 1 and -n % width * GEMM.padding_share > n):
+            if not fits(height, width, registers) or (lanes == 1 and -n % width * GEMM.padding_divisor > n):
                 continue  # without vectors, padded panels gain little and take memory
             cost = domain_cycles(m, vectors_needed, height, width, rates)
-            cost *= distribution.uneven(m, vectors_needed, height, width)
+            cost *= distribution.imbalance(m, vectors_needed, height, width)
             # Of equal tiles, the one nearest to a square has the fewest loads.
             key = (cost, abs(height - 3 * width), -height)
             if best is None or key < best:
@@ -90,7 +90,7 @@ def choose(
     return chosen if best is not None else Tile(1, 1)
 
 
-def domain_cycles(rows: int, vectors: int, height: int, width: int, rates: Rates = USUAL) -> float:
+def domain_cycles(rows: int, vectors: int, height: int, width: int, rates: Rates = DEFAULT_RATES) -> float:
     """Cycles of one K step of every tile of a domain, with its rows split evenly."""
     tiles = -(-rows // height)
     low, extra = divmod(rows, tiles)

@@ -31,7 +31,7 @@ from dlc_core.schedule.rules.cpu.gemm_decisions import TRANSPOSED
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
+from dlc_core.schedule.rules.stages import has_row_stages, is_costly, output_axes, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
@@ -54,8 +54,8 @@ KEEP = Decision(
 class RowsRule(ScheduleRule):
     """The rule for softmax, normalisations and sums along rows.
 
-    It applies if every block is a reduction of one value or pointwise.  Rules of higher priority take the
-    GEMMs and windows among such kernels.
+    It applies if every block is a reduction of one value or pointwise.  Rules of higher priority schedule
+    the GEMMs and windows among such kernels.
     """
 
     name: ClassVar[str] = "cpu.rows"
@@ -109,18 +109,18 @@ def _rows(s: Schedule, out: BlockRV) -> tuple[Var, ...]:
 
     The innermost axis is left out if vector lanes cover it.
     """
-    along = axes_along(s, out)
+    along = output_axes(s, out)
     axes = [a.var for a in s.get(out).axes]
     rows = row_axes(s, out, along)
     found = [(s.get(handle), along[handle]) for handle in along if s.get(handle).init is not None]
-    if rows and rows[-1] is axes[-1] and _is_wide(s.get(out).axes[-1]):
+    if rows and rows[-1] is axes[-1] and _has_several(s.get(out).axes[-1]):
         own = [(block, next(a for a, v in owners.items() if v is axes[-1])) for block, owners in found]
         if all(contiguous_over(block, axis) for block, axis in own) and LANES.choose("rows") == "rows":
             rows.pop()
     return tuple(rows)
 
 
-def _is_wide(axis: IterVar) -> bool:
+def _has_several(axis: IterVar) -> bool:
     return const_value(axis.dom.extent) != 1
 
 
@@ -130,7 +130,7 @@ def _is_wide(axis: IterVar) -> bool:
 def _inline(s: Schedule, out: BlockRV) -> None:
     """Inline pointwise stages that have one reader, are cheap, or have rows that are too long to store."""
     rows = set(_rows(s, out))
-    along = axes_along(s, out)
+    along = output_axes(s, out)
     for handle in s.get_blocks():
         block = s.get(handle)
         if handle == out or not is_pointwise(block) or not isinstance(block.body, Store):
@@ -169,12 +169,12 @@ def _pointwise(s: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
         vectorize_long(s, own[-1], lanes)
 
 
-def _outermost(s: Schedule, handle: BlockRV, wanted: Sequence[LoopRV]) -> LoopRV:
-    """Return the outermost of the wanted loops around a block."""
+def _outermost(s: Schedule, handle: BlockRV, candidates: Sequence[LoopRV]) -> LoopRV:
+    """Return the outermost of the candidate loops around a block."""
     for loop in s.get_loops(handle):
-        if loop in wanted:
+        if loop in candidates:
             return loop
-    raise ScheduleError(f"no loop of its own accumulates in block {handle.name!r}")
+    raise ScheduleError(f"block {handle.name!r} has no reduction loop of its own")
 
 
 def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:

@@ -9,8 +9,8 @@ from dlc_core.schedule.rules.cpu.heuristics import GEMM
 
 TAILS = Decision(
     "gemm.tails",
-    "The tiles for the tail of a symbolic number of rows: single rows only, or shorter tiles first; "
-    "values are heights.",
+    "The tiles for the tail of a symbolic number of rows: single rows only, or shorter tiles first. "
+    "Values are heights.",
     ("single_rows", "short_tiles"),
     has_values=True,
 )
@@ -22,7 +22,7 @@ def tail_heights(rows: int) -> list[int]:
     No height divides the next larger one, because the analyzer cannot compare x % 9 with x % 3.
     """
     shorter = [height for height in range(2, rows) if rows % height]
-    preferred = next((height for height in shorter if height >= rows // GEMM.short_tile), 0)
+    preferred = next((height for height in shorter if height >= rows // GEMM.short_tile_divisor), 0)
     short = TAILS.pick(
         preferred, lambda: [0, *shorter], lambda height: "short_tiles" if height else "single_rows"
     )

@@ -8,7 +8,7 @@ from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 
 THREADS = Decision(
     "loops.threads",
-    "Whether a kernel's loops run on all threads; that pays from some amount of work.",
+    "Whether a kernel's loops run on all threads, which takes a minimum amount of work to be faster.",
     ("one", "all"),
 )
 

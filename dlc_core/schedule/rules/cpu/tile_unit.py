@@ -40,7 +40,7 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
         return None
     if columns < unit.n:
         return None
-    preferred = "dot" if rows < GEMM.unit_rows else "matrix_unit"
+    preferred = "dot" if rows < GEMM.min_unit_rows else "matrix_unit"
     if INSTRUCTIONS.choose(preferred) != "matrix_unit":
         return None
     sizes = (min(rows, unit.m), unit.n, min(steps, unit.k))

@@ -47,12 +47,12 @@ def transposed_read(block: Block, machine: Machine) -> TransposedRead | None:
     if len(steps) != len(known):
         return None
 
-    def one(outer: IterVar, inner: IterVar) -> bool:
+    def is_one_axis(outer: IterVar, inner: IterVar) -> bool:
         return all(same(each[outer.var], each[inner.var] * inner.dom.extent) for each in steps)
 
     runs: list[list[int]] = []
     for number, axis in enumerate(axes):
-        if runs and one(axes[number - 1], axis):
+        if runs and is_one_axis(axes[number - 1], axis):
             runs[-1].append(number)
         else:
             runs.append([number])
@@ -80,8 +80,8 @@ def schedule_transpose(
             size *= extent if isinstance(extent, int) else 1
         sizes.append(size)
     across, inner = sizes[found.across], sizes[-1]
-    dealt = 1 < inner <= LOOPS.interleaved and inner & (inner - 1) == 0 and across >= lanes > inner
-    if lanes < LOOPS.shuffled_lanes or not (dealt or (across > 1 and inner >= LOOPS.shuffled_lanes)):
+    interleaved = 1 < inner <= LOOPS.max_interleaved and inner & (inner - 1) == 0 and across >= lanes > inner
+    if lanes < LOOPS.shuffled_lanes or not (interleaved or (across > 1 and inner >= LOOPS.shuffled_lanes)):
         return None
     row, column = (
         s.fuse(*(loops[n] for n in run)) if len(run) > 1 else loops[run[0]]
@@ -89,7 +89,7 @@ def schedule_transpose(
     )
     others = [loops[n] for at, run in enumerate(found.runs[:-1]) if at != found.across for n in run]
     s.reorder(*others, row, column)
-    if dealt:
+    if interleaved:
         return [*others, _interleaved(s, row, column, lanes)]
     return [*others, *_tiled(s, row, column, min(lanes, across), lanes)]
 
@@ -121,7 +121,8 @@ def _tiled(s: Schedule, row: LoopRV, column: LoopRV, rows: int, lanes: int) -> l
 
 
 def _columns(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
-    """Vectors of columns, each for all rows of the loop inside."""
+    """Split columns into vectors, each over all rows of the unrolled loop `row`; return the loop over
+    vectors."""
     size = const_value(s.extent(column))
     assert isinstance(size, int)
     width = min(lanes, 1 << (size.bit_length() - 1))

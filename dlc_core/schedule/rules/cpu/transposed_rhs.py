@@ -25,7 +25,9 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 
-def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
+def copy_transposed_rhs(
+    schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine
+) -> Contraction:
     """Copy a transposed right-hand side so that columns are innermost, if enough rows read the copy.
 
     Returns the contraction over the copy, or the old one.
@@ -45,7 +47,7 @@ def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, mac
     return moved
 
 
-def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+def reduces_along_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether each column is reduced along a row of the right-hand side, because there are too few rows to
     copy it.
     """
@@ -53,12 +55,12 @@ def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
 
 
 def _copied(found: Contraction) -> bool:
-    return TRANSPOSED.choose("dot_products" if _rows(found) < GEMM.copied_rows else "copy") == "copy"
+    return TRANSPOSED.choose("dot_products" if _rows(found) < GEMM.min_copied_rows else "copy") == "copy"
 
 
 def _rows(found: Contraction) -> int:
     """Rows of the result; a symbolic number counts as many."""
-    return math.prod(extent_of(axis) or GEMM.copied_rows for axis in found.m)
+    return math.prod(extent_of(axis) or GEMM.min_copied_rows for axis in found.m)
 
 
 def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:

@@ -2,7 +2,7 @@
 
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.schedule.rules.gpu.contraction import ContractionRule
-from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
+from dlc_core.schedule.rules.gpu.loops import LoopsRule, SingleThreadRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
 from dlc_core.schedule.rules.gpu.matrix import MatrixRule
 from dlc_core.schedule.rules.gpu.rows import RowsRule
@@ -17,6 +17,6 @@ GPU_RULES: tuple[ScheduleRule, ...] = (
     RowsRule(),
     MapRule(),
     LoopsRule(),
-    AloneRule(),
+    SingleThreadRule(),
 )
 """The rules, highest priority first."""

@@ -38,7 +38,7 @@ EPILOGUE = Decision(
 )
 TILE_ORDER = Decision(
     "gpu.tile_order",
-    "The order in which groups take tiles of a GEMM: row by row, or column by column within bands of rows.",
+    "The order of a GEMM's tiles over groups: row by row, or column by column within bands of rows.",
     ("row_major", "swizzled"),
 )
 SHARED_LAYOUT = Decision(

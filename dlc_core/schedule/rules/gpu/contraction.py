@@ -50,7 +50,7 @@ from dlc_core.schedule.rules.gpu.dots import dot_of, group_steps
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import map_points, vector_lanes
-from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, neighbours, normalise
+from dlc_core.schedule.rules.gpu.normal import Normal, Side, contiguity, is_product, normalise
 from dlc_core.schedule.rules.gpu.tile import (
     Problem,
     Tile,
@@ -110,7 +110,7 @@ class ContractionRule(ScheduleRule):
         normal = normal_of(s, machine, grid, found, splits)
         if problem.k == 1:
             tile = replace(tile, depth=1)
-        Contract(s, machine, grid, normal, tile, dot_of(found, machine, tile.depth)).run()
+        ContractionScheduler(s, machine, grid, normal, tile, dot_of(found, machine, tile.depth)).run()
 
 
 def problem_of(found: Contraction) -> Problem:
@@ -128,7 +128,7 @@ def problem_of(found: Contraction) -> Problem:
         return total
 
     def contiguity_of(operand: Operand, *own: IterVar) -> tuple[bool, int]:
-        return neighbours(operand, own[0], found.k[-1]) if own and found.k else (True, 1)
+        return contiguity(operand, own[0], found.k[-1]) if own and found.k else (True, 1)
 
     longest = max((size(a) or 1 for a in found.k), default=1)
     return Problem(
@@ -151,16 +151,16 @@ def normal_of(s: Schedule, machine: Machine, grid: Grid, found: Contraction, spl
     if splits > 1:
         block, out = _split_steps(s, grid, found, splits)
     else:
-        out = _separated(s, machine, grid, block) or epilogue_of(s, block)
+        out = _separate_epilogue(s, machine, grid, block) or epilogue_of(s, block)
     made = contraction_of(s.get(block))
     if made is None:
-        raise ScheduleError("the parts of the contraction are none")
+        raise ScheduleError("a part of split-K is not a contraction")
     return normalise(s, made, out)
 
 
-def _separated(s: Schedule, machine: Machine, grid: Grid, block: BlockRV) -> BlockRV | None:
-    """Give the epilogue a launch of its own, if that is decided, and return the block that stores the
-    results.
+def _separate_epilogue(s: Schedule, machine: Machine, grid: Grid, block: BlockRV) -> BlockRV | None:
+    """Move the epilogue to a separate launch, if that is decided, and return the block that stores the
+    results; else return None.
     """
     outputs = s.get_output_blocks()
     if len(outputs) != 1 or outputs == [block] or not is_pointwise(s.get(outputs[0])):
@@ -188,7 +188,7 @@ def _split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tu
     return partial, s.cache_write(partial, 0, "local")
 
 
-class Contract:
+class ContractionScheduler:
     """The steps of the rule, for a contraction in normal form."""
 
     def __init__(
@@ -208,7 +208,7 @@ class Contract:
         self._pad()
         a, b = self._operands()
         *batches, m, n, k = s.get_loops(block)
-        vector_m, vector_n = (min(TILES.own_vector, own) for own in (tile.own_rows, tile.own_columns))
+        vector_m, vector_n = (min(TILES.thread_vector, own) for own in (tile.own_rows, tile.own_columns))
         tall, wide = tile.rows // tile.own_rows, tile.columns // tile.own_columns
         mo, vm, ty, i = s.split(m, [None, tile.own_rows // vector_m, tall, vector_m])
         no, vn, tx, j = s.split(n, [None, tile.own_columns // vector_n, wide, vector_n])
@@ -243,7 +243,7 @@ class Contract:
         for copy, side in zip(copies, sides, strict=True):
             loops = s.get_loops(copy)
             self._fill(loops[loops.index(ko) + 1 :], side)
-        if self._twice():
+        if self._is_double_buffered():
             for copy in copies:
                 s.double_buffer(copy)
         if self.dot:
@@ -277,16 +277,16 @@ class Contract:
         """Bind tiles to groups, so that groups close in time read the same rows and columns."""
         s, grid = self.s, self.grid
         rows = const_value(s.extent(mo))
-        swizzled = isinstance(rows, int) and rows % TILES.swizzled == 0 and rows > TILES.swizzled
+        swizzled = isinstance(rows, int) and rows % TILES.swizzled_rows == 0 and rows > TILES.swizzled_rows
         reasons = {
             "row_major": "groups that are close in time would share fewer columns",
-            "swizzled": f"there are {rows} rows of tiles, which are not several times {TILES.swizzled}"
+            "swizzled": f"there are {rows} rows of tiles, which are not several times {TILES.swizzled_rows}"
             if isinstance(rows, int)
             else "the number of rows of tiles is symbolic",
         }
         preferred = "swizzled" if swizzled else "row_major"
         if TILE_ORDER.choose(preferred, refused=reasons.__getitem__) == "swizzled":
-            tiles = s.swizzle(mo, no, TILES.swizzled)
+            tiles = s.swizzle(mo, no, TILES.swizzled_rows)
         else:
             tiles = s.fuse(mo, no)
         s.bind(s.fuse(*batches, tiles) if batches else tiles, grid.groups)
@@ -348,7 +348,7 @@ class Contract:
         if isinstance(extent, int) and extent > 1:
             self.s.vectorize(loop)
 
-    def _twice(self) -> bool:
+    def _is_double_buffered(self) -> bool:
         """Whether tiles are double-buffered: only if that does not reduce the number of resident groups."""
         facts, normal = self.machine.description, self.normal
         bits = max(normal.a.bits, normal.b.bits)
@@ -373,4 +373,4 @@ class Contract:
             s.unroll(j)
 
 
-__all__ = ["Contract", "ContractionRule", "normal_of", "problem_of"]
+__all__ = ["ContractionRule", "ContractionScheduler", "normal_of", "problem_of"]

@@ -27,10 +27,10 @@ def epilogue_order(s: Schedule, out: BlockRV, body: Store, order: Sequence[IterV
     _split(s, out, body.buffer)
     _fuse(s, out, body.buffer)
     axes = s.get(out).axes
-    place = _result_indices(s, out, body.buffer)
+    indices = _result_indices(s, out, body.buffer)
     numbers: dict[Expr, int] = {axis.var: number for number, axis in enumerate(axes)}
-    read = dict(zip(body.indices, place, strict=True))
-    single = [axes.index(a) for a in _single(axes, place)]
+    read = dict(zip(body.indices, indices, strict=True))
+    single = [axes.index(a) for a in _single(axes, indices)]
     found = [numbers.get(read[a.var]) for a in order if a.var in read]
     plan = [single.pop(0) if number is None and single else number for number in found]
     known = [number for number in plan if number is not None]
@@ -48,16 +48,16 @@ def _result_indices(s: Schedule, out: BlockRV, buffer: Buffer) -> tuple[Expr, ..
     index_lists = dict.fromkeys(e.indices for e in loads_of(s.get(out)) if e.buffer is buffer)
     if len(index_lists) != 1:
         raise _unsupported_order(out, buffer)
-    (place,) = index_lists
-    return place
+    (indices,) = index_lists
+    return indices
 
 
 def _split(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
     """Split an axis whose quotients and remainders are separate indices."""
-    place = _result_indices(s, out, buffer)
-    sizes = {i.a: i.b for i in place if isinstance(i, Binary) and i.op == "floormod"}
+    indices = _result_indices(s, out, buffer)
+    sizes = {i.a: i.b for i in indices if isinstance(i, Binary) and i.op == "floormod"}
     axes = [a.var for a in s.get(out).axes]
-    if not any(v in sizes and v // sizes[v] in place for v in axes):
+    if not any(v in sizes and v // sizes[v] in indices for v in axes):
         return
 
     def digits(*outer: Expr) -> list[Expr]:
@@ -72,13 +72,13 @@ def _split(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
 def _fuse(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
     """Fuse the axes of one index."""
     for dim in range(buffer.ndim):
-        place = _result_indices(s, out, buffer)
+        indices = _result_indices(s, out, buffer)
         axes = s.get(out).axes
-        here = free_vars(place[dim])
-        spare = _single(axes, place)[sum(not free_vars(i) for i in place) :] if here else []
+        here = free_vars(indices[dim])
+        spare = _single(axes, indices)[sum(not free_vars(i) for i in indices) :] if here else []
         parts = [a for a in axes if a.var in here or a in spare]
         if len(parts) > 1:
-            _check_digits(out, buffer, place[dim], [a for a in parts if a not in spare])
+            _check_digits(out, buffer, indices[dim], [a for a in parts if a not in spare])
             rest = [a for a in axes if a not in parts]
             s.reorder_block_axes(out, [axes.index(a) for a in (*parts, *rest)])
             s.fuse_block_axes(out, 0, len(parts))

@@ -14,7 +14,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_GROUP, powers_of_two
 from dlc_core.schedule.rules.gpu.heuristics import GRID
-from dlc_core.schedule.rules.gpu.launch_costs import Units, because
+from dlc_core.schedule.rules.gpu.launch_costs import Units, refusal_despite_cost
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.threads import GROUP, THREAD, level_of
@@ -66,7 +66,7 @@ class Grid:
 
     @property
     def busy(self) -> Units:
-        """The units as the cost model sees them."""
+        """The units, for predicted costs."""
         return Units(self.units, self.unit_threads)
 
     def strided_groups(self, groups: int | None) -> int | None:
@@ -78,9 +78,9 @@ class Grid:
         most = min(self.max_groups, GRID.groups_per_unit * self.units)
         if groups is not None:
             return most if groups > most else None
-        if self.max_groups >= GRID.any_number:
+        if self.max_groups >= GRID.unlimited_groups:
             return None
-        return min(self.max_groups, GRID.groups_of_any * self.units)
+        return min(self.max_groups, GRID.unknown_groups * self.units)
 
     def choose_groups(
         self, groups: int | None, threads: int, *, strides: bool = True, where: str = ""
@@ -88,12 +88,12 @@ class Grid:
         """Decide the extent of the axis of groups of `threads` threads; `strides` allows several tiles per
         group. None is one tile each.
         """
-        tiles = max(1, GRID.points_of_any // threads) if groups is None else groups
+        tiles = max(1, GRID.unknown_points // threads) if groups is None else groups
         best = self.strided_groups(groups)
 
         def candidates() -> list[int | None]:
             found: list[int | None] = []
-            if self.max_groups >= (GRID.any_number if groups is None else groups):
+            if self.max_groups >= (GRID.unlimited_groups if groups is None else groups):
                 found.append(None)
             if strides and (groups is None or groups > 1):
                 found.append(min(self.max_groups, self.units, self.units if groups is None else groups // 2))
@@ -104,11 +104,11 @@ class Grid:
 
         def refused(n: int | None) -> str:
             if n is not None:
-                return because("the axis has a group for each tile", cost(n), cost(best))
-            if self.max_groups < (GRID.any_number if groups is None else groups):
+                return refusal_despite_cost("the axis has a group for each tile", cost(n), cost(best))
+            if self.max_groups < (GRID.unlimited_groups if groups is None else groups):
                 return f"there may be more tiles than the {self.max_groups} groups that the axis allows"
             most = GRID.groups_per_unit
-            return because(f"there are more than {most} groups per unit", cost(n), cost(best))
+            return refusal_despite_cost(f"there are more than {most} groups per unit", cost(n), cost(best))
 
         return GRID_STRIDE.pick(
             best,
@@ -132,14 +132,16 @@ class Grid:
         best = self.width(points)
 
         def cost(width: int) -> float:
-            count = GRID.points_of_any if points is None else points
+            count = GRID.unknown_points if points is None else points
             return self.busy.cycles(-(-count // width), width)
 
         def refused(width: int) -> str:
             if width > GRID.threads:
                 return f"rules without shared memory use at most {GRID.threads} threads of a group"
             larger = f"fewer of {self.units} units would have a group"
-            return because(larger if width > best else "units start fewer groups", cost(width), cost(best))
+            return refusal_despite_cost(
+                larger if width > best else "units start fewer groups", cost(width), cost(best)
+            )
 
         return THREADS_PER_GROUP.pick(
             best,
@@ -194,7 +196,7 @@ def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0
     return inner
 
 
-def bind_alone(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> LoopRV:
+def bind_single_thread(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> LoopRV:
     """Bind a loop or block to a single thread."""
     thread = s.add_unit_loop(target)
     group = s.add_unit_loop(thread)
@@ -203,4 +205,4 @@ def bind_alone(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> LoopRV:
     return thread
 
 
-__all__ = ["Grid", "bind_alone", "bind_points", "count_of", "power_of_two"]
+__all__ = ["Grid", "bind_points", "bind_single_thread", "count_of", "power_of_two"]

@@ -37,9 +37,11 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
         enough = count >= ROW.few_columns * grid.units or length < ROW.part_steps * ROW.column_parts
         parts = min(-(-length // ROW.part_steps), ROW.threads_of_unit * grid.units // count)
     else:
-        enough = count >= grid.units or length < ROW.long_parts * ROW.part
+        enough = count >= grid.units or length < ROW.long_parts * ROW.part_elements
         parts = min(
-            -(-length // ROW.part), ROW.groups_per_unit * grid.units // count, grid.max_groups // count
+            -(-length // ROW.part_elements),
+            ROW.groups_per_unit * grid.units // count,
+            grid.max_groups // count,
         )
     most = min(length, grid.max_groups if across_columns else grid.max_groups // count)
     preferred = 1 if enough or parts < 2 else parts
@@ -74,13 +76,16 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     return partial
 
 
-def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
-    """Give each stage of few long rows a launch of its own, if a row has several reductions."""
+def launch_stages_separately(s: Schedule, grid: Grid, machine: Machine) -> bool:
+    """Schedule each stage of few long rows as a launch, if a row has several reductions; return whether it
+    did."""
     found = reductions(s.func)
     sizes = [_sizes(s, BlockRV(b.name)) for b in found]
     if len(found) < 2 or any(count is None or length is None for count, length in sizes):
         return False
-    preferred = any(0 < (c or 0) < grid.units and (n or 0) >= ROW.long_parts * ROW.part for c, n in sizes)
+    preferred = any(
+        0 < (c or 0) < grid.units and (n or 0) >= ROW.long_parts * ROW.part_elements for c, n in sizes
+    )
     many = any(not 0 < (c or 0) <= grid.max_groups for c, _ in sizes) or len(s.get_output_blocks()) > 1
     names = ("one_launch",) if many else ROW_STAGES.alternatives
     reasons = {
@@ -115,7 +120,7 @@ def reduces_columns(s: Schedule, handle: BlockRV) -> bool:
     block = s.get(handle)
     axes = [a for a in spatial(block) if const_value(a.dom.extent) != 1]
     extent = const_value(axes[-1].dom.extent) if axes else None
-    wide = isinstance(extent, int) and extent >= ROW.wide
+    wide = isinstance(extent, int) and extent >= ROW.contiguous_results
     return wide and contiguous_over(block, axes[-1].var)
 
 
@@ -145,4 +150,4 @@ def _bind_row(
     s.bind(thread, grid.threads)
 
 
-__all__ = ["inline_producers", "reduce_parts", "share_stages"]
+__all__ = ["inline_producers", "launch_stages_separately", "reduce_parts"]

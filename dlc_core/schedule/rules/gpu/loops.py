@@ -12,7 +12,7 @@ from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, bind_single_thread
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
@@ -42,10 +42,10 @@ class LoopsRule(ScheduleRule):
 
 
 @record(frozen=True)
-class AloneRule(ScheduleRule):
+class SingleThreadRule(ScheduleRule):
     """The rule for kernels with unknown dependences: each nest runs in a single thread."""
 
-    name: ClassVar[str] = "gpu.alone"
+    name: ClassVar[str] = "gpu.single_thread"
     priority: ClassVar[int] = -10
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
@@ -57,7 +57,7 @@ class AloneRule(ScheduleRule):
         for block in outer_blocks(schedule.func.body):
             loops = schedule.get_loops(BlockRV(block.name))
             if not any(is_axis(schedule.get_for(loop)) for loop in loops):
-                bind_alone(schedule, grid, loops[0] if loops else BlockRV(block.name))
+                bind_single_thread(schedule, grid, loops[0] if loops else BlockRV(block.name))
 
 
 def bind_nest(s: Schedule, grid: Grid, handle: BlockRV) -> None:
@@ -69,7 +69,7 @@ def bind_nest(s: Schedule, grid: Grid, handle: BlockRV) -> None:
     if free:
         bind_points(s, grid, free)
     else:
-        bind_alone(s, grid, loops[0] if loops else handle)
+        bind_single_thread(s, grid, loops[0] if loops else handle)
 
 
 def _independent(s: Schedule, loops: list[LoopRV]) -> list[LoopRV]:
@@ -87,4 +87,4 @@ def _independent(s: Schedule, loops: list[LoopRV]) -> list[LoopRV]:
     return found
 
 
-__all__ = ["AloneRule", "LoopsRule", "bind_nest"]
+__all__ = ["LoopsRule", "SingleThreadRule", "bind_nest"]

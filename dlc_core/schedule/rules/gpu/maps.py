@@ -20,7 +20,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, choose_lanes, powers_of_two
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, bind_single_thread, count_of
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
@@ -53,7 +53,7 @@ def map_points(s: Schedule, grid: Grid, handle: BlockRV, machine: Machine) -> No
     """Bind all loops of a pointwise block, the innermost as vectors if possible."""
     loops = s.get_loops(handle)
     if not loops:
-        bind_alone(s, grid, handle)
+        bind_single_thread(s, grid, handle)
         return
     block = s.get(handle)
     merged = mergeable_tail(block, loops) if is_plain(block, loops) else 1

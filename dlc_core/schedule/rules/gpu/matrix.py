@@ -33,7 +33,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     choose_stages,
     choose_tile,
 )
-from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
+from dlc_core.schedule.rules.gpu.contraction import ContractionScheduler, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.heuristics import MATRIX
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
@@ -98,7 +98,7 @@ class MatrixRule(ScheduleRule):
             stages_of(tile, problem, machine, grid),
             range(least, max_stages(tile, problem, machine) + 1),
         )
-        MatrixContract(s, machine, grid, normal, tile, stages).run()
+        MatrixScheduler(s, machine, grid, normal, tile, stages).run()
 
 
 def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
@@ -116,7 +116,7 @@ def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
     return [unit for unit in units if along or unit.transposable or not unit.in_place]
 
 
-class MatrixContract(Contract):
+class MatrixScheduler(ContractionScheduler):
     """The steps of the rule, for a contraction in normal form."""
 
     def __init__(
@@ -180,13 +180,13 @@ class MatrixContract(Contract):
         self._bind_groups(batches, loops["mo"], loops["no"])
         for copy, side, transposed in zip(copies, (normal.a, normal.b), transposed_ab, strict=True):
             if not self._fill_in_bulk(copy, loops["ko"], side, transposed):
-                self._fill_from(_inside(s.get_loops(copy), loops["ko"]), side, transposed)
-        if self._twice():
+                self._fill_by_threads(_inside(s.get_loops(copy), loops["ko"]), side, transposed)
+        if self._is_double_buffered():
             for copy in copies:
                 s.double_buffer(copy)
-            self._in_stages(loops["ko"])
-        self._begin(init, len(threads))
-        self._end(out, stored)
+            self._pipeline(loops["ko"])
+        self._init_accumulators(init, len(threads))
+        self._schedule_epilogue(out, stored)
 
     def _is_transposed(self, side: Side) -> bool:
         """Whether K is innermost in an operand's tile; in normal form it is outermost."""
@@ -194,7 +194,7 @@ class MatrixContract(Contract):
 
     # Accumulators
 
-    def _begin(self, init: BlockRV, digits: int) -> None:
+    def _init_accumulators(self, init: BlockRV, digits: int) -> None:
         """Initialise the accumulators of each thread."""
         s = self.s
         loops = s.get_loops(init)
@@ -206,7 +206,7 @@ class MatrixContract(Contract):
         for loop in loops[digits:]:
             s.unroll(loop)
 
-    def _end(self, out: BlockRV, lanes: int) -> None:
+    def _schedule_epilogue(self, out: BlockRV, lanes: int) -> None:
         """Compute the epilogue on the accumulators of each thread."""
         s, unit = self.s, self.unit
         rows, columns = s.get_loops(out)[-2:]
@@ -230,18 +230,18 @@ class MatrixContract(Contract):
         s.reorder(*lane, *rest, *values)
         s.bind(s.fuse(*lane) if len(lane) > 1 else lane[0], self.grid.threads)
         last = own[-1] if ("own", len(own) - 1) in found else None
-        side_by_side = last is not None and last.dim == 1 and last.step == 1 and lanes >= last.extent > 1
-        if side_by_side and last is not None:
-            side_by_side = choose_lanes(last.extent, (1, last.extent), where="store") > 1
+        contiguous = last is not None and last.dim == 1 and last.step == 1 and lanes >= last.extent > 1
+        if contiguous and last is not None:
+            contiguous = choose_lanes(last.extent, (1, last.extent), where="store") > 1
         for loop in (*rest, *values):
-            if side_by_side and loop is values[-1]:
+            if contiguous and loop is values[-1]:
                 s.vectorize(loop)
             else:
                 s.unroll(loop)
 
     # Copies to shared memory
 
-    def _fill_from(self, loops: Sequence[LoopRV], side: Side, transposed: bool) -> None:
+    def _fill_by_threads(self, loops: Sequence[LoopRV], side: Side, transposed: bool) -> None:
         """Fill a tile in shared memory by all threads, along the contiguous axis of the operand."""
         s, tile, grid = self.s, self.tile, self.grid
         *others, one, last = loops
@@ -289,7 +289,7 @@ class MatrixContract(Contract):
             s.unroll(loop)
         return True
 
-    def _in_stages(self, loop: LoopRV) -> None:
+    def _pipeline(self, loop: LoopRV) -> None:
         """Software-pipeline the loop: copies of tiles start several iterations before their use.
 
         Units that read shared memory run asynchronously, while threads start the copies of the next tile.
@@ -304,7 +304,7 @@ class MatrixContract(Contract):
         order = [by_stage.index(part) for part in range(len(stages))]
         self.s.software_pipeline(loop, stages, order, spare)
 
-    def _twice(self) -> bool:
+    def _is_double_buffered(self) -> bool:
         return self.stages > 1
 
 
@@ -380,4 +380,4 @@ class _Layout:
         return IndexMap.of(digits, rank)
 
 
-__all__ = ["MatrixContract", "MatrixRule", "units_for"]
+__all__ = ["MatrixRule", "MatrixScheduler", "units_for"]

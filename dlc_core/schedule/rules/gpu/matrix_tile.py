@@ -24,7 +24,7 @@ class MatrixTile:
     """The tile of a group: `high` x `wide` subgroups, each with `down` x `across` tiles of a unit, `deep` of
     its steps at a time.
 
-    `splits` groups share K (split-K).
+    K is split over `splits` groups.
     """
 
     unit: MatrixUnit
@@ -178,7 +178,7 @@ def parts_of(tile: MatrixTile, problem: Problem) -> list[int]:
 def max_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
     """Return the most pipeline stages for which a group has steps and memory."""
     facts, found = machine.description, tile.buffers(problem.k)
-    steps = TILES.unknown if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
+    steps = TILES.unknown_extent if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
     while found < min(facts.pipeline_stages, steps) and (
         not facts.shared_bytes or tile.shared_bytes(problem.bits, found + 1) <= facts.shared_bytes
     ):
@@ -191,8 +191,8 @@ def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) 
     facts = machine.description
     found, most = tile.buffers(problem.k), max_stages(tile, problem, machine)
     waves = -(-_groups(tile, problem) // grid.units)
-    wanted = min(waves, tile.resident(problem, facts, found))
-    while found < most and tile.resident(problem, facts, found + 1) >= wanted:
+    required = min(waves, tile.resident(problem, facts, found))
+    while found < most and tile.resident(problem, facts, found + 1) >= required:
         found += 1
     return found
 
@@ -200,7 +200,7 @@ def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) 
 def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> float:
     """Cycles of the busiest unit."""
     unit, facts = tile.unit, machine.description
-    k = TILES.unknown if problem.k is None else problem.k
+    k = TILES.unknown_extent if problem.k is None else problem.k
     groups = _groups(tile, problem)
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
     size = problem.bits / 8
@@ -210,7 +210,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     reads = (tile.rows * tile.wide * again[0] + tile.columns * tile.high * again[1]) * size
     reads /= 4 * facts.shared_banks
     parts = (
-        own / (unit.products or MATRIX.faster * TILES.products),
+        own / (unit.products or MATRIX.speedup * TILES.products),
         reads,
         (tile.rows + tile.columns) * size / MATRIX.bytes_per_cycle,
     )
@@ -219,7 +219,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     in_flight = max(1, stages_of(tile, problem, machine, grid) - 1)
     waves = -(-groups // grid.units)
     concurrent = min(at_once, waves)
-    hidden = min(1.0, concurrent * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding))
+    hidden = min(1.0, concurrent * tile.subgroups * unit.width / (grid.subgroup * MATRIX.hiding_subgroups))
     # Double buffering overlaps copies with arithmetic; without it the groups of a unit wait for copies.
     each = MATRIX.barrier_cycles + max(tile.depth * step / hidden, MATRIX.latency / concurrent / in_flight)
     write = own * problem.result_bits / 8 / MATRIX.bytes_per_cycle * (2 if tile.splits > 1 else 1)
@@ -228,13 +228,13 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
 
 
 def _groups(tile: MatrixTile, problem: Problem) -> int:
-    m, n = (TILES.unknown if size is None else size for size in (problem.m, problem.n))
+    m, n = (TILES.unknown_extent if size is None else size for size in (problem.m, problem.n))
     return (problem.batches or 1) * -(-m // tile.rows) * -(-n // tile.columns) * tile.splits
 
 
 def _filling(tile: MatrixTile, problem: Problem, splits: Sequence[int], units: int) -> int:
     """Return the number of parts of split-K that gives every unit a group, and few units two."""
-    groups, k = _groups(tile, problem), TILES.unknown if problem.k is None else problem.k
+    groups, k = _groups(tile, problem), TILES.unknown_extent if problem.k is None else problem.k
     return max((c for c in splits if groups * c <= units and tile.depth * c <= k), default=1)
 
 

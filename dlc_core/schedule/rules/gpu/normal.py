@@ -30,7 +30,7 @@ class Side:
     both: bool
     """Whether the operand has both axes; an axis of extent 1 is omitted."""
     run: int
-    """The least number of contiguous elements."""
+    """The minimum number of contiguous elements."""
     bits: int
 
 
@@ -78,13 +78,13 @@ def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
     a = _side(s, block, found, found.lhs, found.m)
     b = _side(s, block, found, found.rhs, (found.n,))
     numbers = {axis: number for number, axis in enumerate(s.get(block).axes)}
-    places = {axis.var: number for number, axis in enumerate(order)}
+    positions = {axis.var: number for number, axis in enumerate(order)}
     s.reorder_block_axes(block, [numbers[axis] for axis in order])
-    dims = [places[i] for i in body.indices if isinstance(i, Var)]
+    dims = [positions[i] for i in body.indices if isinstance(i, Var)]
     sizes = [axis.dom.extent for axis in order]
     first, rows = len(found.shared), len(found.m)
     plan = epilogue_order(s, out, body, order)
-    _relay(
+    _transform_buffer(
         s,
         block,
         body.buffer.name,
@@ -116,19 +116,19 @@ def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
 
 
 def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own: Sequence[IterVar]) -> Side:
-    """Give an operand a buffer over (b…, k, its own axis)."""
+    """Reindex an operand as a buffer over (b…, k, its own axis)."""
     missing = [a for a in (*own, *found.k) if const_value(a.dom.extent) != 1 and not operand.uses(a)]
     if missing:
         raise ScheduleError(f"{operand.load.buffer.name} has no axis {missing[0].var.name}")
-    along_k, run = neighbours(operand, own[-1], found.k[-1])
+    along_k, run = contiguity(operand, own[-1], found.k[-1])
     copy = s.reindex(block, operand.load.buffer.name)
     wide = [a for a in s.get(block).axes if const_value(a.dom.extent) != 1 and operand.uses(a)]
     groups: list[tuple[int, ...]] = []
     for part in (*((a,) for a in found.shared), found.k, own):
-        places = tuple(wide.index(a) for a in part if a in wide)
-        groups += [places] if places else []
+        positions = tuple(wide.index(a) for a in part if a in wide)
+        groups += [positions] if positions else []
     buffer = s.get(copy).writes[0].buffer
-    _relay(s, block, buffer.name, list(range(len(wide))), [a.dom.extent for a in wide], groups)
+    _transform_buffer(s, block, buffer.name, list(range(len(wide))), [a.dom.extent for a in wide], groups)
     if any(len(group) > 1 for group in groups):
         s.reorder_block_axes(copy, [axis for group in groups for axis in group])
         for number, group in enumerate(groups):
@@ -138,7 +138,7 @@ def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own
     return Side(buffer.name, along_k, both, run, buffer.dtype.bits)
 
 
-def neighbours(operand: Operand, own: IterVar, k: IterVar) -> tuple[bool, int]:
+def contiguity(operand: Operand, own: IterVar, k: IterVar) -> tuple[bool, int]:
     """Return whether an operand is contiguous along k, else along its own axis, and the least number of
     contiguous elements.
     """
@@ -148,7 +148,7 @@ def neighbours(operand: Operand, own: IterVar, k: IterVar) -> tuple[bool, int]:
     return along_k or not along_own, run if isinstance(run, int) else 1
 
 
-def _relay(
+def _transform_buffer(
     s: Schedule,
     block: BlockRV,
     buffer: str,
@@ -156,7 +156,7 @@ def _relay(
     sizes: Sequence[ExprLike],
     groups: Sequence[tuple[int, ...]],
 ) -> None:
-    """Lay a buffer out with one dim for each group of axes; `dims` are the axes of its current dims."""
+    """Change the layout of a buffer to one dim for each group of axes; `dims` are the axes of its dims."""
     if [(d,) for d in dims] == list(groups):
         return
 
@@ -183,4 +183,4 @@ def _size(axes: Sequence[IterVar]) -> int | None:
     return total
 
 
-__all__ = ["Normal", "Side", "is_product", "neighbours", "normalise"]
+__all__ = ["Normal", "Side", "contiguity", "is_product", "normalise"]

@@ -1,4 +1,4 @@
-"""How threads share rows: the distribution of rows over groups, and of a row over threads."""
+"""The distribution of rows over groups, and of a row over threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_GROUP, choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, power_of_two
 from dlc_core.schedule.rules.gpu.heuristics import GRID, ROW, TILES
-from dlc_core.schedule.rules.gpu.launch_costs import because, row_cycles
+from dlc_core.schedule.rules.gpu.launch_costs import refusal_despite_cost, row_cycles
 from dlc_core.tir.stmt import Block, Store
 
 WORD = 4
@@ -27,7 +27,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class DistributionChoice:
     """The choice of a distribution for `count` rows of `length` terms (None: symbolic).
 
     A thread loads up to `widest` contiguous terms. `contiguous_rows` says whether neighbouring rows are
@@ -44,7 +44,7 @@ class Sharing:
     def choose(self) -> Distribution:
         """Decide the distribution of rows."""
         grid, length = self.grid, self.length
-        points = self.contiguous_rows or (length is not None and length <= ROW.short)
+        points = self.contiguous_rows or (length is not None and length <= ROW.short_row)
         preferred = self._columns() if points else self._row()
 
         def candidates() -> list[Distribution]:
@@ -77,7 +77,9 @@ class Sharing:
             kind,
             lambda dist: str(dist.threads),
             cost=self._cycles,
-            refused=lambda other: because(reason(other), self._cycles(other), self._cycles(preferred)),
+            refused=lambda other: refusal_despite_cost(
+                reason(other), self._cycles(other), self._cycles(preferred)
+            ),
         )
         if dist.axis != grid.threads or length is None or grid.strided_groups(self.count) is not None:
             return dist
@@ -87,8 +89,8 @@ class Sharing:
     def _cycles(self, dist: Distribution) -> float:
         """The predicted cycles of a distribution of rows; see `launch_costs`."""
         grid = self.grid
-        rows = GRID.points_of_any if self.count is None else self.count
-        terms = TILES.unknown if self.length is None else self.length
+        rows = GRID.unknown_points if self.count is None else self.count
+        terms = TILES.unknown_extent if self.length is None else self.length
         # Threads that load from different sectors use one element of each, unless a row is one sector.
         words = max(1, self.machine.description.sector_bytes // WORD)
         if dist.axis == grid.threads:
@@ -149,7 +151,7 @@ class Sharing:
         return rows
 
     def choose_rows_per_group(self, threads: int) -> int:
-        """Decide the rows per group, if `threads` threads share a row."""
+        """Decide the rows per group, if `threads` threads reduce each row."""
         grid, count = self.grid, self.count
         rows = self._max_rows_per_group(threads)
         if not grid.rows or count is None:
@@ -181,4 +183,4 @@ def reduced_lanes(block: Block, machine: Machine) -> int:
     return max(1, machine.description.load_bytes // widest) if widest else 1
 
 
-__all__ = ["Distribution", "Sharing", "reduced_lanes"]
+__all__ = ["Distribution", "DistributionChoice", "reduced_lanes"]

@@ -36,10 +36,10 @@ from dlc_core.schedule.rules.gpu.choices import (
 )
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import ROW
-from dlc_core.schedule.rules.gpu.long_rows import reduce_parts, share_stages
+from dlc_core.schedule.rules.gpu.long_rows import launch_stages_separately, reduce_parts
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.row_threads import Distribution, Sharing, reduced_lanes
-from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
+from dlc_core.schedule.rules.gpu.row_threads import Distribution, DistributionChoice, reduced_lanes
+from dlc_core.schedule.rules.stages import has_row_stages, is_costly, output_axes, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
@@ -61,7 +61,7 @@ class RowsRule(ScheduleRule):
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
-        if share_stages(s, grid, machine):
+        if launch_stages_separately(s, grid, machine):
             return
         out = s.get_output_blocks()[0]
         if s.get(out).init is not None:
@@ -86,18 +86,18 @@ class _Rows:
         if len(found) == 1 and reduce_parts(s, self.grid, BlockRV(found[0].name)) is not None:
             found = reductions(s.func)
         length = _length_of(found)
-        rows = row_axes(s, out, axes_along(s, out))
+        rows = row_axes(s, out, output_axes(s, out))
         lead = [loops[v] for v in rows]
         inner = [loop for v, loop in loops.items() if v not in rows]
         count = count_of(s, lead)
-        sharing = Sharing(
+        choice = DistributionChoice(
             self.machine, self.grid, count, length, self._widest(), self._are_rows_contiguous(rows)
         )
-        dist = sharing.choose()
+        dist = choice.choose()
         self._inline(set(rows), dist.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
         self._order(lead, inner)
-        at = self._bind_rows(lead, inner, dist, sharing)
+        at = self._bind_rows(lead, inner, dist, choice)
         for handle in reversed([h for h in stages if not self._is_bound(h)]):
             s.compute_at(handle, at)
             s.set_scope(handle, 0, "local")
@@ -118,9 +118,9 @@ class _Rows:
         if not rows or rows[-1] is not axes[-1].var:
             return False
         extent = const_value(axes[-1].dom.extent)
-        if isinstance(extent, int) and extent < ROW.wide:
+        if isinstance(extent, int) and extent < ROW.contiguous_results:
             return False
-        along = axes_along(s, self.out)
+        along = output_axes(s, self.out)
         for handle, owners in along.items():
             block = s.get(handle)
             if block.init is None:
@@ -135,16 +135,16 @@ class _Rows:
         return min((reduced_lanes(b, self.machine) for b in reductions(self.s.func)), default=1)
 
     def _bind_rows(
-        self, lead: list[LoopRV], inner: list[LoopRV], dist: Distribution, sharing: Sharing
+        self, lead: list[LoopRV], inner: list[LoopRV], dist: Distribution, choice: DistributionChoice
     ) -> LoopRV:
         """Bind the loops outside and inside of a row; return the loop in which stages are computed."""
-        s, grid, count = self.s, self.grid, sharing.count
+        s, grid, count = self.s, self.grid, choice.count
         if not lead:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
         if dist.axis != grid.threads:
             return bind_points(s, grid, lead, min(ROW.columns, grid.max_threads) if dist.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
-        rows_per_group = sharing.choose_rows_per_group(dist.threads)
+        rows_per_group = choice.choose_rows_per_group(dist.threads)
         tiles: LoopRV | None = None
         if rows_per_group > 1:
             row, one = s.split(row, [None, rows_per_group])
@@ -176,7 +176,7 @@ class _Rows:
     def _inline(self, rows: set[Var], threads: int) -> None:
         """Inline pointwise stages that have one reader, are cheap, or need too many registers."""
         s, out = self.s, self.out
-        along = axes_along(s, out)
+        along = output_axes(s, out)
         for handle in s.get_blocks():
             block = s.get(handle)
             if handle == out or not is_pointwise(block) or not isinstance(block.body, Store):

@@ -1,6 +1,6 @@
 """Skinny GEMM and GEMV: the matrix is streamed once past a few rows.
 
-If K is contiguous, threads share a column:
+If K is contiguous, all threads of a row of the group sum parts of the same columns:
 
     for tile of columns (group), column (second axis of threads):
       for thread: for every T-th vector of steps:       vectors of columns and rows, in registers
@@ -10,12 +10,12 @@ If K is contiguous, threads share a column:
 If columns are contiguous, a thread has a vector of them:
 
     for tile of columns, part of K (group):
-      for part of K (second axis of threads), for thread: for every P-th few steps:
+      for part of K (second axis of threads), for thread: for every P-th group of steps:
         sums of rows x columns                          in registers
-      sums of all parts                                 by shared memory
+      sums of all parts                                 through shared memory
 
-The kernel is memory-bound, so all units must read. A model chooses how many threads share K. With split-K
-over groups, a second launch adds the partial sums.
+The kernel is memory-bound, so all units must read. A cost model chooses over how many threads K is
+distributed. With split-K over groups, a second launch adds the partial sums.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     choose_parts,
     choose_tile,
 )
-from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
+from dlc_core.schedule.rules.gpu.contraction import ContractionScheduler, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import SKINNY, TILES
 from dlc_core.schedule.rules.gpu.normal import Normal, is_product
@@ -87,8 +87,8 @@ class Plan:
 class SkinnyGemmRule(ScheduleRule):
     """The rule for GEMV and GEMM with few rows.
 
-    It applies if the kernel has one GEMM with at most `ROWS` rows and a K of at least `LEAST_STEPS`, or a
-    symbolic K.
+    It applies if the kernel has one GEMM with at most `gpu.skinny_gemm.max_rows` rows, and a symbolic K or
+    one of at least `gpu.skinny_gemm.min_steps`.
     """
 
     name: ClassVar[str] = "gpu.skinny_gemm"
@@ -100,28 +100,28 @@ class SkinnyGemmRule(ScheduleRule):
         if found is None or not found.m or not is_product(found.block):
             return False
         rows, steps = _size(found.m), _size(found.k)
-        return rows is not None and rows <= SKINNY.rows and (steps is None or steps >= SKINNY.min_steps)
+        return rows is not None and rows <= SKINNY.max_rows and (steps is None or steps >= SKINNY.min_steps)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
         first = anchor(s.func)
         assert first is not None
-        _inline_moves(s, BlockRV(first.block.name))
+        _inline_data_movement(s, BlockRV(first.block.name))
         found = anchor(s.func)
         if found is None:
             raise ScheduleError("an operand is rearranged in a way that cannot be inlined")
-        along = const_value(found.rhs.factors[found.k[-1].var]) == 1
-        if not along and const_value(found.rhs.factors[found.n.var]) != 1:
+        along_k = const_value(found.rhs.factors[found.k[-1].var]) == 1
+        if not along_k and const_value(found.rhs.factors[found.n.var]) != 1:
             raise ScheduleError("neither columns nor K are contiguous")
-        run, bits = extent_of(found.k[-1] if along else found.n), found.rhs.load.dtype.bits
+        run, bits = extent_of(found.k[-1] if along_k else found.n), found.rhs.load.dtype.bits
         problem = problem_of(found)
-        known = ranked(problem, along, run, bits, machine, grid)
+        known = ranked(problem, along_k, run, bits, machine, grid)
         if not known:
             raise ScheduleError("no group fits the GEMM and the machine")
         splits = known[0].splits
         best = choose_tile(
             known[0],
-            lambda: fitting(splits, problem, along, run, bits, machine, grid),
+            lambda: fitting(splits, problem, along_k, run, bits, machine, grid),
             lambda one: (problem.m or 1, one.columns),
             cost=lambda one: cost(one, problem, bits, machine, grid),
             compared=lambda: [one for one in known if one.splits == splits],
@@ -134,7 +134,7 @@ class SkinnyGemmRule(ScheduleRule):
         )
         plan = replace(best, splits=parts)
         normal = normal_of(s, machine, grid, found, plan.splits)
-        _Stream(s, machine, grid, normal, plan).run()
+        _SkinnyScheduler(s, machine, grid, normal, plan).run()
 
 
 def _size(axes: tuple[object, ...]) -> int | None:
@@ -142,14 +142,14 @@ def _size(axes: tuple[object, ...]) -> int | None:
     return None if any(size is None for size in sizes) else prod(size or 0 for size in sizes)
 
 
-def _inline_moves(s: Schedule, block: BlockRV) -> None:
+def _inline_data_movement(s: Schedule, block: BlockRV) -> None:
     """Inline data movement, such as transposition, into the GEMM."""
-    while made := [p for p in s.get_producers(block) if _is_move(s.get(p))]:
+    while made := [p for p in s.get_producers(block) if _is_data_movement(s.get(p))]:
         for producer in made:
             s.compute_inline(producer)
 
 
-def _is_move(block: Block) -> bool:
+def _is_data_movement(block: Block) -> bool:
     return is_pointwise(block) and isinstance(block.body, Store) and isinstance(block.body.value, Load)
 
 
@@ -157,58 +157,58 @@ def _is_move(block: Block) -> bool:
 
 
 def plan_for(
-    problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
+    problem: Problem, along_k: bool, run: int | None, bits: int, machine: Machine, grid: Grid
 ) -> Plan | None:
     """Return the cheapest plan; None if none fits the machine.
 
-    `along` says whether K or the columns are contiguous.  `run` is the number of contiguous elements, which
+    `along_k` says whether K or the columns are contiguous.  `run` is the number of contiguous elements, which
     have `bits` bits each.
     """
-    return next(iter(ranked(problem, along, run, bits, machine, grid)), None)
+    return next(iter(ranked(problem, along_k, run, bits, machine, grid)), None)
 
 
 def ranked(
-    problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
+    problem: Problem, along_k: bool, run: int | None, bits: int, machine: Machine, grid: Grid
 ) -> list[Plan]:
     """Return the cheapest plans, the best first; none if none fits the machine."""
     known = (
         (cost(plan, problem, bits, machine, grid), number, plan)
-        for number, plan in enumerate(_plans(along, run, problem, bits, machine, grid))
+        for number, plan in enumerate(_plans(along_k, run, problem, bits, machine, grid))
     )
     return [plan for _, _, plan in nsmallest(MAX_CANDIDATES, known)]
 
 
 def _plans(
-    along: bool, run: int | None, problem: Problem, bits: int, machine: Machine, grid: Grid
+    along_k: bool, run: int | None, problem: Problem, bits: int, machine: Machine, grid: Grid
 ) -> Iterator[Plan]:
     """Yield all plans that fit the machine."""
     widest = max(1, machine.description.load_bytes * 8 // bits)
     while widest > 1 and (run is None or run % widest):
         widest //= 2
     # The cost of sums over threads grows with the threads, so wide loads are better along K only.
-    lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
-    most = min(grid.group_threads, SKINNY.max_threads_per_column if along else SKINNY.groups[-1])
-    groups = [n for n in SKINNY.groups if n <= most] or [1 << (most.bit_length() - 1)]
+    lanes = [widest] if along_k else [1 << n for n in range(widest.bit_length())]
+    most = min(grid.group_threads, SKINNY.max_threads_per_column if along_k else SKINNY.group_threads[-1])
+    groups = [n for n in SKINNY.group_threads if n <= most] or [1 << (most.bit_length() - 1)]
     for group in groups:
         for thread_rows in (1 << n for n in range(group.bit_length())):
             if thread_rows > (grid.max_rows if grid.rows else 1) or group // thread_rows > grid.max_threads:
                 continue
             for lane in lanes:
-                for own in SKINNY.columns if along else SKINNY.steps:
-                    plan = Plan(along, group // thread_rows, thread_rows, lane, own)
+                for own in SKINNY.columns if along_k else SKINNY.steps:
+                    plan = Plan(along_k, group // thread_rows, thread_rows, lane, own)
                     if _fits(plan, problem, bits, machine, grid):
-                        yield from _shared(plan, problem, grid)
+                        yield from _with_split_k(plan, problem, grid)
 
 
 def fitting(
-    splits: int, problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
+    splits: int, problem: Problem, along_k: bool, run: int | None, bits: int, machine: Machine, grid: Grid
 ) -> list[Plan]:
     """Return all plans with split-K over `splits` groups that fit the machine, the best first."""
-    found = {replace(plan, splits=splits) for plan in _plans(along, run, problem, bits, machine, grid)}
+    found = {replace(plan, splits=splits) for plan in _plans(along_k, run, problem, bits, machine, grid)}
     return sorted(found, key=lambda plan: (cost(plan, problem, bits, machine, grid), str(plan)))
 
 
-def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
+def _with_split_k(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
     """Yield a plan, and those with split-K that give every unit a group."""
     for splits in allowed_splits(plan, problem, grid):
         yield replace(plan, splits=splits)
@@ -227,14 +227,15 @@ def allowed_splits(plan: Plan, problem: Problem, grid: Grid) -> list[int]:
 
 def groups_of(plan: Plan, problem: Problem) -> int:
     """Groups of a launch without split-K."""
-    return (problem.batches or 1) * -(-(TILES.unknown if problem.n is None else problem.n) // plan.columns)
+    columns = TILES.unknown_extent if problem.n is None else problem.n
+    return (problem.batches or 1) * -(-columns // plan.columns)
 
 
 def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> bool:
     """Whether a plan fits the machine."""
     facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.thread_rows
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
-    if rows * plan.sums > SKINNY.sums or group < grid.subgroup:
+    if rows * plan.sums > SKINNY.max_sums or group < grid.subgroup:
         return False
     if together < facts.sector_bytes <= group:
         return False
@@ -250,7 +251,7 @@ def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid)
 def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> float:
     """Cycles: the reads of the busiest unit, and the overhead of its groups."""
     facts = machine.description
-    n, k = (TILES.unknown if size is None else size for size in (problem.n, problem.k))
+    n, k = (TILES.unknown_extent if size is None else size for size in (problem.n, problem.k))
     rows = problem.m or 1
     group = plan.threads * plan.thread_rows
     groups = groups_of(plan, problem) * plan.splits
@@ -269,20 +270,20 @@ def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) 
     together = (plan.depth if plan.along_k else plan.columns) * bits // 8
     line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
     rate *= min(1.0, together / max(1, line))
-    begun = loads + rows * plan.lanes * plan.own / SKINNY.products_per_issue
-    read = waves * steps * max(group * taken / rate, group * begun / SKINNY.issue)
+    issued = loads + rows * plan.lanes * plan.own / SKINNY.products_per_issue
+    read = waves * steps * max(group * taken / rate, group * issued / SKINNY.loads_per_cycle)
     sums = rows * plan.sums
-    add = sums * (SKINNY.store + SKINNY.load * plan.thread_rows)
+    add = sums * (SKINNY.store_cycles + SKINNY.load_cycles * plan.thread_rows)
     if plan.along_k:
-        add = sums * SKINNY.exchange * plan.threads.bit_length()
+        add = sums * SKINNY.exchange_cycles * plan.threads.bit_length()
     total = read + TILES.overhead + waves * add
-    return total if plan.splits == 1 else total + SKINNY.launch
+    return total if plan.splits == 1 else total + SKINNY.launch_cycles
 
 
 # Schedule
 
 
-class _Stream(Contract):
+class _SkinnyScheduler(ContractionScheduler):
     """The steps of the rule, for a contraction in normal form."""
 
     def __init__(self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, plan: Plan) -> None:
@@ -297,7 +298,7 @@ class _Stream(Contract):
         (self._along if self.plan.along_k else self._across)(sides)
 
     def _along(self, sides: Sequence[str]) -> None:
-        """Let threads share each column."""
+        """Distribute K over the threads of each column."""
         s, plan, block, out = self.s, self.plan, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, column, j = s.split(n, [None, plan.thread_rows, plan.own])
@@ -340,29 +341,29 @@ class _Stream(Contract):
         return init
 
     def _across(self, sides: Sequence[str]) -> None:
-        """Give each thread columns of its own, and let threads share K."""
+        """Give each thread columns of its own, and distribute K over the second axis of threads."""
         s, plan, block, out = self.s, self.plan, self.normal.block, self.normal.out
         *batches, m, n, k = s.get_loops(block)
         tile, thread, lane = s.split(n, [None, plan.threads, plan.lanes])
         ko, part, step = s.split(k, [None, plan.thread_rows, plan.own])
         s.reorder(*batches, tile, m, thread, lane, part, ko, step)
         partial = s.rfactor(part, 0)
-        shown = s.cache_write(partial, 0, "local")
-        s.set_scope(shown, 0, "shared")
+        shared_sums = s.cache_write(partial, 0, "local")
+        s.set_scope(shared_sums, 0, "shared")
         s.set_scope(block, 0, "local")
         *batches, tile, _, _, _, _ = s.get_loops(block)
         s.reverse_compute_at(out, tile)
-        s.compute_at(shown, tile)
+        s.compute_at(shared_sums, tile)
         results = s.fuse(*s.get_loops(out)[-2:])
         pass_, row, point = s.split(results, [None, plan.thread_rows, plan.threads])
         s.compute_at(block, point)
-        shares, *_, i, n = s.get_loops(shown)[-len(s.get(shown).axes) :]
+        parts, *_, i, n = s.get_loops(shared_sums)[-len(s.get(shared_sums).axes) :]
         own, vector = s.split(n, [plan.threads, plan.lanes])
-        s.reorder(shares, own, i, vector)
+        s.reorder(parts, own, i, vector)
         s.compute_at(partial, own)
         *_, ii, j, same, ko, step = s.get_loops(partial)
         s.reorder(same, ko, step, ii, j)
-        init = self._bind(partial, sides, ko, (own, point), (shares, row))
+        init = self._bind(partial, sides, ko, (own, point), (parts, row))
         self._bind_tiles(batches, tile)
         for loop in (pass_, s.get_loops(block)[-1], i, step, ii, j, *s.get_loops(init)[-2:]):
             s.unroll(loop)

@@ -23,7 +23,7 @@ from dlc_core.target.description import Description
 class Tile:
     """The tile of a group: `rows` x `columns` results, `depth` steps of K at a time.
 
-    A thread computes `own_rows` x `own_columns` results. `splits` groups share K (split-K).
+    A thread computes `own_rows` x `own_columns` results. K is split over `splits` groups.
     """
 
     rows: int
@@ -54,7 +54,7 @@ class Problem:
     splittable: int = 1
     """K may be split into any divisor of this number."""
     contiguity: tuple[tuple[bool, int], tuple[bool, int]] = field(
-        default_factory=lambda: ((True, TILES.unknown), (True, TILES.unknown))
+        default_factory=lambda: ((True, TILES.unknown_extent), (True, TILES.unknown_extent))
     )
     """For each operand: whether it is contiguous along K, and the least number of contiguous elements."""
 
@@ -99,7 +99,7 @@ def fitting(problem: Problem, splits: int, machine: Machine, grid: Grid) -> list
 def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     """Cycles by the model of the module docstring."""
     facts = machine.description
-    m, n, k = (TILES.unknown if size is None else size for size in (problem.m, problem.n, problem.k))
+    m, n, k = (TILES.unknown_extent if size is None else size for size in (problem.m, problem.n, problem.k))
     batches = problem.batches or 1
     groups = batches * -(-m // tile.rows) * -(-n // tile.columns) * tile.splits
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
@@ -110,7 +110,7 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     step = max(own / TILES.products, reads, (tile.rows + tile.columns) * size / TILES.bytes_per_cycle)
     at_once = max(1, resident(tile, problem.bits, problem.result_bits, facts))
     waves = -(-groups // grid.units)
-    hidden = min(1.0, min(at_once, waves) * tile.threads / TILES.hiding)
+    hidden = min(1.0, min(at_once, waves) * tile.threads / TILES.hiding_threads)
     write = own * problem.result_bits / 8 / TILES.bytes_per_cycle * (2 if tile.splits > 1 else 1)
     total = waves * (steps * step / hidden + TILES.overhead + write)
     return total if tile.splits == 1 else total + TILES.split_overheads * TILES.overhead
@@ -142,7 +142,7 @@ def _registers(tile: Tile, bits: int, result_bits: int) -> int:
 
 @cached(maxsize=1)
 def _shapes() -> tuple[Tile, ...]:
-    sides, own = TILES.sides, TILES.own
+    sides, own = TILES.sides, TILES.thread_sides
     return tuple(
         Tile(rows, columns, TILES.depths[0], own_rows, own_columns)
         for rows, columns, own_rows, own_columns in product(sides, sides, own, own)

@@ -30,7 +30,7 @@ from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.heuristics import GRID
 from dlc_core.schedule.rules.gpu.long_rows import inline_producers, reduces_columns
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.stages import axes_along, has_row_stages, row_axes
+from dlc_core.schedule.rules.stages import has_row_stages, output_axes, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import Block, PrimFunc, Store
@@ -40,8 +40,8 @@ from dlc_core.tir.stmt import Block, PrimFunc, Store
 class WindowsRule(ScheduleRule):
     """The rule for depthwise convolution and pooling.
 
-    It applies if the kernel has one reduction of one value, over a window of at most `TAPS` neighbouring
-    elements.
+    It applies if the kernel has one reduction of one value, over a window of at most `gpu.grid.max_taps`
+    neighbouring elements.
     """
 
     name: ClassVar[str] = "gpu.windows"
@@ -55,12 +55,12 @@ class WindowsRule(ScheduleRule):
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
         block = BlockRV(reductions(s.func)[0].name)
-        if any(map(_is_costly, map(s.get, _makers(s, block)))):
+        if any(map(_is_costly, map(s.get, _pointwise_producers(s, block)))):
             raise ScheduleError("each window would recompute its elements")
         inline_producers(s, block)
         out = epilogue_of(s, block)
         axes, loops = s.get(out).axes, s.get_loops(out)
-        if not reduces_columns(s, block) or row_axes(s, out, axes_along(s, out)) != [a.var for a in axes]:
+        if not reduces_columns(s, block) or row_axes(s, out, output_axes(s, out)) != [a.var for a in axes]:
             raise ScheduleError("channels of windows are not contiguous")
         if len(loops) != len(axes) or len(loops) < 2:
             raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
@@ -102,8 +102,8 @@ class WindowsRule(ScheduleRule):
                 s.vectorize(nest[-1])
         steps = lanes * pixels
         for loop in reversed(taps):
-            steps *= const_value(s.extent(loop)) or GRID.written_out
-            if steps <= GRID.written_out:
+            steps *= const_value(s.extent(loop)) or GRID.max_unrolled_steps
+            if steps <= GRID.max_unrolled_steps:
                 s.unroll(loop)
 
     def _lanes(self, s: Schedule, machine: Machine, block: BlockRV, out: BlockRV) -> int:
@@ -123,23 +123,26 @@ class WindowsRule(ScheduleRule):
     def _pixels(self, s: Schedule, grid: Grid, block: BlockRV, loops: list[LoopRV], lanes: int) -> int:
         """Results of a thread along a row: several if rows have whole tiles and there are enough threads."""
         line, points = const_value(s.extent(loops[-2])), count_of(s, loops)
-        taps = count_of(s, [x for x in s.get_loops(block) if x.var in _moved(s.get(block))]) or GRID.taps
+        taps = (
+            count_of(s, [x for x in s.get_loops(block) if x.var in _reduction_vars(s.get(block))])
+            or GRID.max_taps
+        )
         if not isinstance(line, int):
             return 1
         for pixels in GRID.pixels:
             enough = points is None or points // (pixels * lanes) >= GRID.window_threads * grid.units
-            if line % pixels == 0 and enough and taps * pixels * lanes <= GRID.written_out:
+            if line % pixels == 0 and enough and taps * pixels * lanes <= GRID.max_unrolled_steps:
                 return pixels
         return 1
 
 
-def _moved(block: Block) -> set[Var]:
+def _reduction_vars(block: Block) -> set[Var]:
     """The loops that the reduced axes of a block depend on."""
     pairs = zip(block.axes, block.values, strict=True)
     return {v for a, value in pairs if a.kind == "reduce" for v in free_vars(value)}
 
 
-def _makers(s: Schedule, block: BlockRV) -> list[BlockRV]:
+def _pointwise_producers(s: Schedule, block: BlockRV) -> list[BlockRV]:
     """The pointwise blocks that a block depends on."""
     found: list[BlockRV] = []
     work = [block]
@@ -163,11 +166,11 @@ def _has_window(block: Block) -> bool:
         return False
     length = 1
     for axis in reduced(block):
-        length *= const_value(axis.dom.extent) or GRID.taps + 1
-    steps, places = {a.var for a in reduced(block)}, {a.var for a in spatial(block)}
+        length *= const_value(axis.dom.extent) or GRID.max_taps + 1
+    steps, points = {a.var for a in reduced(block)}, {a.var for a in spatial(block)}
     indices = [free_vars(i) for load in loads_of(block) for i in load.indices]
-    return 1 < length <= GRID.taps and any(
-        not steps.isdisjoint(used) and not places.isdisjoint(used) for used in map(set, indices)
+    return 1 < length <= GRID.max_taps and any(
+        not steps.isdisjoint(used) and not points.isdisjoint(used) for used in map(set, indices)
     )
 
 

@@ -51,7 +51,9 @@ def plain(module: IRModule, target) -> Iterator[str]:
     for func in module.of_kind(PrimFunc).values():
         if reductions(func):
             attrs = ScheduleKernels().run_function(func, context).attrs
-            if attrs["rule"] in ("gpu.loops", "gpu.alone") or (attrs["rule"] == "none" and attrs["why_not"]):
+            if attrs["rule"] in ("gpu.loops", "gpu.single_thread") or (
+                attrs["rule"] == "none" and attrs["why_not"]
+            ):
                 yield f"{func.name} is {attrs['rule']}: {attrs['why_not']}"
 
 

@@ -165,7 +165,7 @@ def test_adjacent_columns():
     assert many.shared_bytes == 0
 
 
-@overridden("gpu.rows.part=128")
+@overridden("gpu.rows.part_elements=128")
 def test_few_long_rows_are_reduced_in_two_launches():
     for shape, axes in (((2, 700), (1,)), ((30, 40), (0, 1)), ((900,), (0,))):
         x = tensor(*shape)
@@ -178,7 +178,7 @@ def test_few_long_rows_are_reduced_in_two_launches():
     is_rows(check_launches(kernel_of(std.reduce_sum(tensor(8, 600), axes=(1,))), USUAL))
 
 
-@overridden("gpu.rows.part=128")
+@overridden("gpu.rows.part_elements=128")
 def test_long_rows_of_several_reductions_have_launches_for_each():
     x = tensor(2, 600)
     scaled = std.layer_norm(x, tensor(600, name="s"), tensor(600, name="b"), axis=-1)
