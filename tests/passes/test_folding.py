@@ -93,7 +93,7 @@ def test_folds_batch_norm_after_a_convolution(kind, checked):
 def test_folds_factors_before_a_convolution(kind, bias, checked):
     value, _ = conv(std.mul(tensor(2, 3, 7, 8), channels(3)), kind, bias)
     assert ops(checked(FoldScaleAxis(), value)) == ["conv"]
-    assert ops(checked(FoldScaleAxis(fronts=False), value)) == ["mul", "conv"]
+    assert ops(checked(FoldScaleAxis(fold_inputs=False), value)) == ["mul", "conv"]
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -39,15 +39,15 @@ def dim_conditions(function: Function) -> tuple[ConditionRow, ...]:
     if not known and not held:
         return ()
     assumed = _conditions(post_order(function.body))
-    return _open(c for c in (*held, *assumed) if known.issuperset(c.dims))
+    return _undecided(c for c in (*held, *assumed) if known.issuperset(c.dims))
 
 
 def dim_conditions_of_nodes(nodes: Iterable[Node]) -> tuple[ConditionRow, ...]:
     """Return the conditions on the dims of some nodes, each once. The nodes need not be in a function."""
-    return _open(_conditions(nodes))
+    return _undecided(_conditions(nodes))
 
 
-def _open(conditions: Iterable[Condition]) -> tuple[ConditionRow, ...]:
+def _undecided(conditions: Iterable[Condition]) -> tuple[ConditionRow, ...]:
     """Return the conditions that do not hold for all sizes, each once."""
     found: dict[tuple[str, Expr, Expr], Condition] = {}
     analyzer = Analyzer()
@@ -127,11 +127,11 @@ def _assumed(n: Node) -> Iterator[Condition]:
     yield from found
     given = {var for arg in n.args for var in symbols_of(arg.type)}
     why = f"{n.op.name} gives {made} where {n.type} is needed"
-    for own, wanted in _pairs(made, n.type):
-        if own != wanted and given.issuperset(free_vars(as_expr(own))):
-            yield Condition(EQUAL, as_expr(wanted), as_expr(own), why)
-        if isinstance(wanted, Expr) and not isinstance(wanted, Var):
-            yield Condition(AT_LEAST, wanted, const(0), f"{n.op.name} gives {n.type}")
+    for own, declared_dim in _pairs(made, n.type):
+        if own != declared_dim and given.issuperset(free_vars(as_expr(own))):
+            yield Condition(EQUAL, as_expr(declared_dim), as_expr(own), why)
+        if isinstance(declared_dim, Expr) and not isinstance(declared_dim, Var):
+            yield Condition(AT_LEAST, declared_dim, const(0), f"{n.op.name} gives {n.type}")
 
 
 def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:

@@ -94,8 +94,8 @@ def table(value: Node) -> Node | None:
     for step in (source, *reversed(chain)):
         results[step] = _over_all(step, results)
     index = CAST.build(q, to=INT32)
-    place = SUB.build(index, number(low, INT32)) if low else index
-    return GATHER.build(constant(results[value]), place, axis=0)
+    position = SUB.build(index, number(low, INT32)) if low else index
+    return GATHER.build(constant(results[value]), position, axis=0)
 
 
 def _over_all(step: Node, results: dict[Node, NDArray]) -> NDArray:

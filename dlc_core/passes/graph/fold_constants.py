@@ -3,7 +3,7 @@
 Law: the function computes the same values, bit for bit as the reference does.
 
     add(c1, c2)                       =>      constant(c1 + c2)
-    full(shape=(64, 3, 7, 7), v=0.1)  =>      a constant whose elements all are one place in memory
+    full(shape=(64, 3, 7, 7), v=0.1)  =>      a constant whose elements share one memory location
     if_(True, x, then_branch=f, …)    =>      f(x)
 
 A result larger than `max_bytes` is folded only if its operands together are at least as large. So a broadcast

@@ -8,7 +8,7 @@ it.
     mul(conv(x, w, b), a)       =>   conv(x, w * a, b * a)         a of one number for each output channel
     add(conv(x, w, b), c)       =>   conv(x, w, b + c)
     conv(mul(x, a), w)          =>   conv(x, w * a)                a of one number for each input channel
-    conv(add(x, c), w)          =>   conv(x, w, sum(w * c))        where nothing is padded
+    conv(add(x, c), w)          =>   conv(x, w, sum(w * c))        without padding
     mul(matmul(x, w), a)        =>   matmul(x, w * a)
     matmul(mul(x, a), w)        =>   matmul(x, a * w)
 """
@@ -31,13 +31,13 @@ ADD, SUB, MUL, DIV = (OPS[name] for name in ("add", "sub", "mul", "div"))
 
 @record(frozen=True)
 class FoldScaleAxis(GraphPass):
-    """Fold scales and shifts of output channels into weights and biases; with `fronts` also those of the
-    input."""
+    """Fold scales and shifts of output channels into weights and biases; with `fold_inputs` also those of
+    input channels."""
 
     name: ClassVar[str] = "fold_scale_axis"
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
-    fronts: bool = True
+    fold_inputs: bool = True
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         users = users_of(function.body)
@@ -53,7 +53,7 @@ class FoldScaleAxis(GraphPass):
                         folded = _fold_after(old, args, index)
                         if folded is not None:
                             return folded
-            elif self.fronts and Weights.of(old, args) is not None and used_once(old.args[0]):
+            elif self.fold_inputs and Weights.of(old, args) is not None and used_once(old.args[0]):
                 return _fold_before(old, args)
             return None
 

@@ -9,8 +9,8 @@ depends on it, and the groups in the order of their roots are a valid order of e
    they start a new group. Reductions take the producers of their input; contractions only producers of
    epilogue operands.
 
-A node that widens narrow numbers (`COPIED`) may be a member of several groups, each of which computes it. A
-member that is read at several indices per result element is computed as many times. This number is counted
+A node that widens narrow numbers (`DUPLICATED`) may be a member of several groups, each of which computes it.
+A member that is read at several indices per result element is computed as many times. This number is counted
 (`_Contexts`) and bounded. A reshape is free between groups, so it is never at a group's edge.
 """
 
@@ -33,8 +33,8 @@ JOINING = (*POINTWISE, "injective")
 
 VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 """Ops whose result is the input's memory under another shape."""
-PLACED = frozenset({"band", "join_bands"})
-"""Ops between kernels, which determine where these read and write."""
+BETWEEN_KERNELS = frozenset({"band", "join_bands"})
+"""Ops between kernels, which determine the memory that kernels read and write."""
 MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
 """Ops that only choose which element is read."""
 COSTLY = frozenset((
@@ -45,9 +45,9 @@ COSTLY = frozenset((
 ))  # fmt: skip
 """Elementwise ops that cost more to compute twice than to store and load."""
 
-COPIED = frozenset({"dequantize"})
-"""Elementwise ops that each consumer computes for itself where their input is narrower than their result: to
-store and load the result would cost more."""
+DUPLICATED = frozenset({"dequantize"})
+"""Elementwise ops that each consumer computes itself if their input is narrower than their result: storing
+and loading the result would cost more."""
 
 EPILOGUE = Decision(
     "fuse.epilogue",
@@ -108,7 +108,7 @@ def kind_of(value: Node) -> str:
         return "structural"
     if involves_texts(value):
         return "host"
-    if decl.name in PLACED:
+    if decl.name in BETWEEN_KERNELS:
         return "structural"
     if decl.name in VIEWS:
         return "view"
@@ -117,9 +117,9 @@ def kind_of(value: Node) -> str:
     return decl.kind if isinstance(value.type, TensorType) else "opaque"
 
 
-def _is_copied(value: Node) -> bool:
+def _is_duplicated(value: Node) -> bool:
     """Whether recomputing a node that widens its input is cheaper than storing its result."""
-    return value.op.name in COPIED and value.args[0].dtype.bits < value.dtype.bits
+    return value.op.name in DUPLICATED and value.args[0].dtype.bits < value.dtype.bits
 
 
 def _fuses_data_movement(anchor: Node) -> bool:
@@ -195,13 +195,13 @@ class _Grouper:
                     self.grow(current)
         for current in reversed(self.order):
             if self.kinds[current] in JOINING or self.kinds[current] == "view":
-                self.place(current)
+                self.assign(current)
             elif self.kinds[current] == "opaque":
-                self.found(current)
+                self.new_group(current)
         self.peel_views()
         return Grouping(self.order, self.groups)
 
-    def found(self, root: Node, anchor: Node | None = None) -> Group:
+    def new_group(self, root: Node, anchor: Node | None = None) -> Group:
         group = Group(root, [root], anchor)
         self.groups[root] = group
         self.contexts[root] = frozenset([None])
@@ -211,7 +211,7 @@ class _Grouper:
 
     def grow(self, anchor: Node) -> None:
         """Create the anchor's group, and extend it to the last node that postdominates all its values."""
-        group = self.found(anchor, anchor)
+        group = self.new_group(anchor, anchor)
         region: dict[Node, None] = {anchor: None}
         still_read = [anchor]
         obstacle = ""
@@ -224,7 +224,7 @@ class _Grouper:
             )
             obstacle = self.epilogue_obstacle(nearest, anchor, len(region))
             if len(region) - len(group.members) >= FUSION.lookahead:
-                obstacle = "the values of the kernel do not soon meet again in one node"
+                obstacle = "the values of the kernel do not converge in one node soon"
             if not obstacle:
                 region[nearest] = None
                 still_read = [n for n in (*still_read, nearest) if self._is_read_outside(n, region)]
@@ -238,7 +238,7 @@ class _Grouper:
     def is_left_to_users(self, value: Node) -> bool:
         """Whether a node should be computed in its consumers' kernels instead of its producer's epilogue."""
         kinds = {self.kinds[user] for user in self.users[value]}
-        return _is_copied(value) and value not in self.results and kinds <= {*JOINING, "reduction"}
+        return _is_duplicated(value) and value not in self.results and kinds <= {*JOINING, "reduction"}
 
     def _is_read_outside(self, value: Node, region: Mapping[Node, None]) -> bool:
         return value in self.results or any(u not in region for u in self.users[value])
@@ -274,26 +274,26 @@ class _Grouper:
 
     # Phase 2: all other nodes, from the results backwards.
 
-    def place(self, current: Node) -> None:
+    def assign(self, current: Node) -> None:
         if current in self.groups:
             return
         obstacle = self.joining_obstacle(current)
-        if obstacle and self.copied(current):
+        if obstacle and self.duplicate(current):
             return
         if obstacle:
             self.obstacles[current] = obstacle
             if self.kinds[current] != "view":
-                self.found(current)
+                self.new_group(current)
             return
         group = self.groups[self.users[current][0]]
         group.members.append(current)
         self.groups[current] = group
         self.contexts[current] = self.contexts_of(current)
 
-    def copied(self, current: Node) -> bool:
+    def duplicate(self, current: Node) -> bool:
         """Add a cheap node to the group of each of its users. Return whether this is possible."""
         users = self.users[current]
-        if not _is_copied(current) or current in self.results or any(u not in self.groups for u in users):
+        if not _is_duplicated(current) or current in self.results or any(u not in self.groups for u in users):
             return False
         groups = {id(self.groups[u]): self.groups[u] for u in users}
         for user in users:

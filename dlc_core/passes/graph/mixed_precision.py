@@ -1,4 +1,4 @@
-"""mixed_precision: contractions in a narrower dtype where the caller allows it, sums in float32.
+"""mixed_precision: compute contractions in a narrower dtype if the caller allows it, with sums in float32.
 
 Law: parameters and results keep their dtypes; results stay within the tolerance that the precision states.
 
@@ -8,15 +8,14 @@ Each operation has a policy:
 
 - *lower*: convolutions and products by constant weights take both operands in the narrow dtype and sum in
   float32;
-- *follow*: operations that only move elements, or choose among them, work on whatever is stored;
-- *keep*: everything else computes in float32, above all normalisations, softmax and reductions.
+- *follow*: operations that only move elements, or choose among them, work on the stored dtype;
+- *keep*: all other operations compute in float32, such as normalisations, softmax and reductions.
 
-A value that a contraction takes is stored in the narrow dtype, so that its producer rounds it before the only
-store; what else reads it, a residual addition for instance, widens it again.  Results of the function are
-never rounded.
+The input of a contraction is stored in the narrow dtype, so its producer rounds it before the store. Other
+readers, such as a residual addition, widen it again. Results of the function are never rounded.
 
-Where the target has neither dot products of the narrow dtype nor matrix units for it, only weights are
-narrow: half the memory, and all arithmetic in float32.
+If the target has neither dot products of the narrow dtype nor matrix units for it, only weights are narrow.
+They take half the memory, and all arithmetic is in float32.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from dlc_core.support.record import record
 
 FLOAT32 = dtype("float32")
 FAST = "fast"
-"""The precision in which products in float32 may take fewer multiplications."""
+"""The precision that allows algorithms with fewer multiplications in float32."""
 CAST = OPS["cast"]
 LOWER = tuple(OPS[name] for name in ("conv", "conv_transpose", "matmul"))
 
 
 def narrow_dtype(context: PassContext) -> DType:
-    """Return the narrowest dtype of factors that the context's precision allows."""
+    """Return the narrowest dtype of operands that the context's precision allows."""
     return FLOAT32 if is_fast(context) else dtype(_precision(context))
 
 

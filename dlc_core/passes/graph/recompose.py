@@ -51,7 +51,7 @@ def _mean(of: OpPattern, axes: str) -> OpPattern:
     return match_op(MEAN, of, axes=attr(axes), keepdims=True)
 
 
-def _spread(squares: OpPattern) -> OpPattern:
+def _variance_plus_eps(squares: OpPattern) -> OpPattern:
     return match_op(ADD, _mean(squares, "axes"), eps, commutes=True)
 
 
@@ -80,8 +80,8 @@ def _normal(layer: bool) -> Callable[[Match], Node | None]:
     return replace
 
 
-def _fits(match: Match) -> Node | None:
-    """Return a constant parameter of a norm without leading dims of 1; None if it has other axes."""
+def _norm_parameter(match: Match) -> Node | None:
+    """Return the constant without leading dims of 1, as a parameter of a norm; None if it has other axes."""
     norm, value = match["norm"], match["vector"]
     tail = len(norm.shape) - norm.attrs["axis"] % len(norm.shape)
     shape = tuple(value.shape)
@@ -92,13 +92,13 @@ def _fits(match: Match) -> Node | None:
 
 def _with_scale(match: Match) -> Node | None:
     norm = match["norm"]
-    scale = _fits(match) if len(norm.args) == 1 and match.root.type == norm.type else None
+    scale = _norm_parameter(match) if len(norm.args) == 1 and match.root.type == norm.type else None
     return None if scale is None else norm.op.build(norm.args[0], scale, **norm.attrs)
 
 
 def _with_bias(match: Match) -> Node | None:
     norm = match["norm"]
-    bias = _fits(match) if len(norm.args) < 3 and match.root.type == norm.type else None
+    bias = _norm_parameter(match) if len(norm.args) < 3 and match.root.type == norm.type else None
     if bias is None:
         return None
     scale = norm.args[1] if len(norm.args) > 1 else constant(np.ones(()), norm.dtype)
@@ -115,7 +115,7 @@ def _param(dtype: str) -> Node:
     return param("x", tensor_type((4, 24), dtype))
 
 
-def _spelt(kind: str) -> Example:
+def _written_out(kind: str) -> Example:
     def example(dtype: str) -> Node:
         value = _param(dtype)
         small = constant(1e-3, dtype)
@@ -148,42 +148,42 @@ _LAYER = match_any(LAYER_NORM, capture="norm")
 RULES: tuple[Rule, ...] = (
     Rule(
         "layer_norm_div",
-        match_op(DIV, CENTRED, match_op(SQRT, _spread(_squares(CENTRED)))),
+        match_op(DIV, CENTRED, match_op(SQRT, _variance_plus_eps(_squares(CENTRED)))),
         _normal(True),
         approximate=True,
         applied_by="recompose",
         doc="(x - mean) / sqrt(variance + eps) is layer_norm",
-        examples=(_spelt("layer_div"),),
+        examples=(_written_out("layer_div"),),
         dtypes=_FLOATS,
     ),
     Rule(
         "layer_norm_mul",
-        match_op(MUL, CENTRED, match_op(RSQRT, _spread(_squares(CENTRED))), commutes=True),
+        match_op(MUL, CENTRED, match_op(RSQRT, _variance_plus_eps(_squares(CENTRED))), commutes=True),
         _normal(True),
         approximate=True,
         applied_by="recompose",
         doc="(x - mean) * rsqrt(variance + eps) is layer_norm",
-        examples=(_spelt("layer_mul"),),
+        examples=(_written_out("layer_mul"),),
         dtypes=_FLOATS,
     ),
     Rule(
         "rms_norm_div",
-        match_op(DIV, x, match_op(SQRT, _spread(_squares(x)))),
+        match_op(DIV, x, match_op(SQRT, _variance_plus_eps(_squares(x)))),
         _normal(False),
         approximate=True,
         applied_by="recompose",
         doc="x / sqrt(mean of squares + eps) is rms_norm",
-        examples=(_spelt("rms_div"),),
+        examples=(_written_out("rms_div"),),
         dtypes=_FLOATS,
     ),
     Rule(
         "rms_norm_mul",
-        match_op(MUL, x, match_op(RSQRT, _spread(_squares(x))), commutes=True),
+        match_op(MUL, x, match_op(RSQRT, _variance_plus_eps(_squares(x))), commutes=True),
         _normal(False),
         approximate=True,
         applied_by="recompose",
         doc="x * rsqrt(mean of squares + eps) is rms_norm",
-        examples=(_spelt("rms_mul"),),
+        examples=(_written_out("rms_mul"),),
         dtypes=_FLOATS,
     ),
     Rule(
@@ -192,7 +192,7 @@ RULES: tuple[Rule, ...] = (
         _with_scale,
         approximate=True,
         applied_by="recompose",
-        doc="a factor behind a norm is its scale",
+        doc="a factor after a norm is its scale",
         examples=(_of_norm("layer_norm", "mul"), _of_norm("rms_norm", "mul")),
         dtypes=_FLOATS,
     ),
@@ -202,12 +202,12 @@ RULES: tuple[Rule, ...] = (
         _with_bias,
         approximate=True,
         applied_by="recompose",
-        doc="a term behind a norm is its bias",
+        doc="a term after a norm is its bias",
         examples=(_of_norm("layer_norm", "add"),),
         dtypes=_FLOATS,
     ),
     Rule(
-        "softmax_spelt",
+        "softmax",
         match_op(
             DIV,
             match_op(
@@ -221,7 +221,7 @@ RULES: tuple[Rule, ...] = (
         approximate=True,
         applied_by="recompose",
         doc="exp(x - max) over its sum is softmax",
-        examples=(_spelt("softmax"),),
+        examples=(_written_out("softmax"),),
         dtypes=_FLOATS,
     ),
 )

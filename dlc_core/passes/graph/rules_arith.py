@@ -1,4 +1,4 @@
-"""Rules of arithmetic, comparison and choice.  The identity stands in each rule's `doc`."""
+"""Rules of arithmetic, comparison and choice. Each rule's `doc` states the identity."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def _affine() -> Rule:
         merged,
         lambda m: m.root.dtype.is_float and _chains(m),
         approximate=True,
-        doc="(x c + d) e = x (c e) + d e, which rounds otherwise",
+        doc="(x c + d) e = x (c e) + d e, which rounds in another order",
         dtypes=_FLOATS,
     )
 

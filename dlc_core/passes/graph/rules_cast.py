@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
         match_op(CAST, x),
         x,
         lambda m: m["x"].dtype is m.root.dtype,
-        doc="a cast to the own dtype is the value",
+        doc="a cast to the same dtype is the value",
         examples=(_chain("float32", "float32"), _chain("bool", "bool"), _chain("int8", "int8")),
         dtypes=("float32",),
     ),

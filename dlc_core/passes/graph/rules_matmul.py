@@ -1,7 +1,7 @@
 """Rules of matrix products.
 
-Canonical forms: a transpose of the last two dims is the product's own flag; a constant right-hand side is
-stored as […, k, n], a view of the transposed one.
+Canonical forms: a transpose of the last two dims is an attribute of the product; a constant right-hand side
+is stored as […, k, n], a view of the transposed one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _absorb(match: Match) -> Node:
     return MATMUL.build(a, b, **attrs)
 
 
-def _store_straight(match: Match) -> Node:
+def _store_untransposed(match: Match) -> Node:
     array = const_array(match["c"])
     assert array is not None
     return MATMUL.build(
@@ -56,8 +56,8 @@ def _product(axes_a: tuple[int, ...] | None, axes_b: tuple[int, ...] | None) -> 
         if axes is None:
             return param(name, tensor_type(shape, dtype))
         inner = [0] * len(shape)
-        for place, axis in enumerate(axes):
-            inner[axis] = shape[place]
+        for position, axis in enumerate(axes):
+            inner[axis] = shape[position]
         return TRANSPOSE.build(param(name, tensor_type(inner, dtype)), axes=axes)
 
     return lambda dtype: MATMUL.build(
@@ -87,7 +87,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "matmul_constant",
         match_op(MATMUL, x, c, transpose_b=True),
-        _store_straight,
+        _store_untransposed,
         doc="a constant can be stored either way",
         condition=lambda m: m["x"].op is not CONST,
         examples=(_with_constant,),

@@ -26,7 +26,7 @@ BINARY = tuple(
 BROADCASTING = tuple(decl for decl in ALL_OPS if decl.kind == "broadcast" and len(decl.inputs) >= 2)
 
 x, y = var("x"), var("y")
-SOME = ("float32", "int8")
+DTYPES = ("float32", "int8")
 
 
 def permutation(value: Node) -> tuple[int, ...]:
@@ -90,8 +90,8 @@ def _sink_binary(match: Match) -> Node | None:
     root = match.root
     decl = root.op
     assert isinstance(decl, OpDecl)
-    for place, own in enumerate(root.args):
-        other = root.args[1 - place]
+    for position, own in enumerate(root.args):
+        other = root.args[1 - position]
         if own.op is not RESHAPE or own.shape != root.shape:
             continue
         source = own.args[0]
@@ -110,7 +110,7 @@ def _sink_binary(match: Match) -> Node | None:
             partner = reshaped(other, source.shape)
         else:
             continue
-        made = decl.build(source, partner) if place == 0 else decl.build(partner, source)
+        made = decl.build(source, partner) if position == 0 else decl.build(partner, source)
         if made.shape == source.shape:
             return reshaped(made, root.shape)
     return None
@@ -122,9 +122,9 @@ def _without_broadcasts(match: Match) -> Node | None:
     decl = root.op
     assert isinstance(decl, OpDecl)
     args = list(root.args)
-    for place, arg in enumerate(args):
+    for position, arg in enumerate(args):
         if arg.op is BROADCAST_TO:
-            tried = [*args[:place], arg.args[0], *args[place + 1 :]]
+            tried = [*args[:position], arg.args[0], *args[position + 1 :]]
             if decl.infer_type([a.type for a in tried], root.attrs, tried) == root.type:
                 args = tried
     return decl.build(*args, **root.attrs) if tuple(args) != root.args else None
@@ -186,7 +186,7 @@ RULES: tuple[Rule, ...] = (
         match_op(TRANSPOSE, match_op(TRANSPOSE, x, capture="inner")),
         _merge_transposes,
         doc="transposes compose",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(
             lambda t: TRANSPOSE.build(TRANSPOSE.build(_input(t, 2, 3, 4), axes=(1, 2, 0)), axes=(2, 1, 0)),
             lambda t: TRANSPOSE.build(TRANSPOSE.build(_input(t, 2, 3, 4), axes=(1, 2, 0)), axes=(-1, 0, 1)),
@@ -200,7 +200,7 @@ RULES: tuple[Rule, ...] = (
         lambda m: permutation(m.root) == tuple(range(len(m.root.shape))),
         doc="axes in order are no transpose",
         examples=(lambda t: TRANSPOSE.build(_input(t, 2, 3), axes=(0, 1)),),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "transpose_ones",
@@ -208,7 +208,7 @@ RULES: tuple[Rule, ...] = (
         lambda m: reshaped(m["x"], m.root.shape),
         _moves_only_ones,
         doc="dims of 1 may stand anywhere: the elements keep their order",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(lambda t: TRANSPOSE.build(_input(t, 1, 4, 1, 6), axes=(1, 0, 3, 2)),),
     ),
     Rule(
@@ -218,7 +218,7 @@ RULES: tuple[Rule, ...] = (
         _not_constant(lambda m: True),
         doc="squeeze, unsqueeze and flatten are reshapes",
         examples=_reshaping_examples(),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "reshape_dims",
@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
         _not_constant(_is_not_canonical),
         doc="a reshape has its dims written out",
         examples=(lambda t: RESHAPE.build(_input(t, 2, 12), shape=(2, -1, 3)),),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "reshape_nothing",
@@ -236,14 +236,14 @@ RULES: tuple[Rule, ...] = (
         lambda m: m["x"].type == m.root.type,
         doc="the same shape is no reshape",
         examples=(lambda t: RESHAPE.build(_input(t, 2, 3), shape=(2, 3)),),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "reshape_reshape",
         match_op(RESHAPE, match_op(RESHAPE, x)),
         lambda m: reshaped(m["x"], m.root.shape),
         doc="the last reshape decides",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(
             lambda t: RESHAPE.build(RESHAPE.build(_input(t, 4, 6), shape=(2, 12)), shape=(3, 8)),
             lambda t: RESHAPE.build(RESHAPE.build(_input(t, 4, 6), shape=(2, 12)), shape=(4, 6)),
@@ -268,7 +268,7 @@ RULES: tuple[Rule, ...] = (
         lambda m: any(arg.op is RESHAPE for arg in m.root.args),
         doc="f(reshape(x), y) = reshape(f(x, y')) for elementwise f",
         examples=_sinking_examples(),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "broadcast_nothing",
@@ -277,14 +277,14 @@ RULES: tuple[Rule, ...] = (
         lambda m: m["x"].type == m.root.type,
         doc="the same shape is no broadcast",
         examples=(lambda t: BROADCAST_TO.build(_input(t, 2, 3), shape=(2, 3)),),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "broadcast_broadcast",
         match_op(BROADCAST_TO, match_op(BROADCAST_TO, x)),
         lambda m: BROADCAST_TO.build(m["x"], shape=m.root.shape),
         doc="the last broadcast decides",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(
             lambda t: BROADCAST_TO.build(BROADCAST_TO.build(_input(t, 4, 1), shape=(4, 6)), shape=(2, 4, 6)),
         ),
@@ -296,6 +296,6 @@ RULES: tuple[Rule, ...] = (
         lambda m: any(arg.op is BROADCAST_TO for arg in m.root.args),
         doc="elementwise operations broadcast by themselves",
         examples=_absorbing_examples(),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
 )

@@ -26,7 +26,7 @@ SUMS = tuple(OPS[f"reduce_{name}"] for name in ("sum", "mean"))
 EXTREMES = tuple(OPS[f"reduce_{name}"] for name in ("max", "min", "prod"))
 
 x, y = var("x"), var("y")
-SOME = ("float32", "int8")
+DTYPES = ("float32", "int8")
 Window = tuple[int, int, int]
 """First index, number of indices, stride: along one axis."""
 
@@ -45,15 +45,15 @@ def windows(value: Node) -> list[Window] | None:
     return found
 
 
-def sliced(value: Node, wanted: Sequence[Window]) -> Node:
+def sliced(value: Node, target: Sequence[Window]) -> Node:
     """Slice the axes that the windows shorten, with positive strides; return `value` if there are none."""
     shape = value.shape
-    cut = [i for i, window in enumerate(wanted) if window != (0, shape[i], 1)]
+    cut = [i for i, window in enumerate(target) if window != (0, shape[i], 1)]
     if not cut:
         return value
-    begins = tuple(wanted[i][0] for i in cut)
-    ends = tuple(wanted[i][0] + max((wanted[i][1] - 1) * wanted[i][2] + 1, 0) for i in cut)
-    strides = tuple(wanted[i][2] for i in cut)
+    begins = tuple(target[i][0] for i in cut)
+    ends = tuple(target[i][0] + max((target[i][1] - 1) * target[i][2] + 1, 0) for i in cut)
+    strides = tuple(target[i][2] for i in cut)
     return SLICE.build(
         value, begins=begins, ends=ends, axes=tuple(cut), strides=None if set(strides) == {1} else strides
     )
@@ -71,18 +71,18 @@ def _slice_of_slice(match: Match) -> Node | None:
 def _slice_of_concat(match: Match) -> Node | None:
     """Slice the only input of a concatenation that the slice reads."""
     joined = match.root.args[0]
-    wanted = windows(match.root)
-    if wanted is None:
+    target = windows(match.root)
+    if target is None:
         return None
     axis = joined.attrs["axis"] % len(joined.shape)
-    first, count, step = wanted[axis]
+    first, count, step = target[axis]
     if step < 1 or count == 0:
         return None
     last, begin = first + (count - 1) * step, 0
     for part in joined.args:
         size = part.shape[axis]
         if begin <= first and last < begin + size:
-            inside = [*wanted[:axis], (first - begin, count, step), *wanted[axis + 1 :]]
+            inside = [*target[:axis], (first - begin, count, step), *target[axis + 1 :]]
             return sliced(part, inside) if all(s > 0 for _, _, s in inside) else None
         begin += size
     return None
@@ -202,7 +202,7 @@ def _slices_of_one(dtype: str) -> Node:
     return CONCAT.build(_cut(value, 1, 0, 2), _cut(value, 1, 2, 5), _input(dtype, 4, 1, name="y"), axis=1)
 
 
-def _whole_again(dtype: str) -> Node:
+def _slices_of_all(dtype: str) -> Node:
     value = _input(dtype, 4, 6)
     return CONCAT.build(_cut(value, 1, 0, 2), _cut(value, 1, 2, 6), axis=-1)
 
@@ -218,7 +218,7 @@ RULES: tuple[Rule, ...] = (
         x,
         lambda m: m["x"].type == m.root.type and all(s == 1 for s in m.root.attrs["strides"] or ()),
         doc="a slice of the same type with stride 1 takes everything",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(lambda t: SLICE.build(_input(t, 4, 6), begins=(0, -9), ends=(4, 99)),),
     ),
     Rule(
@@ -232,7 +232,7 @@ RULES: tuple[Rule, ...] = (
             lambda t: _cut(_cut(_input(t, 4, 20), 1, 3, 9), 0, 1, 3),
             lambda t: _cut(_cut(_input(t, 4, 20), 1, 3, 9, 2), 1, 2, 2),
         ),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "slice_concat",
@@ -244,14 +244,14 @@ RULES: tuple[Rule, ...] = (
             lambda t: _cut(_pair(t), 1, 0, 2),
             lambda t: _cut(_pair(t), 1, 2, 7, 2),
         ),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "get_split",
         match_op(GET, match_op(SPLIT, x)),
         _part,
         doc="a part of a split is a slice",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(
             lambda t: get_item(SPLIT.build(_input(t, 4, 6), sizes=(1, 2, 3), axis=1), 1),
             lambda t: get_item(SPLIT.build(_input(t, 4, 6), sizes=(4,), axis=0), 0),
@@ -264,12 +264,12 @@ RULES: tuple[Rule, ...] = (
         doc="concats nest into one; neighbouring slices of one value are one slice",
         examples=(
             _slices_of_one,
-            _whole_again,
+            _slices_of_all,
             lambda t: CONCAT.build(_pair(t), _input(t, 4, 1, name="z"), axis=1),
             lambda t: CONCAT.build(_input(t, 4, 6), axis=0),
             lambda t: CONCAT.build(_input(t, 4, 6), _input(t, 0, 6, name="y"), axis=0),
         ),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "gather_one",
@@ -280,7 +280,7 @@ RULES: tuple[Rule, ...] = (
             lambda t: GATHER.build(_input(t, 4, 6), constant(np.int64(2)), axis=1),
             lambda t: GATHER.build(_input(t, 4, 6), constant(np.array([-1], np.int64)), axis=0),
         ),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "reduce_ones",
@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
         _folds_nothing,
         doc="a product or extreme of one element is the element",
         examples=_folding_examples(EXTREMES),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "sum_ones",
@@ -297,9 +297,9 @@ RULES: tuple[Rule, ...] = (
         lambda m: reshaped(m["x"], m.root.shape),
         _folds_nothing,
         approximate=True,
-        doc="a sum or mean of one element is the element, but that 0 + -0 is 0",
+        doc="a sum or mean of one element is the element, except that 0 + -0 is 0",
         examples=_folding_examples(SUMS),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "pad_nothing",
@@ -307,14 +307,14 @@ RULES: tuple[Rule, ...] = (
         x,
         doc="no border is no pad",
         examples=(lambda t: PAD.build(_input(t, 4, 6), pads=(0, 0, 0, 0), value=1.0),),
-        dtypes=SOME,
+        dtypes=DTYPES,
     ),
     Rule(
         "pad_pad",
         match_op(PAD, match_op(PAD, x, capture="inner")),
         _merge_pads,
         doc="borders of one value add up",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(lambda t: PAD.build(PAD.build(_input(t, 4, 6), pads=(1, 0, 2, 3)), pads=(0, 1, 1, 0)),),
     ),
     Rule(
@@ -323,7 +323,7 @@ RULES: tuple[Rule, ...] = (
         x,
         _repeats_nothing,
         doc="once is the value itself",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(
             lambda t: OPS["tile"].build(_input(t, 4, 6), repeats=(1, 1)),
             lambda t: OPS["repeat"].build(_input(t, 4, 6), repeats=1, axis=0),
@@ -339,7 +339,7 @@ RULES: tuple[Rule, ...] = (
             == sorted(a % len(m.root.shape) for a in m["inner"].attrs["axes"])
         ),
         doc="two flips of the same axes undo each other",
-        dtypes=SOME,
+        dtypes=DTYPES,
         examples=(lambda t: FLIP.build(FLIP.build(_input(t, 4, 6), axes=(1, 0)), axes=(0, -1)),),
     ),
 )

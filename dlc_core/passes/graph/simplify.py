@@ -3,7 +3,7 @@
 Law: the function computes the same values; bits change only through rules that are marked `approximate`,
 which run from `opt_level` 2 on.
 
-    relu(relu(x)) + 0      =>      relu(x)            (of integers; for floats only + -0.0 goes)
+    relu(relu(x)) + 0      =>      relu(x)            (of integers; of floats only + -0.0 is removed)
 
 A `collections.Counter` under `rule_counts` in the context's config counts the applications of each rule.
 """
@@ -67,7 +67,7 @@ class CanonicalCasts(GraphPass):
 def apply_rules(function: Function, rules: Sequence[Rule], context: PassContext) -> Function:
     """Apply rules until none matches. The context's `rule_counts`, if there is one, counts applications."""
     result, counts = rewrite_function(function, rules)
-    told = context.config.get("rule_counts")
-    if isinstance(told, Counter):
-        told.update(counts)
+    total = context.config.get("rule_counts")
+    if isinstance(total, Counter):
+        total.update(counts)
     return result

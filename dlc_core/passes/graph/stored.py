@@ -1,7 +1,7 @@
-"""Store values in the form in which certain operations read them.
+"""The base class of rewrites that store values in another form, such as a narrower dtype.
 
-`reads_form` selects these operations. All other readers convert the value back, operations of FOLLOW work on
-the stored form, and results of the function keep their form.
+`reads_form` selects the operations that read the stored form. Operations of FOLLOW work on it too. All other
+readers convert the value back. Results of the function keep their form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOLLOW = tuple(
         "roll", "tile", "repeat", "max_pool",
     )
 )  # fmt: skip
-"""Operations that only move elements, or choose the largest: forms that keep the order pass through."""
+"""Operations that only move elements, or choose the largest. A form must keep the order of values."""
 
 
 class StoredForm:
@@ -33,11 +33,11 @@ class StoredForm:
 
     def reads_form(self, value: Node) -> bool:
         """Whether a node takes its first argument in the stored form."""
-        raise NotImplementedError(f"{type(self).__name__}.takes")
+        raise NotImplementedError(f"{type(self).__name__}.reads_form")
 
     def rebuilt_reader(self, old: Node) -> Node:
         """Rebuild a node that takes the stored form over its new arguments."""
-        raise NotImplementedError(f"{type(self).__name__}.taker")
+        raise NotImplementedError(f"{type(self).__name__}.rebuilt_reader")
 
     def to_form(self, value: Node) -> Node:
         """Convert a value to the stored form."""

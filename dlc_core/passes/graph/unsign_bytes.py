@@ -27,11 +27,11 @@ from dlc_core.target import Description
 CONV, MATMUL, PAD, SUB, CAST, XOR = (
     OPS[name] for name in ("conv", "matmul", "pad", "sub", "cast", "bitwise_xor")
 )
-MOVED = 128
-FLIP = np.array(MOVED, np.uint8)
+OFFSET = 128
+SIGN_BIT = np.array(OFFSET, np.uint8)
 BYTES = Decision(
     "dots.bytes",
-    "Whether contractions of signed bytes take these as they are, or moved to unsigned ones.",
+    "Whether contractions read signed bytes as they are, or as unsigned ones with an offset of 128.",
     ("signed", "unsigned"),
 )
 
@@ -92,16 +92,16 @@ class _Unsigned(StoredForm):
         if decl is CONV and attrs["padding"] is not None and any(attrs["padding"]):
             rank = len(x.shape) - 2
             begins, ends = attrs["padding"][:rank], attrs["padding"][rank:]
-            value = PAD.build(value, pads=(0, *begins, 0, 0, *ends, 0), value=float(MOVED))
+            value = PAD.build(value, pads=(0, *begins, 0, 0, *ends, 0), value=float(OFFSET))
             attrs["padding"] = None
         sums = weights.sum(tuple(range(weights.ndim - 1)), dtype=np.int32)
-        return SUB.build(decl.build(value, w, **attrs), constant(sums * np.int32(MOVED)))
+        return SUB.build(decl.build(value, w, **attrs), constant(sums * np.int32(OFFSET)))
 
     def to_form(self, value: Node) -> Node:
-        return XOR.build(CAST.build(value, to="uint8"), constant(FLIP))
+        return XOR.build(CAST.build(value, to="uint8"), constant(SIGN_BIT))
 
     def from_form(self, value: Node) -> Node:
-        return CAST.build(XOR.build(value, constant(FLIP)), to="int8")
+        return CAST.build(XOR.build(value, constant(SIGN_BIT)), to="int8")
 
 
 __all__ = ["UnsignBytes"]

@@ -63,7 +63,9 @@ class Weights:
         """Return the contraction with each output channel scaled."""
         by_group = factor.reshape(self.groups, 1, -1)
         bias = None if self.bias is None else self.bias.astype(np.float64) * factor
-        return self._rebuilt(self.args[0], self._ungrouped(self._grouped() * self._spread(by_group)), bias)
+        return self._rebuilt(
+            self.args[0], self._ungrouped(self._grouped() * self._over_window(by_group)), bias
+        )
 
     def shifted_outputs(self, term: NDArray) -> Node | None:
         """Add a term to each output channel; None for a GEMM, which has no bias."""
@@ -76,7 +78,7 @@ class Weights:
         """Fold the scale of the input channels into the weights; `source` is the unscaled input."""
         by_group = factor.reshape(self.groups, -1, 1)
         bias = None if self.bias is None else self.bias.astype(np.float64)
-        return self._rebuilt(source, self._ungrouped(self._grouped() * self._spread(by_group)), bias)
+        return self._rebuilt(source, self._ungrouped(self._grouped() * self._over_window(by_group)), bias)
 
     def shifted_inputs(self, source: Node, term: NDArray) -> Node | None:
         """Fold a shift of the input channels into the bias; None with padding, which is not shifted."""
@@ -84,7 +86,7 @@ class Weights:
         if self.node.op is CONV_TRANSPOSE or (padding is not None and any(padding)):
             return None
         weights = self._grouped().astype(np.float64)
-        sums = (weights * self._spread(term.reshape(self.groups, -1, 1))).sum(
+        sums = (weights * self._over_window(term.reshape(self.groups, -1, 1))).sum(
             (1, *range(3, weights.ndim))
         )  # [groups, outputs of a group]
         if self.node.op is MATMUL:
@@ -96,7 +98,7 @@ class Weights:
             source, None, total if self.bias is None else total + self.bias.astype(np.float64)
         )
 
-    def _spread(self, factor: NDArray) -> NDArray:
+    def _over_window(self, factor: NDArray) -> NDArray:
         window = self.array.ndim - 2
         spread: NDArray = factor.reshape(factor.shape + (1,) * window)
         return spread
@@ -105,16 +107,16 @@ class Weights:
         array, groups = self.array, self.groups
         if self.node.op is MATMUL:
             return np.expand_dims(array, 0)
-        straight = array
+        by_channel = array
         if self.node.attrs["kernel_layout"] == "XIO":
-            straight = np.moveaxis(array, (-2, -1), (0, 1))
+            by_channel = np.moveaxis(array, (-2, -1), (0, 1))
             if self.node.op is CONV:
-                straight = np.swapaxes(straight, 0, 1)
-        window = straight.shape[2:]
+                by_channel = np.swapaxes(by_channel, 0, 1)
+        window = by_channel.shape[2:]
         if self.node.op is CONV:  # [out, in / groups, window…]
-            split = straight.reshape(groups, self.outputs // groups, self.inputs // groups, *window)
+            split = by_channel.reshape(groups, self.outputs // groups, self.inputs // groups, *window)
             return np.swapaxes(split, 1, 2)
-        result: NDArray = straight.reshape(groups, self.inputs // groups, self.outputs // groups, *window)
+        result: NDArray = by_channel.reshape(groups, self.inputs // groups, self.outputs // groups, *window)
         return result
 
     def _ungrouped(self, grouped: NDArray) -> NDArray:
@@ -123,12 +125,12 @@ class Weights:
             return matrix
         window = grouped.shape[3:]
         if self.node.op is CONV:
-            straight = np.swapaxes(grouped, 1, 2).reshape(self.outputs, self.inputs // self.groups, *window)
-            swapped = np.swapaxes(straight, 0, 1)
+            by_channel = np.swapaxes(grouped, 1, 2).reshape(self.outputs, self.inputs // self.groups, *window)
+            swapped = np.swapaxes(by_channel, 0, 1)
         else:
-            straight = swapped = grouped.reshape(self.inputs, self.outputs // self.groups, *window)
+            by_channel = swapped = grouped.reshape(self.inputs, self.outputs // self.groups, *window)
         last = self.node.attrs["kernel_layout"] == "XIO"
-        result: NDArray = np.moveaxis(swapped, (0, 1), (-2, -1)) if last else straight
+        result: NDArray = np.moveaxis(swapped, (0, 1), (-2, -1)) if last else by_channel
         return result
 
     def _rebuilt(self, source: Node, array: NDArray | None, bias: NDArray | None) -> Node | None:
