@@ -36,7 +36,7 @@ class Work:
     flops: int | None
     """Multiplications and additions of its definition; None where memory is the measure."""
     direct: bool = False
-    """Whether it is to be computed as it is defined, not by Winograd's tiles or Strassen's quarters."""
+    """Whether it is computed as it is defined, not by Winograd's or Strassen's algorithm."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Figure:
     milliseconds: float
     gflops: float | None
     percent: float | None
-    """Of the measured peak; tiles and quarters multiply less than the definition and may be above 100."""
+    """Of the measured peak; more than 100 is possible with Winograd's and Strassen's algorithms, which
+    multiply less than the definition."""
     gbytes: float
     """Inputs, outputs and weights, each once, in 10^9 bytes a second."""
     bound: str

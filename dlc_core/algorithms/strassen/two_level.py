@@ -29,7 +29,8 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
     """The product as [rows, columns], for a known number of rows.
 
     The stages are the sums of submatrices of `a` ("sums"), the second-level sums ("rows"), the factors of `b`
-    ("weights"), the products ("products"), the submatrices of each outer product ("quarters"), and "results".
+    ("weights"), the products ("products"), the submatrices of each outer product ("submatrices"), and
+    "results".
     """
     rows = as_expr(1)
     for extent in lead:
@@ -58,7 +59,7 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
     sums = stage(
         "sums",
         (PRODUCTS, 2, half, 2 * depth),
-        lambda f, below, i, k: transformed(LEFT, f, lambda submatrix: left(submatrix, below, i, k)),
+        lambda f, row_half, i, k: transformed(LEFT, f, lambda submatrix: left(submatrix, row_half, i, k)),
     )
     made = stage(
         "rows",
@@ -75,9 +76,9 @@ def lowered_two_level(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Te
         lambda f, g, i, n: te.sum(made[f, g, i, axis.var] * weights[f, g, axis.var, n], axis=axis),
     )
     submatrices = stage(
-        "quarters",
+        "submatrices",
         (PRODUCTS, 4, half, width),
-        lambda f, quarter, i, n: combined(quarter, lambda g: products[f, const(g), i, n]),
+        lambda f, submatrix, i, n: combined(submatrix, lambda g: products[f, const(g), i, n]),
     )
 
     def result(i: Expr, n: Expr) -> Expr:

@@ -36,7 +36,7 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
-STAGES = frozenset(("sums", "rows", "weights", "products", "quarters", "results"))
+STAGES = frozenset(("sums", "rows", "weights", "products", "submatrices", "results"))
 
 
 @record(frozen=True)
@@ -68,13 +68,13 @@ class _TwoLevelParts(Submatrices):
         row_half, own_row_half, row = s.split(row, [2, 2, self.half])
         s.reorder(panel, own_row_half, own_column_half, row_half, column_half, row, column)
         panel_range, panel = self.distribute_panels(panel)
-        s.compute_at(self.stage["quarters"], panel)
-        product, quarter, i, n = s.get_loops(self.stage["quarters"])[-4:]
-        s.reorder(product, i, n, quarter)
+        s.compute_at(self.stage["submatrices"], panel)
+        product, submatrix, i, n = s.get_loops(self.stage["submatrices"])[-4:]
+        s.reorder(product, i, n, submatrix)
         others = self._products(found, product)
         vectors, lane = s.split(n, [None, self.lanes], tail="exact")
-        s.reorder(vectors, quarter, lane)
-        s.unroll(quarter)
+        s.reorder(vectors, submatrix, lane)
+        s.unroll(submatrix)
         s.vectorize(lane)
         self._sums(panel_range)
         s.unroll(row_half)

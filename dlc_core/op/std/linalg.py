@@ -53,7 +53,7 @@ def _swap_rows(rows: Buffer, at: list[Expr], a: Expr, b: Expr, n: Expr) -> Stmt:
 
 def _eliminate(work: Buffer, pivot_row: Buffer, det: Buffer, at: list[Expr], n: Expr) -> Stmt:
     """Gaussian elimination in place with partial pivoting. `det[at]` becomes the product of the pivots."""
-    k, lower_row, right = (Var(name, "int64") for name in ("k", "below", "right"))
+    k, lower_row, right = (Var(name, "int64") for name in ("k", "lower_row", "right"))
     factor = Var("factor", work.dtype)
     row = load(pivot_row, [0])
     swapped = If(ne(row, k), seq(store(det, at, -load(det, at)), _swap_rows(work, [], k, row, n)))

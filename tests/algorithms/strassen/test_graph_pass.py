@@ -58,7 +58,7 @@ def product_of(function):
 
 
 @pytest.mark.parametrize("lead", [(64,), (1, 64), (5, 3, 9), (Var("n"),), (Var("b"), Var("n"))])
-def test_a_product_of_quarters(checked, lead):
+def test_a_large_product_uses_strassens_algorithm(checked, lead):
     y = std.relu(product(*lead, inner=1024, columns=512))
     assert ops(checked([Strassen(), FoldConstants()], y, context=context())) == ["strassen_matmul", "relu"]
 

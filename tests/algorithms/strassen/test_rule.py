@@ -138,7 +138,7 @@ def test_programs_of_two_levels_compute_the_same(case, machine):
 
 
 def test_products_of_a_tile_lie_side_by_side(order):
-    """Those of all rows of a quarter where products go one by one."""
+    """If products are computed one after the other, those of all rows of a submatrix are contiguous."""
     half = 3 * 6
     scheduled = schedule_for(kernel((2 * half,), 16, 64), WIDE)
     products = [
@@ -162,7 +162,7 @@ def test_tiles_of_rows_share_what_products_ask_for(order):
 
 
 def test_factors_of_two_levels_are_made_once():
-    """The first tile of a product keeps them for the others, which ask for the next quarters."""
+    """The first tile of a product keeps them for the others, which prefetch the next submatrices."""
     scheduled = check_schedule(kernel((4 * 17,), 8, 64, levels=2), ALONE)
     blocks = block_list(scheduled.body)
     assert sum(b.annotations.get("strassen") == "weights" for b in blocks) == 1
