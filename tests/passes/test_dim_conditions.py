@@ -61,7 +61,7 @@ def test_one_or_the_size_broadcasts():
         exe(np.ones(2, np.float32))
 
 
-def test_branches_that_are_not_taken_need_nothing():
+def test_branches_add_no_conditions_to_the_function():
     def branch(make):
         x = param("x", tensor_type((N,), "float32"))
         return Function("branch", (x,), make(x))

@@ -47,7 +47,7 @@ def test_batch_norm_becomes_scale_and_shift(axis, dtype, checked):
     assert result.body.args[1].shape == ((1, 3, 1, 1) if axis == 1 else (1, 1, 1, 3))
 
 
-def test_batch_norm_of_computed_statistics_stays(checked):
+def test_keeps_batch_norm_with_computed_statistics(checked):
     x = tensor(2, 3, 5)
     mean = tensor(3, name="mean")
     body = std.batch_norm(x, weights(3), weights(3), mean, constant(np.ones(3), "float32"))
@@ -72,7 +72,7 @@ def conv(x, kind, bias=False):
 
 @pytest.mark.parametrize("kind", CONVS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_what_follows_a_convolution_goes_into_it(kind, bias, checked):
+def test_folds_scales_and_shifts_after_a_convolution(kind, bias, checked):
     value, count = conv(tensor(2, 3, 7, 8), kind, bias)
     value = std.sub(std.add(std.mul(value, channels(count)), channels(count)), constant(0.5, "float32"))
     value = std.div(std.mul(constant(2.0, "float32"), value), channels(count))
@@ -103,7 +103,7 @@ def test_folds_terms_before_an_unpadded_convolution_into_the_bias(kind, folds, b
     assert ops(checked(FoldScaleAxis(), value)) == (["conv"] if folds else ["add", "conv"])
 
 
-def test_batch_norm_in_front_folds_whole(checked):
+def test_folds_batch_norm_before_a_convolution(checked):
     value, _ = conv(norm(tensor(2, 3, 7, 8), 3), "plain")
     assert ops(checked([FoldBatchNorm(), FoldScaleAxis(), FoldScaleAxis()], value)) == ["conv"]
 
@@ -154,7 +154,7 @@ def test_keeps_operations_that_do_not_commute(checked):
     assert ops(checked(FoldScaleAxis(), divided, feeds=[])) == ["conv", "div"]
 
 
-def test_integers_stay(checked):
+def test_keeps_integers(checked):
     x = tensor(1, 2, 5, 5, dtype="int32")
     value = std.conv(x, constant(np.ones((3, 2, 3, 3)), "int32"))
     assert ops(checked(FoldScaleAxis(), std.mul(value, constant(3, "int32")))) == ["conv", "mul"]

@@ -69,7 +69,7 @@ def test_infer_keeps_right_types(x, checked):
     assert checked(Infer(), function) is function
 
 
-def test_infer_takes_what_is_known_better():
+def test_infer_records_more_specific_types():
     n = Var("n")
     x = tensor("x", 4, 6)
     loose = node(std.BY_NAME["relu"], (x,), {}, tensor_type((n, 6)))
@@ -361,7 +361,7 @@ def test_composites_without_lowering_expand(x, checked):
     assert ops(result) == ["unsqueeze", "concat", "softmax", "reshape"]
 
 
-def test_keep_and_expand_decide(x, checked):
+def test_composites_follow_the_options_keep_and_expand(x, checked):
     body = std.gelu(std.softmax(x))
     assert ops(checked(ExpandComposites(), body)) == ["softmax", "gelu"]
     expanded = ops(checked(ExpandComposites(keep=("softmax",)), body))
@@ -393,7 +393,7 @@ def test_long_chains_need_no_recursion(x):
     assert len(ops(result["main"])) == 5001  # x + -y is x - y
 
 
-def test_unknown_ops_pass_through(x):
+def test_keeps_unknown_ops(x):
     strange = node(Op("strange"), (std.neg(std.neg(x)),), {}, x.type)
     passes = (Infer(), Simplify(), FoldConstants(), ExpandComposites(), CommonSubexpressions(), DeadCode())
     module = IRModule({"main": Function("main", (x,), strange)})

@@ -75,7 +75,7 @@ def test_a_smaller_limit_stays():
     assert known(first(suppressed(constant([2], "int64")), 5)) == [2]
 
 
-def test_a_limit_that_is_fed_is_lowered_at_run_time():
+def test_lowers_a_limit_that_is_an_input_at_run_time():
     most = param("most", tensor_type((1,), "int64"))
     for number in (2, 30):
         made = limit_after(first(suppressed(most), 5), most, given=[np.array([number])])
@@ -103,5 +103,5 @@ ROWS = suppressed()
     ],
     ids=str,
 )
-def test_rows_and_dims_that_are_needed_stay(body):
+def test_keeps_rows_and_dims_that_are_read(body):
     assert known(body) == [1 << 62]

@@ -53,7 +53,7 @@ def test_float32_changes_nothing(x):
 
 
 @pytest.mark.parametrize("description", [DOTS, UNITS])
-def test_both_operands_of_a_contraction_are_narrow_and_its_result_is_not(x, description):
+def test_contractions_have_narrow_operands_and_float32_results(x, description):
     made = lowered(std.relu(std.matmul(x, weights(8, 6))), description=description)
     assert ops(made) == ["cast", "matmul", "relu"]
     product = next(n for n in post_order(made.body) if n.op.name == "matmul")

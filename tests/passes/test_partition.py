@@ -120,7 +120,7 @@ def test_random_partitions_mean_the_same(graph, data):
 
 @settings(max_examples=60, deadline=None)
 @given(graphs())
-def test_a_graph_that_one_target_takes_whole_is_one_region_for_each_component(graph):
+def test_each_component_is_a_region_if_one_target_takes_all(graph):
     """Merging is complete: no two regions of one target that touch could be one."""
     params, body = graph
     function, _, _ = partitioned(body, params, candidate("a", ANY))

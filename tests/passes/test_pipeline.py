@@ -110,7 +110,7 @@ def test_spaces_trailing_commas_and_defaults_are_dropped():
         ("plain ; plain", 7, "'|' expected between passes, not ';'", ""),
     ],
 )  # fmt: skip
-def test_wrong_text_is_explained_at_its_place(text, column, message, hint):
+def test_errors_point_at_the_position_in_the_text(text, column, message, hint):
     with pytest.raises(PassError) as caught:
         Pipeline.parse(text, KNOWN)
     assert f"column {column}: " in caught.value.what
@@ -234,7 +234,7 @@ def plugin(name_, *, stage_="graph", level=0, after_=(), before_=()):
         ([plugin("y", after_="begin")], "x y x"),
     ],
 )
-def test_classes_are_inserted_where_they_say(extra, order):
+def test_inserts_classes_at_their_positions(extra, order):
     assert " ".join(insert_classes(["x", "y", "x"], extra)) == order
     assert " ".join(insert_classes(["x", "y", "x"], list(reversed(extra)))) == order
 

@@ -51,7 +51,7 @@ def test_products_take_unsigned_bytes():
 
 @pytest.mark.parametrize("padding", [None, (1, 0, 2, 1)])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_borders_are_moved_too(padding, groups):
+def test_pads_with_the_offset(padding, groups):
     x = param("x", tensor_type((1, 5, 6, 8), "int8"))
     attrs = {"layout": "NXC", "kernel_layout": "XIO", "padding": padding, "groups": groups}
     (conv,) = products(rewritten(std.conv(x, weights(3, 2, 8 // groups, 6), **attrs)))
@@ -59,7 +59,7 @@ def test_borders_are_moved_too(padding, groups):
     assert not conv.attrs["padding"]
 
 
-def test_what_else_reads_the_bytes_moves_them_back():
+def test_other_readers_remove_the_offset():
     x = param("x", tensor_type((4, 4), "int8"))
     h = std.reshape(std.neg(x), shape=(2, 8))
     y = std.add(std.matmul(h, weights(8, 8), out_dtype="int32"), std.cast(h, to="int32"))
