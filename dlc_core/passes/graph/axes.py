@@ -24,9 +24,9 @@ def identity(rank: int) -> Order:
     return tuple(range(rank))
 
 
-def between(stored: Order, wanted: Order) -> Order:
+def between(stored: Order, target: Order) -> Order:
     """Return the permutation from one stored order to another."""
-    return tuple(stored.index(axis) for axis in wanted)
+    return tuple(stored.index(axis) for axis in target)
 
 
 def _axis(name: str) -> Rename:

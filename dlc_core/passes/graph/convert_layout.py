@@ -79,19 +79,19 @@ class _Converter:
     def order_of(self, value: Node) -> Order:
         return self.stored[value][1]
 
-    def view(self, value: Node, wanted: Order) -> Node:
+    def view(self, value: Node, target: Order) -> Node:
         """Return a value in an order of axes, transposed if necessary."""
-        found = self.views.get((value, wanted))
+        found = self.views.get((value, target))
         if found is None:
             source, order = self.stored[value]
-            axes = between(order, wanted)
+            axes = between(order, target)
             array = const_array(source)
             if array is None:
                 found = transposed(source, axes)
                 found.add_spans(value.spans)
             else:
                 found = constant(array.transpose(axes))
-            self.views[value, wanted] = found
+            self.views[value, target] = found
         return found
 
     def plain(self, value: Node) -> Node:
@@ -144,17 +144,17 @@ class _Converter:
         """Return the weights, and the name of their layout, that match a layout of the values."""
         own = current.attrs["kernel_layout"]
         channels_first = "OIX" if current.op is CONV else "IOX"
-        wanted = "XIO" if layout == "NXC" else channels_first
+        target = "XIO" if layout == "NXC" else channels_first
         rank = len(current.args[1].shape)
         window = tuple(range(2, rank))
-        if own == wanted:
+        if own == target:
             order = identity(rank)
-        elif wanted == "XIO":
+        elif target == "XIO":
             order = (*window, 1, 0) if current.op is CONV else (*window, 0, 1)
         else:
             outer = tuple(range(rank - 2))
             order = (rank - 1, rank - 2, *outer) if current.op is CONV else (rank - 2, rank - 1, *outer)
-        return self.view(current.args[1], order), wanted
+        return self.view(current.args[1], order), target
 
     def moved(self, current: Node, decl: OpDecl) -> tuple[Node, Order] | None:
         """Apply a node to stored tensors; None if the op needs the original order."""

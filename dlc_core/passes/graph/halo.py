@@ -1,8 +1,8 @@
-"""Which rows of its inputs an op needs for some rows of its result, and the op on those rows alone.
+"""The input rows that an op needs for some rows of its result, and the op on those rows alone.
 
-Rows are the elements of one axis.  A window of 3 that moves by 1 needs the rows 3 to 8 for the rows 4 to 7,
-and no border; for the rows 0 to 3 it needs the rows 0 to 4 and one row of border in front.  The values are
-those of the whole result, bit for bit: each element is computed from the same elements in the same way.
+Rows are the elements of one axis. For the rows 4 to 7, a window of 3 with stride 1 needs the rows 3 to 8 and
+no padding; for the rows 0 to 3 it needs the rows 0 to 4 and one row of padding before them. Each element is
+computed from the same elements in the same order, so it equals that of the complete result bit for bit.
 """
 
 from __future__ import annotations

@@ -84,13 +84,13 @@ class MergeProducts(GraphPass):
 
 def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
     seconds = _seconds(products, machine)
-    pays = seconds is None or seconds["merged"] <= seconds["separate"]
+    is_faster = seconds is None or seconds["merged"] <= seconds["separate"]
 
     def microseconds(alternative: str) -> float | None:
         return None if seconds is None else 1e6 * seconds[alternative]
 
     chosen = PRODUCTS.choose(
-        "merged" if pays else "separate",
+        "merged" if is_faster else "separate",
         where=[value.args[1].shape for value in products],
         cost=microseconds,
         unit="µs",

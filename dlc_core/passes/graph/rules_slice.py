@@ -238,7 +238,7 @@ RULES: tuple[Rule, ...] = (
         "slice_concat",
         match_op(SLICE, match_any(CONCAT)),
         _slice_of_concat,
-        doc="a slice that lies in one input of a concat is a slice of that input",
+        doc="a slice within one input of a concat is a slice of that input",
         examples=(
             lambda t: _cut(_pair(t), 1, 3, 6),
             lambda t: _cut(_pair(t), 1, 0, 2),

@@ -235,7 +235,7 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
             return ""
         domain = gemm.rows, -(-gemm.columns // gemm.lanes)
         own, best = (distribution.imbalance(*domain, one.rows, one.vectors) for one in (tile, preferred))
-        imbalance = f"the busiest thread has {own - 1:.1%} more than its share" if own > best else ""
+        imbalance = f"the busiest thread has {own - 1:.1%} more than the average" if own > best else ""
         return not_searched(tile, gemm.columns, gemm.lanes) or imbalance
 
     return TILE.pick(preferred, lambda: tiles_within(*sizes), kind_of, size_of, cost=cycles, refused=refused)
@@ -294,7 +294,8 @@ def _tails(gemm: Gemm, tile: Tile) -> tuple[int, ...]:
 def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     """Whether to pad the rows of a copied left-hand side, so that they map to different cache sets.
 
-    A tile reads one element per row in every step; rows a power of two apart would evict each other.
+    A tile reads one element per row in every step. Rows with a stride of a power of two would evict each
+    other.
     """
     if gemm.row_bytes is None or gemm.columns is None:
         return False
@@ -309,7 +310,7 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
         "dense": f"{conflict} and would evict each other",
         "padded": f"{conflict}, which its {facts.cache_ways} ways hold"
         if fine
-        else f"a copy of the rows does not pay for {gemm.columns} columns",
+        else f"a copy of the rows costs more than it saves for {gemm.columns} columns",
     }
     return PAD_ROWS.choose("dense" if fine or narrow else "padded", refused=reasons.__getitem__) == "padded"
 

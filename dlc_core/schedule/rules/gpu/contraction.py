@@ -279,7 +279,7 @@ class ContractionScheduler:
         rows = const_value(s.extent(mo))
         swizzled = isinstance(rows, int) and rows % TILES.swizzled_rows == 0 and rows > TILES.swizzled_rows
         reasons = {
-            "row_major": "groups that are close in time would share fewer columns",
+            "row_major": "concurrent groups would read fewer columns in common",
             "swizzled": f"there are {rows} rows of tiles, which are not several times {TILES.swizzled_rows}"
             if isinstance(rows, int)
             else "the number of rows of tiles is symbolic",

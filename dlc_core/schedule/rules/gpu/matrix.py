@@ -314,7 +314,7 @@ def _inside(loops: Sequence[LoopRV], outer: LoopRV) -> Sequence[LoopRV]:
 
 
 def _in_rows(rank: int, row: int) -> IndexMap:
-    """Split the last dim into parts, and move these in front of the last two dims."""
+    """Split the last dim, and move the dim of its parts before the last two dims."""
     return IndexMap.of(lambda *at: [*at[:-2], at[-1] // row, at[-2], at[-1] % row], rank)
 
 

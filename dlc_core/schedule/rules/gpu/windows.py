@@ -5,8 +5,8 @@
         for pixel, for channel (vector): accumulators += input * weight
       epilogue on the accumulators, stored as vectors
 
-Shared memory is not used. Neighbouring threads read neighbouring channels. Inputs that windows of a tile
-share are read once, to registers, if the steps of all windows are unrolled.
+Shared memory is not used. Neighbouring threads read neighbouring channels. Inputs that several windows of a
+tile read are loaded once, to registers, if the steps of all windows are unrolled.
 """
 
 from __future__ import annotations
