@@ -28,7 +28,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.schedule.rules.analysis": {
         "bytes_of": "sizes that caches are compared with",
         "_iterations": "the work from which threads are woken",
-        "mergeable_tail": "which loops are fused: any may be",
+        "mergeable_axes": "which loops are fused: any may be",
     },
     "dlc_core.schedule.rules.cpu.contraction": {
         "ContractionScheduler._pad_rows": "strides of a copy, which all its accesses follow",

@@ -29,6 +29,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.lanes import lanes_intrin
 from dlc_core.schedule.matrices import Digit, Tiles, digits_of, matrix_intrin
+from dlc_core.schedule.rules.analysis import count_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import (
     SHARED_LAYOUT,
@@ -37,7 +38,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     choose_lanes,
     choose_stages,
 )
-from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
@@ -16,6 +17,25 @@ from dlc_core.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, Store
 
 def extent_of(axis: IterVar) -> int | None:
     return const_value(axis.dom.extent)
+
+
+def points_of(axes: Iterable[IterVar]) -> int | None:
+    """Return the product of the extents of axes; None if one is symbolic."""
+    return _product(map(extent_of, axes))
+
+
+def count_of(s: Schedule, loops: Iterable[LoopRV]) -> int | None:
+    """Return the iterations of nested loops; None if they are symbolic."""
+    return _product(const_value(s.extent(loop)) for loop in loops)
+
+
+def _product(sizes: Iterable[int | None]) -> int | None:
+    total = 1
+    for size in sizes:
+        if size is None:
+            return None
+        total *= size
+    return total
 
 
 def spatial(block: Block) -> list[IterVar]:
@@ -140,7 +160,7 @@ def contraction_of(block: Block) -> Contraction | None:
 
 def anchor(func: PrimFunc) -> Contraction | None:
     """Return the contraction of a kernel, if it is its only reduction."""
-    blocks = [b for b in block_list(func.body) if b.init is not None]
+    blocks = reductions(func)
     return contraction_of(blocks[0]) if len(blocks) == 1 else None
 
 
@@ -165,6 +185,12 @@ def loads_of(block: Block) -> list[Load]:
         if isinstance(block.body, Store)
         else []
     )
+
+
+def accesses_of(block: Block) -> list[tuple[Buffer, Sequence[Expr]]]:
+    """Return the buffer and the indices of the only store of a block, then those of its loads."""
+    assert isinstance(block.body, Store)
+    return [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
 
 
 def contiguous_over(block: Block, axis: Var) -> bool:
@@ -211,6 +237,15 @@ def inline_pointwise(schedule: Schedule) -> BlockRV:
         if consumers and all(c.init is None for c in consumers):
             schedule.compute_inline(handle)
     return schedule.get_output_blocks()[0]
+
+
+def inline_producers(
+    schedule: Schedule, block: BlockRV, accepts: Callable[[Block], bool] = is_pointwise
+) -> None:
+    """Inline the producers of a block that `accepts` selects, by default all pointwise ones."""
+    while found := [p for p in schedule.get_producers(block) if accepts(schedule.get(p))]:
+        for producer in found:
+            schedule.compute_inline(producer)
 
 
 def epilogue_of(schedule: Schedule, block: BlockRV) -> BlockRV:
@@ -262,17 +297,14 @@ def is_plain(block: Block, loops: list[LoopRV]) -> bool:
 
 def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:
     """Return how many innermost loops form one contiguous axis in every access of a pointwise block."""
-    axes = spatial(block)
-    if not is_plain(block, loops):
-        return 1
-    assert isinstance(block.body, Store)
-    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
-    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
-    count = 1
-    while count < len(axes):
-        outer, inner = axes[-count - 1], axes[-count]
-        for steps in known:
-            if steps is None or not same(steps[outer.var], steps[inner.var] * inner.dom.extent):
+    return mergeable_axes(spatial(block), accesses_of(block)) if is_plain(block, loops) else 1
+
+
+def mergeable_axes(axes: Sequence[IterVar], accesses: Iterable[tuple[Buffer, Sequence[Expr]]]) -> int:
+    """Return how many of the innermost `axes` form one contiguous axis in every access."""
+    factors = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
+    for count, (inner, outer) in enumerate(pairwise(reversed(axes)), 1):
+        for each in factors:
+            if each is None or not same(each[outer.var], each[inner.var] * inner.dom.extent):
                 return count
-        count += 1
-    return count
+    return max(1, len(axes))

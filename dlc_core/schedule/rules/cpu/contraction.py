@@ -32,6 +32,7 @@ from dlc_core.schedule.rules.analysis import (
     inline_pointwise,
     loads_of,
     parallelize,
+    points_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
@@ -175,8 +176,8 @@ class ContractionScheduler:
             any(const_value(s.extent(loop)) != 1 for loop in around if loop not in columns),
             row is not None,
             1 if row is None or rows is not None else Analyzer().modular(s.extent(row))[0],
-            _product(found.m),
-            _product(found.block.axes),
+            points_of(found.m),
+            points_of(found.block.axes),
             bool(found.shared),
             bytes_of(found.rhs.load.buffer),
             self._weights(),
@@ -558,13 +559,3 @@ class ContractionScheduler:
         for loop in outer:
             self.s.unroll(loop)
         vectorize_columns(self.s, column, self.lanes)
-
-
-def _product(axes: Sequence[IterVar]) -> int | None:
-    total = 1
-    for axis in axes:
-        size = extent_of(axis)
-        if size is None:
-            return None
-        total *= size
-    return total

@@ -8,11 +8,12 @@ from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Binary, Call, Expr, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
+    accesses_of,
     coefficients,
+    count_of,
     inline_pointwise,
     is_plain,
     is_pointwise,
-    loads_of,
     mergeable_tail,
     parallelize,
     spatial,
@@ -79,10 +80,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     merged = mergeable_tail(block, loops)
     if merged > 1:
         loops = [*loops[:-merged], schedule.fuse(*loops[-merged:])]
-    total: int | None = 1
-    for loop in loops:
-        extent = const_value(schedule.extent(loop))
-        total = None if total is None or extent is None else total * extent
+    total = count_of(schedule, loops)
     inner = loops.pop()
     extent = const_value(schedule.extent(inner))
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
@@ -128,9 +126,7 @@ def _registers_per_value(block: Block, machine: Machine) -> int:
 
 def _is_contiguous_along(block: Block, axis: Var) -> bool:
     """Whether every access of a block is contiguous along an axis or does not depend on it."""
-    assert isinstance(block.body, Store)
-    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
-    factors = [coefficients(buffer, indices, [axis]) for buffer, indices in accesses]
+    factors = [coefficients(buffer, indices, [axis]) for buffer, indices in accesses_of(block)]
     return all(each is not None and const_value(each[axis]) in (0, 1) for each in factors)
 
 
@@ -139,11 +135,9 @@ def _schedule_transposed(schedule: Schedule, block: Block, loops: list[LoopRV], 
     if not is_plain(block, loops) or not isinstance(block.body, Store):
         return False
     found = transposed_read(block, machine)
-    total = 1
-    for loop in loops:
-        total *= const_value(schedule.extent(loop)) or 1
     if found is None or TRANSPOSE.choose("tiles") == "strided":
         return False
+    total = count_of(schedule, loops)
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
     tiles = schedule_transpose(schedule, loops, found, lanes)
     if tiles is not None and worth_threads(machine, total, "elements"):

@@ -18,12 +18,12 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Binary, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.rules.analysis import (
-    coefficients,
     contiguous_over,
+    extent_of,
     is_pointwise,
     loads_of,
+    mergeable_axes,
     reduced,
-    same,
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -217,16 +217,8 @@ def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
 
 
 def _mergeable(block: Block) -> int:
-    """The number of innermost reduction axes that form one contiguous axis in every input."""
+    """Return how many innermost reduction axes form one contiguous axis in every input."""
     axes = reduced(block)
-    known = [coefficients(e.buffer, e.indices, [a.var for a in axes]) for e in loads_of(block)]
-    count = 1
-    while count < len(axes):
-        outer, inner = axes[-count - 1], axes[-count]
-        if const_value(inner.dom.extent) is None:
-            return count
-        for steps in known:
-            if steps is None or not same(steps[outer.var], steps[inner.var] * inner.dom.extent):
-                return count
-        count += 1
-    return count
+    symbolic = [i for i, axis in enumerate(axes) if extent_of(axis) is None]
+    axes = axes[symbolic[-1] :] if symbolic else axes
+    return mergeable_axes(axes, [(e.buffer, e.indices) for e in loads_of(block)])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
-from dlc_core.schedule.rules.analysis import coefficients, loads_of, same, spatial
+from dlc_core.schedule.rules.analysis import accesses_of, coefficients, count_of, same, spatial
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
@@ -39,8 +39,7 @@ def transposed_read(block: Block, machine: Machine) -> TransposedRead | None:
     if SHUFFLE not in machine.description.intrinsics or len(axes) < 2 or not isinstance(block.body, Store):
         return None
     sizes = [const_value(a.dom.extent) for a in axes]
-    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
-    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
+    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses_of(block)]
     if None in sizes or const_value((known[0] or {}).get(axes[-1].var, 0)) != 1:
         return None
     steps = [each for each in known if each is not None]
@@ -72,14 +71,9 @@ def schedule_transpose(
 
     Returns None and changes nothing if an axis is too short.
     """
-    sizes = []
-    for run in found.runs:
-        size = 1
-        for number in run:
-            extent = const_value(s.extent(loops[number]))
-            size *= extent if isinstance(extent, int) else 1
-        sizes.append(size)
-    across, inner = sizes[found.across], sizes[-1]
+    across, inner = (count_of(s, [loops[n] for n in found.runs[at]]) for at in (found.across, -1))
+    if across is None or inner is None:
+        return None
     interleaved = 1 < inner <= LOOPS.max_interleaved and inner & (inner - 1) == 0 and across >= lanes > inner
     if lanes < LOOPS.shuffled_lanes or not (interleaved or (across > 1 and inner >= LOOPS.shuffled_lanes)):
         return None

@@ -30,10 +30,13 @@ from dlc_core.schedule.rules.analysis import (
     Operand,
     anchor,
     contraction_of,
+    count_of,
     epilogue_of,
     extent_of,
     inline_pointwise,
+    inline_producers,
     is_pointwise,
+    points_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import (
@@ -47,7 +50,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     choose_tile,
 )
 from dlc_core.schedule.rules.gpu.dots import dot_of, group_steps
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.schedule.rules.gpu.maps import map_points, vector_lanes
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, contiguity, is_product, normalise
@@ -118,24 +121,15 @@ def problem_of(found: Contraction) -> Problem:
     body = found.block.body
     assert isinstance(body, Store)
 
-    def size(*axes: object) -> int | None:
-        total = 1
-        for axis in axes:
-            extent = extent_of(axis)  # type: ignore[arg-type]
-            if not isinstance(extent, int):
-                return None
-            total *= extent
-        return total
-
     def contiguity_of(operand: Operand, *own: IterVar) -> tuple[bool, int]:
         return contiguity(operand, own[0], found.k[-1]) if own and found.k else (True, 1)
 
-    longest = max((size(a) or 1 for a in found.k), default=1)
+    longest = max((extent_of(a) or 1 for a in found.k), default=1)
     return Problem(
-        size(*found.shared),
-        size(*found.m),
-        size(found.n),
-        size(*found.k),
+        points_of(found.shared),
+        points_of(found.m),
+        extent_of(found.n),
+        points_of(found.k),
         max(found.lhs.load.dtype.bits, found.rhs.load.dtype.bits),
         body.buffer.dtype.bits,
         longest,
@@ -229,7 +223,7 @@ class ContractionScheduler:
         sides = (normal.a, normal.b)
         for copy, side, width in zip(copies, sides, (tile.rows, tile.columns), strict=True):
             s.compute_at(copy, ko)
-            self._inline_into(copy)
+            inline_producers(s, copy)
             if self.dot and side.both:
                 group_steps(s, copy, self.dot.group)
             self._pad_rows(copy, width)
@@ -292,16 +286,6 @@ class ContractionScheduler:
         s.bind(s.fuse(*batches, tiles) if batches else tiles, grid.groups)
 
     # Copies to shared memory
-
-    def _inline_into(self, copy: BlockRV) -> None:
-        """Inline the producers of a copy into it."""
-        s = self.s
-        while True:
-            made = [p for p in s.get_producers(copy) if is_pointwise(s.get(p))]
-            if not made:
-                return
-            for producer in made:
-                s.compute_inline(producer)
 
     def _pad_rows(self, copy: BlockRV, width: int) -> None:
         """Pad rows of a tile, so that writes of a column go to different banks."""

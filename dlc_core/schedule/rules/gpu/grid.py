@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import count_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_GROUP, powers_of_two
 from dlc_core.schedule.rules.gpu.heuristics import GRID
@@ -165,17 +165,6 @@ def power_of_two(size: int) -> int:
     return 1 << max(0, size - 1).bit_length()
 
 
-def count_of(s: Schedule, loops: Sequence[LoopRV]) -> int | None:
-    """Iterations of nested loops; None if symbolic."""
-    total = 1
-    for loop in loops:
-        extent = const_value(s.extent(loop))
-        if not isinstance(extent, int):
-            return None
-        total *= extent
-    return total
-
-
 def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0) -> LoopRV:
     """Bind nested independent loops to one thread per point; return the innermost loop.
 
@@ -205,4 +194,4 @@ def bind_single_thread(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> Loo
     return thread
 
 
-__all__ = ["Grid", "bind_points", "bind_single_thread", "count_of", "power_of_two"]
+__all__ = ["Grid", "bind_points", "bind_single_thread", "power_of_two"]

@@ -12,10 +12,17 @@ from collections.abc import Sequence
 
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import contiguous_over, is_pointwise, reductions, spatial
+from dlc_core.schedule.rules.analysis import (
+    contiguous_over,
+    count_of,
+    inline_producers,
+    is_pointwise,
+    reductions,
+    spatial,
+)
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.choices import ROW_STAGES, choose_parts
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, power_of_two
 from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.maps import map_points
 from dlc_core.schedule.schedule import Schedule
@@ -124,13 +131,6 @@ def reduces_columns(s: Schedule, handle: BlockRV) -> bool:
     return wide and contiguous_over(block, axes[-1].var)
 
 
-def inline_producers(s: Schedule, handle: BlockRV) -> None:
-    """Inline the pointwise producers of a block."""
-    while made := [p for p in s.get_producers(handle) if is_pointwise(s.get(p))]:
-        for producer in made:
-            s.compute_inline(producer)
-
-
 def _sizes(s: Schedule, handle: BlockRV) -> tuple[int | None, int | None]:
     """Rows of a reduction, and elements of a row."""
     pairs = list(zip(s.get_loops(handle), s.get(handle).axes, strict=True))
@@ -150,4 +150,4 @@ def _bind_row(
     s.bind(thread, grid.threads)
 
 
-__all__ = ["inline_producers", "launch_stages_separately", "reduce_parts"]
+__all__ = ["launch_stages_separately", "reduce_parts"]

@@ -11,16 +11,17 @@ from typing import ClassVar
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.rules.analysis import (
+    accesses_of,
     coefficients,
+    count_of,
     inline_pointwise,
     is_plain,
     is_pointwise,
-    loads_of,
     mergeable_tail,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, choose_lanes, powers_of_two
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, bind_single_thread, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, bind_single_thread
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
@@ -80,9 +81,8 @@ def vector_lanes(block: Block, machine: Machine) -> int:
     if not axes or not isinstance(body, Store):
         return 1
     inner = axes[-1].var
-    accesses = [(body.buffer, body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
     widest = 1
-    for number, (buffer, indices) in enumerate(accesses):
+    for number, (buffer, indices) in enumerate(accesses_of(block)):
         factors = coefficients(buffer, indices, [inner])
         factor = None if factors is None else const_value(factors[inner])
         if factor not in (0, 1) or (number == 0 and factor != 1):

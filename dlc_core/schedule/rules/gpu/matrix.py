@@ -24,7 +24,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin, operand_scope, row_of
 from dlc_core.schedule.pipeline import STAGE
-from dlc_core.schedule.rules.analysis import Contraction, anchor
+from dlc_core.schedule.rules.analysis import Contraction, anchor, count_of, inline_producers
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import (
     GEMM_DECISIONS,
@@ -34,7 +34,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     choose_tile,
 )
 from dlc_core.schedule.rules.gpu.contraction import ContractionScheduler, normal_of, problem_of
-from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.heuristics import MATRIX
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.matrix_tile import (
@@ -162,7 +162,7 @@ class MatrixScheduler(ContractionScheduler):
                 s.reorder_block_axes(copy, [*range(rank - 2), rank - 1, rank - 2])
         for copy, transposed in zip(copies, transposed_ab, strict=True):
             s.compute_at(copy, loops["ko"])
-            self._inline_into(copy)
+            inline_producers(s, copy)
             inner_extent = s.get_loops(copy)[-1]
             width = const_value(s.extent(inner_extent))
             if not unit.in_place:

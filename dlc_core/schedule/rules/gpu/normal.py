@@ -13,7 +13,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Binary, Cast, Expr, ExprLike, Load, Var, as_expr, const_value
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import Contraction, Operand, loop_of, update_of
+from dlc_core.schedule.rules.analysis import Contraction, Operand, extent_of, loop_of, points_of, update_of
 from dlc_core.schedule.rules.gpu.epilogue import epilogue_order
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
@@ -107,10 +107,10 @@ def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
         first,
         a,
         b,
-        _size(found.shared),
-        _size(found.m),
-        _size((found.n,)),
-        _size(found.k),
+        points_of(found.shared),
+        points_of(found.m),
+        extent_of(found.n),
+        points_of(found.k),
         body.buffer.dtype.bits,
     )
 
@@ -171,16 +171,6 @@ def _transform_buffer(
         return made
 
     s.transform_layout(block, buffer, IndexMap.of(fused, len(dims)))
-
-
-def _size(axes: Sequence[IterVar]) -> int | None:
-    total = 1
-    for axis in axes:
-        extent = const_value(axis.dom.extent)
-        if not isinstance(extent, int):
-            return None
-        total *= extent
-    return total
 
 
 __all__ = ["Normal", "Side", "contiguity", "is_product", "normalise"]

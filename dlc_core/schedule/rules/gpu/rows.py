@@ -22,8 +22,10 @@ from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
+    count_of,
     is_pointwise,
     loads_of,
+    points_of,
     reduced,
     reductions,
 )
@@ -34,7 +36,7 @@ from dlc_core.schedule.rules.gpu.choices import (
     ROWS,
     ROWS_PER_GROUP,
 )
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points
 from dlc_core.schedule.rules.gpu.heuristics import ROW
 from dlc_core.schedule.rules.gpu.long_rows import launch_stages_separately, reduce_parts
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
@@ -271,27 +273,15 @@ class _Rows:
 
 def _length_of(blocks: Sequence[Block]) -> int | None:
     """Steps of the longest reduction; None if symbolic."""
-    longest = 0
-    for block in blocks:
-        total = 1
-        for axis in reduced(block):
-            extent = const_value(axis.dom.extent)
-            if not isinstance(extent, int):
-                return None
-            total *= extent
-        longest = max(longest, total)
-    return longest
+    lengths = [points_of(reduced(block)) for block in blocks]
+    known = [length for length in lengths if length is not None]
+    return max(known, default=0) if len(known) == len(lengths) else None
 
 
 def _fits(across: Sequence[IterVar], threads: int) -> bool:
     """Whether the registers of a row's threads can hold the values of a stage."""
-    total = 1
-    for axis in across:
-        extent = const_value(axis.dom.extent)
-        if not isinstance(extent, int):
-            return False
-        total *= extent
-    return total <= ROW.row_registers * threads
+    total = points_of(across)
+    return total is not None and total <= ROW.row_registers * threads
 
 
 def _loads_by_buffer(block: Block) -> dict[str, list[Load]]:

@@ -23,14 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from math import ceil, prod
+from math import ceil
 from typing import ClassVar
 
 from dlc_core.decisions import MAX_CANDIDATES
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Load, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import anchor, extent_of, is_pointwise
+from dlc_core.schedule.rules.analysis import anchor, extent_of, inline_producers, is_pointwise, points_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import (
     EPILOGUE,
@@ -99,14 +99,14 @@ class SkinnyGemmRule(ScheduleRule):
         found = anchor(func)
         if found is None or not found.m or not is_product(found.block):
             return False
-        rows, steps = _size(found.m), _size(found.k)
+        rows, steps = points_of(found.m), points_of(found.k)
         return rows is not None and rows <= SKINNY.max_rows and (steps is None or steps >= SKINNY.min_steps)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
         first = anchor(s.func)
         assert first is not None
-        _inline_data_movement(s, BlockRV(first.block.name))
+        inline_producers(s, BlockRV(first.block.name), _is_data_movement)
         found = anchor(s.func)
         if found is None:
             raise ScheduleError("an operand is rearranged in a way that cannot be inlined")
@@ -137,19 +137,8 @@ class SkinnyGemmRule(ScheduleRule):
         _SkinnyScheduler(s, machine, grid, normal, plan).run()
 
 
-def _size(axes: tuple[object, ...]) -> int | None:
-    sizes = [extent_of(a) for a in axes]  # type: ignore[arg-type]
-    return None if any(size is None for size in sizes) else prod(size or 0 for size in sizes)
-
-
-def _inline_data_movement(s: Schedule, block: BlockRV) -> None:
-    """Inline data movement, such as transposition, into the GEMM."""
-    while made := [p for p in s.get_producers(block) if _is_data_movement(s.get(p))]:
-        for producer in made:
-            s.compute_inline(producer)
-
-
 def _is_data_movement(block: Block) -> bool:
+    """Whether a block only moves elements, such as a transposition."""
     return is_pointwise(block) and isinstance(block.body, Store) and isinstance(block.body.value, Load)
 
 
@@ -378,7 +367,7 @@ class _SkinnyScheduler(ContractionScheduler):
         copies = [s.cache_read(block, name, "local") for name in sides]
         for copy, side in zip(copies, (normal.a, normal.b), strict=True):
             s.compute_at(copy, at)
-            self._inline_into(copy)
+            inline_producers(s, copy)
             loops = s.get_loops(copy)
             own = loops[loops.index(at) + 1 :]
             if side.both and side.along_k:

@@ -17,7 +17,9 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Call, Var, const_value, free_vars, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
+    count_of,
     epilogue_of,
+    inline_producers,
     is_pointwise,
     loads_of,
     reduced,
@@ -26,9 +28,9 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.choices import GRID_DECISIONS, RESULTS_PER_THREAD, choose_lanes
-from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points
 from dlc_core.schedule.rules.gpu.heuristics import GRID
-from dlc_core.schedule.rules.gpu.long_rows import inline_producers, reduces_columns
+from dlc_core.schedule.rules.gpu.long_rows import reduces_columns
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import has_row_stages, output_axes, row_axes
 from dlc_core.schedule.schedule import Schedule
