@@ -144,13 +144,11 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             " not are asked only whether they have a constant extent, or may overlap, as a whole buffer does"
         },
     },
-    "dlc_core.schedule.rules.cpu.contraction": {
-        "ContractionScheduler._sum_partially": {
+    "dlc_core.schedule.rules.cpu.tile_nest": {
+        "TileNest._sum_partially": {
             "1 - rank: constant + 1": "which loops are put in another order: any may be"
         },
-        "ContractionScheduler._parts": {
-            "loop.extent // height: another operator": "a part without rows is cut off too"
-        },
+        "TileNest._parts": {"loop.extent // height: another operator": "a part without rows is cut off too"},
     },
     "dlc_core.algorithms.row_filter.rule": {
         "RowFilterRule.apply": {

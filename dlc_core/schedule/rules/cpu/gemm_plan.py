@@ -4,7 +4,7 @@
     plan_gemm(gemm, machine)     -> GemmPlan(tile 14x2, batch/tiles/panels, packed, threads, ...)
 
 `plan_gemm` depends on its arguments and on forced decisions only.  `contraction.py` reads the facts from a
-schedule and applies a plan to it; it applies a plan that is made by hand just the same.
+schedule, and `tile_nest.py` applies a plan to it, whether chosen or made by hand.
 """
 
 from __future__ import annotations
