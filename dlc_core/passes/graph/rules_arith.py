@@ -9,12 +9,14 @@ import numpy as np
 from dlc_core.graph.node import CONST, Node, const_array, constant, param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.graph import rules_clip
+from dlc_core.passes.graph.rules_clip import FLOATS
 from dlc_core.passes.heuristics import CONSTANTS
-from dlc_core.rewrite import Match, Rule, attr, const_var, match_op, number, var
+from dlc_core.rewrite import Match, Rule, const_var, match_op, number, var
 from dlc_core.rewrite.rule import Example
 
-NEG, ABS, RELU, CLIP, SQRT, IDENTITY, LOGICAL_NOT = (
-    OPS[name] for name in ("neg", "abs", "relu", "clip", "sqrt", "identity", "logical_not")
+NEG, ABS, SQRT, IDENTITY, LOGICAL_NOT = (
+    OPS[name] for name in ("neg", "abs", "sqrt", "identity", "logical_not")
 )
 ADD, SUB, MUL, DIV, POW, WHERE, RSQRT, RECIPROCAL = (
     OPS[name] for name in ("add", "sub", "mul", "div", "pow", "where", "rsqrt", "reciprocal")
@@ -131,111 +133,6 @@ def _div_example(dtype: str) -> Node:
     return DIV.build(param("x", tensor_type((4, 24), dtype)), constant(np.array([8.0, 0.5, 1.0] * 8), dtype))
 
 
-def _merge_clips(match: Match) -> Node:
-    """Merge two clips by clipping the inner bounds to the outer ones."""
-    low, high, inner_low, inner_high = (match[n] for n in ("low", "high", "inner_low", "inner_high"))
-
-    def clip(value: float | None) -> float | None:
-        if value is None:
-            return None
-        value = value if low is None else max(value, low)
-        return value if high is None else min(value, high)
-
-    new_low = clip(inner_low) if inner_low is not None else low
-    new_high = clip(inner_high) if inner_high is not None else high
-    if inner_low is None and inner_high is not None and low is not None and high is None:
-        new_low = low
-    return CLIP.build(match["x"], min=new_low, max=new_high)
-
-
-def _is_ordered(match: Match) -> bool:
-    """Whether a float clip has both pairs of bounds in order. Only then do the two clips commute."""
-    low, high, inner_low, inner_high = (match[n] for n in ("low", "high", "inner_low", "inner_high"))
-    pairs = ((low, high), (inner_low, inner_high))
-    return all(a is None or b is None or a <= b for a, b in pairs) and bool(match.root.dtype.is_float)
-
-
-def _clip_examples() -> tuple[Example, ...]:
-    bounds = ((0.0, 6.0, -1.0, 3.0), (None, 2.0, 0.5, None), (1.0, None, None, 4.0), (3.0, 4.0, 0.0, 1.0))
-
-    def make(
-        low: float | None, high: float | None, inner_low: float | None, inner_high: float | None
-    ) -> Example:
-        def example(dtype: str) -> Node:
-            inner = CLIP.build(param("x", tensor_type((4, 24), dtype)), min=inner_low, max=inner_high)
-            return CLIP.build(inner, min=low, max=high)
-
-        return example
-
-    return tuple(make(*b) for b in bounds)
-
-
-def _relu_clip(outer_is_relu: bool) -> Example:
-    def example(dtype: str) -> Node:
-        value = param("x", tensor_type((4, 24), dtype))
-        if outer_is_relu:
-            return RELU.build(CLIP.build(value, min=-1.0, max=6.0))
-        return CLIP.build(RELU.build(value), min=-2.0, max=6.0)
-
-    return example
-
-
-def _bound(match: Match, name: str) -> float:
-    value = match[name]
-    return float("-inf") if value is None else float(value)
-
-
-_FLOATS = ("float32", "float64", "float16", "bfloat16")
-
-
-def _clips() -> tuple[Rule, ...]:
-    inner = match_op(CLIP, x, min=attr("inner_low"), max=attr("inner_high"))
-    bounded = match_op(CLIP, x, min=attr("low"), max=attr("high"))
-    return (
-        Rule(
-            "clip_clip",
-            match_op(CLIP, inner, min=attr("low"), max=attr("high")),
-            _merge_clips,
-            _is_ordered,
-            doc="clips nest into one, whose bounds are the inner ones clipped by the outer",
-            examples=_clip_examples(),
-            dtypes=_FLOATS,
-        ),
-        Rule("clip_nothing", match_op(CLIP, x, min=None, max=None), x, doc="clip without bounds is x"),
-        Rule(
-            "clip_to_relu",
-            match_op(CLIP, x, min=lambda v: v == 0, max=None),
-            match_op(RELU, x),
-            lambda m: bool(m.root.dtype.is_float),
-            doc="max(x, 0) is relu",
-            examples=(lambda t: CLIP.build(param("x", tensor_type((4, 24), t)), min=0.0),),
-            dtypes=_FLOATS,
-        ),
-        Rule(
-            "relu_clip",
-            match_op(RELU, bounded),
-            lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
-            lambda m: (
-                _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float
-            ),
-            doc="relu raises the lower bound of a clip to 0",
-            examples=(_relu_clip(True),),
-            dtypes=_FLOATS,
-        ),
-        Rule(
-            "clip_relu",
-            match_op(CLIP, match_op(RELU, x), min=attr("low"), max=attr("high")),
-            lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
-            lambda m: (
-                _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float
-            ),
-            doc="a clip of relu has the lower bound 0",
-            examples=(_relu_clip(False),),
-            dtypes=_FLOATS,
-        ),
-    )
-
-
 def _folds(op_name: str) -> Callable[[Match], Node]:
     def replace(match: Match) -> Node:
         decl = OPS[op_name]
@@ -263,7 +160,7 @@ def _reassociate() -> tuple[Rule, ...]:
             lambda m: m.root.dtype.is_float and _chains(m),
             approximate=True,
             doc=f"({name} with two constants) rounds once instead of twice",
-            dtypes=_FLOATS,
+            dtypes=FLOATS,
         )
         rules += [integer, floating]
     return tuple(rules)
@@ -285,7 +182,7 @@ def _affine() -> Rule:
         lambda m: m.root.dtype.is_float and _chains(m),
         approximate=True,
         doc="(x c + d) e = x (c e) + d e, which rounds in another order",
-        dtypes=_FLOATS,
+        dtypes=FLOATS,
     )
 
 
@@ -349,7 +246,7 @@ SIGNS_AND_POWERS = (
         lambda m: MUL.build(m["x"], _reciprocal_of(m["c"])),
         doc="x / 2**k = x * 2**-k",
         examples=(_div_example,),
-        dtypes=_FLOATS,
+        dtypes=FLOATS,
     ),
     Rule(
         "mul_minus_one",
@@ -377,7 +274,7 @@ SIGNS_AND_POWERS = (
         match_op(ABS, x),
         lambda m: m.root.dtype.kind != "uint",
         doc="|-x| = |x| of signed numbers",
-        dtypes=(*_FLOATS, "int8", "int64"),
+        dtypes=(*FLOATS, "int8", "int64"),
     ),
     Rule(
         "pow_2",
@@ -386,7 +283,7 @@ SIGNS_AND_POWERS = (
         _keeps_type,
         approximate=True,
         doc="x**2 = x x",
-        dtypes=_FLOATS,
+        dtypes=FLOATS,
     ),
     Rule(
         "pow_3",
@@ -395,7 +292,7 @@ SIGNS_AND_POWERS = (
         _keeps_type,
         approximate=True,
         doc="x**3 = x x x, rounded twice",
-        dtypes=_FLOATS,
+        dtypes=FLOATS,
     ),
     Rule(
         "rsqrt_div",
@@ -404,7 +301,7 @@ SIGNS_AND_POWERS = (
         _keeps_type,
         approximate=True,
         doc="1 / sqrt(x) = rsqrt(x)",
-        dtypes=_FLOATS,
+        dtypes=FLOATS,
     ),
     Rule(
         "rsqrt_reciprocal",
@@ -412,7 +309,7 @@ SIGNS_AND_POWERS = (
         match_op(RSQRT, x),
         approximate=True,
         doc="1 / sqrt(x) = rsqrt(x)",
-        dtypes=_FLOATS,
+        dtypes=FLOATS,
     ),
 )
 
@@ -422,7 +319,7 @@ RULES: tuple[Rule, ...] = (
     *_involutions(),
     *_idempotent(),
     *_complements(),
-    *_clips(),
+    *rules_clip.RULES,
     *CHOICE,
     *SIGNS_AND_POWERS,
     *_reassociate(),
