@@ -30,7 +30,8 @@ from dlc_core.graph.node import (
 )
 from dlc_core.ir.types import TensorType
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, kind_of, why_not
+from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, why_not
+from dlc_core.passes.graph.node_kinds import kind_of
 from dlc_core.passes.heuristics import FUSION
 from dlc_core.support.record import record
 

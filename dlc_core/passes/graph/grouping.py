@@ -9,45 +9,35 @@ depends on it, and the groups in the order of their roots are a valid order of e
    they start a new group. Reductions take the producers of their input; contractions only producers of
    epilogue operands.
 
-A node that widens narrow numbers (`DUPLICATED`) may be a member of several groups, each of which computes it.
-A member that is read at several indices per result element is computed as many times. This number is counted
-(`_Contexts`) and bounded. A reshape is free between groups, so it is never at a group's edge.
+A node that widens narrow numbers (`node_kinds.DUPLICATED`) may be a member of several groups, each of which
+computes it. A member that is read at several indices per result element is computed as many times. This
+number is counted (`_Grouper.contexts_of`) and bounded. A reshape is free between groups, so it is never at a
+group's edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlc_core.decisions import Decision
 from dlc_core.diag import Span
-from dlc_core.graph.node import Function, Node, functions_of, involves_texts, post_order
-from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import OpDecl, lowering_of, plan_of
+from dlc_core.graph.node import Function, Node, post_order
+from dlc_core.passes.graph.node_kinds import (
+    ANCHORS,
+    COSTLY,
+    DATA_MOVEMENT,
+    JOINING,
+    POINTWISE,
+    fuses_data_movement,
+    is_duplicated,
+    is_smaller,
+    is_windowed,
+    keeps_innermost,
+    kind_of,
+)
 from dlc_core.passes.heuristics import FUSION
 from dlc_core.support.record import record
-
-POINTWISE = ("elementwise", "broadcast")
-ANCHORS = ("contraction", "reduction")
-JOINING = (*POINTWISE, "injective")
-
-VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
-"""Ops whose result is the input's memory under another shape."""
-BETWEEN_KERNELS = frozenset({"band", "join_bands"})
-"""Ops between kernels, which determine the memory that kernels read and write."""
-MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
-"""Ops that only choose which element is read."""
-COSTLY = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod",
-    "floordiv", "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus",
-    "softsign", "elu", "selu", "celu", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
-    "sinh", "cosh", "asinh", "acosh", "atanh",
-))  # fmt: skip
-"""Elementwise ops that cost more to compute twice than to store and load."""
-
-DUPLICATED = frozenset({"dequantize"})
-"""Elementwise ops that each consumer computes itself if their input is narrower than their result: storing
-and loading the result would cost more."""
 
 EPILOGUE = Decision(
     "fuse.epilogue",
@@ -99,77 +89,6 @@ class Grouping:
     """All nodes, arguments first."""
     groups: Mapping[Node, Group]
     """The group of each member."""
-
-
-def kind_of(value: Node) -> str:
-    """Return the fusion kind of a node. Nodes of kind "structural" and "host" are in no group."""
-    decl = value.op
-    if not isinstance(decl, OpDecl):
-        return "structural"
-    if involves_texts(value):
-        return "host"
-    if decl.name in BETWEEN_KERNELS:
-        return "structural"
-    if decl.name in VIEWS:
-        return "view"
-    if lowering_of(value) is None or functions_of(value):
-        return "host"
-    return decl.kind if isinstance(value.type, TensorType) else "opaque"
-
-
-def _is_duplicated(value: Node) -> bool:
-    """Whether recomputing a node that widens its input is cheaper than storing its result."""
-    return value.op.name in DUPLICATED and value.args[0].dtype.bits < value.dtype.bits
-
-
-def _fuses_data_movement(anchor: Node) -> bool:
-    """Whether the plan of a contraction allows data movement in its kernel."""
-    plan = plan_of(anchor)
-    return plan is not None and plan.fuses_data_movement
-
-
-def _is_windowed(value: Node) -> bool:
-    """Whether a reduction may read each element of its input for several results."""
-    return "kernel" in value.attrs or value.op.name in ("lrn", "cumsum")
-
-
-def _count(shape: Sequence[Dim]) -> int | None:
-    total = 1
-    for dim in shape:
-        if not isinstance(dim, int):
-            return None
-        total *= dim
-    return total
-
-
-def _is_smaller(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
-    """Whether a tensor has clearly fewer elements than another; unknown counts as smaller."""
-    a, b = _count(shape), _count(other)
-    if a is None or b is None:
-        return tuple(shape) != tuple(other)
-    return FUSION.broadcast_ratio * a <= b
-
-
-def _keeps_innermost(view: Node) -> bool:
-    """Whether reading through a reshape needs no division by a constant in the innermost loop.
-
-    The innermost dim of the input is the product of some of the innermost dims of the result: it stays, or is
-    split.
-    """
-    before = [d for d in view.args[0].shape if d != 1]
-    after = [d for d in view.shape if d != 1]
-    if not before or not after:
-        return True
-    if before[-1] == after[-1]:
-        return True
-    inner = 1
-    for dim in reversed(after):
-        if not isinstance(dim, int) or not isinstance(before[-1], int):
-            return False
-        inner *= dim
-        if inner >= before[-1]:
-            return inner == before[-1]
-    return False
 
 
 class _Grouper:
@@ -238,7 +157,7 @@ class _Grouper:
     def is_left_to_users(self, value: Node) -> bool:
         """Whether a node should be computed in its consumers' kernels instead of its producer's epilogue."""
         kinds = {self.kinds[user] for user in self.users[value]}
-        return _is_duplicated(value) and value not in self.results and kinds <= {*JOINING, "reduction"}
+        return is_duplicated(value) and value not in self.results and kinds <= {*JOINING, "reduction"}
 
     def _is_read_outside(self, value: Node, region: Mapping[Node, None]) -> bool:
         return value in self.results or any(u not in region for u in self.users[value])
@@ -252,7 +171,7 @@ class _Grouper:
             return f"the consumer {consumer.op.name} is not in a kernel"
         if (
             consumer.op.name == "transpose"
-            and _fuses_data_movement(anchor)
+            and fuses_data_movement(anchor)
             and self.users[anchor] == [consumer]
         ):
             return ""
@@ -293,7 +212,7 @@ class _Grouper:
     def duplicate(self, current: Node) -> bool:
         """Add a cheap node to the group of each of its users. Return whether this is possible."""
         users = self.users[current]
-        if not _is_duplicated(current) or current in self.results or any(u not in self.groups for u in users):
+        if not is_duplicated(current) or current in self.results or any(u not in self.groups for u in users):
             return False
         groups = {id(self.groups[u]): self.groups[u] for u in users}
         for user in users:
@@ -322,7 +241,7 @@ class _Grouper:
                 return obstacle
         if len(group.members) >= self.max_ops:
             return f"the kernel has max_ops={self.max_ops} operations"
-        if self.kinds[current] == "view" and not _keeps_innermost(current):
+        if self.kinds[current] == "view" and not keeps_innermost(current):
             return "the reshape changes the innermost dimension"
         times = len(self.contexts_of(current))
         if times > (1 if current.op.name in COSTLY else FUSION.contexts):
@@ -346,16 +265,16 @@ class _Grouper:
         anchored = group.anchor is not None and self.kinds[group.anchor] == "contraction"
         if anchored and used_by not in POINTWISE:
             # The user is the contraction, or data movement before it.
-            moves = kind == "view" or current.op.name in MOVES
-            through = self.data_movement or (group.anchor is not None and _fuses_data_movement(group.anchor))
+            moves = kind == "view" or current.op.name in DATA_MOVEMENT
+            through = self.data_movement or (group.anchor is not None and fuses_data_movement(group.anchor))
             return "" if through and moves else "a contraction reads its operands many times"
         if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
             return "only elementwise operations on its own shape enter a contraction's epilogue"
-        if used_by == "reduction" and _is_windowed(user):
+        if used_by == "reduction" and is_windowed(user):
             return "a reduction over windows reads each element many times"
-        if user.op.name == "concat" and current.op.name not in MOVES and kind != "view":
+        if user.op.name == "concat" and current.op.name not in DATA_MOVEMENT and kind != "view":
             return "a concatenation reads each input in a part of its range only"
-        if current.op.name in COSTLY and _is_smaller(current.shape, user.shape) and used_by in JOINING:
+        if current.op.name in COSTLY and is_smaller(current.shape, user.shape) and used_by in JOINING:
             return "the costly producer has fewer elements than its consumer"
         return ""
 

@@ -17,7 +17,7 @@ from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.bands import elements_of_step
 from dlc_core.op.std.window import Window
-from dlc_core.passes.graph.grouping import POINTWISE
+from dlc_core.passes.graph.node_kinds import POINTWISE
 from dlc_core.passes.graph.rules_shape import permutation
 from dlc_core.support.record import record
 

@@ -26,7 +26,8 @@ from dlc_core.graph.node import Function, Node, attr_key, const_array, constant,
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph.grouping import POINTWISE, Grouping, group_nodes
+from dlc_core.passes.graph.grouping import Grouping, group_nodes
+from dlc_core.passes.graph.node_kinds import POINTWISE
 from dlc_core.support.record import record
 from dlc_core.target.cost import Machine, Work
 from dlc_core.target.description import Description

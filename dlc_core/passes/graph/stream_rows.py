@@ -22,8 +22,9 @@ from dlc_core.ir.expr import const_value
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph.grouping import VIEWS, Grouping, group_nodes
+from dlc_core.passes.graph.grouping import Grouping, group_nodes
 from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, input_rows, on_rows, row_axis, rows_of
+from dlc_core.passes.graph.node_kinds import VIEWS
 from dlc_core.passes.heuristics import STREAMS
 from dlc_core.support.record import record
 
