@@ -120,7 +120,7 @@ def test_threads_have_parts_of_the_channels_where_no_cache_holds_what_stages_pas
     assert plan(Layer(1, 28, 28, 128, 144), (4, 4), small).parts == 1
 
 
-def test_groups_are_small_where_the_second_cache_holds_weights_and_what_lies_between():
+def test_groups_are_small_if_l2_holds_weights_and_intermediate_values():
     core = replace(CORE, caches=(48 << 10, 1 << 20, 32 << 20))
     for threads in (1, 2):
         found = plan(Layer(1, 56, 56, 64, 64), (4, 4), replace(core, threads=threads))
