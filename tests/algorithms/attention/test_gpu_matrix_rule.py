@@ -140,7 +140,7 @@ def test_operands_that_are_results(b_transposed):
 
 
 @pytest.mark.parametrize("op", ["max", "add"])
-def test_what_lanes_have_together(op):
+def test_reductions_over_lanes(op):
     check_intrin(lanes_intrin(op, 8, 4, "thread.x"))
     with pytest.raises(UsageError, match="have no"):
         lanes_intrin(op, 8, 3, "thread.x")

@@ -94,7 +94,7 @@ def test_tiles_fit_the_machine(machine, size):
     assert launched.shared_bytes <= machine.shared_bytes
 
 
-def test_where_there_is_no_tile():
+def test_refuses_sizes_without_a_tile():
     assert two_pass_for(sizes_of(3, N, 64, 64), USUAL) is None
     assert two_pass_for(sizes_of(N, N, 128, 128), SMALL) is None
     assert two_pass_for(sizes_of(N, N, 4096, 64), USUAL) is None

@@ -47,21 +47,21 @@ def run(checked, value, target=CORES):
     return checked(Attention(), value, context=PassContext(target=target))
 
 
-def test_what_is_constant_and_hides_the_keys_behind_a_diagonal_is_causal(checked):
+def test_a_constant_mask_of_later_keys_is_causal(checked):
     low = constant(np.where(seen(3, 5, 2), 0, LOW).reshape(1, 1, 3, 5), "float32")
     (node,) = found(run(checked, mixed(std.add(scores(), low))))
     assert (node.attrs["causal"], node.attrs["past"], len(node.args)) == (True, 2, 3)
 
 
 @pytest.mark.parametrize("number", [-10000.0, -1.0])
-def test_numbers_that_do_not_hide_stay_a_mask(checked, number):
+def test_keeps_masks_of_finite_numbers(checked, number):
     mask = constant(np.where(seen(3, 5, 2), 0, number), "float32")
     (node,) = found(run(checked, mixed(std.add(scores(), mask))))
     assert not node.attrs["causal"]
     assert len(node.args) == 4
 
 
-def test_a_query_that_sees_nothing_stays_as_it_is(checked):
+def test_keeps_masks_that_hide_all_keys_of_a_query(checked):
     mask = constant(np.full((3, 5), LOW), "float32")
     (node,) = found(run(checked, mixed(std.add(scores(), mask))))
     assert not node.attrs["causal"]
@@ -79,18 +79,18 @@ def test_a_query_that_sees_nothing_stays_as_it_is(checked):
     ],
     ids=["mask before the scale", "a number that is no mask", "capped scores"],
 )
-def test_what_is_something_else_stays(checked, value):
+def test_keeps_other_patterns(checked, value):
     assert not found(run(checked, mixed(value())))
 
 
-def test_weights_that_are_a_result_stay(checked):
+def test_keeps_weights_that_are_a_result(checked):
     weights = std.softmax(scores(), axis=-1)
     out = std.matmul(weights, tensor(1, 2, 5, 4, name="v"))
     function = checked(Attention(), out, weights, context=PassContext(target=CORES))
     assert not found(function)
 
 
-def test_lengths_that_are_not_known(checked):
+def test_symbolic_lengths(checked):
     n, m = Var("n"), Var("m")
     value = mixed(std.add(scores(n, m), tensor(1, 1, 1, m, name="mask")))
     feeds = {"q": (1, 2, 3, 4), "k": (1, 2, 5, 4), "v": (1, 2, 5, 4), "mask": (1, 1, 1, 5)}

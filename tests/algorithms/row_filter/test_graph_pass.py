@@ -40,7 +40,7 @@ def test_a_convolution_by_rows(checked, taken):
     assert found.body.shape == taken.shape
 
 
-def test_what_follows_and_a_bias_stay(checked):
+def test_keeps_the_bias_and_the_epilogue(checked):
     plain = conv()
     bias = constant(RNG.standard_normal(32), "float32")
     y = std.relu(std.conv(*plain.args, bias, **plain.attrs))
@@ -66,6 +66,6 @@ def test_tiles_are_no_larger_than_allowed(checked):
     ],
     ids=["small windows", "one row", "two strides", "gaps", "groups", "outputs", "weights too large"],
 )
-def test_what_is_left(checked, left):
+def test_keeps_other_convolutions(checked, left):
     found = checked([RowFilter()], left, context=PassContext(target=MACHINE))
     assert "row_filter_conv" not in ops(found)

@@ -74,7 +74,7 @@ def test_a_large_product_uses_strassens_algorithm(checked, lead):
         ((Var("n"),), 768, 3072, 1),
     ],
 )
-def test_two_levels_where_they_pay(checked, lead, inner, columns, levels):
+def test_chooses_two_levels_by_predicted_cycles(checked, lead, inner, columns, levels):
     y = std.relu(product(*lead, inner=inner, columns=columns))
     found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES))
     assert ops(found) == ["strassen_matmul", "relu"]
@@ -106,7 +106,7 @@ def test_windows_of_one_pixel_are_products(checked, value, wanted):
 
 
 @pytest.mark.parametrize(("cores", "size", "inputs", "outputs"), [(1, 28, 512, 512), (2, 14, 1024, 256)])
-def test_blocks_of_rows_where_they_pay(checked, cores, size, inputs, outputs):
+def test_splits_rows_into_blocks_by_predicted_cycles(checked, cores, size, inputs, outputs):
     """Rows that exceed L2, and rows that threads have written."""
     y = pixels(size=size, inputs=inputs, outputs=outputs)
     found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES, cores=cores))
@@ -117,7 +117,7 @@ def test_blocks_of_rows_where_they_pay(checked, cores, size, inputs, outputs):
 
 
 @pytest.mark.parametrize(("units", "inner", "block"), [(1, 1024, 64), (2, 2048, 128), (2, 128, None)])
-def test_unknown_numbers_of_rows_go_in_the_smallest_blocks_that_pay(checked, units, inner, block):
+def test_symbolic_rows_are_split_into_the_smallest_faster_blocks(checked, units, inner, block):
     """With fast multiplications, sums of submatrices need more rows to pay, or never pay."""
     y = product(Var("n"), inner=inner, columns=1024)
     found = checked([Strassen(), FoldConstants()], y, context=context(vector_units=units, caches=CACHES))
@@ -195,7 +195,7 @@ def test_results_may_be_in_parts(checked, turned):
         "few channels",
     ],
 )
-def test_what_is_left(checked, left):
+def test_keeps_other_products(checked, left):
     assert "strassen_matmul" not in ops(checked([Strassen()], left, context=context()))
 
 
@@ -211,12 +211,12 @@ def test_what_is_left(checked, left):
     ],
     ids=["no machine", "no vectors", "threads", "default", "narrow", "arithmetic costs little"],
 )
-def test_where_it_does_not_pay(checked, found):
+def test_keeps_products_if_no_gain_is_predicted(checked, found):
     y = product(64, inner=1024, columns=512)
     assert ops(checked([Strassen()], y, **({} if found is None else {"context": found}))) == ["matmul"]
 
 
-def test_matrices_near_the_ends_of_the_range_stay(checked):
+def test_keeps_matrices_near_the_ends_of_the_range(checked):
     """Their columns' factors could overflow."""
     for size, wanted in ((1.0, "strassen_matmul"), (1e20, "matmul"), (np.inf, "matmul")):
         w = RNG.standard_normal((1024, 512)).astype(np.float32)

@@ -137,7 +137,7 @@ def test_programs_of_two_levels_compute_the_same(case, machine):
     assert list(scheduled.attrs["repack"]) == [1]
 
 
-def test_products_of_a_tile_lie_side_by_side(order):
+def test_products_of_a_tile_are_contiguous(order):
     """If products are computed one after the other, those of all rows of a submatrix are contiguous."""
     half = 3 * 6
     scheduled = schedule_for(kernel((2 * half,), 16, 64), WIDE)
@@ -148,7 +148,7 @@ def test_products_of_a_tile_lie_side_by_side(order):
     assert (kept < half) is order
 
 
-def test_tiles_of_rows_share_what_products_ask_for(order):
+def test_tiles_of_rows_distribute_prefetches_evenly(order):
     scheduled = schedule_for(kernel((2 * 40,), 16, 32), ALONE)
     loops = [s for s in stmts(scheduled.body) if isinstance(s, For)]
     noted = [s.annotations["prefetch"] for s in loops if "prefetch" in s.annotations]
@@ -175,19 +175,19 @@ def test_two_levels_of_an_unknown_number_of_rows_are_one():
     assert check_schedule(kernel((N,), 8, 32, levels=2), WIDE, {N: 70}).attrs["rule"] == "cpu.strassen"
 
 
-def test_weights_of_two_levels_that_are_not_known_stay_as_they_are():
+def test_computed_weights_of_two_levels_are_not_packed():
     scheduled = check_schedule(kernel((6,), 8, 32, constants=(), levels=2), WIDE)
     assert scheduled.attrs["rule"] == "cpu.strassen_two_level"
     assert "repack" not in scheduled.attrs
 
 
-def test_weights_that_are_not_known_stay_as_they_are():
+def test_computed_weights_are_not_packed():
     scheduled = check_schedule(kernel((6,), 8, 16, constants=()), WIDE)
     assert scheduled.attrs["rule"] == "cpu.strassen"
     assert "repack" not in scheduled.attrs
 
 
-def test_columns_that_are_no_whole_vectors():
+def test_refuses_columns_that_are_not_whole_vectors():
     scheduled = check_schedule(kernel((6,), 8, 20), WIDE)
     assert scheduled.attrs["rule"] != "cpu.strassen"
 
@@ -230,7 +230,7 @@ def test_plans_of_two_levels():
     assert plan(BERT, quick, 2).cycles > plan(BERT, quick).cycles
 
 
-def test_plans_keep_what_lies_between_in_the_cache():
+def test_plans_keep_intermediate_values_in_the_cache():
     """Panels of many rows are narrower, and there are none of too many rows."""
     tall = replace(BERT, rows=1500)
     assert plan(tall, CORE).tile.vectors < plan(BERT, CORE).tile.vectors

@@ -85,7 +85,7 @@ def test_windows_with_gaps_are_images_of_their_phases(checked, dilation, padding
         (2, 28, 128, (4, 4)),
     ],
 )
-def test_weights_that_are_asked_for_ahead_cost_little_beside_products(cores, size, channels, tile):
+def test_prefetched_weights_decide_the_tile(cores, size, channels, tile):
     """Less than memory takes to give them: of late layers two cores read narrow tiles' weights."""
     y = conv(size=size, inputs=channels, outputs=channels)
     facts = {"cores": cores, "caches": (48 << 10, 1 << 20, 32 << 20)}
@@ -118,7 +118,7 @@ def test_tiles_that_would_lose_too_much_are_not_taken(checked):
     assert tiles[1][1:] == (True, False)
 
 
-def test_weights_that_are_not_finite_stay(checked):
+def test_keeps_weights_that_are_not_finite(checked):
     y = conv()
     weights = np.array(const_array(y.args[1]))
     weights[0, 0, 0, 0] = np.inf
@@ -133,7 +133,7 @@ def test_narrow_tiles(checked):
     assert found.body.args[1].shape == (6, 4, 256, 256)
 
 
-def test_bias_and_what_follows_stay(checked):
+def test_keeps_the_bias_and_the_epilogue(checked):
     bias = constant(RNG.standard_normal(32), "float32")
     plain = conv()
     y = std.relu(std.conv(*plain.args, bias, **plain.attrs))
@@ -210,7 +210,7 @@ def test_volumes_that_stay(checked, left):
         "weights too large",
     ],
 )
-def test_what_is_left(checked, left):
+def test_keeps_other_convolutions(checked, left):
     assert "winograd_conv" not in ops(checked([Winograd(tiles=(4,))], left, context=context()))
 
 

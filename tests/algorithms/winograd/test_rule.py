@@ -81,7 +81,7 @@ def test_threads_that_have_parts_of_the_channels_compute_the_same(group, monkeyp
     assert scheduled.attrs["rule"] == "cpu.winograd"
 
 
-def test_weights_of_a_part_lie_together(monkeypatch):
+def test_weights_of_a_part_are_contiguous(monkeypatch):
     """A thread that has half of the channels reads from point to point without a gap."""
     monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, 1, False, 0.0, parts=2))
     scheduled = schedule_for(kernel((1, 8, 8, 4), 32, 2, (1, 1, 1, 1)), WIDE)
@@ -98,7 +98,7 @@ def test_tiles_of_a_part_divide_it():
         assert tile.rows * tile.vectors + tile.vectors < CORE.registers
 
 
-def test_stages_are_dealt_out_where_rows_of_tiles_are_few():
+def test_stages_are_parallel_one_by_one_if_rows_of_tiles_are_few():
     """Seven rows leave one of two threads idle for an eighth of the time; fourteen do not, and pass less on
     in groups.
     """
@@ -112,7 +112,7 @@ def test_stages_are_dealt_out_where_rows_of_tiles_are_few():
         assert plan(strided, tile, CORE).cycles < 0.9 * direct_cycles(strided, CORE)
 
 
-def test_threads_have_parts_of_the_channels_where_no_cache_holds_what_stages_pass_on():
+def test_threads_have_parts_of_the_channels_if_no_cache_holds_intermediate_values():
     """Threads with parts all read the whole input."""
     small = replace(CORE, units=1, caches=(32 << 10, 1 << 20, 3 << 19))
     assert plan(Layer(1, 28, 28, 128, 128), (4, 4), small).parts == 2
@@ -140,7 +140,7 @@ def test_plans():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_narrow_tiles_pay_where_threads_wait_for_memory_together(threads):
+def test_narrow_tiles_are_faster_if_threads_are_memory_bound(threads):
     """One core has the weights of whole tiles while it multiplies; two have not, and take fewer weights."""
     core = replace(CORE, caches=(48 << 10, 1 << 20, 32 << 20), threads=threads)
     early, middle, late = (Layer(1, s, s, c, c) for s, c in ((28, 128), (14, 256), (7, 512)))
@@ -151,13 +151,13 @@ def test_narrow_tiles_pay_where_threads_wait_for_memory_together(threads):
     assert (narrow[1] < whole[1]) == (threads == 2)
 
 
-def test_tiles_of_windows_that_step_by_two_are_square():
+def test_tiles_of_stride_two_are_square():
     assert tiles_of(4, 1) == [(4, 4), (4, 2)]
     assert tiles_of(2, 1) == [(2, 2), (2, 1)]
     assert tiles_of(4, 2) == [(4, 4)]
 
 
-def test_plans_of_windows_that_step_by_two():
+def test_plans_of_stride_two():
     """Tiles pay while their weights, up to nine times the windows, come faster than the direct products."""
     alone = replace(CORE, threads=1, units=1)
     early, middle, late = (Layer(1, s, s, c, c, 2) for s, c in ((28, 128), (14, 256), (7, 512)))
@@ -170,7 +170,7 @@ def test_plans_of_windows_that_step_by_two():
     assert plan(late, (2, 2), alone).cycles > 0.9 * direct_cycles(late, alone)
 
 
-def test_plans_count_what_threads_read_of_each_other():
+def test_plans_count_reads_of_other_threads_data():
     """Stages that are parallel one by one exchange everything; if that is much, groups of rows are better."""
     large, small = Layer(1, 56, 56, 64, 64), Layer(1, 14, 14, 256, 256)
     assert not plan(large, (4, 4), CORE).phases
